@@ -1,0 +1,17 @@
+"""Reduced kernel dictionary learning: nonlinear sparse representations on learned kernel vectors."""
+
+from rkdl._encode import sparse_encode, sparse_encode_gram
+from rkdl.estimators import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DL",
+    "KDL",
+    "MORKDL",
+    "ORKDL",
+    "RKDL",
+    "FourierDL",
+    "sparse_encode",
+    "sparse_encode_gram",
+]

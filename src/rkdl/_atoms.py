@@ -1,0 +1,154 @@
+"""Atom updates. In whitened coordinates every method is the linear one, with the identity for a metric.
+
+An atom is a row of `atoms` (n, r); a target is ``Q_j``, the combination of coordinates closest to
+``sum_t z_tj phi(y_t)``. Full KDL has its own coordinates and gives their metric.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from rkdl._metric import Metric
+from rkdl._pursuit import Codes
+
+# A combination whose square is this small compared to its terms' is rounding, not a direction.
+_SHORT = 1e-24
+
+
+def gram_sweep(
+    products: np.ndarray, targets: np.ndarray, atoms: np.ndarray, metric: np.ndarray | None = None
+) -> np.ndarray:
+    """Update every atom once from the statistics alone; `atoms` changes in place.
+
+    ``a_j <- Q_j - sum_{i != j} S_ji a_i``, normalised; the codes of atom j are multiplied by what the atom's norm
+    was, over ``S_jj``, so that the objective is at its minimum over the atom.
+
+    Parameters
+    ----------
+    products : ndarray of shape (n, n)
+        ``S = Z'Z``.
+    targets : ndarray of shape (n, r)
+        ``Q``.
+    atoms : ndarray of shape (n, r)
+        Atoms of unit norm.
+    metric : ndarray of shape (r, r) or None
+        The coordinates' metric; None for the identity.
+
+    Returns
+    -------
+    factors : ndarray of shape (n,)
+        What each atom's codes are multiplied by; 1 for an atom that is not used.
+    """
+    factors = np.ones(len(atoms))
+    for j in range(len(atoms)):
+        if not products[j, j] > 0.0:
+            continue
+        couplings = products[j] * factors
+        couplings[j] = 0.0
+        norm = _improve(j, targets, couplings, atoms, metric)
+        if norm > 0.0:
+            factors[j] = norm / products[j, j]
+    return factors
+
+
+def least_squares_atoms(products: Metric, targets: np.ndarray) -> np.ndarray:
+    """All atoms at once, not normalised: ``S^-1 Q`` on the span of the atoms that are used.
+
+    Parameters
+    ----------
+    products : Metric
+        ``S = Z'Z``, factored.
+    targets : ndarray of shape (n, r)
+        ``Q``.
+    """
+    return products.unwhiten(products.whiten(targets.T)).T
+
+
+def aksvd_sweep(
+    codes: Codes,
+    targets: np.ndarray,
+    atoms: np.ndarray,
+    correlations: np.ndarray,
+    aims: np.ndarray,
+    metric: np.ndarray | None = None,
+) -> None:
+    """The paper's sweep: update an atom, then refit its codes on their support, before the next atom.
+
+    Parameters
+    ----------
+    codes : Codes
+        Codes of all signals; the values change in place.
+    targets, atoms : ndarray of shape (n, r)
+        ``Q`` and the atoms; the atoms change in place.
+    correlations : ndarray of shape (N, n)
+        Inner products of the signals with the atoms; kept up to date.
+    aims : ndarray of shape (N, n)
+        Inner products of the signals with the targets.
+    metric : ndarray of shape (r, r) or None
+        The coordinates' metric; None for the identity.
+    """
+    n_atoms = len(atoms)
+    order = np.argsort(codes.indices, kind="stable")
+    counts = np.bincount(codes.indices, minlength=n_atoms)
+    column_pointers = np.concatenate(([0], np.cumsum(counts)))
+    rows = np.repeat(np.arange(codes.n_signals), np.diff(codes.indptr))[order]
+    couplings = np.zeros(n_atoms)
+    for j in range(n_atoms):
+        support = slice(column_pointers[j], column_pointers[j + 1])
+        square = _couple(codes.indptr, codes.indices, codes.values, rows[support], order[support], couplings)
+        if not square > 0.0:
+            continue
+        couplings[j] = 0.0
+        norm = _improve(j, targets, couplings, atoms, metric)
+        if norm == 0.0:
+            continue
+        correlations[:, j] = (aims[:, j] - correlations @ couplings) / norm
+        gram_row = atoms @ (atoms[j] if metric is None else metric @ atoms[j])
+        _refit(
+            codes.indptr,
+            codes.indices,
+            codes.values,
+            rows[support],
+            order[support],
+            correlations[:, j],
+            gram_row,
+        )
+
+
+def _improve(j: int, targets: np.ndarray, couplings: np.ndarray, atoms: np.ndarray, metric: np.ndarray | None) -> float:
+    """Put the unit atom of ``Q_j - sum_i couplings_i a_i`` in place; its norm before, or 0 if there is none."""
+    direction = targets[j] - couplings @ atoms
+    square = float(direction @ (direction if metric is None else metric @ direction))
+    terms = float(targets[j] @ (targets[j] if metric is None else metric @ targets[j]))
+    if not square > _SHORT * (terms + float(couplings @ couplings)):
+        return 0.0
+    norm = float(np.sqrt(square))
+    atoms[j] = direction / norm
+    return norm
+
+
+@numba.njit(nogil=True, cache=True)
+def _couple(indptr, indices, values, rows, positions, couplings):
+    """``sum_t z_tj z_ti`` over the signals that use atom j, for every i; returns that of j itself."""
+    couplings[:] = 0.0
+    square = 0.0
+    for k in range(len(rows)):
+        value = values[positions[k]]
+        square += value * value
+        for position in range(indptr[rows[k]], indptr[rows[k] + 1]):
+            couplings[indices[position]] += value * values[position]
+    return square
+
+
+@numba.njit(nogil=True, cache=True)
+def _refit(indptr, indices, values, rows, positions, correlation, gram_row):
+    """The best coefficient of one atom in every signal that uses it, the others held."""
+    for k in range(len(rows)):
+        t = rows[k]
+        own = positions[k]
+        value = correlation[t]
+        for position in range(indptr[t], indptr[t + 1]):
+            if position != own:
+                value -= values[position] * gram_row[indices[position]]
+        values[own] = value

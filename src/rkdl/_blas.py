@@ -1,0 +1,64 @@
+"""One BLAS thread inside a chunk, however many threads walk the chunks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from joblib import effective_n_jobs
+from joblib.parallel import get_active_backend
+from threadpoolctl import ThreadpoolController
+
+_lock = threading.Lock()
+_users = 0
+_controller: ThreadpoolController | None = None
+_saved: list[int] = []
+
+
+def _libraries() -> list:
+    global _controller
+    if _controller is None:
+        _controller = ThreadpoolController().select(user_api="blas")
+    return _controller.lib_controllers
+
+
+def _allowed_threads() -> int:
+    """Threads that BLAS may use now: what OMP_NUM_THREADS, loky or threadpoolctl left to this process."""
+    counts = _saved if _users else [library.get_num_threads() for library in _libraries()]
+    return max(1, max((count for count in counts if count), default=1))
+
+
+def resolve_threads(n_jobs: int | None) -> int:
+    """Turn scikit-learn's ``n_jobs`` into a number of threads.
+
+    ``None`` follows an active joblib context, and without one takes as many threads as BLAS is allowed to,
+    so that the library is neither idle on a free machine nor oversubscribes the workers of a grid search.
+    """
+    if n_jobs is None:
+        context_jobs = get_active_backend()[1]
+        if context_jobs in (None, 1):
+            with _lock:
+                return _allowed_threads()
+    return max(1, effective_n_jobs(n_jobs))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread; the last of several concurrent users restores what was there."""
+    global _users
+    with _lock:
+        if _users == 0:
+            _saved[:] = [library.get_num_threads() for library in _libraries()]
+            for library in _libraries():
+                library.set_num_threads(1)
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                for library, count in zip(_libraries(), _saved, strict=True):
+                    if count:
+                        library.set_num_threads(count)

@@ -1,0 +1,327 @@
+"""Moving the kernel vectors: variable projection with L-BFGS, or the paper's column-by-column gradient.
+
+For fixed codes Z, with ``S = Z'Z``, ``P(D) = Z'K(Y, D)`` and ``M(D) = K(D, D)``,
+
+    f(D, A) = tr K(Y, Y) - 2 <P, A> + <S, A M A'> + lambda |Y - X D|^2
+    df/dd_i = -2 sum_t (Z A)_ti d2 k(y_t, d_i) + 2 sum_l (A'SA)_il d1 k(d_i, d_l) + 2 lambda (X'X D - X'Y)_i
+
+Variable projection puts ``A = S^-1 P M^-1``, the best atoms for D, into both; the paper's rule holds A.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from rkdl._atoms import least_squares_atoms
+from rkdl._kernels import Kernel
+from rkdl._maps import KernelMap
+from rkdl._metric import Metric
+from rkdl._signals import Walker
+from rkdl._statistics import Correlate, Pull
+
+# Kernel values of all chunks are kept between value and gradient when they take no more than this.
+SLOPE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class LinearTerm:
+    """``weight |Y - X D|^2`` as sums: ``X'X`` (p, p), ``X'Y`` (p, m) and ``|Y|^2``."""
+
+    weight: float
+    products: np.ndarray
+    projections: np.ndarray
+    trace: float
+
+    def value(self, vectors: np.ndarray) -> float:
+        """The term at the kernel vectors (p, m)."""
+        fit = np.vdot(self.products, vectors @ vectors.T) - 2.0 * np.vdot(self.projections, vectors)
+        return self.weight * (self.trace + float(fit))
+
+    def gradient(self, vectors: np.ndarray) -> np.ndarray:
+        """Its gradient (p, m)."""
+        return 2.0 * self.weight * (self.products @ vectors - self.projections)
+
+
+class Point(NamedTuple):
+    """Kernel vectors with all that their value took to compute."""
+
+    vectors: np.ndarray
+    value: float
+    metric: Metric
+    atoms: np.ndarray
+    projections: np.ndarray
+    kept: list
+
+
+@dataclass
+class Objective:
+    """The learning objective as a function of the kernel vectors, codes fixed.
+
+    Attributes
+    ----------
+    walker : Walker
+        Walks the signals.
+    kept : list of Kept
+        Codes of the chunks.
+    kernel : Kernel
+        A differentiable kernel.
+    products : ndarray of shape (n, n)
+        ``S``.
+    trace : float
+        ``tr K(Y, Y)``.
+    linear : LinearTerm or None
+        The linear term of MORKDL.
+    held_atoms : ndarray of shape (n, p) or None
+        Atoms to hold; None for the best ones at every point.
+    """
+
+    walker: Walker
+    kept: list
+    kernel: Kernel
+    products: np.ndarray
+    trace: float
+    linear: LinearTerm | None = None
+    held_atoms: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        self._dtype = self.walker.signals.dtype
+        if self.held_atoms is None:
+            self._products_metric = Metric(self.products, np.float64)
+
+    def at(self, vectors: np.ndarray, projections: np.ndarray | None = None) -> Point:
+        """The objective at kernel vectors (p, m); `projections` is ``P`` there, where it is known."""
+        kept = self.kept
+        if projections is None:
+            size = self.walker.signals.shape[0] * len(vectors) * self._dtype.itemsize
+            step = Correlate(
+                self.kernel, vectors.astype(self._dtype), len(self.products), keep_slope=size <= SLOPE_BYTES
+            )
+            (projections,), kept = self.walker.run(step, self.kept)
+        metric = KernelMap(self.kernel, vectors).metric(self._dtype)
+        if self.held_atoms is None:
+            targets = metric.whiten(projections)
+            white = least_squares_atoms(self._products_metric, targets)
+            value = self.trace - float(np.vdot(targets, white))
+            atoms = metric.unwhiten(white)
+        else:
+            atoms = self.held_atoms
+            value = self.trace - 2.0 * float(np.vdot(projections, atoms))
+            value += float(np.vdot(self.products, atoms @ metric.matrix @ atoms.T))
+        if self.linear is not None:
+            value += self.linear.value(vectors)
+        return Point(vectors, value, metric, atoms, projections, kept)
+
+    def data_gradient(self, point: Point) -> np.ndarray:
+        """The part of the gradient (p, m) that needs a walk over the signals."""
+        step = Pull(self.kernel, point.vectors.astype(self._dtype), point.atoms.astype(self._dtype))
+        (pulled,), _ = self.walker.run(step, point.kept)
+        return -2.0 * pulled
+
+    def gradient(self, point: Point) -> np.ndarray:
+        """The gradient (p, m)."""
+        gradient = self.data_gradient(point)
+        couplings = point.atoms.T @ self.products @ point.atoms
+        _, slope = self.kernel.value_and_slope(point.vectors, point.vectors)
+        gradient += 2.0 * self.kernel.pull(point.vectors, point.vectors, couplings * slope)
+        if self.linear is not None:
+            gradient += self.linear.gradient(point.vectors)
+        return gradient
+
+
+class LBFGS:
+    """A few quasi-Newton steps an outer iteration; what was learned of the curvature is carried over.
+
+    Parameters
+    ----------
+    n_steps : int
+        Steps an outer iteration.
+    radius : float or None
+        Norm that every kernel vector is held to.
+    """
+
+    atoms_are_projected = True
+
+    def __init__(self, n_steps: int, radius: float | None) -> None:
+        self.n_steps = n_steps
+        self.radius = radius
+        self._pairs: deque = deque(maxlen=10)
+
+    def move(self, objective: Objective, start: Point) -> Point:
+        """The best point found; its value is never above that of the start."""
+        point, free = start, start.vectors
+        gradient = self._free_gradient(objective, point, free)
+        for step in range(self.n_steps):
+            direction = self._direction(gradient, free)
+            slope = float(np.vdot(direction, gradient))
+            if not slope < 0.0:
+                break
+            found = self._search(objective, point, free, direction, slope)
+            if found is None:
+                if not self._pairs:
+                    break
+                # The carried curvature may be of another problem by now: forget it and try once more.
+                self._pairs.clear()
+                continue
+            point, moved = found
+            if step + 1 == self.n_steps:
+                break
+            new_gradient = self._free_gradient(objective, point, moved)
+            self._remember(moved - free, new_gradient - gradient)
+            free, gradient = moved, new_gradient
+        return point
+
+    def _place(self, free: np.ndarray) -> np.ndarray:
+        if self.radius is None:
+            return free
+        return free * (self.radius / np.linalg.norm(free, axis=1, keepdims=True))
+
+    def _free_gradient(self, objective: Objective, point: Point, free: np.ndarray) -> np.ndarray:
+        gradient = objective.gradient(point)
+        if self.radius is None:
+            return gradient
+        # d = radius v / |v|: only what is tangent to the sphere moves d.
+        unit = point.vectors / self.radius
+        gradient = gradient - np.sum(gradient * unit, axis=1, keepdims=True) * unit
+        return gradient * (self.radius / np.linalg.norm(free, axis=1, keepdims=True))
+
+    def _direction(self, gradient: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """The two-loop recursion; a first step moves the vectors by a tenth of their spread."""
+        direction = -gradient
+        if not self._pairs:
+            spread = float(np.linalg.norm(free - free.mean(axis=0))) or float(np.linalg.norm(free)) or 1.0
+            length = float(np.linalg.norm(gradient))
+            return direction * (0.1 * spread / length) if length > 0.0 else direction
+        weights = []
+        for shift, change, curvature in reversed(self._pairs):
+            weight = float(np.vdot(shift, direction)) / curvature
+            direction -= weight * change
+            weights.append(weight)
+        shift, change, curvature = self._pairs[-1]
+        direction *= curvature / float(np.vdot(change, change))
+        for (shift, change, curvature), weight in zip(self._pairs, reversed(weights), strict=True):
+            direction += (weight - float(np.vdot(change, direction)) / curvature) * shift
+        return direction
+
+    def _search(
+        self, objective: Objective, point: Point, free: np.ndarray, direction: np.ndarray, slope: float
+    ) -> tuple[Point, np.ndarray] | None:
+        """Backtrack, by interpolation, to a sufficient decrease."""
+        length = 1.0
+        for _ in range(12):
+            moved = free + length * direction
+            trial = objective.at(self._place(moved))
+            if trial.value <= point.value + 1e-4 * length * slope:
+                return trial, moved
+            bend = trial.value - point.value - slope * length
+            best = -0.5 * slope * length * length / bend if bend > 0.0 and np.isfinite(bend) else 0.0
+            length = min(max(best, 0.1 * length), 0.5 * length)
+        return None
+
+    def _remember(self, shift: np.ndarray, change: np.ndarray) -> None:
+        curvature = float(np.vdot(shift, change))
+        if curvature > 1e-10 * float(np.linalg.norm(shift)) * float(np.linalg.norm(change)):
+            self._pairs.append((shift, change, curvature))
+
+
+class GradientDescent:
+    """The paper's rule: one kernel vector after another, atoms held, a few sweeps an outer iteration.
+
+    Parameters
+    ----------
+    n_steps : int
+        Sweeps an outer iteration.
+    radius : float or None
+        Norm that every kernel vector is held to.
+    learning_rate : float or None
+        The fixed rate of the paper, or None for a rate that backtracks until the objective falls.
+    """
+
+    atoms_are_projected = False
+
+    def __init__(self, n_steps: int, radius: float | None, learning_rate: float | None) -> None:
+        self.n_steps = n_steps
+        self.radius = radius
+        self.learning_rate = learning_rate
+        self._rate = learning_rate
+        self._warned = False
+
+    def move(self, objective: Objective, start: Point) -> Point:
+        """The point after the sweeps; with a rate of its own its value is never above that of the start."""
+        point = start
+        for _ in range(self.n_steps):
+            data_gradient = objective.data_gradient(point)
+            if self.learning_rate is not None:
+                point = self._fixed(objective, point, data_gradient)
+                continue
+            trial = self._backtrack(objective, point, data_gradient)
+            if trial is None:
+                break
+            point = trial
+        if self.learning_rate is not None and point.value > start.value and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"learning_rate={self.learning_rate} raised the objective from {start.value:.6g} to {point.value:.6g}: "
+                f"lower it, or leave it None for a rate that backtracks.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return point
+
+    def _fixed(self, objective: Objective, point: Point, data_gradient: np.ndarray) -> Point:
+        with np.errstate(over="ignore", invalid="ignore"):
+            vectors = self.sweep(objective, point, data_gradient, float(self.learning_rate))
+        if not np.isfinite(vectors).all() or np.abs(vectors).max() > 1e6 * (1.0 + np.abs(point.vectors).max()):
+            raise ValueError(
+                f"learning_rate={self.learning_rate} made the kernel vectors diverge: lower it, or leave it None for "
+                f"a rate that backtracks."
+            )
+        return objective.at(vectors)
+
+    def _backtrack(self, objective: Objective, point: Point, data_gradient: np.ndarray) -> Point | None:
+        if self._rate is None:
+            spread = float(np.linalg.norm(point.vectors - point.vectors.mean(axis=0)))
+            length = float(np.linalg.norm(objective.gradient(point)))
+            self._rate = 0.1 * (spread or 1.0) / length if length > 0.0 else 1.0
+        for _ in range(30):
+            trial = objective.at(self.sweep(objective, point, data_gradient, self._rate))
+            if trial.value <= point.value:
+                self._rate *= 1.5
+                return trial
+            self._rate *= 0.5
+        return None
+
+    def sweep(self, objective: Objective, point: Point, data_gradient: np.ndarray, rate: float) -> np.ndarray:
+        """Every kernel vector moved once, in order, each seeing the ones moved before it.
+
+        With the atoms held, the signals' part of a vector's gradient depends on that vector alone, so
+        `data_gradient` serves the whole sweep.
+        """
+        vectors = point.vectors.copy()
+        couplings = point.atoms.T @ objective.products @ point.atoms
+        kernel = objective.kernel
+        for i in range(len(vectors)):
+            own = vectors[i : i + 1]
+            _, slope = kernel.value_and_slope(vectors, own)
+            step = data_gradient[i] + 2.0 * kernel.pull(vectors, own, couplings[:, i : i + 1] * slope)[0]
+            if objective.linear is not None:
+                linear = objective.linear
+                step += 2.0 * linear.weight * (linear.products[i] @ vectors - linear.projections[i])
+            moved = vectors[i] - rate * step
+            if self.radius is not None:
+                moved *= self.radius / float(np.linalg.norm(moved))
+            vectors[i] = moved
+        return vectors
+
+
+Mover = LBFGS | GradientDescent
+
+
+def renew(feature_map: KernelMap, point: Point) -> KernelMap:
+    """The map of the point's kernel vectors."""
+    return replace(feature_map, kernel_vectors=point.vectors)

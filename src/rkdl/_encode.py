@@ -1,0 +1,273 @@
+"""Sparse coding as functions: against a dictionary, or from a Gram matrix and correlations."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+
+from rkdl._kernels import squared_norms as row_squares
+from rkdl._maps import LinearMap
+from rkdl._pursuit import Codes, pursue
+from rkdl._signals import Signals, Walker, chunk_bounds
+from rkdl._statistics import Encoder, Pursuit
+
+_FLOATS = [np.float64, np.float32]
+PURSUITS = ("ols", "omp")
+
+
+def sparse_encode(
+    X: Any,
+    dictionary: Any,
+    *,
+    n_nonzero_coefs: int | None = None,
+    residual_tol: float | None = None,
+    pursuit: str = "ols",
+    sparse_output: bool = False,
+    n_jobs: int | None = None,
+) -> np.ndarray | sparse.csr_array:
+    """Sparse codes of signals against a dictionary.
+
+    The atoms need not have unit norm: codes are those of the atoms as given, and an atom's length does not
+    change how soon it is chosen.
+
+    Parameters
+    ----------
+    X : array-like or CSR matrix of shape (n_signals, n_features)
+        One signal a row.
+    dictionary : array-like of shape (n_components, n_features)
+        One atom a row. Atoms of zero norm are never used.
+    n_nonzero_coefs : int, default=None
+        Most non-zeros of a code. None sets no limit if `residual_tol` is given, and a tenth of the atoms (at
+        least one) if it is not.
+    residual_tol : float, default=None
+        Stop coding a signal when its squared residual is at most this.
+    pursuit : {"ols", "omp"}, default="ols"
+        Orthogonal least squares or orthogonal matching pursuit.
+    sparse_output : bool, default=False
+        Return a CSR array instead of a dense one.
+    n_jobs : int, default=None
+        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+
+    Returns
+    -------
+    codes : ndarray or csr_array of shape (n_signals, n_components)
+        The codes, float32 if the signals are float32, else float64.
+
+    See Also
+    --------
+    sparse_encode_gram : The same from inner products.
+    DL : Learns a dictionary.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rkdl import sparse_encode
+    >>> dictionary = np.eye(3)
+    >>> sparse_encode([[3.0, 0.1, -2.0]], dictionary, n_nonzero_coefs=2)
+    array([[ 3.,  0., -2.]])
+    """
+    # A chunk's own sums show what is not finite, at no extra walk over the signals.
+    X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
+    dictionary = check_array(dictionary, dtype=_FLOATS, input_name="dictionary")
+    if X.shape[1] != dictionary.shape[1]:
+        raise ValueError(
+            f"X has {X.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
+        )
+    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
+    unit, norms = _unit_rows(dictionary)
+    atoms = unit.astype(X.dtype)
+    encoder = Encoder(LinearMap(X.shape[1]), atoms, (unit @ unit.T).astype(X.dtype), options)
+    return encode_signals(Signals(X, X.dtype), encoder, sparse_output, n_jobs, factors=1.0 / norms)
+
+
+def sparse_encode_gram(
+    gram: Any,
+    correlations: Any,
+    *,
+    squared_norms: Any = None,
+    n_nonzero_coefs: int | None = None,
+    residual_tol: float | None = None,
+    pursuit: str = "ols",
+    sparse_output: bool = False,
+    n_jobs: int | None = None,
+) -> np.ndarray | sparse.csr_array:
+    """Sparse codes from inner products alone: kernel pursuit, for any kernel.
+
+    Parameters
+    ----------
+    gram : array-like of shape (n_components, n_components)
+        Inner products of the atoms; its diagonal need not be one.
+    correlations : array-like of shape (n_signals, n_components)
+        Inner products of signals and atoms.
+    squared_norms : array-like of shape (n_signals,), default=None
+        Squared norms of the signals; needed with `residual_tol`.
+    n_nonzero_coefs : int, default=None
+        Most non-zeros of a code. None sets no limit if `residual_tol` is given, and a tenth of the atoms (at
+        least one) if it is not.
+    residual_tol : float, default=None
+        Stop coding a signal when its squared residual is at most this.
+    pursuit : {"ols", "omp"}, default="ols"
+        Orthogonal least squares or orthogonal matching pursuit.
+    sparse_output : bool, default=False
+        Return a CSR array instead of a dense one.
+    n_jobs : int, default=None
+        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+
+    Returns
+    -------
+    codes : ndarray or csr_array of shape (n_signals, n_components)
+        The codes, float32 if the correlations are float32, else float64.
+
+    See Also
+    --------
+    sparse_encode : The same from signals and a dictionary.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rkdl import sparse_encode_gram
+    >>> gram = np.array([[1.0, 0.5], [0.5, 1.0]])
+    >>> sparse_encode_gram(gram, [[2.0, 1.0]], n_nonzero_coefs=1)
+    array([[2., 0.]])
+    """
+    correlations = check_array(correlations, dtype=_FLOATS, input_name="correlations")
+    gram = check_array(gram, dtype=np.float64, input_name="gram")
+    n_atoms = len(gram)
+    if gram.shape != (n_atoms, n_atoms):
+        raise ValueError(f"gram has shape {gram.shape}: it must be square, one row and one column an atom.")
+    if correlations.shape[1] != n_atoms:
+        raise ValueError(f"correlations has {correlations.shape[1]} columns and gram {n_atoms} atoms.")
+    scale = float(np.abs(gram).max())
+    if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-5 * scale):
+        raise ValueError("gram is not symmetric: give inner products of the atoms, for instance A @ A.T.")
+    if (gram.diagonal() < 0.0).any():
+        raise ValueError(f"gram has a negative diagonal entry, {gram.diagonal().min()}: no atom has such a norm.")
+    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, n_atoms)
+    if squared_norms is None:
+        if residual_tol is not None:
+            raise ValueError(
+                "residual_tol needs squared_norms, the squared norm of every signal: inner products with the atoms do "
+                "not tell it."
+            )
+        squares = np.full(len(correlations), np.inf, dtype=correlations.dtype)
+    else:
+        squares = check_array(squared_norms, dtype=correlations.dtype, ensure_2d=False, input_name="squared_norms")
+        if squares.shape != (len(correlations),):
+            raise ValueError(f"squared_norms has shape {squares.shape}, expected ({len(correlations)},).")
+    norms = np.sqrt(gram.diagonal())
+    norms[norms == 0.0] = np.inf
+    encoder = GramEncoder((gram / norms / norms[:, None]).astype(correlations.dtype), 1.0 / norms, options)
+    joined = np.column_stack([correlations, squares])
+    return encode_signals(Signals(joined, joined.dtype), encoder, sparse_output, n_jobs, factors=1.0 / norms)
+
+
+class GramEncoder:
+    """Codes rows that are correlations followed by the signal's squared norm."""
+
+    def __init__(self, gram: np.ndarray, factors: np.ndarray, pursuit: Pursuit) -> None:
+        self.gram = gram
+        self.factors = factors
+        self.pursuit = pursuit
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms."""
+        return len(self.gram)
+
+    @property
+    def row_width(self) -> int:
+        """Numbers that a signal occupies while it is coded."""
+        return 3 * self.n_atoms
+
+    def encode(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, Codes, np.ndarray]:
+        """As `Encoder.encode`."""
+        norms = np.ascontiguousarray(rows[:, -1])
+        correlations = rows[:, :-1] * self.factors.astype(rows.dtype)
+        codes, residuals = pursue(correlations, self.gram, norms, *self.pursuit)
+        return rows, norms, codes, residuals
+
+
+def encode_signals(
+    signals: Signals,
+    encoder: Any,
+    sparse_output: bool,
+    n_jobs: int | None,
+    *,
+    factors: np.ndarray | float = 1.0,
+) -> np.ndarray | sparse.csr_array:
+    """Codes of all signals, chunk by chunk, straight into what is returned.
+
+    Parameters
+    ----------
+    signals : Signals
+        What is coded.
+    encoder : Encoder or GramEncoder
+        What codes a chunk.
+    sparse_output : bool
+        A CSR array instead of a dense one.
+    n_jobs : int or None
+        Threads.
+    factors : ndarray of shape (n_atoms,) or float, default=1.0
+        What the codes are multiplied by.
+    """
+    n_signals, n_atoms = signals.shape[0], encoder.n_atoms
+    dtype = signals.dtype
+    scaled = not np.array_equal(factors, np.ones_like(factors))
+    factors = np.broadcast_to(np.asarray(factors, dtype=dtype), (n_atoms,))
+    dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=dtype)
+
+    def task(number: int, start: int, stop: int) -> Codes | None:
+        codes = encoder.encode(signals.read(start, stop))[2]
+        if scaled:
+            codes.values[:] *= factors[codes.indices]
+        if dense is None:
+            return codes
+        rows = np.repeat(np.arange(start, stop), np.diff(codes.indptr))
+        dense[rows, codes.indices] = codes.values
+        return None
+
+    with Walker(signals, chunk_bounds(n_signals, encoder.row_width, dtype.itemsize), n_jobs) as walker:
+        parts = list(walker.each(task))
+    if dense is not None:
+        return dense
+    counts = np.concatenate([np.diff(part.indptr) for part in parts])
+    indptr = np.concatenate(([0], np.cumsum(counts)))
+    indices = np.concatenate([part.indices for part in parts])
+    values = np.concatenate([part.values for part in parts])
+    return sparse.csr_array((values, indices, indptr), shape=(n_signals, n_atoms))
+
+
+def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursuit: str, n_atoms: int) -> Pursuit:
+    """The options of a pursuit, checked; more non-zeros than atoms are clipped with a warning."""
+    if pursuit not in PURSUITS:
+        raise ValueError(f"pursuit={pursuit!r} is unknown; choose one of {', '.join(map(repr, PURSUITS))}.")
+    if residual_tol is not None and not residual_tol >= 0.0:
+        raise ValueError(f"residual_tol={residual_tol} must be a squared residual, at least 0, or None.")
+    if n_nonzero_coefs is None:
+        limit = max(1, n_atoms // 10) if residual_tol is None else n_atoms
+    elif n_nonzero_coefs < 1:
+        raise ValueError(f"n_nonzero_coefs={n_nonzero_coefs} must be at least 1, or None.")
+    else:
+        limit = int(n_nonzero_coefs)
+        if limit > n_atoms:
+            warnings.warn(
+                f"n_nonzero_coefs={limit} exceeds the number of atoms, {n_atoms}: {n_atoms} is used.",
+                UserWarning,
+                stacklevel=3,
+            )
+            limit = n_atoms
+    return Pursuit(limit, -1.0 if residual_tol is None else float(residual_tol), pursuit == "ols")
+
+
+def _unit_rows(dictionary: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Atoms of unit norm in float64, and the norms they had (infinite for an atom of norm zero)."""
+    atoms = dictionary.astype(np.float64)
+    largest = np.abs(atoms).max(axis=1)
+    largest[largest == 0.0] = 1.0
+    norms = np.sqrt(row_squares(atoms / largest[:, None])) * largest
+    norms[norms == 0.0] = np.inf
+    return atoms / norms[:, None], norms

@@ -1,0 +1,191 @@
+"""Full kernel dictionary learning: every signal is a kernel vector.
+
+With D = Y the best combination for ``sum_t z_tj phi(y_t)`` is column j of the codes itself, so after a sweep every
+atom is a combination of the codes' columns and of the old atoms: 2n coordinates, whatever the number of
+signals. Their metric and the atoms' correlations with the signals follow from ``K Z`` and ``K A'``, and one product
+``K Z`` an iteration is the whole cost. No N x N residual is ever formed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rkdl._atoms import aksvd_sweep, gram_sweep
+from rkdl._kernels import Kernel
+from rkdl._learning import join_codes, worst_signals
+from rkdl._pursuit import pursue
+from rkdl._signals import Walker
+from rkdl._statistics import Pursuit, accumulate_gram
+
+
+class KernelRows:
+    """Rows of the N x N kernel matrix: kept whole, or computed again for every walk."""
+
+    def __init__(self, walker: Walker, kernel: Kernel | None, matrix: np.ndarray | None) -> None:
+        self.walker = walker
+        self.kernel = kernel
+        self.matrix = matrix
+        self.size = walker.signals.shape[0]
+
+    @classmethod
+    def compute(cls, walker: Walker, kernel: Kernel) -> KernelRows:
+        """The whole matrix, from the blocks of its upper triangle."""
+        signals, bounds = walker.signals, walker.bounds
+        matrix = np.empty((signals.shape[0],) * 2, dtype=signals.dtype)
+
+        def fill(number: int, start: int, stop: int) -> None:
+            rows = signals.read(start, stop)
+            for left, right in bounds[number:]:
+                block = kernel(rows, signals.read(left, right))
+                matrix[start:stop, left:right] = block
+                if left > start:
+                    matrix[left:right, start:stop] = block.T
+
+        for _ in walker.each(fill):
+            pass
+        return cls(walker, kernel, matrix)
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """``K[start:stop]``."""
+        if self.matrix is not None:
+            return self.matrix[start:stop]
+        assert self.kernel is not None
+        signals = self.walker.signals
+        return self.kernel(signals.read(start, stop), signals.read(0, self.size))
+
+    def diagonal(self) -> np.ndarray:
+        """``k(y, y)`` of every signal."""
+        if self.matrix is not None:
+            return self.matrix.diagonal().copy()
+        assert self.kernel is not None
+        parts = [self.kernel.diagonal(self.walker.signals.read(*bound)) for bound in self.walker.bounds]
+        return np.concatenate(parts)
+
+    def times(self, right: np.ndarray) -> np.ndarray:
+        """``K @ right`` in the kernel's dtype."""
+        right = np.ascontiguousarray(right, dtype=self.walker.signals.dtype)
+        product = np.empty_like(right)
+
+        def multiply(number: int, start: int, stop: int) -> None:
+            np.matmul(self.rows(start, stop), right, out=product[start:stop])
+
+        for _ in self.walker.each(multiply):
+            pass
+        return product
+
+
+class FullProblem:
+    """KDL on a kernel matrix.
+
+    Parameters
+    ----------
+    kernel_rows : KernelRows
+        The kernel matrix.
+    atoms : ndarray of shape (n, N)
+        The first atoms, as combinations of the signals.
+    pursuit : Pursuit
+        How signals are coded.
+    refit : bool
+        The paper's sweep instead of the statistics' one.
+
+    Attributes
+    ----------
+    atoms : ndarray of shape (n, N)
+        Atoms of unit norm in feature space.
+    gram : ndarray of shape (n, n)
+        Their inner products.
+    correlations : ndarray of shape (N, n)
+        Inner products of signals and atoms.
+    """
+
+    def __init__(self, kernel_rows: KernelRows, atoms: np.ndarray, pursuit: Pursuit, *, refit: bool) -> None:
+        self.kernel_rows = kernel_rows
+        self.walker = kernel_rows.walker
+        self.pursuit = pursuit
+        self.refit = refit
+        self.squared_norms = kernel_rows.diagonal()
+        self.trace = float(self.squared_norms.sum(dtype=np.float64))
+        self.objective = np.inf
+        self.n_revived = 0
+        self._set(atoms, kernel_rows.times(atoms.T).astype(np.float64))
+
+    def _set(self, atoms: np.ndarray, correlations: np.ndarray, gram: np.ndarray | None = None) -> None:
+        """Normalise and take over a state; an atom without direction becomes zero and is revived later."""
+        gram = atoms @ correlations if gram is None else gram
+        squares = gram.diagonal()
+        floor = 1e-12 * max(float(squares.max(initial=0.0)), np.finfo(np.float64).tiny)
+        factors = np.where(squares > floor, 1.0 / np.sqrt(np.where(squares > floor, squares, 1.0)), 0.0)
+        self.atoms = atoms * factors[:, None]
+        self.correlations = correlations * factors
+        self.gram = gram * factors * factors[:, None]
+
+    def iterate(self) -> None:
+        """Codes, atoms, revival; the state changes only at the end."""
+        n_atoms = len(self.atoms)
+        dtype = self.walker.signals.dtype
+        gram = self.gram.astype(dtype)
+
+        def encode(number: int, start: int, stop: int):
+            correlations = self.correlations[start:stop].astype(dtype)
+            return pursue(correlations, gram, self.squared_norms[start:stop], *self.pursuit)
+
+        parts = list(self.walker.each(encode))
+        codes = join_codes([part[0] for part in parts])
+        residuals = np.concatenate([part[1] for part in parts])
+        dense = codes.to_csr(n_atoms).toarray()
+        aims = self.kernel_rows.times(dense).astype(np.float64)
+
+        # Coordinates of the sweep: the codes' columns first, the old atoms after them.
+        metric = np.empty((2 * n_atoms, 2 * n_atoms))
+        metric[:n_atoms, :n_atoms] = dense.T @ aims
+        metric[:n_atoms, n_atoms:] = dense.T @ self.correlations
+        metric[n_atoms:, :n_atoms] = metric[:n_atoms, n_atoms:].T
+        metric[n_atoms:, n_atoms:] = self.gram
+        metric = 0.5 * (metric + metric.T)
+        targets = np.eye(n_atoms, 2 * n_atoms)
+        mixed = np.eye(n_atoms, 2 * n_atoms, k=n_atoms)
+        products = np.zeros((n_atoms, n_atoms))
+        accumulate_gram(codes.indptr, codes.indices, codes.values, products)
+        used = products.diagonal() > 0.0
+
+        if self.refit:
+            correlations = self.correlations.copy()
+            aksvd_sweep(codes, targets, mixed, correlations, aims, metric)
+            products[:] = 0.0
+            accumulate_gram(codes.indptr, codes.indices, codes.values, products)
+            rows = np.repeat(np.arange(codes.n_signals), np.diff(codes.indptr))
+            fit = float(np.vdot(codes.values, correlations[rows, codes.indices]))
+        else:
+            factors = gram_sweep(products, targets, mixed, metric)
+            products *= factors * factors[:, None]
+            correlations = aims @ mixed[:, :n_atoms].T + self.correlations @ mixed[:, n_atoms:].T
+            fit = float(np.vdot(metric[:n_atoms] * factors[:, None], mixed))
+        gram_now = mixed @ metric @ mixed.T
+        objective = self.trace - 2.0 * fit + float(np.vdot(products, gram_now))
+        atoms = mixed[:, :n_atoms] @ dense.T + mixed[:, n_atoms:] @ self.atoms
+
+        revived = self._revive(residuals, used, atoms, correlations, gram_now)
+        self._set(atoms, correlations, gram_now)
+        self.objective = objective
+        self.n_revived += revived
+
+    def _revive(
+        self,
+        residuals: np.ndarray,
+        used: np.ndarray,
+        atoms: np.ndarray,
+        correlations: np.ndarray,
+        gram: np.ndarray,
+    ) -> int:
+        """Replace unused atoms by the worst-represented signals, in place; returns how many."""
+        unused = np.flatnonzero(~used)
+        worst = worst_signals(residuals, unused.size) if unused.size else unused
+        worst = worst[self.squared_norms[worst] > 0.0]
+        unused = unused[: worst.size]
+        for j, t in zip(unused, worst, strict=True):
+            norm = float(np.sqrt(self.squared_norms[t]))
+            atoms[j] = 0.0
+            atoms[j, t] = 1.0 / norm
+            correlations[:, j] = self.kernel_rows.rows(t, t + 1)[0] / norm
+            gram[j] = gram[:, j] = atoms @ correlations[:, j]
+        return int(unused.size)

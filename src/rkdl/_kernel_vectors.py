@@ -1,0 +1,129 @@
+"""How the kernel vectors are chosen before they are learned."""
+
+from __future__ import annotations
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from rkdl._kernels import Kernel
+from rkdl._learning import ReducedProblem
+from rkdl._maps import LinearMap
+from rkdl._metric import IdentityMetric
+from rkdl._signals import Walker
+from rkdl._statistics import Pursuit
+
+METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
+
+# k-means and pivoted Cholesky look at no more signals than this.
+LARGEST_SAMPLE = 20_000
+
+DICTIONARY_ITERATIONS = 10
+DICTIONARY_NONZEROS = 5
+
+
+def choose_kernel_vectors(
+    method: str,
+    walker: Walker,
+    count: int,
+    kernel: Kernel,
+    rng: np.random.RandomState,
+    *,
+    pursuit: Pursuit,
+    refit: bool,
+) -> np.ndarray:
+    """Kernel vectors (count, m), in float64.
+
+    Parameters
+    ----------
+    method : {"dictionary", "random", "kmeans", "rpcholesky"}
+        How.
+    walker : Walker
+        Walks the signals.
+    count : int
+        How many, at most the number of signals.
+    kernel : Kernel
+        The kernel that "rpcholesky" is to approximate.
+    rng : RandomState
+        Randomness.
+    pursuit, refit : Pursuit, bool
+        How "dictionary" codes and updates.
+    """
+    if method == "dictionary":
+        return train_dictionary(walker, count, rng, pursuit=pursuit, refit=refit)
+    signals = walker.signals
+    n_signals = signals.shape[0]
+    if method == "random":
+        return signals.take(rng.choice(n_signals, count, replace=False)).astype(np.float64)
+    if n_signals > LARGEST_SAMPLE:
+        sample = signals.take(rng.choice(n_signals, max(LARGEST_SAMPLE, count), replace=False))
+    else:
+        sample = signals.read(0, n_signals)
+    if method == "kmeans":
+        return _cluster_centres(sample, count, rng)
+    return sample[_random_pivots(sample, count, kernel, rng)].astype(np.float64)
+
+
+def train_dictionary(
+    walker: Walker, count: int, rng: np.random.RandomState, *, pursuit: Pursuit, refit: bool
+) -> np.ndarray:
+    """A linear dictionary of the signals, its atoms as long as the signals are in the root mean square.
+
+    An atom's sign means nothing to a linear representation and much to a kernel: the one on the side of the
+    signals' mean is taken.
+    """
+    signals = walker.signals
+    starts = signals.take(rng.choice(signals.shape[0], count, replace=False)).astype(np.float64)
+    size = signals.shape[1]
+    problem = ReducedProblem(walker, LinearMap(size), IdentityMetric(size), starts, pursuit, refit=refit)
+    for _ in range(DICTIONARY_ITERATIONS):
+        problem.iterate()
+    mean, radius = signal_moments(walker)
+    atoms = problem.atoms
+    signs = np.where(atoms @ mean < 0.0, -1.0, 1.0)
+    return atoms * (signs * radius)[:, None]
+
+
+def signal_moments(walker: Walker) -> tuple[np.ndarray, float]:
+    """The signals' mean (m,) and the root mean square of their norms."""
+    (total, squares), _ = walker.run(_moments)
+    count = walker.signals.shape[0]
+    return total / count, float(np.sqrt(squares / count))
+
+
+def _moments(signals: np.ndarray, kept: object) -> tuple[tuple, None]:
+    flat = signals.ravel()
+    return (signals.sum(axis=0, dtype=np.float64), float(np.dot(flat, flat))), None
+
+
+def _cluster_centres(sample: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
+    from sklearn.cluster import KMeans
+
+    # Its parallel sums are not added in a fixed order.
+    with threadpool_limits(1, user_api="openmp"):
+        model = KMeans(count, n_init=1, max_iter=30, random_state=rng).fit(sample)
+    return model.cluster_centers_.astype(np.float64)
+
+
+def _random_pivots(sample: np.ndarray, count: int, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
+    """Randomly pivoted Cholesky: each pivot is drawn with the probability of what the earlier ones left of it."""
+    residuals = kernel.diagonal(sample).astype(np.float64)
+    negligible = float(np.finfo(sample.dtype).eps) * float(residuals.max(initial=0.0))
+    factor = np.zeros((count, len(sample)))
+    pivots: list[int] = []
+    for step in range(count):
+        residuals[residuals < negligible] = 0.0
+        total = float(residuals.sum())
+        if total <= 0.0:
+            # The rest adds nothing to the span: any other signals will do.
+            rest = np.setdiff1d(np.arange(len(sample)), pivots)
+            pivots.extend(int(t) for t in rng.choice(rest, count - step, replace=False))
+            break
+        pivot = int(rng.choice(len(sample), p=residuals / total))
+        column = kernel(sample, sample[pivot : pivot + 1])[:, 0].astype(np.float64)
+        column -= factor[:step, pivot] @ factor[:step]
+        column /= np.sqrt(column[pivot]) if column[pivot] > 0.0 else 1.0
+        factor[step] = column
+        residuals -= column * column
+        residuals[pivot] = 0.0
+        pivots.append(pivot)
+    return np.array(pivots)

@@ -1,0 +1,272 @@
+"""Kernels and their derivatives, on chunks of signals.
+
+Every kernel has the same verbs: ``kernel(X, Y)``, ``diagonal(X)``, and, for the methods that move the kernel
+vectors, ``value_and_slope(X, Y)`` with ``pull(X, Y, weights)``: with ``V = W * slope``,
+
+    pull(X, D, V)_i = sum_t W_ti  d k(x_t, d_i) / d d_i
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+# Squared distances lose digits to cancellation when the offset outweighs the spread this many times.
+_OFFSET_RATIO = 100.0
+
+
+@dataclass(frozen=True)
+class RBF:
+    """``exp(-gamma |x - y|^2)``; `shift` is subtracted from both sides where the signals sit far from zero."""
+
+    gamma: float
+    shift: np.ndarray | None = None
+
+    differentiable = True
+
+    def scaled(self, scale: float) -> RBF:
+        """The same kernel for signals that were multiplied by `scale`."""
+        return self if scale == 1.0 else replace(self, gamma=self.gamma / scale / scale)
+
+    def conditioned(self, sample: np.ndarray) -> RBF:
+        """The same kernel, its distances taken from the sample's centre if that saves digits."""
+        centre = sample.mean(axis=0, dtype=np.float64)
+        spread = float(np.mean((sample - centre) ** 2)) * sample.shape[1]
+        if float(centre @ centre) > _OFFSET_RATIO * spread > 0.0:
+            return replace(self, shift=centre.astype(sample.dtype))
+        return self
+
+    def _centred(self, rows: np.ndarray) -> np.ndarray:
+        return rows if self.shift is None else rows - self.shift.astype(rows.dtype, copy=False)
+
+    def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        X, Y = self._centred(X), self._centred(Y)
+        values = X @ Y.T
+        dtype = values.dtype.type
+        values *= dtype(2.0 * self.gamma)
+        values -= (self.gamma * squared_norms(X)).astype(dtype, copy=False)[:, None]
+        values -= (self.gamma * squared_norms(Y)).astype(dtype, copy=False)
+        np.minimum(values, dtype(0.0), out=values)
+        return np.exp(values, out=values)
+
+    def diagonal(self, X: np.ndarray) -> np.ndarray:
+        """``k(x, x)`` of every row."""
+        return np.ones(len(X), dtype=X.dtype)
+
+    def value_and_slope(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Kernel values, and the factor of the derivative that depends on both sides."""
+        values = self(X, Y)
+        return values, values
+
+    def pull(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Weighted sums of the derivatives by the rows of `Y`, in float64."""
+        X, Y = self._centred(X), self._centred(Y)
+        pulled = (weights.T @ X).astype(np.float64)
+        pulled -= weights.sum(axis=0, dtype=np.float64)[:, None] * Y
+        pulled *= 2.0 * self.gamma
+        return pulled
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """``(gamma x'y + coef0)^degree``."""
+
+    gamma: float
+    degree: int
+    coef0: float
+
+    differentiable = True
+
+    def scaled(self, scale: float) -> Polynomial:
+        """The same kernel for signals that were multiplied by `scale`."""
+        return self if scale == 1.0 else replace(self, gamma=self.gamma / scale / scale)
+
+    def conditioned(self, sample: np.ndarray) -> Polynomial:
+        """Nothing to gain: the kernel is not invariant to an offset."""
+        return self
+
+    def _base(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        base = X @ Y.T
+        base *= base.dtype.type(self.gamma)
+        base += base.dtype.type(self.coef0)
+        return base
+
+    def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        return _integer_power(self._base(X, Y), self.degree)
+
+    def diagonal(self, X: np.ndarray) -> np.ndarray:
+        """``k(x, x)`` of every row."""
+        return _integer_power(X.dtype.type(self.gamma) * squared_norms(X) + X.dtype.type(self.coef0), self.degree)
+
+    def value_and_slope(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Kernel values, and the factor of the derivative that depends on both sides."""
+        base = self._base(X, Y)
+        slope = _integer_power(base, self.degree - 1)
+        return slope * base, slope
+
+    def pull(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Weighted sums of the derivatives by the rows of `Y`, in float64."""
+        return (self.degree * self.gamma) * (weights.T @ X).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """``x'y``."""
+
+    differentiable = True
+
+    def scaled(self, scale: float) -> Linear:
+        """The same kernel; its values carry the square of the signals' scale."""
+        return self
+
+    def conditioned(self, sample: np.ndarray) -> Linear:
+        """Nothing to gain: the kernel is not invariant to an offset."""
+        return self
+
+    def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        return X @ Y.T
+
+    def diagonal(self, X: np.ndarray) -> np.ndarray:
+        """``k(x, x)`` of every row."""
+        return squared_norms(X)
+
+    def value_and_slope(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Kernel values, and the factor of the derivative that depends on both sides."""
+        values = X @ Y.T
+        return values, np.ones_like(values)
+
+    def pull(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Weighted sums of the derivatives by the rows of `Y`, in float64."""
+        return (weights.T @ X).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A user's function of two matrices ``(X, Y) -> (len(X), len(Y))``, or of two rows ``(x, y) -> number``."""
+
+    function: Callable[..., Any]
+    of_rows: bool
+
+    differentiable = False
+
+    @classmethod
+    def wrap(cls, function: Callable[..., Any], sample: np.ndarray) -> Custom:
+        """Find out by trying which of the two the function is."""
+        left, right = sample[:1].repeat(2, axis=0), sample[:1].repeat(3, axis=0)
+        trial_error: Exception | None = None
+        try:
+            values = np.asarray(function(left, right))
+            if values.shape == (2, 3):
+                return cls(function, of_rows=False)
+        except Exception as error:
+            trial_error = error
+        try:
+            if np.ndim(function(left[0], right[0])) == 0:
+                return cls(function, of_rows=True)
+        except Exception as error:
+            trial_error = error
+        raise ValueError(
+            f"kernel={function!r} is neither a function of two matrices that returns a (len(X), len(Y)) array "
+            f"nor a function of two rows that returns a number"
+        ) from trial_error
+
+    def scaled(self, scale: float) -> Custom:
+        """A user's function sees the user's signals."""
+        return self
+
+    def conditioned(self, sample: np.ndarray) -> Custom:
+        """A user's function sees the user's signals."""
+        return self
+
+    def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        if self.of_rows:
+            return np.array([[self.function(x, y) for y in Y] for x in X], dtype=X.dtype).reshape(len(X), len(Y))
+        return np.array(self.function(X, Y), dtype=X.dtype, order="C")
+
+    def diagonal(self, X: np.ndarray) -> np.ndarray:
+        """``k(x, x)`` of every row, from small blocks."""
+        if self.of_rows:
+            return np.array([self.function(x, x) for x in X], dtype=X.dtype)
+        if hasattr(self.function, "diag"):
+            return np.asarray(self.function.diag(X), dtype=X.dtype)
+        blocks = [np.diagonal(self(X[i : i + 32], X[i : i + 32])) for i in range(0, len(X), 32)]
+        return np.concatenate(blocks) if blocks else np.empty(0, dtype=X.dtype)
+
+
+Kernel = RBF | Polynomial | Linear | Custom
+
+
+def make_kernel(
+    name: str | Callable[..., Any], *, gamma: float, degree: int, coef0: float, sample: np.ndarray
+) -> Kernel:
+    """The kernel of the given name, with scikit-learn's meanings of the parameters.
+
+    Parameters
+    ----------
+    name : {"rbf", "poly", "linear"} or callable
+        The kernel.
+    gamma, degree, coef0 : float, int, float
+        Its parameters.
+    sample : ndarray of shape (n_sample, n_features)
+        A few signals, to try a callable on and to place the origin of distances.
+    """
+    if callable(name):
+        return Custom.wrap(name, sample)
+    if name == "rbf":
+        return RBF(gamma).conditioned(sample)
+    if name == "poly":
+        return Polynomial(gamma, degree, coef0)
+    return Linear()
+
+
+def median_gamma(sample: np.ndarray) -> float:
+    """One over the median squared distance between different signals of a sample.
+
+    Parameters
+    ----------
+    sample : ndarray of shape (n_sample, n_features)
+        Signals; pairs of equal ones do not count.
+
+    Returns
+    -------
+    float
+        1.0 where all signals are equal.
+    """
+    rows = sample.astype(np.float64)
+    rows -= rows.mean(axis=0)
+    largest = np.abs(rows).max(initial=0.0)
+    if largest == 0.0:
+        return 1.0
+    rows /= largest
+    norms = squared_norms(rows)
+    squares = norms[:, None] + norms - 2.0 * (rows @ rows.T)
+    squares = squares[np.triu_indices(len(rows), k=1)]
+    # What cancellation leaves of a zero distance is below this.
+    squares = squares[squares > 1e-12 * norms.max()]
+    if squares.size == 0:
+        return 1.0
+    gamma = 1.0 / float(np.median(squares)) / float(largest) / float(largest)
+    return min(max(gamma, np.finfo(np.float64).tiny), np.finfo(np.float64).max)
+
+
+def squared_norms(rows: np.ndarray) -> np.ndarray:
+    """``|x|^2`` of every row, in the rows' dtype."""
+    return np.einsum("ij,ij->i", rows, rows)
+
+
+def _integer_power(base: np.ndarray, degree: int) -> np.ndarray:
+    """``base ** degree`` by multiplications, exact in sign and faster than a call of pow."""
+    if degree == 0:
+        return np.ones_like(base)
+    result = None
+    with np.errstate(over="ignore", invalid="ignore"):
+        while True:
+            if degree & 1:
+                result = base.copy() if result is None else result * base
+            degree >>= 1
+            if not degree:
+                return result
+            base = base * base

@@ -1,0 +1,129 @@
+"""Feature maps: what a method sees of a chunk of signals, and the metric of what it sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rkdl._kernels import Kernel, squared_norms
+from rkdl._metric import IdentityMetric, Metric
+
+
+@dataclass(frozen=True)
+class LinearMap:
+    """Signals as they are: linear dictionary learning."""
+
+    size: int
+
+    @property
+    def signal_size(self) -> int:
+        """Length of a signal."""
+        return self.size
+
+    def features(self, signals: np.ndarray) -> np.ndarray:
+        """The signals themselves, not a copy."""
+        return signals
+
+    def squared_norms(self, signals: np.ndarray) -> np.ndarray:
+        """``|y|^2`` of every signal."""
+        return squared_norms(signals)
+
+    def metric(self, dtype: np.dtype) -> IdentityMetric:
+        """The identity."""
+        return IdentityMetric(self.size)
+
+
+@dataclass(frozen=True)
+class FourierMap:
+    """Random Fourier features: cosine and sine of each frequency, so that every signal has norm one."""
+
+    frequencies: np.ndarray
+
+    @property
+    def signal_size(self) -> int:
+        """Length of a signal."""
+        return self.frequencies.shape[1]
+
+    @property
+    def size(self) -> int:
+        """Number of features, two a frequency."""
+        return 2 * len(self.frequencies)
+
+    def features(self, signals: np.ndarray) -> np.ndarray:
+        """Features (c, 2q) of a chunk."""
+        count = len(self.frequencies)
+        phases = signals @ self.frequencies.astype(signals.dtype, copy=False).T
+        features = np.empty((len(signals), 2 * count), dtype=signals.dtype)
+        np.cos(phases, out=features[:, :count])
+        np.sin(phases, out=features[:, count:])
+        features *= signals.dtype.type(1.0 / np.sqrt(count))
+        return features
+
+    def squared_norms(self, signals: np.ndarray) -> np.ndarray:
+        """One for every signal."""
+        return np.ones(len(signals), dtype=signals.dtype)
+
+    def metric(self, dtype: np.dtype) -> IdentityMetric:
+        """The identity."""
+        return IdentityMetric(self.size)
+
+
+@dataclass(frozen=True)
+class KernelMap:
+    """Kernel values with a set of kernel vectors: the reduced methods, and KDL when it meets new signals."""
+
+    kernel: Kernel
+    kernel_vectors: np.ndarray
+
+    @property
+    def signal_size(self) -> int:
+        """Length of a signal."""
+        return self.kernel_vectors.shape[1]
+
+    @property
+    def size(self) -> int:
+        """Number of kernel vectors."""
+        return len(self.kernel_vectors)
+
+    def features(self, signals: np.ndarray) -> np.ndarray:
+        """``K(Y, D)`` of a chunk."""
+        return self.kernel(signals, self.kernel_vectors.astype(signals.dtype, copy=False))
+
+    def squared_norms(self, signals: np.ndarray) -> np.ndarray:
+        """``k(y, y)`` of every signal."""
+        return self.kernel.diagonal(signals)
+
+    def metric(self, dtype: np.dtype) -> Metric:
+        """``K(D, D)`` in float64, its rank decided for signals of `dtype`."""
+        vectors = self.kernel_vectors.astype(np.float64)
+        matrix = np.asarray(self.kernel(vectors, vectors), dtype=np.float64)
+        matrix = 0.5 * (matrix + matrix.T)
+        if not np.isfinite(matrix).all():
+            raise ValueError(
+                "The kernel overflows on the kernel vectors: scale the signals down, or lower gamma or degree."
+            )
+        return Metric(matrix, dtype)
+
+
+@dataclass(frozen=True)
+class GivenKernelMap:
+    """Rows that are kernel values already: a precomputed kernel."""
+
+    size: int
+
+    @property
+    def signal_size(self) -> int:
+        """Length of a row."""
+        return self.size
+
+    def features(self, signals: np.ndarray) -> np.ndarray:
+        """The rows themselves."""
+        return signals
+
+    def squared_norms(self, signals: np.ndarray) -> np.ndarray:
+        """Not known, so that no residual is ever small."""
+        return np.full(len(signals), np.finfo(signals.dtype).max / len(signals), dtype=signals.dtype)
+
+
+FeatureMap = LinearMap | FourierMap | KernelMap | GivenKernelMap

@@ -1,0 +1,176 @@
+"""Signals, read chunk by chunk, and the one way to walk them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from rkdl._blas import one_blas_thread, resolve_threads
+
+# Bytes that a chunk's signals, features and correlations take together: about one core's second-level cache.
+CHUNK_BYTES = 2 << 20
+SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
+
+# Squares of squares of the signals must stay finite in the dtype.
+_SAFE_EXPONENT = {np.dtype(np.float32): 20, np.dtype(np.float64): 100}
+
+
+class Signals:
+    """Rows of `data` in one dtype, multiplied by a power of two where their squares would leave its range.
+
+    Parameters
+    ----------
+    data : array-like or CSR matrix of shape (n_signals, n_features)
+        Anything with ``shape`` and row slicing.
+    dtype : dtype
+        float32 or float64.
+    scale : float, default=1.0
+        What rows are multiplied by when they are read.
+    """
+
+    def __init__(self, data: Any, dtype: Any, scale: float = 1.0) -> None:
+        self.data = data
+        self.dtype = np.dtype(dtype)
+        self.scale = scale
+        self.shape: tuple[int, int] = tuple(data.shape)
+
+    def _finish(self, rows: Any) -> np.ndarray:
+        if sparse.issparse(rows):
+            rows = rows.toarray()
+        rows = np.ascontiguousarray(rows, dtype=self.dtype)
+        return rows if self.scale == 1.0 else rows * self.dtype.type(self.scale)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop`, C-contiguous, scaled; not to be written to."""
+        return self._finish(self.data[start:stop])
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """The rows of the given indices, in their order, scaled."""
+        order = np.argsort(indices, kind="stable")
+        rows = self._finish(self.data[np.asarray(indices)[order]])
+        taken = np.empty_like(rows)
+        taken[order] = rows
+        return taken
+
+
+def safe_scale(data: Any, dtype: Any) -> float:
+    """The power of two that brings the largest magnitude near one, or 1.0 where the dtype needs no help."""
+    values = data.data if sparse.issparse(data) else data
+    largest = float(max(values.max(), -values.min())) if values.size else 0.0
+    limit = _SAFE_EXPONENT[np.dtype(dtype)]
+    if largest == 0.0 or -limit <= (exponent := int(np.frexp(largest)[1])) <= limit:
+        return 1.0
+    # Beyond the largest power of two that the dtype holds, a subnormal scale would lose bits.
+    return float(2.0 ** -np.clip(exponent, -1000, 1000))
+
+
+def chunk_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:
+    """Cut the rows into chunks that fit the cache; a function of the sizes alone, never of the machine.
+
+    Parameters
+    ----------
+    n_signals : int
+        Number of rows.
+    row_width : int
+        Numbers that one row occupies while it is worked on.
+    itemsize : int
+        Bytes of one number.
+
+    Returns
+    -------
+    list of (start, stop)
+        At least eight chunks where the rows allow it, so that a few threads stay busy to the end.
+    """
+    rows = CHUNK_BYTES // max(1, row_width * itemsize)
+    rows = min(max(rows, SMALLEST_CHUNK), LARGEST_CHUNK)
+    rows = min(rows, max(SMALLEST_CHUNK, -(-n_signals // 8)))
+    n_chunks = max(1, -(-n_signals // rows))
+    edges = [n_signals * i // n_chunks for i in range(n_chunks + 1)]
+    return list(itertools.pairwise(edges))
+
+
+Step = Callable[[np.ndarray, Any], tuple[tuple, Any]]
+
+
+class Walker:
+    """Applies a step to every chunk on a pool of threads and adds the sums in chunk order.
+
+    A step is a function ``(signals, kept) -> (sums, kept)``: the sums of all chunks are added, what is kept (a
+    chunk's codes) stays with the chunk for a later step. Because the additions happen in chunk order, the
+    result is the same whatever the number of threads.
+    """
+
+    def __init__(self, signals: Signals, bounds: Sequence[tuple[int, int]], n_jobs: int | None) -> None:
+        self.signals = signals
+        self.bounds = list(bounds)
+        self._threads = min(resolve_threads(n_jobs), len(self.bounds))
+        self._pool: ThreadPoolExecutor | None = None
+        self._blas = one_blas_thread()
+
+    def __enter__(self) -> Walker:
+        self._blas.__enter__()
+        if self._threads > 1:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="rkdl")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._pool is not None:
+                self._pool.shutdown(wait=True, cancel_futures=True)
+        finally:
+            self._pool = None
+            self._blas.__exit__(None, None, None)
+
+    def each(self, task: Callable[[int, int, int], Any]) -> Any:
+        """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""
+        if self._pool is None:
+            for number, (start, stop) in enumerate(self.bounds):
+                yield task(number, start, stop)
+            return
+        # A window of twice the threads keeps them busy and the results in flight few.
+        waiting: deque = deque()
+        try:
+            for number, (start, stop) in enumerate(self.bounds):
+                waiting.append(self._pool.submit(task, number, start, stop))
+                if len(waiting) >= 2 * self._threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def run(self, step: Step, kept: list | None = None) -> tuple[tuple, list]:
+        """Apply `step` to every chunk.
+
+        Returns
+        -------
+        sums : tuple
+            The chunks' sums added in chunk order, arrays in float64.
+        kept : list
+            What the step keeps, one item a chunk.
+        """
+
+        def task(number: int, start: int, stop: int) -> tuple[tuple, Any]:
+            return step(self.signals.read(start, stop), kept[number] if kept is not None else None)
+
+        totals: list | None = None
+        retained = []
+        for sums, item in self.each(task):
+            retained.append(item)
+            if totals is None:
+                totals = [np.array(part, dtype=np.float64) for part in sums]
+            else:
+                for total, part in zip(totals, sums, strict=True):
+                    total += part
+        assert totals is not None
+        return tuple(totals), retained

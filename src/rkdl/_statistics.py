@@ -1,0 +1,183 @@
+"""What the learning needs of a chunk: codes that stay with it, and sums that leave it.
+
+With codes Z and features F, the sums are ``S = Z'Z``, ``P = Z'F`` and the traces. Each class is a step for
+`rkdl._signals.Walker`: a picklable function of a chunk and of what was kept with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from rkdl._kernels import Kernel
+from rkdl._maps import FeatureMap
+from rkdl._pursuit import Codes, pursue
+
+
+class Pursuit(NamedTuple):
+    """How a signal is coded: at most `n_nonzero` atoms, down to a squared residual of `residual_tol`."""
+
+    n_nonzero: int
+    residual_tol: float
+    ols: bool
+
+
+class Kept(NamedTuple):
+    """What stays with a chunk between steps."""
+
+    codes: Codes
+    residuals: np.ndarray
+    slope: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Codes a chunk against unit-norm atoms.
+
+    Attributes
+    ----------
+    feature_map : FeatureMap
+        What turns signals (c, m) into features (c, p).
+    atoms : ndarray of shape (n, p)
+        Atoms as combinations of the features' coordinates, in the signals' dtype.
+    gram : ndarray of shape (n, n)
+        Their inner products, in the signals' dtype.
+    pursuit : Pursuit
+        When to stop.
+    """
+
+    feature_map: FeatureMap
+    atoms: np.ndarray
+    gram: np.ndarray
+    pursuit: Pursuit
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms."""
+        return len(self.atoms)
+
+    @property
+    def row_width(self) -> int:
+        """Numbers that a signal occupies while it is coded: itself, its features, its correlations."""
+        return self.feature_map.signal_size + self.feature_map.size + 2 * self.n_atoms
+
+    def encode(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray, Codes, np.ndarray]:
+        """Features, squared norms, codes and squared residuals of a chunk."""
+        features = self.feature_map.features(signals)
+        norms = self.feature_map.squared_norms(signals)
+        correlations = features @ self.atoms.T
+        # One non-finite feature makes this sum non-finite.
+        if not np.isfinite(np.dot(correlations.ravel(), correlations.ravel()) + norms.sum()):
+            raise ValueError(
+                "The signals' features are not finite in their dtype: scale the signals, lower the kernel's gamma "
+                "or degree, or use float64."
+            )
+        codes, residuals = pursue(correlations, self.gram, norms, *self.pursuit)
+        return features, norms, codes, residuals
+
+
+@dataclass(frozen=True)
+class Learn(Encoder):
+    """Sums ``S, P, tr K, sum of squared residuals`` of a chunk; its codes and residuals are kept."""
+
+    def __call__(self, signals: np.ndarray, kept: Kept | None) -> tuple[tuple, Kept]:
+        features, norms, codes, residuals = self.encode(signals)
+        n_atoms = len(self.atoms)
+        products = np.zeros((n_atoms, n_atoms))
+        projections = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
+        accumulate_gram(codes.indptr, codes.indices, codes.values, products)
+        accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
+        sums = (products, projections, norms.sum(dtype=np.float64), residuals.sum(dtype=np.float64))
+        return sums, Kept(codes, residuals)
+
+
+@dataclass(frozen=True)
+class Correlate:
+    """Sum ``P = Z'K(Y, D)`` for codes that are kept; the kernel's slope is kept too where `keep_slope`."""
+
+    kernel: Kernel
+    kernel_vectors: np.ndarray
+    n_atoms: int
+    keep_slope: bool
+
+    def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, Kept]:
+        features, slope = self.kernel.value_and_slope(signals, self.kernel_vectors)
+        projections = np.zeros((self.n_atoms, features.shape[1]), dtype=features.dtype)
+        codes = kept.codes
+        accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
+        return (projections,), kept._replace(slope=slope if self.keep_slope else None)
+
+
+@dataclass(frozen=True)
+class Pull:
+    """Sum over signals of ``(Z A)_ti`` times the derivative of ``k(y_t, d_i)`` by ``d_i``, shape (p, m)."""
+
+    kernel: Kernel
+    kernel_vectors: np.ndarray
+    atoms: np.ndarray
+
+    def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, Kept]:
+        slope = kept.slope
+        if slope is None:
+            _, slope = self.kernel.value_and_slope(signals, self.kernel_vectors)
+        weights = np.zeros_like(slope)
+        codes = kept.codes
+        _weigh(codes.indptr, codes.indices, codes.values, self.atoms, slope, weights)
+        return (self.kernel.pull(signals, self.kernel_vectors, weights),), kept
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Correlations with the atoms and with their targets, both (c, n), for the refitting sweep."""
+
+    feature_map: FeatureMap
+    atoms: np.ndarray
+    targets: np.ndarray
+
+    def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, tuple[np.ndarray, np.ndarray]]:
+        features = self.feature_map.features(signals)
+        return (), (features @ self.atoms.T, features @ self.targets.T)
+
+
+@numba.njit(nogil=True, cache=True)
+def accumulate_gram(indptr, indices, values, products):
+    """Add ``Z'Z``; rows have ascending indices, so the upper triangle is filled and then mirrored."""
+    for t in range(len(indptr) - 1):
+        for first in range(indptr[t], indptr[t + 1]):
+            value = values[first]
+            row = products[indices[first]]
+            for second in range(first, indptr[t + 1]):
+                row[indices[second]] += value * values[second]
+    for i in range(len(products)):
+        for j in range(i):
+            products[i, j] = products[j, i]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
+def accumulate_products(indptr, indices, values, features, projections):
+    """Add ``Z'F``."""
+    for t in range(len(indptr) - 1):
+        source = features[t]
+        for position in range(indptr[t], indptr[t + 1]):
+            value = values[position]
+            target = projections[indices[position]]
+            for i in range(len(source)):
+                target[i] += value * source[i]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
+def _weigh(indptr, indices, values, atoms, slope, weights):
+    """``(Z A) * slope`` into `weights`, which comes zeroed."""
+    for t in range(len(indptr) - 1):
+        target = weights[t]
+        for position in range(indptr[t], indptr[t + 1]):
+            value = values[position]
+            source = atoms[indices[position]]
+            for i in range(len(target)):
+                target[i] += value * source[i]
+        source = slope[t]
+        for i in range(len(target)):
+            target[i] *= source[i]

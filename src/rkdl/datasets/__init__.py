@@ -1,0 +1,31 @@
+"""Data sets of the experiments, and the user's own.
+
+Loaders look in the folder given as ``data_home``, else in that of the environment variable ``RKDL_DATA``,
+else in ``~/rkdl_data``, and download canonical files with checksums where that is possible and allowed.
+"""
+
+from rkdl.datasets._cifar10 import CIFAR10_CLASSES, fetch_cifar10
+from rkdl.datasets._errors import DatasetError
+from rkdl.datasets._experiment import EXPERIMENT_NAMES, ExperimentData, load_experiment
+from rkdl.datasets._home import get_data_home
+from rkdl.datasets._matlab import load_matlab_digits
+from rkdl.datasets._mnist import fetch_mnist
+from rkdl.datasets._odds import ODDS_NAMES, fetch_odds
+from rkdl.datasets._signals import load_digits_signals, load_signals, normalize_signals
+
+__all__ = [
+    "CIFAR10_CLASSES",
+    "EXPERIMENT_NAMES",
+    "ODDS_NAMES",
+    "DatasetError",
+    "ExperimentData",
+    "fetch_cifar10",
+    "fetch_mnist",
+    "fetch_odds",
+    "get_data_home",
+    "load_digits_signals",
+    "load_experiment",
+    "load_matlab_digits",
+    "load_signals",
+    "normalize_signals",
+]

@@ -1,0 +1,64 @@
+"""The one exception of the loaders, and the sentences that they share."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["DatasetError", "cause", "check_choice", "check_label"]
+
+
+class DatasetError(ValueError):
+    """Raised when a data set is missing, broken, or cannot be downloaded.
+
+    The message is one line that names the file or folder, says what is wrong with it, and what to do about
+    it.
+
+    Parameters
+    ----------
+    where : path-like or str
+        The file, folder or address that the error is about.
+    what : str
+        What is wrong with it.
+    remedy : str, default=""
+        What the user can do.
+
+    Examples
+    --------
+    >>> from rkdl.datasets import DatasetError
+    >>> str(DatasetError("digits.npy", "the file is empty", "save it again"))
+    'digits.npy: the file is empty; save it again'
+    """
+
+    def __init__(self, where: str | os.PathLike[str], what: str, remedy: str = "") -> None:
+        # All three are kept as `args`, so that the exception survives pickling across processes.
+        super().__init__(os.fspath(where), what, remedy)
+
+    def __str__(self) -> str:
+        where, what, remedy = self.args
+        return " ".join(f"{where}: {what}{'; ' if remedy else ''}{remedy}".split())
+
+
+def cause(error: BaseException) -> str:
+    """Name an exception and its message, for use inside a longer sentence."""
+    text = " ".join(str(error).split()).rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse an option that is not among its valid values."""
+    if value not in choices:
+        valid = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name}={value!r} is not valid; choose one of {valid}")
+
+
+def check_label(label: object, n_classes: int) -> int | None:
+    """Return a class label as an int, or None for all classes."""
+    if label is None:
+        return None
+    try:
+        index = None if isinstance(label, bool) else label.__index__()  # type: ignore[attr-defined]
+    except AttributeError:
+        index = None
+    if index is None or not 0 <= index < n_classes:
+        raise ValueError(f"label={label!r} is not valid; use an integer from 0 to {n_classes - 1}, or None for all")
+    return int(index)

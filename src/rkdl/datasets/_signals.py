@@ -1,0 +1,231 @@
+"""Signals from any array file, and their scaling to unit norm."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_array
+
+from rkdl.datasets._errors import DatasetError, cause, check_label
+from rkdl.datasets._home import as_path
+from rkdl.datasets._matlab import images_first, read_mat
+from rkdl.datasets._tables import bad_csv_cell, read_csv, read_parquet
+
+__all__ = [
+    "SIGNAL_SUFFIXES",
+    "float_dtype",
+    "load_digits_signals",
+    "load_signals",
+    "normalize_signals",
+    "read_array",
+]
+
+SIGNAL_SUFFIXES = (".npy", ".npz", ".csv", ".parquet", ".mat")
+
+# Where a file holds several arrays, one of these names is the signals.
+_SIGNAL_NAMES = ("XTrain", "X", "images", "signals")
+
+
+def load_signals(path: str | os.PathLike[str], *, key: str | None = None) -> npt.NDArray[np.floating[Any]]:
+    """Load signals from a file of the user's own.
+
+    Parameters
+    ----------
+    path : path-like
+        A ``.npy`` or ``.npz`` file of NumPy (without Python objects), a ``.csv`` file of numbers with or
+        without a header line, a ``.parquet`` file of numeric columns (needs pyarrow or pandas), or a ``.mat``
+        file of MATLAB. Signals are rows. Of three axes and more the first counts the signals, in ``.mat``
+        files the last as MATLAB has it, and the others are flattened.
+    key : str, default=None
+        The name of the array in a ``.npz`` or ``.mat`` file. Without it the file's only array is taken, or
+        the one that is called ``XTrain``, ``X``, ``images`` or ``signals``.
+
+    Returns
+    -------
+    signals : ndarray of shape (n_signals, n_features)
+        In float32 if the file is in single or half precision, else in float64; finite.
+
+    Raises
+    ------
+    DatasetError
+        If the file is missing, broken, empty or not numeric, or holds NaN or infinity; the message says
+        where.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from rkdl.datasets import load_signals
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "images.npy"
+    ...     np.save(path, np.ones((5, 4, 3), dtype=np.float32))
+    ...     signals = load_signals(path)
+    >>> signals.shape, signals.dtype
+    ((5, 12), dtype('float32'))
+    """
+    array = read_array(as_path(path), key)
+    return array.reshape(len(array), -1)
+
+
+def normalize_signals(X: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[np.floating[Any]]:
+    """Scale signals to unit Euclidean norm.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_signals, n_features)
+        The signals, finite numbers of any type; left unchanged.
+    dtype : {numpy.float32, numpy.float64}, default=numpy.float32
+        The type of the result. Norms are computed in float64 either way, safe against overflow.
+
+    Returns
+    -------
+    signals : ndarray of shape (n_signals, n_features)
+        The signals with rows of norm one; rows of zeros stay zeros.
+
+    Examples
+    --------
+    >>> from rkdl.datasets import normalize_signals
+    >>> normalize_signals([[3, 4], [0, 0]], dtype=float)
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    target_dtype = float_dtype(dtype)
+    checked: npt.NDArray[Any] = check_array(X, dtype="numeric", input_name="X")
+    signals = np.empty(checked.shape, dtype=target_dtype)
+    # Blocks of some 8 MB, so that large integer or float32 sets are never whole in float64.
+    n_rows = max(1, 2**20 // checked.shape[1])
+    for start in range(0, len(checked), n_rows):
+        block = checked[start : start + n_rows].astype(np.float64)
+        # The largest value first: the squares of 1e200 overflow, those of 1e-200 vanish.
+        for measure in (_largest, _euclidean):
+            lengths = measure(block)
+            block /= np.where(lengths > 0, lengths, 1.0)
+        signals[start : start + n_rows] = block
+    return signals
+
+
+def load_digits_signals(*, label: int | None = None) -> npt.NDArray[np.float64]:
+    """Load scikit-learn's handwritten digits as signals.
+
+    Parameters
+    ----------
+    label : int, default=None
+        Keep only the images of this digit.
+
+    Returns
+    -------
+    signals : ndarray of shape (1797, 64)
+        The 8 x 8 images as rows of values from 0 to 16; fewer rows with `label`.
+
+    Examples
+    --------
+    >>> from rkdl.datasets import load_digits_signals
+    >>> load_digits_signals().shape
+    (1797, 64)
+    """
+    from sklearn.datasets import load_digits
+
+    label = check_label(label, 10)
+    data, target = load_digits(return_X_y=True)
+    return np.ascontiguousarray(data if label is None else data[target == label], dtype=np.float64)
+
+
+def float_dtype(dtype: npt.DTypeLike) -> np.dtype[np.floating[Any]]:
+    """Return float32 or float64 as a dtype and refuse all others."""
+    for valid in (np.dtype(np.float32), np.dtype(np.float64)):
+        try:
+            if dtype is not None and np.dtype(dtype) == valid:
+                return valid
+        except TypeError:
+            break
+    raise ValueError(f"dtype={dtype!r} is not valid; choose float32 or float64")
+
+
+def read_array(path: Path, key: str | None = None) -> npt.NDArray[np.floating[Any]]:
+    """Read an array file: finite floats, two axes or more, the first counting the signals, none empty."""
+    suffix = path.suffix.lower()
+    if suffix not in SIGNAL_SUFFIXES:
+        raise DatasetError(path, f"the ending {suffix!r} is not known", f"use {', '.join(SIGNAL_SUFFIXES)}")
+    if not os.path.isfile(path):
+        raise DatasetError(
+            path, "this is not a file" if os.path.exists(path) else "there is no such file", "check the path"
+        )
+    if key is not None and suffix not in (".npz", ".mat"):
+        raise ValueError(f"key={key!r} is for .npz and .mat files; {path.name} holds one array only")
+    if suffix == ".csv":
+        array: npt.NDArray[Any] = read_csv(path)
+    elif suffix == ".parquet":
+        array = read_parquet(path)
+    elif suffix == ".mat":
+        variables = read_mat(path)
+        array = images_first(variables[_pick_name(path, list(variables), key)])
+    else:
+        array = _read_numpy(path, key)
+    return _checked(path, array)
+
+
+def _largest(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.maximum(block.max(axis=1, keepdims=True), -block.min(axis=1, keepdims=True))
+
+
+def _euclidean(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.sqrt(np.einsum("ij,ij->i", block, block))[:, np.newaxis]
+
+
+def _read_numpy(path: Path, key: str | None) -> npt.NDArray[Any]:
+    try:
+        # Opened here because NumPy leaves the file open when it turns out to be broken.
+        with path.open("rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+            if isinstance(loaded, np.lib.npyio.NpzFile):
+                return loaded[_pick_name(path, loaded.files, key)]
+            return loaded
+    except DatasetError:
+        raise
+    # zipfile, zlib and NumPy have a dozen ways to say that a file is broken.
+    except Exception as error:
+        what = f"no plain array can be read from it ({cause(error)})"
+        remedy = "save it again with numpy.save or numpy.savez, without Python objects"
+        raise DatasetError(path, what, remedy) from error
+
+
+def _pick_name(path: Path, names: list[str], key: str | None) -> str:
+    if key is not None:
+        candidates = [name for name in names if name == key]
+    else:
+        candidates = names if len(names) == 1 else [name for name in _SIGNAL_NAMES if name in names]
+    if len(candidates) == 1:
+        return candidates[0]
+    listed = ", ".join(sorted(names)) or "none"
+    if key is not None:
+        raise DatasetError(path, f"holds no numeric array {key!r}", f"choose key= from: {listed}")
+    if not names:
+        raise DatasetError(path, "holds no numeric array")
+    raise DatasetError(path, f"holds several arrays: {listed}", "choose one with key=, or save it as X")
+
+
+def _checked(path: Path, array: npt.NDArray[Any]) -> npt.NDArray[np.floating[Any]]:
+    if array.dtype.kind not in "biuf":
+        raise DatasetError(path, f"its values are {array.dtype}, not real numbers", "save it as float32 or float64")
+    if array.size == 0:
+        raise DatasetError(path, f"holds no signals (shape {array.shape})")
+    if array.ndim < 2:
+        raise DatasetError(path, f"its array is {array.ndim}-D", "signals are the rows of a 2-D array: reshape it")
+    single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    with np.errstate(over="ignore"):
+        floats: npt.NDArray[np.floating[Any]] = (
+            np.ascontiguousarray(array, dtype=np.float32) if single else np.ascontiguousarray(array, dtype=np.float64)
+        )
+    finite = np.isfinite(floats.reshape(len(floats), -1))
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        value = floats.reshape(len(floats), -1)[row, column]
+        what = bad_csv_cell(path) if path.suffix.lower() == ".csv" else None
+        what = what or f"row {row}, column {column} (from 0) is {value}, not a finite number"
+        raise DatasetError(path, what, "fill or remove it")
+    return floats

@@ -1,0 +1,7 @@
+"""The estimators."""
+
+from rkdl.estimators._full import KDL
+from rkdl.estimators._linear import DL, FourierDL
+from rkdl.estimators._reduced import MORKDL, ORKDL, RKDL
+
+__all__ = ["DL", "KDL", "MORKDL", "ORKDL", "RKDL", "FourierDL"]

@@ -1,0 +1,262 @@
+"""What all estimators share: parameters, validation, the fit's frame, coding and scoring."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from rkdl._encode import PURSUITS, check_pursuit, encode_signals
+from rkdl._learning import Problem, alternate
+from rkdl._signals import Signals, Walker, chunk_bounds, safe_scale
+from rkdl._statistics import Encoder, Pursuit
+
+FLOATS = [np.float64, np.float32]
+
+
+class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """The frame of every method. A subclass says what its features, first atoms and fitted attributes are."""
+
+    _parameter_constraints: dict = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
+        "residual_tol": [Interval(Real, 0, None, closed="left"), None],
+        "pursuit": [StrOptions(set(PURSUITS))],
+        "atom_update": [StrOptions({"gram", "aksvd"})],
+        "init": [StrOptions({"data", "random"}), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "sparse_output": ["boolean"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components=20,
+        *,
+        n_nonzero_coefs=4,
+        residual_tol=None,
+        pursuit="ols",
+        atom_update="gram",
+        init="data",
+        max_iter=30,
+        tol=1e-4,
+        sparse_output=False,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.residual_tol = residual_tol
+        self.pursuit = pursuit
+        self.atom_update = atom_update
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.sparse_output = sparse_output
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @abstractmethod
+    def _problem(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> Problem:
+        """The learning problem, ready to iterate."""
+
+    @abstractmethod
+    def _store(self, problem: Any, signals: Signals) -> None:
+        """Set the fitted attributes from the problem's state."""
+
+    @abstractmethod
+    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
+        """What codes signals of `dtype` that were multiplied by `scale`."""
+
+    @abstractmethod
+    def _working_width(self, n_signals: int, n_features: int) -> int:
+        """Numbers that one signal occupies while it is learned from."""
+
+    def _feature_scale(self, scale: float) -> float:
+        """What features are multiplied by when signals are multiplied by `scale`."""
+        return 1.0
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Learn from signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr")
+        self._fit_signals(X)
+        return self
+
+    def _fit_signals(self, X: Any) -> None:
+        rng = check_random_state(self.random_state)
+        n_signals, n_features = X.shape
+        scale = self._signal_scale(X)
+        signals = Signals(X, X.dtype, scale)
+        unit = self._feature_scale(scale)
+        self._check_sizes(n_signals)
+        bounds = chunk_bounds(n_signals, self._working_width(n_signals, n_features), X.dtype.itemsize)
+        with Walker(signals, bounds, self.n_jobs) as walker:
+            problem = self._problem(walker, self._pursuit(unit), rng)
+            errors = alternate(
+                problem,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                n_numbers=n_signals * n_features,
+                unit=unit,
+                verbose=self.verbose,
+                name=type(self).__name__,
+            )
+        self._store(problem, signals)
+        self.errors_ = np.array(errors)
+        self.n_iter_ = len(errors)
+        self.n_revived_ = problem.n_revived
+
+    def _signal_scale(self, X: Any) -> float:
+        return safe_scale(X, X.dtype)
+
+    def _check_sizes(self, n_signals: int) -> None:
+        """Warn of sizes that cannot be; a subclass adds its own."""
+
+    def _pursuit(self, unit: float) -> Pursuit:
+        with warnings.catch_warnings():
+            options = check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.n_components)
+        return options._replace(residual_tol=options.residual_tol * unit * unit)
+
+    def _initial_array(self, shape: tuple[int, int], attribute: str) -> np.ndarray:
+        """`init` given as an array, checked."""
+        array = check_array(self.init, dtype=np.float64, input_name="init", copy=True)
+        if array.shape != shape:
+            raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom a row.")
+        return array
+
+    def transform(self, X):
+        """Sparse codes of signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row.
+
+        Returns
+        -------
+        codes : ndarray or csr_array of shape (n_signals, n_components)
+            CSR if `sparse_output`.
+        """
+        signals, encoder, unit = self._ready(X)
+        return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit)
+
+    def reconstruction_error(self, X):
+        """Norm of each signal's residual in feature space.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row.
+
+        Returns
+        -------
+        errors : ndarray of shape (n_signals,)
+            ``|phi(y) - phi-atoms' combination|``, at least 0.
+        """
+        return self._residuals(X)[0]
+
+    def score(self, X, y=None):
+        """Share of the signals' energy in feature space that their codes represent; higher is better.
+
+        It compares numbers of atoms, sparsities and methods. It cannot choose the kernel's `gamma`: as gamma falls, all
+        signals become one point in feature space and any dictionary represents them.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        score : float
+            ``1 - sum of squared residuals / sum of squared norms``, at most 1.
+        """
+        residuals, norms = self._residuals(X)
+        energy = float(np.sum(norms, dtype=np.float64))
+        lost = float(np.sum(residuals.astype(np.float64) ** 2))
+        return 1.0 - lost / energy if energy > 0.0 else 1.0
+
+    def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Norms of the residuals and squared norms of the signals, in feature space."""
+        signals, encoder, unit = self._ready(X)
+        residuals = np.empty(signals.shape[0], dtype=signals.dtype)
+        norms = np.empty(signals.shape[0], dtype=signals.dtype)
+
+        def task(number: int, start: int, stop: int) -> None:
+            rows = signals.read(start, stop)
+            _, chunk_norms, codes, squares = encoder.encode(rows)
+            residuals[start:stop] = self._residual_norms(rows, codes, squares, encoder) / unit
+            norms[start:stop] = chunk_norms / unit / unit
+
+        bounds = chunk_bounds(signals.shape[0], encoder.row_width, signals.dtype.itemsize)
+        with Walker(signals, bounds, self.n_jobs) as walker:
+            for _ in walker.each(task):
+                pass
+        return residuals, norms
+
+    def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
+        return np.sqrt(squares)
+
+    def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        scale = self._signal_scale(X)
+        signals = Signals(X, X.dtype, scale)
+        return signals, self._encoder(X.dtype, scale), self._feature_scale(scale)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def is_array(value: Any) -> bool:
+    """Whether a parameter that may be a name was given as an array."""
+    return not isinstance(value, str)
+
+
+def pick_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np.ndarray:
+    """Indices of `count` different signals, or of all in random order where there are fewer."""
+    return rng.choice(signals.shape[0], min(count, signals.shape[0]), replace=False)
+
+
+def dense_codes(codes: Any, n_components: int) -> Any:
+    """Codes given to an inverse transform, checked; CSR stays CSR."""
+    codes = check_array(codes, dtype=FLOATS, accept_sparse="csr", input_name="codes")
+    if codes.shape[1] != n_components:
+        raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {n_components} atoms.")
+    return sparse.csr_array(codes) if sparse.issparse(codes) else codes

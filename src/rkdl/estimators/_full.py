@@ -1,0 +1,295 @@
+"""Full kernel dictionary learning: every signal is a kernel vector."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from sklearn.base import _fit_context
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import validate_data
+
+from rkdl._full import FullProblem, KernelRows
+from rkdl._maps import GivenKernelMap
+from rkdl._signals import Signals, Walker
+from rkdl._statistics import Encoder, Pursuit
+from rkdl.estimators._base import FLOATS, is_array, pick_signals
+from rkdl.estimators._kernel import KERNELS, KernelLearner
+
+# The kernel matrix is kept whole while it takes no more than this share of the machine's memory.
+MEMORY_SHARE = 0.5
+
+
+class KDL(KernelLearner):
+    """Kernel dictionary learning on all signals: atoms are combinations of every signal in feature space.
+
+    Exact, and quadratic in the number of signals; a fitted model carries the training signals. `RKDL` and `ORKDL`
+    need neither.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Number of atoms n.
+    kernel : {"rbf", "poly", "linear", "precomputed"} or callable, default="rbf"
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
+        returns the matrix of kernel values (or of two rows that returns a number, which is slow).
+        With "precomputed", X is the kernel matrix in `fit`, and kernel values with the training signals after it.
+    gamma : float or "median", default="median"
+        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample.
+    degree : int, default=3
+        Degree of "poly".
+    coef0 : float, default=1.0
+        Constant of "poly".
+    n_nonzero_coefs : int or None, default=4
+        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
+    residual_tol : float, default=None
+        Stop a signal's pursuit when its squared residual in feature space is at most this.
+    pursuit : {"ols", "omp"}, default="ols"
+        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
+    atom_update : {"gram", "aksvd"}, default="gram"
+        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
+    init : {"data", "random"} or array-like of shape (n_components, n_signals), default="data"
+        First atoms: random signals, Gaussian combinations of the kernel vectors, or given combinations.
+    max_iter : int, default=30
+        Most iterations.
+    tol : float, default=1e-4
+        Stop when the error's relative gain in an iteration falls below; 0 for never.
+    sparse_output : bool, default=False
+        Whether `transform` returns a CSR array.
+    n_jobs : int, default=None
+        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+    random_state : int, RandomState instance or None, default=None
+        Randomness of the first atoms.
+    verbose : int, default=0
+        A progress bar if positive.
+
+    Attributes
+    ----------
+    dual_components_ : ndarray of shape (n_components, n_signals)
+        Atoms as combinations of the training signals, of unit norm in feature space.
+    kernel_vectors_ : ndarray of shape (n_signals, n_features)
+        The training signals; not with "precomputed".
+    gram_ : ndarray of shape (n_components, n_components)
+        Inner products of the atoms in feature space.
+    gamma_ : float
+        `gamma` as used.
+    errors_ : ndarray of shape (n_iter_,)
+        ``sqrt(f / (m N))`` after every iteration, f the squared error in feature space of codes that hold the
+        sparsity. A greedy pursuit may raise it slightly from one iteration to the next.
+    n_iter_ : int
+        Iterations made.
+    n_revived_ : int
+        Unused atoms that were replaced by badly represented signals.
+    n_features_in_ : int
+        Length of a signal.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X had string names.
+
+    See Also
+    --------
+    RKDL : The same on a few kernel vectors.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import KDL
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> model = KDL(n_components=20, random_state=0).fit(X)
+    >>> model.dual_components_.shape
+    (20, 1797)
+    """
+
+    _parameter_constraints: dict = {
+        **KernelLearner._parameter_constraints,
+        "kernel": [StrOptions({*KERNELS, "precomputed"}), callable],
+    }
+
+    def __init__(
+        self,
+        n_components=20,
+        *,
+        kernel="rbf",
+        gamma="median",
+        degree=3,
+        coef0=1.0,
+        n_nonzero_coefs=4,
+        residual_tol=None,
+        pursuit="ols",
+        atom_update="gram",
+        init="data",
+        max_iter=30,
+        tol=1e-4,
+        sparse_output=False,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        super().__init__(
+            n_components,
+            kernel=kernel,
+            gamma=gamma,
+            degree=degree,
+            coef0=coef0,
+            n_nonzero_coefs=n_nonzero_coefs,
+            residual_tol=residual_tol,
+            pursuit=pursuit,
+            atom_update=atom_update,
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            sparse_output=sparse_output,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+
+    @property
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Learn from signals, or from their kernel matrix.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row; with ``kernel="precomputed"`` the kernel matrix (n_signals, n_signals).
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse=not self._is_precomputed and "csr")
+        if self._is_precomputed:
+            _check_kernel_matrix(X)
+        self._fit_signals(X)
+        return self
+
+    def _signal_scale(self, X: Any) -> float:
+        return 1.0 if self._is_precomputed else super()._signal_scale(X)
+
+    def _working_width(self, n_signals: int, n_features: int) -> int:
+        # Row blocks of the kernel matrix are what a chunk works on.
+        return n_signals
+
+    def _problem(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> FullProblem:
+        signals = walker.signals
+        n_signals = signals.shape[0]
+        if self._is_precomputed:
+            rows = KernelRows(walker, None, signals.data)
+        else:
+            kernel = self._make_kernel(signals)
+            needed = n_signals * n_signals * signals.dtype.itemsize
+            memory = _physical_memory()
+            if needed <= MEMORY_SHARE * memory:
+                rows = KernelRows.compute(walker, kernel)
+            else:
+                warnings.warn(
+                    f"The kernel matrix of {n_signals} signals takes {needed / 2**30:.1f} GiB and this machine has "
+                    f"{memory / 2**30:.1f}: its blocks are computed again in every iteration. RKDL or ORKDL learn from "
+                    f"a few kernel vectors instead.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+                rows = KernelRows(walker, kernel, None)
+        if is_array(self.init):
+            # Atoms are normalised in feature space, so a scale of the signals does not reach them.
+            start = self._initial_array((self.n_components, n_signals), "dual_components_")
+        else:
+            start = np.zeros((self.n_components, n_signals))
+            n_picked = 0
+            if self.init == "data":
+                picked = pick_signals(signals, self.n_components, rng)
+                n_picked = len(picked)
+                start[np.arange(n_picked), picked] = 1.0
+            start[n_picked:] = rng.standard_normal((self.n_components - n_picked, n_signals))
+        return FullProblem(rows, start, pursuit, refit=self.atom_update == "aksvd")
+
+    def _store(self, problem: Any, signals: Signals) -> None:
+        unit = self._feature_scale(signals.scale)
+        self.dual_components_ = (problem.atoms * unit).astype(signals.dtype)
+        self.gram_ = problem.gram
+        if self._is_precomputed:
+            self.gamma_ = None
+            return
+        self.gamma_ = self._stored_gamma(signals)
+        data = signals.data
+        self.kernel_vectors_ = data.toarray() if hasattr(data, "toarray") else data
+
+    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
+        if not self._is_precomputed:
+            return super()._encoder(dtype, scale)
+        if self.residual_tol is not None:
+            raise ValueError(
+                "residual_tol cannot be held with kernel='precomputed' after fit: kernel values with the training signals "
+                "do not tell a new signal's norm. Set residual_tol=None and n_nonzero_coefs."
+            )
+        size = self.dual_components_.shape[1]
+        atoms = self.dual_components_.astype(dtype, copy=False)
+        return Encoder(GivenKernelMap(size), atoms, self.gram_.astype(dtype), self._pursuit(1.0))
+
+    def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        if self._is_precomputed:
+            raise ValueError(
+                "A residual needs k(x, x), which kernel='precomputed' does not tell for new signals: give the kernel by "
+                "name or as a function."
+            )
+        return super()._residuals(X)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_precomputed
+        tags.input_tags.sparse = not self._is_precomputed
+        return tags
+
+
+def _physical_memory() -> int:
+    """Bytes of memory of this machine; where it cannot be told, 8 GiB."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 8 << 30
+
+
+def _check_kernel_matrix(matrix: np.ndarray) -> None:
+    """Square, symmetric and positive semidefinite, up to the dtype's rounding."""
+    size = len(matrix)
+    if matrix.shape != (size, size):
+        raise ValueError(
+            f"A precomputed kernel has one row and one column a signal; X has shape {matrix.shape}, which is not square."
+        )
+    largest = float(np.abs(matrix).max())
+    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * largest
+    for start in range(0, size, 1024):
+        block = matrix[start : start + 1024]
+        worst = float(np.abs(block - matrix[:, start : start + 1024].T).max())
+        if worst > slack:
+            raise ValueError(
+                f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their mirror images. "
+                f"Use (K + K.T) / 2 if that is meant."
+            )
+    lowest = float(matrix.diagonal().min())
+    if size > 2 and lowest >= 0.0:
+        try:
+            found = eigsh(matrix, k=1, which="SA", tol=1e-2, v0=np.ones(size), maxiter=300, return_eigenvectors=False)
+            lowest = float(found[0])
+        except ArpackNoConvergence as error:
+            lowest = float(error.eigenvalues[0]) if len(error.eigenvalues) else 0.0
+    elif size == 2:
+        lowest = float(np.linalg.eigvalsh(matrix)[0])
+    if lowest < -max(slack * size, 1e-6 * largest):
+        raise ValueError(
+            f"The precomputed kernel is not positive semidefinite: it has an eigenvalue of about {lowest:.3g}. Clip its "
+            f"negative eigenvalues or add {-lowest:.3g} to its diagonal."
+        )
+
+
+__all__ = ["KDL"]

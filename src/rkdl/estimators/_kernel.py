@@ -1,0 +1,69 @@
+"""What the kernel estimators share: the kernel's parameters, and coding through kernel vectors."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from rkdl._kernels import Kernel, make_kernel
+from rkdl._maps import KernelMap
+from rkdl._signals import Signals
+from rkdl._statistics import Encoder
+from rkdl.estimators._base import DictionaryLearner
+from rkdl.estimators._gamma import find_gamma, spread_sample
+
+KERNELS = ("rbf", "poly", "linear")
+
+
+class KernelLearner(DictionaryLearner):
+    """Atoms are combinations of kernel vectors in feature space."""
+
+    _parameter_constraints: dict = {
+        **DictionaryLearner._parameter_constraints,
+        "kernel": [StrOptions(set(KERNELS)), callable],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
+        "degree": [Interval(Integral, 1, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+    }
+
+    def __init__(self, n_components=20, *, kernel="rbf", gamma="median", degree=3, coef0=1.0, **common):
+        super().__init__(n_components, **common)
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+
+    def _feature_scale(self, scale: float) -> float:
+        return scale if isinstance(self.kernel, str) and self.kernel == "linear" else 1.0
+
+    def _signal_scale(self, X: Any) -> float:
+        return 1.0 if callable(self.kernel) else super()._signal_scale(X)
+
+    def _make_kernel(self, signals: Signals) -> Kernel:
+        """The kernel for the signals as they are read."""
+        sample = spread_sample(signals)
+        return make_kernel(
+            self.kernel,
+            gamma=find_gamma(self.gamma, signals),
+            degree=self.degree,
+            coef0=self.coef0,
+            sample=sample,
+        )
+
+    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
+        vectors = self.kernel_vectors_ if scale == 1.0 else self.kernel_vectors_ * scale
+        kernel = make_kernel(
+            self.kernel, gamma=self.gamma_, degree=self.degree, coef0=self.coef0, sample=np.asarray(vectors)
+        ).scaled(scale)
+        # Atoms of unit norm in the scaled features are longer by what the features are shorter.
+        atoms = self.dual_components_ / self._feature_scale(scale)
+        gram = self.gram_.astype(dtype)
+        pursuit = self._pursuit(self._feature_scale(scale))
+        return Encoder(KernelMap(kernel, vectors.astype(dtype)), atoms.astype(dtype), gram, pursuit)
+
+    def _stored_gamma(self, signals: Signals) -> float:
+        """`gamma` for the signals as the user gave them."""
+        return find_gamma(self.gamma, signals) * signals.scale * signals.scale

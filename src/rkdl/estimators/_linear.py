@@ -1,0 +1,285 @@
+"""Estimators whose features are coordinates: linear dictionary learning, and random Fourier features."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from rkdl._learning import ReducedProblem
+from rkdl._maps import FeatureMap, FourierMap, LinearMap
+from rkdl._metric import IdentityMetric
+from rkdl._signals import Signals, Walker
+from rkdl._statistics import Encoder, Pursuit
+from rkdl.estimators._base import DictionaryLearner, dense_codes, is_array, pick_signals
+from rkdl.estimators._gamma import find_gamma
+
+
+class _CoordinateLearner(DictionaryLearner):
+    """Atoms are rows of features; the metric is the identity."""
+
+    def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> FeatureMap:
+        raise NotImplementedError
+
+    def _problem(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
+        signals = walker.signals
+        feature_map = self._feature_map(signals, rng)
+        shape = (self.n_components, feature_map.size)
+        if is_array(self.init):
+            start = self._initial_array(shape, "components_")
+        else:
+            start = rng.standard_normal(shape)
+            if self.init == "data":
+                picked = pick_signals(signals, self.n_components, rng)
+                start[: len(picked)] = feature_map.features(signals.take(picked))
+        return ReducedProblem(
+            walker,
+            feature_map,
+            IdentityMetric(feature_map.size),
+            start,
+            pursuit,
+            refit=self.atom_update == "aksvd",
+        )
+
+    def _store(self, problem: Any, signals: Signals) -> None:
+        self.components_ = problem.white.astype(signals.dtype)
+
+    def _coordinate_encoder(self, feature_map: FeatureMap, dtype: np.dtype) -> Encoder:
+        atoms = self.components_.astype(np.float64)
+        gram = (atoms @ atoms.T).astype(dtype)
+        return Encoder(feature_map, self.components_.astype(dtype, copy=False), gram, self._pursuit(1.0))
+
+
+class DL(_CoordinateLearner):
+    """Linear dictionary learning: every signal a combination of a few atoms.
+
+    Alternates a greedy pursuit (OLS or OMP) with an update of the atoms (from the codes' statistics, or the
+    AK-SVD sweep).
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Number of atoms n.
+    n_nonzero_coefs : int or None, default=4
+        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
+    residual_tol : float, default=None
+        Stop a signal's pursuit when its squared residual is at most this.
+    pursuit : {"ols", "omp"}, default="ols"
+        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
+    atom_update : {"gram", "aksvd"}, default="gram"
+        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
+    init : {"data", "random"} or array-like of shape (n_components, n_features), default="data"
+        First atoms: random signals, Gaussian vectors, or given ones.
+    max_iter : int, default=30
+        Most iterations.
+    tol : float, default=1e-4
+        Stop when the error's relative gain in an iteration falls below; 0 for never.
+    sparse_output : bool, default=False
+        Whether `transform` returns a CSR array.
+    n_jobs : int, default=None
+        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+    random_state : int, RandomState instance or None, default=None
+        Randomness of the first atoms.
+    verbose : int, default=0
+        A progress bar if positive.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Atoms of unit norm.
+    errors_ : ndarray of shape (n_iter_,)
+        ``|Y - Z A|_F / sqrt(m N)`` after every iteration.
+    n_iter_ : int
+        Iterations made.
+    n_revived_ : int
+        Unused atoms that were replaced by badly represented signals.
+    n_features_in_ : int
+        Length of a signal.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X had string names.
+
+    See Also
+    --------
+    sparse_encode : Codes against a given dictionary.
+    RKDL : Its nonlinear counterpart.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import DL
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> model = DL(n_components=32, n_nonzero_coefs=4, random_state=0).fit(X)
+    >>> model.transform(X).shape
+    (1797, 32)
+    >>> bool((model.transform(X) != 0).sum(axis=1).max() <= 4)
+    True
+    """
+
+    def _working_width(self, n_signals: int, n_features: int) -> int:
+        return n_features + 3 * self.n_components
+
+    def _feature_scale(self, scale: float) -> float:
+        return scale
+
+    def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> LinearMap:
+        return LinearMap(signals.shape[1])
+
+    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
+        encoder = self._coordinate_encoder(LinearMap(self.n_features_in_), dtype)
+        return Encoder(encoder.feature_map, encoder.atoms, encoder.gram, self._pursuit(scale))
+
+    def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
+        # From the residual itself: the difference of squares has no digits left where the fit is close.
+        residual = rows - codes.to_csr(self.n_components) @ encoder.atoms
+        return np.sqrt(np.einsum("ij,ij->i", residual, residual))
+
+    def inverse_transform(self, X):
+        """Signals from their codes.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_components)
+            Codes.
+
+        Returns
+        -------
+        signals : ndarray of shape (n_signals, n_features)
+            ``codes @ components_``.
+        """
+        check_is_fitted(self)
+        codes = dense_codes(X, self.n_components)
+        return codes @ self.components_.astype(codes.dtype, copy=False)
+
+
+class FourierDL(_CoordinateLearner):
+    """Dictionary learning on random Fourier features of the RBF kernel.
+
+    The kernel ``exp(-gamma |x - y|^2)`` is replaced by the inner product of random cosines and sines, and the
+    dictionary is learned in that space. One of the alternatives that the paper names.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Number of atoms n.
+    n_fourier_features : int, default=256
+        Number of features, a cosine and a sine for each random frequency; odd numbers are rounded up.
+    gamma : float or "median", default="median"
+        The kernel's parameter; "median" is one over the median squared distance of a sample.
+    n_nonzero_coefs : int or None, default=4
+        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
+    residual_tol : float, default=None
+        Stop a signal's pursuit when its squared residual is at most this.
+    pursuit : {"ols", "omp"}, default="ols"
+        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
+    atom_update : {"gram", "aksvd"}, default="gram"
+        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
+    init : {"data", "random"} or array-like of shape (n_components, n_fourier_features), default="data"
+        First atoms: features of random signals, Gaussian vectors, or given ones.
+    max_iter : int, default=30
+        Most iterations.
+    tol : float, default=1e-4
+        Stop when the error's relative gain in an iteration falls below; 0 for never.
+    sparse_output : bool, default=False
+        Whether `transform` returns a CSR array.
+    n_jobs : int, default=None
+        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+    random_state : int, RandomState instance or None, default=None
+        Randomness of the frequencies and the first atoms.
+    verbose : int, default=0
+        A progress bar if positive.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_fourier_features)
+        Atoms of unit norm, in the space of the features.
+    frequencies_ : ndarray of shape (n_fourier_features / 2, n_features)
+        The random frequencies.
+    gamma_ : float
+        The kernel's parameter as used.
+    errors_ : ndarray of shape (n_iter_,)
+        ``sqrt(f / (m N))`` after every iteration, f the squared error in the space of the features.
+    n_iter_ : int
+        Iterations made.
+    n_revived_ : int
+        Unused atoms that were replaced by badly represented signals.
+    n_features_in_ : int
+        Length of a signal.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X had string names.
+
+    See Also
+    --------
+    RKDL : Learned kernel vectors instead of random features.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import FourierDL
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> model = FourierDL(n_components=32, random_state=0).fit(X)
+    >>> model.components_.shape
+    (32, 256)
+    """
+
+    _parameter_constraints: dict = {
+        **DictionaryLearner._parameter_constraints,
+        "n_fourier_features": [Interval(Integral, 1, None, closed="left")],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
+    }
+
+    def __init__(
+        self,
+        n_components=20,
+        *,
+        n_fourier_features=256,
+        gamma="median",
+        n_nonzero_coefs=4,
+        residual_tol=None,
+        pursuit="ols",
+        atom_update="gram",
+        init="data",
+        max_iter=30,
+        tol=1e-4,
+        sparse_output=False,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        super().__init__(
+            n_components,
+            n_nonzero_coefs=n_nonzero_coefs,
+            residual_tol=residual_tol,
+            pursuit=pursuit,
+            atom_update=atom_update,
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            sparse_output=sparse_output,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.n_fourier_features = n_fourier_features
+        self.gamma = gamma
+
+    def _working_width(self, n_signals: int, n_features: int) -> int:
+        return n_features + 2 * self.n_fourier_features + 3 * self.n_components
+
+    def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> FourierMap:
+        gamma = find_gamma(self.gamma, signals)
+        count = -(-self.n_fourier_features // 2)
+        return FourierMap(np.sqrt(2.0 * gamma) * rng.standard_normal((count, signals.shape[1])))
+
+    def _store(self, problem: Any, signals: Signals) -> None:
+        super()._store(problem, signals)
+        self.gamma_ = find_gamma(self.gamma, signals) * signals.scale * signals.scale
+        self.frequencies_ = problem.feature_map.frequencies * signals.scale
+
+    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
+        return self._coordinate_encoder(FourierMap(self.frequencies_ / scale), dtype)
+
+
+__all__ = ["DL", "FourierDL"]
