@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._atoms import least_squares_atoms
-from rkdl._kernels import Kernel
+from rkdl._kernels import DifferentiableKernel
 from rkdl._maps import KernelMap
 from rkdl._metric import Metric
 from rkdl._signals import Walker
@@ -49,14 +49,14 @@ class LinearTerm:
 
 
 class Point(NamedTuple):
-    """Kernel vectors with all that their value took to compute."""
+    """Kernel vectors with all that their value took to compute; of an infinite value, nothing more."""
 
     vectors: np.ndarray
     value: float
-    metric: Metric
-    atoms: np.ndarray
-    projections: np.ndarray
-    kept: list
+    metric: Metric = None  # type: ignore[assignment]
+    atoms: np.ndarray = None  # type: ignore[assignment]
+    projections: np.ndarray = None  # type: ignore[assignment]
+    kept: list = None  # type: ignore[assignment]
 
 
 @dataclass
@@ -69,8 +69,8 @@ class Objective:
         Walks the signals.
     kept : list of Kept
         Codes of the chunks.
-    kernel : Kernel
-        A differentiable kernel.
+    kernel : DifferentiableKernel
+        The kernel.
     products : ndarray of shape (n, n)
         ``S``.
     trace : float
@@ -83,7 +83,7 @@ class Objective:
 
     walker: Walker
     kept: list
-    kernel: Kernel
+    kernel: DifferentiableKernel
     products: np.ndarray
     trace: float
     linear: LinearTerm | None = None
@@ -97,13 +97,16 @@ class Objective:
     def at(self, vectors: np.ndarray, projections: np.ndarray | None = None) -> Point:
         """The objective at kernel vectors (p, m); `projections` is ``P`` there, where it is known."""
         kept = self.kept
+        matrix = KernelMap(self.kernel, vectors).matrix()
+        if not np.isfinite(matrix).all():
+            return Point(vectors, np.inf)
         if projections is None:
             size = self.walker.signals.shape[0] * len(vectors) * self._dtype.itemsize
             step = Correlate(
                 self.kernel, vectors.astype(self._dtype), len(self.products), keep_slope=size <= SLOPE_BYTES
             )
             (projections,), kept = self.walker.run(step, self.kept)
-        metric = KernelMap(self.kernel, vectors).metric(self._dtype)
+        metric = Metric(matrix, self._dtype)
         if self.held_atoms is None:
             targets = metric.whiten(projections)
             white = least_squares_atoms(self._products_metric, targets)
@@ -115,7 +118,7 @@ class Objective:
             value += float(np.vdot(self.products, atoms @ metric.matrix @ atoms.T))
         if self.linear is not None:
             value += self.linear.value(vectors)
-        return Point(vectors, value, metric, atoms, projections, kept)
+        return Point(vectors, value if np.isfinite(value) else np.inf, metric, atoms, projections, kept)
 
     def data_gradient(self, point: Point) -> np.ndarray:
         """The part of the gradient (p, m) that needs a walk over the signals."""
@@ -145,7 +148,7 @@ class LBFGS:
         Norm that every kernel vector is held to.
     """
 
-    atoms_are_projected = True
+    projects_atoms = True
 
     def __init__(self, n_steps: int, radius: float | None) -> None:
         self.n_steps = n_steps
@@ -242,7 +245,7 @@ class GradientDescent:
         The fixed rate of the paper, or None for a rate that backtracks until the objective falls.
     """
 
-    atoms_are_projected = False
+    projects_atoms = False
 
     def __init__(self, n_steps: int, radius: float | None, learning_rate: float | None) -> None:
         self.n_steps = n_steps
@@ -257,7 +260,7 @@ class GradientDescent:
         for _ in range(self.n_steps):
             data_gradient = objective.data_gradient(point)
             if self.learning_rate is not None:
-                point = self._fixed(objective, point, data_gradient)
+                point = self._fixed(objective, point, data_gradient, self.learning_rate)
                 continue
             trial = self._backtrack(objective, point, data_gradient)
             if trial is None:
@@ -273,15 +276,14 @@ class GradientDescent:
             )
         return point
 
-    def _fixed(self, objective: Objective, point: Point, data_gradient: np.ndarray) -> Point:
-        with np.errstate(over="ignore", invalid="ignore"):
-            vectors = self.sweep(objective, point, data_gradient, float(self.learning_rate))
-        if not np.isfinite(vectors).all() or np.abs(vectors).max() > 1e6 * (1.0 + np.abs(point.vectors).max()):
+    def _fixed(self, objective: Objective, point: Point, data_gradient: np.ndarray, rate: float) -> Point:
+        trial = objective.at(self.sweep(objective, point, data_gradient, rate))
+        if not np.isfinite(trial.value):
             raise ValueError(
-                f"learning_rate={self.learning_rate} made the kernel vectors diverge: lower it, or leave it None for "
+                f"learning_rate={rate} made the kernel vectors diverge: lower it, or leave it None for "
                 f"a rate that backtracks."
             )
-        return objective.at(vectors)
+        return trial
 
     def _backtrack(self, objective: Objective, point: Point, data_gradient: np.ndarray) -> Point | None:
         if self._rate is None:
@@ -305,23 +307,20 @@ class GradientDescent:
         vectors = point.vectors.copy()
         couplings = point.atoms.T @ objective.products @ point.atoms
         kernel = objective.kernel
-        for i in range(len(vectors)):
-            own = vectors[i : i + 1]
-            _, slope = kernel.value_and_slope(vectors, own)
-            step = data_gradient[i] + 2.0 * kernel.pull(vectors, own, couplings[:, i : i + 1] * slope)[0]
-            if objective.linear is not None:
-                linear = objective.linear
-                step += 2.0 * linear.weight * (linear.products[i] @ vectors - linear.projections[i])
-            moved = vectors[i] - rate * step
-            if self.radius is not None:
-                moved *= self.radius / float(np.linalg.norm(moved))
-            vectors[i] = moved
+        linear = objective.linear
+        # A rate that is too large overflows here and is found out by the objective's value.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for i in range(len(vectors)):
+                own = vectors[i : i + 1]
+                _, slope = kernel.value_and_slope(vectors, own)
+                step = data_gradient[i] + 2.0 * kernel.pull(vectors, own, couplings[:, i : i + 1] * slope)[0]
+                if linear is not None:
+                    step += 2.0 * linear.weight * (linear.products[i] @ vectors - linear.projections[i])
+                moved = vectors[i] - rate * step
+                if self.radius is not None:
+                    moved *= self.radius / float(np.linalg.norm(moved))
+                vectors[i] = moved
         return vectors
 
 
 Mover = LBFGS | GradientDescent
-
-
-def renew(feature_map: KernelMap, point: Point) -> KernelMap:
-    """The map of the point's kernel vectors."""
-    return replace(feature_map, kernel_vectors=point.vectors)

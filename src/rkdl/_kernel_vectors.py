@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-from threadpoolctl import threadpool_limits
+from dataclasses import dataclass
 
-from rkdl._kernels import Kernel
-from rkdl._learning import ReducedProblem
+import numpy as np
+from scipy import sparse
+from sklearn.cluster import kmeans_plusplus
+
+from rkdl._kernels import Kernel, squared_norms
+from rkdl._learning import ReducedProblem, worst_signals
 from rkdl._maps import LinearMap
 from rkdl._metric import IdentityMetric
 from rkdl._signals import Walker
@@ -14,8 +17,9 @@ from rkdl._statistics import Pursuit
 
 METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
 
-# k-means and pivoted Cholesky look at no more signals than this.
+# Pivoted Cholesky looks at no more signals than this.
 LARGEST_SAMPLE = 20_000
+KMEANS_ITERATIONS = 20
 
 DICTIONARY_ITERATIONS = 10
 DICTIONARY_NONZEROS = 5
@@ -54,12 +58,10 @@ def choose_kernel_vectors(
     n_signals = signals.shape[0]
     if method == "random":
         return signals.take(rng.choice(n_signals, count, replace=False)).astype(np.float64)
-    if n_signals > LARGEST_SAMPLE:
-        sample = signals.take(rng.choice(n_signals, max(LARGEST_SAMPLE, count), replace=False))
-    else:
-        sample = signals.read(0, n_signals)
     if method == "kmeans":
-        return _cluster_centres(sample, count, rng)
+        return _cluster_centres(walker, count, rng)
+    size = min(n_signals, max(LARGEST_SAMPLE, count))
+    sample = signals.take(np.sort(rng.choice(n_signals, size, replace=False)))
     return sample[_random_pivots(sample, count, kernel, rng)].astype(np.float64)
 
 
@@ -95,13 +97,43 @@ def _moments(signals: np.ndarray, kept: object) -> tuple[tuple, None]:
     return (signals.sum(axis=0, dtype=np.float64), float(np.dot(flat, flat))), None
 
 
-def _cluster_centres(sample: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
-    from sklearn.cluster import KMeans
+@dataclass(frozen=True)
+class _Assign:
+    """Sums and counts of the signals nearest to each centre, and the total squared distance."""
 
-    # Its parallel sums are not added in a fixed order.
-    with threadpool_limits(1, user_api="openmp"):
-        model = KMeans(count, n_init=1, max_iter=30, random_state=rng).fit(sample)
-    return model.cluster_centers_.astype(np.float64)
+    centres: np.ndarray
+
+    def __call__(self, signals: np.ndarray, kept: object) -> tuple[tuple, np.ndarray]:
+        squares = squared_norms(self.centres)
+        scores = signals @ self.centres.T
+        scores *= -2
+        scores += squares
+        nearest = scores.argmin(axis=1)
+        distances = scores[np.arange(len(signals)), nearest] + squared_norms(signals)
+        ones = np.ones(len(signals), dtype=signals.dtype)
+        members = sparse.csr_array((ones, (nearest, np.arange(len(signals)))), shape=(len(self.centres), len(signals)))
+        counts = np.bincount(nearest, minlength=len(self.centres))
+        return (members @ signals, counts, distances.sum(dtype=np.float64)), distances
+
+
+def _cluster_centres(walker: Walker, count: int, rng: np.random.RandomState) -> np.ndarray:
+    """Lloyd's iteration from a spread-out start on a sample; an empty cluster moves to the farthest signal."""
+    signals = walker.signals
+    sample = signals.take(rng.choice(signals.shape[0], min(signals.shape[0], 20 * count), replace=False))
+    centres = kmeans_plusplus(sample, count, random_state=rng)[0].astype(np.float64)
+    previous = np.inf
+    for _ in range(KMEANS_ITERATIONS):
+        (sums, counts, total), distances = walker.run(_Assign(centres.astype(signals.dtype)))
+        filled = counts > 0
+        centres[filled] = sums[filled] / counts[filled, None]
+        empty = np.flatnonzero(~filled)
+        if empty.size:
+            farthest = worst_signals(np.concatenate(distances), empty.size)
+            centres[empty[: farthest.size]] = signals.take(farthest)
+        if previous - total <= 1e-4 * total:
+            break
+        previous = float(total)
+    return centres
 
 
 def _random_pivots(sample: np.ndarray, count: int, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:

@@ -196,7 +196,8 @@ class Custom:
         return np.concatenate(blocks) if blocks else np.empty(0, dtype=X.dtype)
 
 
-Kernel = RBF | Polynomial | Linear | Custom
+DifferentiableKernel = RBF | Polynomial | Linear
+Kernel = DifferentiableKernel | Custom
 
 
 def make_kernel(
@@ -259,14 +260,12 @@ def squared_norms(rows: np.ndarray) -> np.ndarray:
 
 def _integer_power(base: np.ndarray, degree: int) -> np.ndarray:
     """``base ** degree`` by multiplications, exact in sign and faster than a call of pow."""
-    if degree == 0:
-        return np.ones_like(base)
-    result = None
+    result = np.ones_like(base)
     with np.errstate(over="ignore", invalid="ignore"):
-        while True:
+        while degree:
             if degree & 1:
-                result = base.copy() if result is None else result * base
+                result *= base
             degree >>= 1
-            if not degree:
-                return result
-            base = base * base
+            if degree:
+                base = base * base
+    return result

@@ -5,13 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._atoms import aksvd_sweep, gram_sweep
-from rkdl._descent import LinearTerm, Mover, Objective, renew
+from rkdl._descent import LinearTerm, Mover, Objective
+from rkdl._kernels import Custom
 from rkdl._maps import FeatureMap, KernelMap, LinearMap
 from rkdl._metric import IdentityMetric, Metric
 from rkdl._pursuit import Codes
@@ -163,29 +165,30 @@ class ReducedProblem:
 
         feature_map, metric, white = self.feature_map, self.metric, self.white.copy()
         used = products.diagonal() > 0.0
+        mover = self.mover if self.mover is not None and self.mover.n_steps > 0 else None
         targets = metric.whiten(projections)
         if self.refit:
             kept, products, objective = self._refit(kept, targets, white, trace)
-        else:
-            factors = gram_sweep(products, targets, white)
+        elif mover is None or not mover.projects_atoms:
+            factors, objective = _sweep(products, targets, white, trace)
             products *= factors[:, None] * factors
             projections *= factors[:, None]
             kept = [item._replace(codes=_rescale(item.codes, factors)) for item in kept]
-            objective = trace - 2.0 * float(np.vdot(targets * factors[:, None], white))
-            objective += float(np.vdot(products, white @ white.T))
 
-        if self.mover is not None and self.mover.n_steps > 0:
-            mover, kernel = self.mover, feature_map.kernel
-            surface = Objective(self.walker, kept, kernel, products, float(trace), self._linear_term())
-            if not mover.atoms_are_projected:
+        if mover is not None:
+            assert isinstance(feature_map, KernelMap)
+            assert not isinstance(feature_map.kernel, Custom)
+            surface = Objective(self.walker, kept, feature_map.kernel, products, float(trace), self._linear_term())
+            if not mover.projects_atoms:
                 surface.held_atoms = metric.unwhiten(white)
-            start = surface.at(feature_map.kernel_vectors, None if self.refit else projections)
-            point = mover.move(surface, start)
-            objective = point.value
-            if surface.linear is not None:
-                objective -= surface.linear.value(point.vectors)
-            feature_map, metric = renew(feature_map, point), point.metric
-            white = normalize_rows(metric.to_white(point.atoms), otherwise=metric.to_white(self.atoms))
+            point = mover.move(surface, surface.at(feature_map.kernel_vectors, None if self.refit else projections))
+            feature_map, metric = replace(feature_map, kernel_vectors=point.vectors), point.metric
+            if mover.projects_atoms:
+                white = normalize_rows(metric.to_white(self.atoms))
+                objective = _sweep(products, metric.whiten(point.projections), white, trace)[1]
+            else:
+                white = normalize_rows(metric.to_white(point.atoms), otherwise=metric.to_white(self.atoms))
+                objective = point.value - (surface.linear.value(point.vectors) if surface.linear else 0.0)
 
         revived = self._revive(kept, used, feature_map, metric, white)
         self.feature_map, self.metric, self.white = feature_map, metric, white
@@ -249,6 +252,14 @@ class ReducedProblem:
         fresh, unused = (fresh[usable] / norms[usable, None]), unused[: int(usable.sum())]
         white[unused] = fresh[: unused.size]
         return int(unused.size)
+
+
+def _sweep(products: np.ndarray, targets: np.ndarray, white: np.ndarray, trace: float) -> tuple[np.ndarray, float]:
+    """One sweep of the atoms, in place; the codes' factors, and the objective after both."""
+    factors = gram_sweep(products, targets, white)
+    scaled = products * factors[:, None] * factors
+    objective = float(trace) - 2.0 * float(np.vdot(targets * factors[:, None], white))
+    return factors, objective + float(np.vdot(scaled, white @ white.T))
 
 
 def worst_signals(residuals: np.ndarray, count: int) -> np.ndarray:

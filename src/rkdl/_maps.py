@@ -94,11 +94,16 @@ class KernelMap:
         """``k(y, y)`` of every signal."""
         return self.kernel.diagonal(signals)
 
-    def metric(self, dtype: np.dtype) -> Metric:
-        """``K(D, D)`` in float64, its rank decided for signals of `dtype`."""
+    def matrix(self) -> np.ndarray:
+        """``K(D, D)`` in float64."""
         vectors = self.kernel_vectors.astype(np.float64)
-        matrix = np.asarray(self.kernel(vectors, vectors), dtype=np.float64)
-        matrix = 0.5 * (matrix + matrix.T)
+        with np.errstate(over="ignore", invalid="ignore"):
+            matrix = np.asarray(self.kernel(vectors, vectors), dtype=np.float64)
+            return 0.5 * (matrix + matrix.T)
+
+    def metric(self, dtype: np.dtype) -> Metric:
+        """``K(D, D)``, its rank decided for signals of `dtype`."""
+        matrix = self.matrix()
         if not np.isfinite(matrix).all():
             raise ValueError(
                 "The kernel overflows on the kernel vectors: scale the signals down, or lower gamma or degree."

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from rkdl._kernels import Kernel
+from rkdl._kernels import DifferentiableKernel
 from rkdl._maps import FeatureMap
 from rkdl._pursuit import Codes, pursue
 
@@ -98,7 +98,7 @@ class Learn(Encoder):
 class Correlate:
     """Sum ``P = Z'K(Y, D)`` for codes that are kept; the kernel's slope is kept too where `keep_slope`."""
 
-    kernel: Kernel
+    kernel: DifferentiableKernel
     kernel_vectors: np.ndarray
     n_atoms: int
     keep_slope: bool
@@ -115,7 +115,7 @@ class Correlate:
 class Pull:
     """Sum over signals of ``(Z A)_ti`` times the derivative of ``k(y_t, d_i)`` by ``d_i``, shape (p, m)."""
 
-    kernel: Kernel
+    kernel: DifferentiableKernel
     kernel_vectors: np.ndarray
     atoms: np.ndarray
 

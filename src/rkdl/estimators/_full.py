@@ -229,8 +229,8 @@ class KDL(KernelLearner):
             return super()._encoder(dtype, scale)
         if self.residual_tol is not None:
             raise ValueError(
-                "residual_tol cannot be held with kernel='precomputed' after fit: kernel values with the training signals "
-                "do not tell a new signal's norm. Set residual_tol=None and n_nonzero_coefs."
+                "residual_tol cannot be held with kernel='precomputed' after fit: kernel values with the training "
+                "signals do not tell a new signal's norm. Set residual_tol=None and n_nonzero_coefs."
             )
         size = self.dual_components_.shape[1]
         atoms = self.dual_components_.astype(dtype, copy=False)
@@ -239,8 +239,8 @@ class KDL(KernelLearner):
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         if self._is_precomputed:
             raise ValueError(
-                "A residual needs k(x, x), which kernel='precomputed' does not tell for new signals: give the kernel by "
-                "name or as a function."
+                "A residual needs k(x, x), which kernel='precomputed' does not tell for new signals: give the kernel "
+                "by name or as a function."
             )
         return super()._residuals(X)
 
@@ -264,7 +264,8 @@ def _check_kernel_matrix(matrix: np.ndarray) -> None:
     size = len(matrix)
     if matrix.shape != (size, size):
         raise ValueError(
-            f"A precomputed kernel has one row and one column a signal; X has shape {matrix.shape}, which is not square."
+            f"A precomputed kernel has one row and one column a signal; X has shape {matrix.shape}, which is not "
+            f"square."
         )
     largest = float(np.abs(matrix).max())
     slack = 1e3 * float(np.finfo(matrix.dtype).eps) * largest
@@ -273,8 +274,8 @@ def _check_kernel_matrix(matrix: np.ndarray) -> None:
         worst = float(np.abs(block - matrix[:, start : start + 1024].T).max())
         if worst > slack:
             raise ValueError(
-                f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their mirror images. "
-                f"Use (K + K.T) / 2 if that is meant."
+                f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their mirror "
+                f"images. Use (K + K.T) / 2 if that is meant."
             )
     lowest = float(matrix.diagonal().min())
     if size > 2 and lowest >= 0.0:
@@ -287,9 +288,6 @@ def _check_kernel_matrix(matrix: np.ndarray) -> None:
         lowest = float(np.linalg.eigvalsh(matrix)[0])
     if lowest < -max(slack * size, 1e-6 * largest):
         raise ValueError(
-            f"The precomputed kernel is not positive semidefinite: it has an eigenvalue of about {lowest:.3g}. Clip its "
-            f"negative eigenvalues or add {-lowest:.3g} to its diagonal."
+            f"The precomputed kernel is not positive semidefinite: it has an eigenvalue of about {lowest:.3g}. Clip "
+            f"its negative eigenvalues or add {-lowest:.3g} to its diagonal."
         )
-
-
-__all__ = ["KDL"]

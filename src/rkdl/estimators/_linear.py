@@ -280,6 +280,3 @@ class FourierDL(_CoordinateLearner):
 
     def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
         return self._coordinate_encoder(FourierMap(self.frequencies_ / scale), dtype)
-
-
-__all__ = ["DL", "FourierDL"]

@@ -1,18 +1,18 @@
-"""The reduced methods: RKDL-D, ORKDL-D and MORKDL-D."""
+"""The reduced methods: what they share, and RKDL-D."""
 
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array
 
-from rkdl._descent import LBFGS, GradientDescent, Mover
+from rkdl._descent import Mover
 from rkdl._encode import check_pursuit
-from rkdl._kernel_vectors import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors, signal_moments
+from rkdl._kernel_vectors import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
 from rkdl._kernels import Kernel
 from rkdl._learning import ReducedProblem
 from rkdl._maps import KernelMap
@@ -22,7 +22,7 @@ from rkdl.estimators._base import is_array, pick_signals
 from rkdl.estimators._kernel import KernelLearner
 
 
-class _ReducedLearner(KernelLearner):
+class ReducedLearner(KernelLearner):
     """Kernel vectors are chosen, then atoms are learned on them, and the kernel vectors too if a subclass says so."""
 
     _parameter_constraints: dict = {
@@ -48,7 +48,8 @@ class _ReducedLearner(KernelLearner):
     def _check_sizes(self, n_signals: int) -> None:
         if not is_array(self.kernel_vectors) and self.n_kernel_vectors > n_signals:
             warnings.warn(
-                f"n_kernel_vectors={self.n_kernel_vectors} exceeds the number of signals, {n_signals}: {n_signals} are used.",
+                f"n_kernel_vectors={self.n_kernel_vectors} exceeds the number of signals, {n_signals}: {n_signals} are "
+                f"used.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -94,8 +95,9 @@ class _ReducedLearner(KernelLearner):
         mover = self._mover(walker)
         if mover is not None and not kernel.differentiable:
             raise ValueError(
-                f"{type(self).__name__} moves the kernel vectors along the kernel's derivative, and kernel={self.kernel!r} "
-                f"is a function without one: use 'rbf', 'poly' or 'linear', or RKDL, which needs no derivative."
+                f"{type(self).__name__} moves the kernel vectors along the kernel's derivative, and "
+                f"kernel={self.kernel!r} is a function without one: use 'rbf', 'poly' or 'linear', or RKDL, which "
+                f"needs no derivative."
             )
         vectors = self._first_kernel_vectors(walker, kernel, rng)
         if mover is not None and mover.radius is not None:
@@ -134,7 +136,7 @@ class _ReducedLearner(KernelLearner):
         self.gamma_ = self._stored_gamma(signals)
 
 
-class RKDL(_ReducedLearner):
+class RKDL(ReducedLearner):
     """Reduced kernel dictionary learning (RKDL-D): atoms on a few fixed kernel vectors.
 
     The kernel matrix is p x p instead of N x N. With ``kernel_vectors="random"`` this is Nystrom sampling.
@@ -154,10 +156,11 @@ class RKDL(_ReducedLearner):
         Constant of "poly".
     n_kernel_vectors : int, default=50
         Number of kernel vectors p.
-    kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like of shape (n_kernel_vectors, n_features), default="dictionary"
-        "dictionary" trains them as a linear dictionary of the signals, as the paper does, each as long as the signals
-        are in the root mean square; "random" draws signals (Nystrom sampling); "kmeans" takes cluster centres;
-        "rpcholesky" draws signals by randomly pivoted Cholesky; an array gives them.
+    kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="dictionary"
+        "dictionary" trains them as a linear dictionary of the signals, as the paper does, each as long as the
+        signals are in the root mean square; "random" draws signals (Nystrom sampling); "kmeans" takes cluster
+        centres; "rpcholesky" draws signals by randomly pivoted Cholesky; an array of shape (p, n_features) gives
+        them, and `n_kernel_vectors` is not used.
     n_nonzero_coefs : int or None, default=4
         Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
     residual_tol : float, default=None
@@ -262,337 +265,3 @@ class RKDL(_ReducedLearner):
             random_state=random_state,
             verbose=verbose,
         )
-
-
-class ORKDL(_ReducedLearner):
-    """Optimized reduced kernel dictionary learning (ORKDL-D): the kernel vectors are learned with the atoms.
-
-    Parameters
-    ----------
-    n_components : int, default=20
-        Number of atoms n.
-    kernel : {"rbf", "poly", "linear"} or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
-        returns the matrix of kernel values (or of two rows that returns a number, which is slow).
-    gamma : float or "median", default="median"
-        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample.
-    degree : int, default=3
-        Degree of "poly".
-    coef0 : float, default=1.0
-        Constant of "poly".
-    n_kernel_vectors : int, default=50
-        Number of kernel vectors p.
-    kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like of shape (n_kernel_vectors, n_features), default="random"
-        "dictionary" trains them as a linear dictionary of the signals, as the paper does, each as long as the signals
-        are in the root mean square; "random" draws signals (Nystrom sampling); "kmeans" takes cluster centres;
-        "rpcholesky" draws signals by randomly pivoted Cholesky; an array gives them.
-    n_nonzero_coefs : int or None, default=4
-        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
-    residual_tol : float, default=None
-        Stop a signal's pursuit when its squared residual in feature space is at most this.
-    pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
-    init : {"data", "random"} or array-like of shape (n_components, n_kernel_vectors), default="data"
-        First atoms: random signals, Gaussian combinations of the kernel vectors, or given combinations.
-    solver : {"lbfgs", "gd"}, default="lbfgs"
-        How the kernel vectors move: L-BFGS with the atoms eliminated (variable projection), or the paper's
-        gradient, one vector after another with the atoms held.
-    n_inner_iter : int, default=3
-        Steps of the solver an iteration.
-    learning_rate : float, default=None
-        Fixed rate of "gd", as in the paper; it multiplies a sum over signals and may diverge, which is warned of.
-        None finds a rate by backtracking, which never raises the objective.
-    max_iter : int, default=30
-        Most iterations.
-    tol : float, default=1e-4
-        Stop when the error's relative gain in an iteration falls below; 0 for never.
-    sparse_output : bool, default=False
-        Whether `transform` returns a CSR array.
-    n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
-    random_state : int, RandomState instance or None, default=None
-        Randomness of the kernel vectors and the first atoms.
-    verbose : int, default=0
-        A progress bar if positive.
-
-    Attributes
-    ----------
-    dual_components_ : ndarray of shape (n_components, n_kernel_vectors)
-        Atoms as combinations of the kernel vectors, of unit norm in feature space.
-    kernel_vectors_ : ndarray of shape (n_kernel_vectors, n_features)
-        The kernel vectors.
-    rank_ : int
-        Rank of the kernel matrix of the kernel vectors, as decided for the signals' dtype.
-    gram_ : ndarray of shape (n_components, n_components)
-        Inner products of the atoms in feature space.
-    gamma_ : float
-        `gamma` as used.
-    errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration, f the squared error in feature space of codes that hold the
-        sparsity. A greedy pursuit may raise it slightly from one iteration to the next.
-    n_iter_ : int
-        Iterations made.
-    n_revived_ : int
-        Unused atoms that were replaced by badly represented signals.
-    n_features_in_ : int
-        Length of a signal.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had string names.
-
-    See Also
-    --------
-    RKDL : The kernel vectors stay as they are chosen.
-    MORKDL : A linear term keeps the kernel vectors a good dictionary.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from rkdl import ORKDL
-    >>> X, _ = load_digits(return_X_y=True)
-    >>> model = ORKDL(n_components=20, n_kernel_vectors=30, random_state=0).fit(X)
-    >>> model.kernel_vectors_.shape, model.dual_components_.shape
-    ((30, 64), (20, 30))
-    """
-
-    _parameter_constraints: dict = {
-        **_ReducedLearner._parameter_constraints,
-        "solver": [StrOptions({"lbfgs", "gd"})],
-        "n_inner_iter": [Interval(Integral, 0, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
-    }
-
-    def __init__(
-        self,
-        n_components=20,
-        *,
-        kernel="rbf",
-        gamma="median",
-        degree=3,
-        coef0=1.0,
-        n_kernel_vectors=50,
-        kernel_vectors="random",
-        n_nonzero_coefs=4,
-        residual_tol=None,
-        pursuit="ols",
-        atom_update="gram",
-        init="data",
-        solver="lbfgs",
-        n_inner_iter=3,
-        learning_rate=None,
-        max_iter=30,
-        tol=1e-4,
-        sparse_output=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        super().__init__(
-            n_components,
-            kernel=kernel,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            n_kernel_vectors=n_kernel_vectors,
-            kernel_vectors=kernel_vectors,
-            n_nonzero_coefs=n_nonzero_coefs,
-            residual_tol=residual_tol,
-            pursuit=pursuit,
-            atom_update=atom_update,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            sparse_output=sparse_output,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.solver = solver
-        self.n_inner_iter = n_inner_iter
-        self.learning_rate = learning_rate
-
-    def _radius(self, walker: Walker) -> float | None:
-        """Norm that the kernel vectors are held to."""
-        return None
-
-    def _mover(self, walker: Walker) -> Mover:
-        radius = self._radius(walker)
-        if self.solver == "lbfgs":
-            return LBFGS(self.n_inner_iter, radius)
-        rate = self.learning_rate
-        if rate is not None and self._feature_scale(walker.signals.scale) == 1.0:
-            rate *= walker.signals.scale**2
-        return GradientDescent(self.n_inner_iter, radius, rate)
-
-
-class MORKDL(ORKDL):
-    """Mixed optimized reduced kernel dictionary learning (MORKDL-D).
-
-    As ORKDL, with ``linear_weight * |Y - X D|^2`` in the objective, X sparse, which keeps the kernel vectors D a good
-    linear dictionary of the signals. All kernel vectors are held to one norm: the root mean square of the
-    signals' norms, so one for signals of unit norm, as in the paper.
-
-    Parameters
-    ----------
-    n_components : int, default=20
-        Number of atoms n.
-    kernel : {"rbf", "poly", "linear"} or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
-        returns the matrix of kernel values (or of two rows that returns a number, which is slow).
-        It must have a derivative, which a callable has not.
-    gamma : float or "median", default="median"
-        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample.
-    degree : int, default=3
-        Degree of "poly".
-    coef0 : float, default=1.0
-        Constant of "poly".
-    n_kernel_vectors : int, default=50
-        Number of kernel vectors p.
-    kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like of shape (n_kernel_vectors, n_features), default="random"
-        "dictionary" trains them as a linear dictionary of the signals, as the paper does, each as long as the signals
-        are in the root mean square; "random" draws signals (Nystrom sampling); "kmeans" takes cluster centres;
-        "rpcholesky" draws signals by randomly pivoted Cholesky; an array gives them.
-    n_nonzero_coefs : int or None, default=4
-        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
-    residual_tol : float, default=None
-        Stop a signal's pursuit when its squared residual in feature space is at most this.
-    pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
-    init : {"data", "random"} or array-like of shape (n_components, n_kernel_vectors), default="data"
-        First atoms: random signals, Gaussian combinations of the kernel vectors, or given combinations.
-    solver : {"lbfgs", "gd"}, default="lbfgs"
-        How the kernel vectors move: L-BFGS with the atoms eliminated (variable projection), or the paper's
-        gradient, one vector after another with the atoms held.
-    n_inner_iter : int, default=3
-        Steps of the solver an iteration.
-    learning_rate : float, default=None
-        Fixed rate of "gd", as in the paper; it multiplies a sum over signals and may diverge, which is warned of.
-        None finds a rate by backtracking, which never raises the objective.
-    linear_weight : float, default=1.0
-        Weight lambda of the linear term.
-    linear_n_nonzero_coefs : int, default=5
-        Most non-zeros s_x of a signal's linear code.
-    max_iter : int, default=30
-        Most iterations.
-    tol : float, default=1e-4
-        Stop when the error's relative gain in an iteration falls below; 0 for never.
-    sparse_output : bool, default=False
-        Whether `transform` returns a CSR array.
-    n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
-    random_state : int, RandomState instance or None, default=None
-        Randomness of the kernel vectors and the first atoms.
-    verbose : int, default=0
-        A progress bar if positive.
-
-    Attributes
-    ----------
-    dual_components_ : ndarray of shape (n_components, n_kernel_vectors)
-        Atoms as combinations of the kernel vectors, of unit norm in feature space.
-    kernel_vectors_ : ndarray of shape (n_kernel_vectors, n_features)
-        The kernel vectors.
-    rank_ : int
-        Rank of the kernel matrix of the kernel vectors, as decided for the signals' dtype.
-    gram_ : ndarray of shape (n_components, n_components)
-        Inner products of the atoms in feature space.
-    gamma_ : float
-        `gamma` as used.
-    errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration, f the squared error in feature space of codes that hold the
-        sparsity. A greedy pursuit may raise it slightly from one iteration to the next.
-    n_iter_ : int
-        Iterations made.
-    n_revived_ : int
-        Unused atoms that were replaced by badly represented signals.
-    n_features_in_ : int
-        Length of a signal.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had string names.
-
-    See Also
-    --------
-    ORKDL : Without the linear term.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from rkdl import MORKDL
-    >>> X, _ = load_digits(return_X_y=True)
-    >>> model = MORKDL(n_components=20, n_kernel_vectors=30, random_state=0).fit(X)
-    >>> model.kernel_vectors_.shape, model.dual_components_.shape
-    ((30, 64), (20, 30))
-    """
-
-    _parameter_constraints: dict = {
-        **ORKDL._parameter_constraints,
-        "linear_weight": [Interval(Real, 0, None, closed="left")],
-        "linear_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
-    }
-
-    def __init__(
-        self,
-        n_components=20,
-        *,
-        kernel="rbf",
-        gamma="median",
-        degree=3,
-        coef0=1.0,
-        n_kernel_vectors=50,
-        kernel_vectors="random",
-        n_nonzero_coefs=4,
-        residual_tol=None,
-        pursuit="ols",
-        atom_update="gram",
-        init="data",
-        solver="lbfgs",
-        n_inner_iter=3,
-        learning_rate=None,
-        linear_weight=1.0,
-        linear_n_nonzero_coefs=5,
-        max_iter=30,
-        tol=1e-4,
-        sparse_output=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        super().__init__(
-            n_components,
-            kernel=kernel,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            n_kernel_vectors=n_kernel_vectors,
-            kernel_vectors=kernel_vectors,
-            n_nonzero_coefs=n_nonzero_coefs,
-            residual_tol=residual_tol,
-            pursuit=pursuit,
-            atom_update=atom_update,
-            init=init,
-            solver=solver,
-            n_inner_iter=n_inner_iter,
-            learning_rate=learning_rate,
-            max_iter=max_iter,
-            tol=tol,
-            sparse_output=sparse_output,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.linear_weight = linear_weight
-        self.linear_n_nonzero_coefs = linear_n_nonzero_coefs
-
-    def _radius(self, walker: Walker) -> float:
-        return signal_moments(walker)[1] or 1.0
-
-    def _linear_nonzeros(self) -> int:
-        return self.linear_n_nonzero_coefs
-
-    def _linear(self, n_vectors: int) -> tuple[float, Pursuit]:
-        return self.linear_weight, self._linear_pursuit(n_vectors)
-
-
-__all__ = ["MORKDL", "ORKDL", "RKDL"]

@@ -18,17 +18,17 @@ Departures from the paper's text, or from the mathematics, that are kept on purp
    nor, in ORKDL-D and MORKDL-D, for any A after D has moved, nor for the D that MORKDL-D would code Y
    with.
 5. An atom that no signal uses becomes noise. By 3 and 4 the first pursuit leaves nearly all atoms unused
-   (18 or 19 of 20 on MNIST), so each method really starts from noise of its own, not from the A that they
-   share.
+   (18 or 19 of 20 on MNIST and CIFAR-10), so each method really starts from noise of its own, not from the
+   A that they share.
 6. D moves by a fixed rate times a sum over all signals, one kernel vector after another; it never gets
    back the unit norm that the text asks for.
 7. After D has moved, the error is taken with the new D but with atoms normalised for the old one.
-8. The linear term of MORKDL-D is switched off in all revisions of the script, so that MORKDL-D is ORKDL-D
-   run once more, with other noise. Were it on, the code would *increase* ``|Y - D X|^2``. See
+8. The linear term of MORKDL-D is switched off in all three revisions of the script, so that MORKDL-D is
+   ORKDL-D run once more, with other noise. Were it on, the code would *increase* ``|Y - D X|^2``. See
    `LINEAR_TERMS`.
 
-The last revision also halves the gradient of D (the RBF derivative lost its factor 2). The earlier ones,
-among them the only one whose script runs the paper's ten rounds, have the factor, and so has this module.
+One revision, by its contents the last, also halves the gradient of D: the RBF derivative lost its factor 2.
+The others, among them the only one whose script runs the paper's ten rounds, have it, and so has this module.
 
 The printed times include the training of D, a pursuit on Y whose result is not used and the N x N
 residual of KDL, and leave out the kernel's refresh after D has moved; ``seconds`` here is the time of
@@ -193,13 +193,12 @@ def run_published(
 
     weight = LINEAR_TERMS[linear_term] if method == "MORKDL-D" else 0.0
 
-    def descend(weights: Array) -> None:
+    def descend(vectors: Array, weights: Array) -> None:
         linear = None
         if weight:
-            gram = kernel_vectors @ kernel_vectors.T
-            codes = _pursuit(signals @ kernel_vectors.T, gram, linear_n_nonzero_coefs)
+            codes = _pursuit(signals @ vectors.T, vectors @ vectors.T, linear_n_nonzero_coefs)
             linear = weight * (codes.T @ signals), weight * (codes.T @ codes)
-        _descend(signals, kernel_vectors, weights, gamma, n_inner_iter, learning_rate, linear)
+        _descend(signals, vectors, weights, gamma, n_inner_iter, learning_rate, linear)
 
     rng = _stream(random_state, method)
     start = perf_counter()
@@ -265,7 +264,7 @@ def _reduced(
     gamma: float,
     rng: Generator,
     report: Report,
-    descend: Callable[[Array], None] | None,
+    descend: Callable[[Array, Array], None] | None,
 ) -> Array:
     """RKDL-D, or, where `descend` moves `vectors`, ORKDL-D and MORKDL-D. `dual` is changed in place."""
     features, metric = _rbf(signals, vectors, gamma), _rbf(vectors, vectors, gamma)
@@ -288,7 +287,7 @@ def _reduced(
             cross[j] = 0.0
             codes[:, j] = features @ dual[j] - codes @ cross  # all signals, not the users of the atom alone
         if descend is not None:
-            descend(codes @ dual)
+            descend(vectors, codes @ dual)
             features, metric = _rbf(signals, vectors, gamma), _rbf(vectors, vectors, gamma)
         gram = dual @ metric @ dual.T
         report(len(signals) - 2 * np.sum((codes.T @ features) * dual) + np.sum((codes.T @ codes) * gram))

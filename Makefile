@@ -1,0 +1,45 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+ROUNDS ?= 3
+
+.PHONY: reproduce test lint bench docs clean
+
+# The main job: train the paper's methods on bundled data and write a report.
+reproduce: $(VENV)/.installed
+	$(BIN)/rkdl reproduce --rounds $(ROUNDS) --out reproduction $(DATASETS)
+
+test: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/mypy
+
+# rkdl beside its peers, which live in an environment of their own.
+bench: .venv-bench/.installed
+	.venv-bench/bin/python -m benchmarks --out results/benchmarks $(CASES)
+
+$(VENV)/.created:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plots]"
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.created pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+.venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -e . -r benchmarks/requirements.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) .venv-bench reproduction results .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""rkdl beside its peers, on the same inputs in one run: ``python -m benchmarks``."""

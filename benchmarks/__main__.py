@@ -1,0 +1,20 @@
+"""``python -m benchmarks [CASES ...] [--repeat K] [--out DIR] [--tiny] [--data-dir DIR]``."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.environment import hold_threads
+
+
+def main() -> int:
+    """Hold every library to two cores, then run."""
+    hold_threads()
+    # BLAS and OpenMP read their thread counts when they are first loaded.
+    from benchmarks.cli import run
+
+    return run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

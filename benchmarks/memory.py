@@ -1,0 +1,78 @@
+"""Peak memory of a fresh process for a library's task: see `benchmarks.worker`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from benchmarks.environment import ROOT, child_environment
+from benchmarks.tasks import Inputs
+
+TIMEOUT = 1200
+
+# Signals of the small run that loads and compiles code before memory is looked at.
+N_WARM = 64
+
+
+class MemoryLab:
+    """A folder with the inputs of a case, and workers that read them.
+
+    Parameters
+    ----------
+    enabled : bool
+        Whether to measure at all; a tiny run measures some of the cases only.
+    """
+
+    def __init__(self, enabled: bool = True) -> None:
+        self.enabled = enabled
+        self.problems: list[str] = []
+        self._folder = tempfile.TemporaryDirectory(prefix="rkdl-bench-")
+        self._saved: dict[int, tuple[str, np.ndarray]] = {}
+
+    def __enter__(self) -> MemoryLab:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._folder.cleanup()
+
+    def _file(self, array: np.ndarray) -> str:
+        # The array is kept with its name, so that its id stays its own.
+        if id(array) not in self._saved:
+            name = f"{len(self._saved)}.npy"
+            np.save(Path(self._folder.name, name), array)
+            self._saved[id(array)] = (name, array)
+        return self._saved[id(array)][0]
+
+    def peak(self, task: str, library: str, inputs: Inputs, **params: Any) -> float | None:
+        """MB above the loaded inputs, or None where it was not measured; a failure is added to `problems`."""
+        if not self.enabled:
+            return None
+        folder = Path(self._folder.name)
+        order = {
+            "task": task,
+            "library": library,
+            "params": params,
+            "arrays": {name: self._file(array) for name, array in inputs.items()},
+            "n_warm": min(N_WARM, len(inputs["X"])),
+        }
+        (folder / "order.json").write_text(json.dumps(order))
+        command = [sys.executable, "-m", "benchmarks.worker", str(folder)]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=TIMEOUT, check=True
+            )
+            return float(json.loads(done.stdout.splitlines()[-1])["above_inputs_mb"])
+        except subprocess.CalledProcessError as error:
+            self.problems.append(f"{task} by {library}: {(error.stderr or '').strip().splitlines()[-1:]}")
+        except (subprocess.TimeoutExpired, ValueError, IndexError, KeyError) as error:
+            self.problems.append(f"{task} by {library}: {type(error).__name__}: {error}")
+        return None

@@ -1,0 +1,165 @@
+"""What every library is asked to do; the timed run and the memory worker call the same functions.
+
+Inputs are a dict of arrays: signals ``X`` (N, m), a dictionary ``D`` (n, m), kernel vectors ``V`` (p, m) and first
+atoms ``A`` (n, N) of a kernel method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.environment import THREADS
+
+Inputs = dict[str, np.ndarray]
+
+# SPAMS and scikit-learn take float32; dictlearn turns everything into float64.
+DTYPES = {"spams": np.float32, "sklearn": np.float32, "dictlearn": np.float64}
+
+GAMMA = 0.1
+
+
+def product(library: str, inputs: Inputs) -> np.ndarray:
+    """The correlations ``X D'`` alone: what no coder can do without."""
+    return inputs["X"] @ inputs["D"].T
+
+
+def encode(
+    library: str,
+    inputs: Inputs,
+    *,
+    s: int,
+    pursuit: str = "ols",
+    sparse_output: bool = False,
+    n_jobs: int | None = THREADS,
+) -> Any:
+    """Codes (N, n) with at most `s` non-zeros. SPAMS computes OLS, scikit-learn and dictlearn OMP."""
+    X, D = inputs["X"], inputs["D"]
+    if library == "rkdl":
+        import rkdl
+
+        return rkdl.sparse_encode(
+            X, D, n_nonzero_coefs=s, pursuit=pursuit, sparse_output=sparse_output, n_jobs=n_jobs
+        )
+    if library == "spams":
+        import spams
+
+        # Columns are signals and atoms in SPAMS: a transposed C array is the Fortran array it wants, without a copy.
+        return spams.omp(X.T, D.T, L=s, numThreads=n_jobs or 1).T
+    if library == "sklearn":
+        from sklearn.decomposition import sparse_encode
+
+        return sparse_encode(X, D, algorithm="omp", n_nonzero_coefs=s, n_jobs=n_jobs)
+    from dictlearn import sparse_encode
+
+    return sparse_encode(X, D, algorithm="omp", n_nonzero_coefs=s)
+
+
+def dl(library: str, inputs: Inputs, *, s: int, n_iter: int, **settings: Any) -> np.ndarray:
+    """A dictionary (n, m) learned from the first one, `D`."""
+    X, D = inputs["X"], inputs["D"]
+    if library == "rkdl":
+        import rkdl
+
+        model = rkdl.DL(
+            len(D), n_nonzero_coefs=s, init=D, max_iter=n_iter, tol=0, n_jobs=THREADS, random_state=0, **settings
+        )
+        return model.fit(X).components_
+    if library == "spams":
+        import spams
+        import spams_wrap
+
+        learned = spams.trainDL(
+            X.T,
+            D=np.asfortranarray(D.T),
+            lambda1=s,
+            mode=spams_wrap.SPARSITY,
+            iter=n_iter,
+            batch=True,
+            numThreads=THREADS,
+            verbose=False,
+        )
+        return learned.T
+    from dictlearn import DictionaryLearning
+
+    peer = DictionaryLearning(
+        len(D), fit_algorithm="aksvd", n_nonzero_coefs=s, max_iter=n_iter, dict_init=D, random_state=0
+    )
+    return peer.fit(X).components_
+
+
+def kdl(library: str, inputs: Inputs, *, n: int, s: int, n_iter: int, **settings: Any) -> float:
+    """The error ``sqrt(f / (m N))`` of full kernel dictionary learning."""
+    X = inputs["X"]
+    if library == "rkdl":
+        import rkdl
+
+        if settings.get("init") == "A":
+            settings["init"] = inputs["A"]
+        model = rkdl.KDL(
+            n, gamma=GAMMA, n_nonzero_coefs=s, max_iter=n_iter, tol=0, n_jobs=THREADS, random_state=0, **settings
+        )
+        return float(model.fit(X).errors_[-1])
+    from dictlearn import KernelDictionaryLearning
+
+    peer = KernelDictionaryLearning(
+        n, kernel="rbf", gamma=GAMMA, fit_algorithm="aksvd", n_nonzero_coefs=s, max_iter=n_iter, random_state=0
+    )
+    # dictlearn divides the squared error by N alone.
+    return float(peer.fit(X).error_[-1] / np.sqrt(X.shape[1]))
+
+
+def reduced(library: str, inputs: Inputs, *, method: str, n: int, s: int, n_iter: int, **settings: Any) -> float:
+    """The error of RKDL or ORKDL; with `V` among the inputs these are the (first) kernel vectors."""
+    import rkdl
+
+    if "V" in inputs:
+        settings["kernel_vectors"] = inputs["V"]
+    model = getattr(rkdl, method)(
+        n, gamma=GAMMA, n_nonzero_coefs=s, max_iter=n_iter, tol=0, n_jobs=THREADS, random_state=0, **settings
+    )
+    return float(model.fit(inputs["X"]).errors_[-1])
+
+
+TASKS: dict[str, Callable[..., Any]] = {"product": product, "encode": encode, "dl": dl, "kdl": kdl, "reduced": reduced}
+
+
+def cut(inputs: Inputs, n_signals: int) -> Inputs:
+    """The same inputs with the first signals only: a small run that compiles what the large one needs."""
+    small = dict(inputs, X=inputs["X"][:n_signals])
+    if "A" in inputs:
+        small["A"] = np.ascontiguousarray(inputs["A"][:, :n_signals])
+    return small
+
+
+def peer_start(n_signals: int, n_atoms: int) -> np.ndarray:
+    """The first atoms (n, N) that dictlearn's KernelDictionaryLearning draws with ``random_state=0``."""
+    return np.random.RandomState(0).standard_normal((n_signals, n_atoms)).T.copy()
+
+
+def mean_residual(inputs: Inputs, codes: Any, n_rows: int | None = None) -> float:
+    """Mean norm of ``x - z D`` over the first rows, in float64, whoever computed the codes."""
+    D = inputs["D"].astype(np.float64)
+    n_rows = codes.shape[0] if n_rows is None else n_rows
+    codes = codes.tocsr() if hasattr(codes, "tocsr") else codes
+    total = 0.0
+    for start in range(0, n_rows, 4096):
+        stop = min(start + 4096, n_rows)
+        residual = inputs["X"][start:stop].astype(np.float64) - codes[start:stop].astype(np.float64) @ D
+        total += float(np.sqrt(np.einsum("ij,ij->i", residual, residual)).sum())
+    return total / n_rows
+
+
+def dictionary_error(inputs: Inputs, dictionary: np.ndarray, s: int) -> float:
+    """``sqrt(|Y - Z D|^2 / (m N))`` with OLS codes of rkdl in float64: one coder for everybody's dictionary."""
+    import rkdl
+
+    D = np.ascontiguousarray(dictionary, dtype=np.float64)
+    total = 0.0
+    for start in range(0, len(inputs["X"]), 16384):
+        rows = inputs["X"][start : start + 16384].astype(np.float64)
+        codes = rkdl.sparse_encode(rows, D, n_nonzero_coefs=s, pursuit="ols", sparse_output=True)
+        total += float(np.sum((rows - codes @ D) ** 2))
+    return float(np.sqrt(total / inputs["X"].size))

@@ -1,0 +1,173 @@
+"""The command ``rkdl``. What a subcommand needs is imported when it runs, so that help comes at once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from rkdl.reproduction._paper import METHODS, PRESETS
+
+_EXAMPLES = """examples:
+  rkdl reproduce                                  scikit-learn's digits, which need no download
+  rkdl reproduce mnist cifar10 --rounds 3
+  rkdl reproduce mnist --preset rkdl --methods KDL MORKDL-D --out mine
+  rkdl reproduce signals.npy --out signals        any .npy, .npz, .csv, .parquet or .mat file
+
+A run that was interrupted goes on when the same command is given again. The tables and the page show all that the folder
+holds, so that data sets, presets, methods and rounds can be added to it by further commands.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """An error is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        text = " ".join(message.split())
+        self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    argv : sequence of str, default=None
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        0 if all went well, 2 for bad options, files or data, 130 after Ctrl-C.
+    """
+    try:
+        options = _parser().parse_args(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+    try:
+        return options.run(options)
+    except KeyboardInterrupt:
+        print("rkdl: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe has gone; Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, OSError, MemoryError) as error:
+        print(f"rkdl: error: {_one_line(error)}", file=sys.stderr)
+        return 2
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "not enough memory; leave out KDL with --methods, or take fewer signals"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="rkdl", description="Reduced kernel dictionary learning.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_reproduce(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
+        from rkdl import __version__
+
+        print(f"rkdl {__version__}")
+        parser.exit(0)
+
+
+def _add_reproduce(commands: Any) -> None:
+    parser = commands.add_parser(
+        "reproduce",
+        help="repeat the paper's experiments, and say which of its claims hold",
+        description="Repeat the experiments of 'Reduced Kernel Dictionary Learning' and say which of its claims hold here.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=_reproduce)
+    parser.add_argument(
+        "datasets",
+        nargs="*",
+        metavar="DATASET",
+        help="digits (the default), mnist, mnist-5000, cifar10, or a file of signals, one a row",
+    )
+    parser.add_argument("--rounds", type=_positive, default=10, metavar="N", help="rounds, each with its own seed (10)")
+    parser.add_argument(
+        "--preset",
+        nargs="+",
+        type=_preset,
+        default=list(PRESETS),
+        metavar="PRESET",
+        help="; ".join(f"{name}: {meaning}" for name, meaning in PRESETS.items()) + " (all three)",
+    )
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        type=_method,
+        default=list(METHODS),
+        metavar="METHOD",
+        help=f"of {', '.join(METHODS)} (all; published has the paper's four)",
+    )
+    parser.add_argument("--iterations", type=_positive, metavar="N", help="in place of the presets' own")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of the first round (0)")
+    parser.add_argument("--label", type=int, metavar="L", help="class to take of digits, mnist or cifar10")
+    parser.add_argument("--out", default="reproduction", metavar="DIR", help="folder for the results (./reproduction)")
+    parser.add_argument("--fresh", action="store_true", help="discard the results that DIR holds")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder of the data files (RKDL_DATA, or ~/rkdl_data)")
+    parser.add_argument("--no-download", action="store_true", help="never fetch data that are not there")
+    parser.add_argument("--n-jobs", type=_jobs, metavar="J", help="threads, -1 for all cores (as many as BLAS may use)")
+    parser.add_argument("--float64", action="store_true", help="double precision; published always has it")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no tables, only the page's path")
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from rkdl.reproduction._command import reproduce
+
+    return reproduce(options)
+
+
+def _positive(text: str) -> int:
+    return _integer(text, "a whole number of at least 1", lambda number: number >= 1)
+
+
+def _seed(text: str) -> int:
+    return _integer(text, "a whole number from 0 to 2**31 - 1", lambda number: 0 <= number < 2**31)
+
+
+def _jobs(text: str) -> int:
+    return _integer(text, "a whole number other than 0", lambda number: number != 0)
+
+
+def _integer(text: str, expected: str, is_valid: Any) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = None
+    if number is None or not is_valid(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
+    return number
+
+
+def _preset(text: str) -> str:
+    if text not in PRESETS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a preset; choose among {', '.join(PRESETS)}, and name data sets before the options"
+        )
+    return text
+
+
+def _method(text: str) -> str:
+    for method in METHODS:
+        if text.lower() == method.lower():
+            return method
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not a method; choose among {', '.join(METHODS)}, and name data sets before the options"
+    )

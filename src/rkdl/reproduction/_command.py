@@ -1,0 +1,95 @@
+"""``rkdl reproduce``: load, run, report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from rkdl.reproduction._data import load_datasets
+from rkdl.reproduction._page import write_page
+from rkdl.reproduction._paper import METHODS, PRESETS
+from rkdl.reproduction._progress import Progress
+from rkdl.reproduction._run import Interrupt, Plan, execute, prepare, warm_up
+from rkdl.reproduction._store import FILENAME, Results, remove_outputs
+from rkdl.reproduction._terminal import report_text, say
+
+_NO_FIGURES = 'Figures were left out: they need matplotlib, which pip install "rkdl[plots]" brings.'
+
+
+def reproduce(options: argparse.Namespace) -> int:
+    """Run the command with the options of `rkdl._cli`; returns the exit code."""
+    folder = _output_folder(options.out)
+    dtype = np.float64 if options.float64 else np.float32
+    datasets = load_datasets(
+        options.datasets or ["digits"], options.label, options.data_dir, dtype, not options.no_download
+    )
+    plan = Plan(
+        datasets=datasets,
+        presets=[preset for preset in PRESETS if preset in options.preset],
+        methods=tuple(method for method in METHODS if method in options.methods),
+        n_rounds=options.rounds,
+        seed=options.seed,
+        iterations=options.iterations,
+        n_jobs=options.n_jobs,
+    )
+    settings = {
+        "dtype": np.dtype(dtype).name,
+        "iterations": options.iterations,
+        "n_jobs": options.n_jobs,
+        "seed": options.seed,
+    }
+    results = Results.open(folder, settings, options.fresh)
+    units = prepare(plan, results)
+    folder.mkdir(parents=True, exist_ok=True)
+    if options.fresh:
+        remove_outputs(folder)
+    results.save()
+
+    with Interrupt() as interrupt:
+        progress = None
+        try:
+            warm_up(plan, units)
+            interrupt.check()
+            progress = Progress(units, plan.n_rounds, options.quiet)
+            execute(plan, units, results, progress, interrupt)
+        except KeyboardInterrupt:
+            if progress is not None:
+                progress.close()
+            return _interrupted(results, len(units), 0 if progress is None else progress.n_done, options.quiet)
+        finally:
+            if progress is not None:
+                progress.close()
+        has_figures, page = write_page(results.content, folder)
+    if not options.quiet:
+        say(report_text(results.content))
+        say("")
+    if not has_figures:
+        say(_NO_FIGURES, sys.stderr)
+    say(f"{len(units)} runs made, all results are in {folder / FILENAME}; the page: {page}")
+    return 0
+
+
+def _interrupted(results: Results, n_units: int, n_done: int, quiet: bool) -> int:
+    if not quiet and n_done:
+        say(report_text(results.content))
+        say("")
+    say(
+        f"rkdl: interrupted after {n_done} of {n_units} runs, which are in {results.folder / FILENAME}; the same command "
+        f"goes on from there",
+        sys.stderr,
+    )
+    return 130
+
+
+def _output_folder(name: str) -> Path:
+    folder = Path(os.path.expanduser(name))
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise ValueError(f"{folder}: is not a folder; give another with --out")
+    existing = next((path for path in (folder, *folder.absolute().parents) if path.is_dir()), None)
+    if existing is None or not os.access(existing, os.W_OK):
+        raise ValueError(f"{folder}: cannot be written to; give another with --out")
+    return folder

@@ -1,0 +1,189 @@
+"""results.json: every run, with what it was made from; written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rkdl.reproduction._data import Dataset, slug
+from rkdl.reproduction._presets import Outcome
+
+FORMAT = 1
+FILENAME = "results.json"
+_PACKAGES = ("rkdl", "numpy", "scipy", "scikit-learn", "numba")
+_REMEDY = "give another folder with --out, or start over with --fresh"
+
+
+class Results:
+    """The content of a folder's results.json, and its growth.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder; made when the first run is added.
+    content : dict
+        What the file holds.
+    """
+
+    def __init__(self, folder: Path, content: dict[str, Any]) -> None:
+        self.folder = folder
+        self.content = content
+
+    @classmethod
+    def open(cls, folder: Path, settings: dict[str, Any], fresh: bool) -> Results:
+        """Start a folder, or go on with what it holds; a ValueError names what does not agree."""
+        header = {
+            "format": FORMAT,
+            "machine": describe_machine(),
+            "settings": settings,
+            "versions": package_versions(),
+        }
+        path = folder / FILENAME
+        if fresh or not os.path.lexists(path):
+            return cls(folder, {**header, "datasets": {}})
+        content = read_results(path)
+        for part in ("settings", "versions", "machine"):
+            difference = _first_difference(content[part], header[part])
+            if difference:
+                raise ValueError(f"{path} was made with other {part} ({difference}): {_REMEDY}")
+        return cls(folder, content)
+
+    def expect(self, data: Dataset, preset: str, method: str, settings: dict[str, Any]) -> None:
+        """Make a place for runs of a method; a ValueError if the folder holds some of other data or settings."""
+        where = f"{self.folder / FILENAME} was made with"
+        entry = self.content["datasets"].setdefault(data.name, {**data.facts, "presets": {}})
+        if entry["sha256"] != data.facts["sha256"]:
+            raise ValueError(f"{where} other data for {data.name} ({entry['description']}): {_REMEDY}")
+        methods = entry["presets"].setdefault(preset, {})
+        place = methods.setdefault(method, {"rounds": [], "settings": settings})
+        difference = _first_difference(place["settings"], settings)
+        if difference:
+            raise ValueError(f"{where} other settings for {preset} {method} ({difference}): {_REMEDY}")
+
+    def has(self, data: Dataset, preset: str, method: str, number: int) -> bool:
+        """Whether a run is there already; rounds count from 0."""
+        rounds = self.content["datasets"][data.name]["presets"][preset][method]["rounds"]
+        return any(record["round"] == number for record in rounds)
+
+    def add(self, data: Dataset, preset: str, method: str, number: int, seed: int, outcome: Outcome) -> None:
+        """Add a run and write the file; the models of the first round are kept beside it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if number == 0 and outcome.kernel_vectors is not None and outcome.dual_components is not None:
+            path = model_path(self.folder, data.name, preset, method)
+            path.parent.mkdir(exist_ok=True)
+            with replacing(path) as stream:
+                np.savez_compressed(
+                    stream,
+                    kernel_vectors=outcome.kernel_vectors.astype(np.float32),
+                    dual_components=outcome.dual_components.astype(np.float32),
+                )
+        rounds = self.content["datasets"][data.name]["presets"][preset][method]["rounds"]
+        record = {
+            "dictionary_seconds": outcome.dictionary_seconds,
+            "errors": [error if math.isfinite(error) else None for error in outcome.errors],
+            "mean_nonzeros": outcome.mean_nonzeros,
+            "round": number,
+            "seconds": outcome.seconds,
+            "seed": seed,
+            "warnings": outcome.warnings,
+        }
+        rounds.append(record)
+        rounds.sort(key=lambda found: found["round"])
+        self.save()
+
+    def save(self) -> None:
+        """Write the file beside itself and put it in place, so that a reader never sees half of it."""
+        with replacing(self.folder / FILENAME) as stream:
+            stream.write(to_json(self.content).encode())
+
+
+def model_path(folder: Path, dataset: str, preset: str, method: str) -> Path:
+    """Where the kernel vectors and atoms of a method's first round are kept."""
+    return folder / "models" / f"{slug(dataset)}-{preset}-{method}.npz"
+
+
+def remove_outputs(folder: Path) -> None:
+    """Delete what an earlier reproduction left in a folder, and nothing else."""
+    found = [folder / FILENAME, folder / "index.html", *folder.glob("models/*.npz")]
+    found += [path for ending in ("png", "svg") for path in folder.glob(f"figures/*.{ending}")]
+    for path in found:
+        path.unlink(missing_ok=True)
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """Read and check a results file; a ValueError says in one line what is wrong with it."""
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: not a results file, or not whole ({error}): {_REMEDY}") from error
+    parts = ("datasets", "machine", "settings", "versions")
+    if not isinstance(content, dict) or not all(isinstance(content.get(part), dict) for part in parts):
+        raise ValueError(f"{path}: not a results file of rkdl reproduce: {_REMEDY}")
+    if content.get("format") != FORMAT:
+        raise ValueError(f"{path}: its format is {content.get('format')!r}, this version knows {FORMAT}: {_REMEDY}")
+    return content
+
+
+def to_json(content: dict[str, Any]) -> str:
+    """Sorted keys, one line a curve."""
+    text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False)
+    return re.sub(r"\[[^][{}\"]*\]", lambda found: " ".join(found[0].split()), text) + "\n"
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    from rkdl import __version__
+
+    found = {"python": platform.python_version(), "rkdl": __version__}
+    for package in _PACKAGES[1:]:
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def describe_machine() -> dict[str, Any]:
+    """What the times depend on."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cores": cores, "processor": _processor(), "system": platform.system()}
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return " ".join(line.partition(":")[2].split())
+    return platform.processor() or platform.machine()
+
+
+def _first_difference(then: dict[str, Any], now: dict[str, Any]) -> str:
+    for key in sorted({*then, *now}):
+        if then.get(key) != now.get(key):
+            return f"{key} {_shown(then.get(key))}, now {_shown(now.get(key))}"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else str(value)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Any:
+    """A binary stream whose content becomes the file when all of it is written."""
+    partial = path.with_name(path.name + ".part")
+    try:
+        with partial.open("wb") as stream:
+            yield stream
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

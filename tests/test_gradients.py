@@ -1,0 +1,148 @@
+"""Gradients of the objective by the kernel vectors against central differences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rkdl import MORKDL, ORKDL
+from rkdl._blas import one_blas_thread
+from rkdl._descent import LBFGS, GradientDescent
+from rkdl._kernels import RBF
+
+N_SIGNALS, N_FEATURES, N_VECTORS, N_ATOMS = 300, 5, 4, 3
+
+# Kernel parameters, and what is added to all signals.
+CASES = {
+    "rbf": ({"kernel": "rbf", "gamma": 0.3}, 0.0),
+    "rbf-offset": ({"kernel": "rbf", "gamma": 0.3}, 40.0),
+    "poly2": ({"kernel": "poly", "gamma": 0.5, "degree": 2, "coef0": 1.0}, 0.0),
+    "poly3": ({"kernel": "poly", "gamma": 0.4, "degree": 3, "coef0": 0.5}, 0.0),
+    "linear": ({"kernel": "linear"}, 0.0),
+}
+
+each_case = pytest.mark.parametrize("case", CASES)
+each_term = pytest.mark.parametrize("linear", [False, True], ids=["", "linear-term"])
+
+
+def central_differences(function, x, step=1e-3):
+    """Gradient of a function of a matrix, entry by entry, exact for polynomials of degree four."""
+    gradient = np.empty_like(x)
+    for index in np.ndindex(*x.shape):
+        values = []
+        for multiple in (-2, -1, 1, 2):
+            moved = x.copy()
+            moved[index] += multiple * step
+            values.append(function(moved))
+        gradient[index] = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
+    return gradient
+
+
+def assert_gradient(actual, function, x):
+    """Equal to the differences, to 1e-6 of the largest entry."""
+    expected = central_differences(function, x)
+    scale = float(np.abs(expected).max())
+    assert scale > 1e-3
+    np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-6 * scale)
+
+
+@pytest.fixture(autouse=True)
+def _one_blas_thread():
+    """As inside a fit; two threads on matrices this small only wait for each other."""
+    with one_blas_thread():
+        yield
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(1)
+
+
+@pytest.fixture
+def surface(monkeypatch, rng):
+    """The objective that a fit gives its solver, and a point away from where the fit starts."""
+
+    def prepare(case, linear):
+        kernel, offset = CASES[case]
+        Y = offset + 0.6 * rng.standard_normal((N_SIGNALS, N_FEATURES))
+        seen = []
+
+        def stay(mover, objective, start):
+            seen.append(objective)
+            return start
+
+        monkeypatch.setattr(LBFGS, "move", stay)
+        options = {"n_kernel_vectors": N_VECTORS, "n_nonzero_coefs": 2, "max_iter": 1, "random_state": 0, "n_jobs": 1}
+        if linear:
+            options |= {"linear_weight": 0.5, "linear_n_nonzero_coefs": 2}
+        (MORKDL if linear else ORKDL)(N_ATOMS, **options, **kernel).fit(Y)
+        [objective] = seen
+        if isinstance(objective.kernel, RBF):
+            assert (objective.kernel.shift is not None) == (offset > 0)
+        assert (objective.linear is not None) == linear
+        return objective, offset + 0.6 * rng.standard_normal((N_VECTORS, N_FEATURES))
+
+    return prepare
+
+
+@each_case
+@each_term
+def test_projected_atoms(surface, case, linear):
+    """The best atoms follow the kernel vectors, and their change adds nothing to the gradient."""
+    objective, vectors = surface(case, linear)
+    point = objective.at(vectors)
+    assert point.metric.rank == N_VECTORS
+    assert_gradient(objective.gradient(point), lambda x: objective.at(x).value, vectors)
+
+
+@each_case
+@each_term
+def test_held_atoms(surface, rng, case, linear):
+    objective, vectors = surface(case, linear)
+    held = replace(objective, held_atoms=rng.standard_normal((N_ATOMS, N_VECTORS)))
+    assert_gradient(held.gradient(held.at(vectors)), lambda x: held.at(x).value, vectors)
+
+
+@each_case
+@each_term
+def test_slope_is_kept_or_computed_again(surface, monkeypatch, case, linear):
+    """Kernel values that are too large to keep between value and gradient change nothing."""
+    objective, vectors = surface(case, linear)
+    kept = objective.at(vectors)
+    assert kept.kept[0].slope is not None
+    monkeypatch.setattr("rkdl._descent.SLOPE_BYTES", 0)
+    again = objective.at(vectors)
+    assert again.kept[0].slope is None
+    assert again.value == kept.value
+    np.testing.assert_array_equal(objective.gradient(again), objective.gradient(kept))
+
+
+@each_case
+@each_term
+def test_sphere(surface, rng, case, linear):
+    """With the norms held, L-BFGS moves free vectors of any length; their gradient is tangent to them."""
+    objective, vectors = surface(case, linear)
+    radius = float(np.sqrt(np.mean(np.sum(vectors**2, axis=1))))
+    mover = LBFGS(1, radius)
+    free = rng.uniform(0.5, 2.0, (N_VECTORS, 1)) * vectors
+    placed = mover._place(free)
+    np.testing.assert_allclose(np.linalg.norm(placed, axis=1), radius)
+    gradient = mover._free_gradient(objective, objective.at(placed), free)
+    assert_gradient(gradient, lambda x: objective.at(mover._place(x)).value, free)
+    cosines = np.sum(gradient * free, axis=1) / np.linalg.norm(gradient, axis=1) / np.linalg.norm(free, axis=1)
+    np.testing.assert_allclose(cosines, 0.0, atol=1e-10)
+
+
+@each_case
+@each_term
+def test_sweep_starts_along_the_gradient(surface, rng, case, linear):
+    """A short sweep of the paper's rule is a step along the gradient with the atoms held."""
+    objective, vectors = surface(case, linear)
+    held = replace(objective, held_atoms=rng.standard_normal((N_ATOMS, N_VECTORS)))
+    point = held.at(vectors)
+    gradient = held.gradient(point)
+    rate = 1e-8 / float(np.abs(gradient).max())
+    moved = GradientDescent(1, None, rate).sweep(held, point, held.data_gradient(point), rate)
+    np.testing.assert_allclose((vectors - moved) / rate, gradient, rtol=0.0, atol=1e-5 * float(np.abs(gradient).max()))

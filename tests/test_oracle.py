@@ -1,0 +1,415 @@
+"""Every fast path agrees with the plain NumPy of `reference.py`, in float64 and from the same start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import reference
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, _signals, sparse_encode, sparse_encode_gram
+from rkdl._atoms import aksvd_sweep, gram_sweep
+from rkdl._descent import LBFGS
+from rkdl._pursuit import Codes
+
+KERNELS = {
+    "rbf": {"kernel": "rbf", "gamma": 0.3},
+    "poly": {"kernel": "poly", "gamma": 0.4, "degree": 3, "coef0": 0.5},
+}
+N_SIGNALS, N_FEATURES, N_VECTORS, N_ATOMS, N_NONZERO = 40, 6, 7, 5, 3
+WEIGHT, LINEAR_NONZERO, RATE = 0.7, 2, 2e-3
+
+each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
+each_update = pytest.mark.parametrize("update", ["gram", "aksvd"])
+# A tolerance, where there is one, as a share of the signals' mean square.
+each_share = pytest.mark.parametrize("share", [None, 0.4], ids=["sparsity", "tolerance"])
+
+
+@pytest.fixture(autouse=True)
+def _several_chunks(monkeypatch):
+    """Chunks so small that every sum here is one over chunks."""
+    monkeypatch.setattr(_signals, "SMALLEST_CHUNK", 8)
+    assert len(_signals.chunk_bounds(N_SIGNALS, N_FEATURES, 8)) > 3
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+@pytest.fixture
+def Y(rng):
+    return 0.2 + 0.5 * rng.standard_normal((N_SIGNALS, N_FEATURES))
+
+
+@pytest.fixture
+def D(rng):
+    return 0.2 + 0.5 * rng.standard_normal((N_VECTORS, N_FEATURES))
+
+
+@pytest.fixture
+def A0(rng):
+    return rng.standard_normal((N_ATOMS, N_VECTORS))
+
+
+def assert_close(actual, desired):
+    """Equal to 1e-8 of the largest number."""
+    scale = float(np.abs(desired).max())
+    np.testing.assert_allclose(actual, desired, rtol=1e-8, atol=1e-8 * scale)
+
+
+def kernel_matrix(X, Y, kernel):
+    """The reference's K(X, Y) for an estimator's kernel parameters."""
+    options = dict(kernel)
+    return reference.kernel(X, Y, options.pop("kernel"), **options)
+
+
+def kernel_squares(Y, kernel):
+    """k(y, y) of every signal."""
+    return np.array([kernel_matrix([y], [y], kernel)[0, 0] for y in Y])
+
+
+def tolerance(share, squares):
+    """residual_tol as the estimators and the reference take it."""
+    return {} if share is None else {"residual_tol": share * float(np.mean(squares))}
+
+
+def check_stops(Z, limit):
+    """With a tolerance some signals stop at it and some at the sparsity."""
+    counts = np.count_nonzero(Z, axis=1)
+    assert counts.max() == N_NONZERO
+    assert (counts.min() < N_NONZERO) == bool(limit)
+
+
+def as_codes(Z):
+    """A dense matrix of codes as the library's."""
+    matrix = sparse.csr_array(Z)
+    matrix.sort_indices()
+    return Codes(matrix.indptr, matrix.indices, matrix.data.copy())
+
+
+def check_fit(model, atoms, errors):
+    """What every fit shares: errors, atoms of no ambiguity, nothing revived."""
+    assert model.n_revived_ == 0
+    assert model.n_iter_ == len(errors)
+    assert_close(model.errors_, errors)
+    assert_close(model.dual_components_ if hasattr(model, "dual_components_") else model.components_, atoms)
+
+
+class TestPursuit:
+    """sparse_encode and sparse_encode_gram, atoms of any norm, fewer and more of them than features."""
+
+    tolerances = pytest.mark.parametrize("residual_tol", [None, 0.5, 0.0], ids=["sparsity", "loose", "zero"])
+
+    @pytest.fixture(params=[4, 11])
+    def dictionary(self, request, rng):
+        atoms = rng.standard_normal((request.param, N_FEATURES))
+        return atoms * np.geomspace(0.01, 100.0, request.param)[:, None]
+
+    @each_pursuit
+    @tolerances
+    @pytest.mark.parametrize("n_nonzero_coefs", [1, 3])
+    def test_codes(self, Y, dictionary, pursuit, residual_tol, n_nonzero_coefs):
+        options = {"n_nonzero_coefs": n_nonzero_coefs, "residual_tol": residual_tol, "pursuit": pursuit}
+        squares = np.sum(Y**2, axis=1)
+        expected = reference.encode(
+            Y, dictionary, np.eye(N_FEATURES), squares, n_nonzero_coefs, residual_tol, kind=pursuit
+        )
+        codes = sparse_encode(Y, dictionary, **options)
+        np.testing.assert_array_equal(codes != 0, expected != 0)
+        # Atom by atom: the norms, and so the coefficients, span four orders of magnitude.
+        for j in range(len(dictionary)):
+            assert_close(codes[:, j], expected[:, j])
+
+        from_gram = sparse_encode_gram(dictionary @ dictionary.T, Y @ dictionary.T, squared_norms=squares, **options)
+        np.testing.assert_array_equal(from_gram != 0, expected != 0)
+        for j in range(len(dictionary)):
+            assert_close(from_gram[:, j], expected[:, j])
+
+    @each_pursuit
+    def test_tolerance_without_a_limit(self, Y, dictionary, pursuit):
+        expected = reference.encode(
+            Y, dictionary, np.eye(N_FEATURES), np.sum(Y**2, axis=1), len(dictionary), 0.3, kind=pursuit
+        )
+        codes = sparse_encode(Y, dictionary, residual_tol=0.3, pursuit=pursuit)
+        np.testing.assert_array_equal(codes != 0, expected != 0)
+        assert_close(codes @ dictionary, expected @ dictionary)
+
+    @each_kernel
+    @each_pursuit
+    @each_share
+    def test_kernel_codes(self, Y, D, A0, kernel, pursuit, share):
+        """Kernel pursuit is that of the Gram matrix A M A' and the correlations F A'."""
+        F, M = kernel_matrix(Y, D, kernel), kernel_matrix(D, D, kernel)
+        squares = kernel_squares(Y, kernel)
+        limit = tolerance(share, squares)
+        expected = reference.encode(F, A0, M, squares, N_NONZERO, kind=pursuit, **limit)
+        check_stops(expected, limit)
+        codes = sparse_encode_gram(
+            A0 @ M @ A0.T,
+            F @ A0.T,
+            squared_norms=squares,
+            n_nonzero_coefs=N_NONZERO,
+            pursuit=pursuit,
+            **limit,
+        )
+        assert_close(codes, expected)
+
+
+class TestAtomUpdates:
+    """The sweeps alone, codes included."""
+
+    @pytest.fixture
+    def Z(self, Y, rng):
+        dictionary = rng.standard_normal((N_ATOMS, N_FEATURES))
+        return reference.encode(Y, dictionary, np.eye(N_FEATURES), np.sum(Y**2, axis=1), N_NONZERO)
+
+    @pytest.fixture
+    def atoms(self, rng):
+        return reference.normalise(rng.standard_normal((N_ATOMS, N_FEATURES)), np.eye(N_FEATURES))
+
+    def test_gram(self, Y, Z, atoms):
+        expected_atoms, expected_codes = reference.gram_update(Z, Y, atoms, np.eye(N_FEATURES))
+        factors = gram_sweep(Z.T @ Z, Z.T @ Y, atoms)
+        assert_close(atoms, expected_atoms)
+        assert_close(Z * factors, expected_codes)
+
+    def test_aksvd(self, Y, Z, atoms):
+        expected_atoms, expected_codes = reference.aksvd_update(Z, Y, atoms, np.eye(N_FEATURES))
+        codes, targets = as_codes(Z), Z.T @ Y
+        correlations = Y @ atoms.T
+        aksvd_sweep(codes, targets, atoms, correlations, Y @ targets.T)
+        assert_close(atoms, expected_atoms)
+        assert_close(codes.to_csr(N_ATOMS).toarray(), expected_codes)
+        assert_close(correlations, Y @ expected_atoms.T)
+
+    def test_metric(self, Y, Z, rng):
+        """In coordinates that are not orthonormal, as those of full KDL."""
+        root = rng.standard_normal((N_FEATURES, N_FEATURES))
+        metric = root @ root.T + np.eye(N_FEATURES)
+        start = reference.normalise(rng.standard_normal((N_ATOMS, N_FEATURES)), metric)
+        targets = np.linalg.solve(metric, (Z.T @ Y).T).T
+
+        atoms = start.copy()
+        expected_atoms, expected_codes = reference.gram_update(Z, Y, start, metric)
+        factors = gram_sweep(Z.T @ Z, targets, atoms, metric)
+        assert_close(atoms, expected_atoms)
+        assert_close(Z * factors, expected_codes)
+
+        atoms, codes = start.copy(), as_codes(Z)
+        expected_atoms, expected_codes = reference.aksvd_update(Z, Y, start, metric)
+        aksvd_sweep(codes, targets, atoms, Y @ atoms.T, Y @ targets.T, metric)
+        assert_close(atoms, expected_atoms)
+        assert_close(codes.to_csr(N_ATOMS).toarray(), expected_codes)
+
+    @pytest.mark.parametrize("name", ["gram", "aksvd"])
+    def test_unused_atom_is_left(self, Y, Z, atoms, name):
+        Z[:, 2] = 0.0
+        before = atoms[2].copy()
+        if name == "gram":
+            assert gram_sweep(Z.T @ Z, Z.T @ Y, atoms)[2] == 1.0
+        else:
+            aksvd_sweep(as_codes(Z), Z.T @ Y, atoms, Y @ atoms.T, Y @ (Z.T @ Y).T)
+        np.testing.assert_array_equal(atoms[2], before)
+
+
+@each_pursuit
+@each_update
+@each_share
+@pytest.mark.parametrize("max_iter", [1, 3])
+class TestFits:
+    """Whole fits from given first atoms and kernel vectors."""
+
+    @staticmethod
+    def options(pursuit, update, limit, max_iter):
+        return {
+            "n_components": N_ATOMS,
+            "n_nonzero_coefs": N_NONZERO,
+            "pursuit": pursuit,
+            "atom_update": update,
+            "max_iter": max_iter,
+            "tol": 0.0,
+            "n_jobs": 2,
+            **limit,
+        }
+
+    def test_dl(self, Y, rng, pursuit, update, share, max_iter):
+        start = rng.standard_normal((N_ATOMS, N_FEATURES))
+        squares = np.sum(Y**2, axis=1)
+        limit = tolerance(share, squares)
+        model = DL(init=start, **self.options(pursuit, update, limit, max_iter)).fit(Y)
+        A, Z, errors = reference.dl(Y, start, N_NONZERO, max_iter, pursuit, update, **limit)
+        check_stops(Z, limit)
+        check_fit(model, A, errors)
+        Z = reference.encode(Y, A, np.eye(N_FEATURES), squares, N_NONZERO, kind=pursuit, **limit)
+        assert_close(model.transform(Y), Z)
+        assert_close(model.reconstruction_error(Y), np.linalg.norm(Y - Z @ A, axis=1))
+
+    @each_kernel
+    def test_kdl(self, Y, rng, kernel, pursuit, update, share, max_iter):
+        start = rng.standard_normal((N_ATOMS, N_SIGNALS))
+        K = kernel_matrix(Y, Y, kernel)
+        limit = tolerance(share, np.diag(K))
+        options = self.options(pursuit, update, limit, max_iter)
+        model = KDL(init=start, **kernel, **options).fit(Y)
+        A, Z, errors = reference.kdl(K, start, N_NONZERO, max_iter, pursuit, update, n_features=N_FEATURES, **limit)
+        check_stops(Z, limit)
+        check_fit(model, A, errors)
+        assert_close(model.gram_, A @ K @ A.T)
+
+        new = rng.standard_normal((20, N_FEATURES))
+        features, squares = kernel_matrix(new, Y, kernel), kernel_squares(new, kernel)
+        Z = reference.encode(features, A, K, squares, N_NONZERO, kind=pursuit, **limit)
+        assert_close(model.transform(new), Z)
+
+        given = KDL(kernel="precomputed", init=start, **options).fit(K)
+        m_errors = np.array(errors) * np.sqrt(N_FEATURES / N_SIGNALS)
+        check_fit(given, A, m_errors)
+        if not limit:
+            assert_close(given.transform(features), Z)
+
+    @each_kernel
+    def test_rkdl(self, Y, D, A0, kernel, pursuit, update, share, max_iter):
+        squares = kernel_squares(Y, kernel)
+        limit = tolerance(share, squares)
+        model = RKDL(init=A0, kernel_vectors=D, **kernel, **self.options(pursuit, update, limit, max_iter)).fit(Y)
+        A, Z, errors = reference.rkdl(Y, D, A0, N_NONZERO, max_iter, pursuit, update, **limit, **kernel)
+        check_stops(Z, limit)
+        check_fit(model, A, errors)
+        M = kernel_matrix(D, D, kernel)
+        assert_close(model.gram_, A @ M @ A.T)
+        assert model.rank_ == N_VECTORS
+        np.testing.assert_array_equal(model.kernel_vectors_, D)
+
+        F = kernel_matrix(Y, D, kernel)
+        Z = reference.encode(F, A, M, squares, N_NONZERO, kind=pursuit, **limit)
+        assert_close(model.transform(Y), Z)
+        residuals = squares - 2 * np.sum((Z @ A) * F, axis=1) + np.sum((Z @ A @ M) * (Z @ A), axis=1)
+        assert_close(model.reconstruction_error(Y), np.sqrt(residuals))
+
+
+def first_half(Y, D, A0, kernel, pursuit, update):
+    """Atoms and codes as an iteration has them when it comes to the kernel vectors."""
+    F, M = kernel_matrix(Y, D, kernel), kernel_matrix(D, D, kernel)
+    A = reference.normalise(A0, M)
+    Z = reference.encode(F, A, M, kernel_squares(Y, kernel), N_NONZERO, kind=pursuit)
+    return getattr(reference, f"{update}_update")(Z, F, A, M)
+
+
+def linear_codes(Y, D, pursuit):
+    """Codes X of MORKDL's linear term."""
+    return reference.encode(Y, D, np.eye(N_FEATURES), np.sum(Y**2, axis=1), LINEAR_NONZERO, kind=pursuit)
+
+
+def on_sphere(Y, D):
+    """Kernel vectors as long as the signals are in the root mean square, and that length."""
+    radius = float(np.sqrt(np.mean(np.sum(Y**2, axis=1))))
+    return D * (radius / np.linalg.norm(D, axis=1))[:, None], radius
+
+
+@pytest.fixture(params=[ORKDL, MORKDL])
+def moving(request, Y, D, A0):
+    """An estimator that moves its kernel vectors, where they start, and the reference's further arguments."""
+
+    def prepare(kernel, pursuit, update, **options):
+        model = request.param(
+            N_ATOMS,
+            init=A0,
+            kernel_vectors=D,
+            n_nonzero_coefs=N_NONZERO,
+            pursuit=pursuit,
+            atom_update=update,
+            max_iter=1,
+            n_jobs=1,
+            **kernel,
+            **options,
+        )
+        if request.param is ORKDL:
+            return model, D, {}, None
+        model.set_params(linear_weight=WEIGHT, linear_n_nonzero_coefs=LINEAR_NONZERO)
+        start, radius = on_sphere(Y, D)
+        return model, start, {"linear_weight": WEIGHT, "X": linear_codes(Y, start, pursuit)}, radius
+
+    return prepare
+
+
+@each_kernel
+@each_pursuit
+@each_update
+@pytest.mark.parametrize("n_inner_iter", [1, 3])
+def test_gradient_descent(Y, A0, moving, kernel, pursuit, update, n_inner_iter):
+    """The paper's sweep at a fixed rate: kernel vectors, atoms and error after it."""
+    model, vectors, linear, radius = moving(
+        kernel, pursuit, update, solver="gd", learning_rate=RATE, n_inner_iter=n_inner_iter
+    )
+    model.fit(Y)
+    A, Z = first_half(Y, vectors, A0, kernel, pursuit, update)
+    moved = vectors
+    for _ in range(n_inner_iter):
+        moved = reference.gd_sweep(moved, Y, Z, A, RATE, unit_norm=radius, **kernel, **linear)
+    assert np.abs(moved - vectors).max() > 1e-3
+    assert model.n_revived_ == 0
+    assert_close(model.kernel_vectors_, moved)
+    assert_close(model.dual_components_, reference.normalise(A, kernel_matrix(moved, moved, kernel)))
+    value = reference.fixed_objective(moved, Y, Z, A, **kernel)
+    assert_close(model.errors_, [reference.error(value, N_SIGNALS, N_FEATURES)])
+
+
+@each_kernel
+@each_pursuit
+@each_update
+def test_objective_and_gradient(Y, A0, rng, monkeypatch, moving, kernel, pursuit, update):
+    """What L-BFGS is given, where it starts and elsewhere, with the best atoms and with held ones."""
+    seen = []
+
+    def stay(mover, objective, start):
+        seen.append((objective, start))
+        return start
+
+    monkeypatch.setattr(LBFGS, "move", stay)
+    model, vectors, linear, _ = moving(kernel, pursuit, update, solver="lbfgs")
+    model.fit(Y)
+    [(objective, start)] = seen
+
+    A, expected = first_half(Y, vectors, A0, kernel, pursuit, update)
+    Z = np.vstack([item.codes.to_csr(N_ATOMS).toarray() for item in objective.kept])
+    # The projected objective does not change with the scale of an atom's codes.
+    np.testing.assert_array_equal(Z != 0, expected != 0)
+    assert_close(Z / np.linalg.norm(Z, axis=0), expected / np.linalg.norm(expected, axis=0))
+
+    options = {**kernel, **linear}
+    assert_close(start.vectors, vectors)
+    assert_close(start.value, reference.projected_objective(vectors, Y, Z, **options))
+    assert_close(start.atoms, reference.best_atoms(vectors, Y, Z, **kernel))
+    assert_close(objective.gradient(start), reference.projected_gradient(vectors, Y, Z, **options))
+
+    other = vectors + 0.3 * rng.standard_normal(vectors.shape)
+    point = objective.at(other)
+    assert_close(point.value, reference.projected_objective(other, Y, Z, **options))
+    assert_close(objective.gradient(point), reference.projected_gradient(other, Y, Z, **options))
+
+    if update == "gram":
+        # Where the kernel vectors stay, the atoms are those of one sweep.
+        assert_close(model.dual_components_, A)
+        value = reference.fixed_objective(vectors, Y, expected, A, **kernel)
+        assert_close(model.errors_, [reference.error(value, N_SIGNALS, N_FEATURES)])
+
+    held = replace(objective, held_atoms=A)
+    point = held.at(other)
+    assert_close(point.value, reference.fixed_objective(other, Y, Z, A, **options))
+    assert_close(held.gradient(point), reference.fixed_gradient(other, Y, Z, A, **options))
+
+
+@each_kernel
+@pytest.mark.parametrize("estimator", [ORKDL, MORKDL])
+def test_standing_still_is_rkdl(Y, D, A0, kernel, estimator):
+    """With no steps the kernel vectors stay, and the rest is RKDL on them."""
+    start = D if estimator is ORKDL else on_sphere(Y, D)[0]
+    options = {"init": A0, "n_nonzero_coefs": N_NONZERO, "max_iter": 3, "tol": 0.0, **kernel}
+    model = estimator(N_ATOMS, kernel_vectors=D, n_inner_iter=0, **options).fit(Y)
+    A, _, errors = reference.rkdl(Y, start, A0, N_NONZERO, 3, **kernel)
+    check_fit(model, A, errors)
+    assert_close(model.kernel_vectors_, start)

@@ -1,0 +1,330 @@
+"""Properties of the pursuit: what must hold for any signals and atoms, and what must not break it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+from scipy import sparse
+from sklearn.linear_model import orthogonal_mp_gram
+
+from rkdl import sparse_encode, sparse_encode_gram
+
+each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
+each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+quick = settings(max_examples=60, deadline=None)
+
+
+@st.composite
+def general(draw):
+    """Signals and atoms in general position, of norms that differ, fewer or more atoms than features."""
+    n_features, n_atoms = draw(st.integers(1, 12)), draw(st.integers(1, 40))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    X = rng.standard_normal((draw(st.integers(1, 6)), n_features))
+    dictionary = rng.standard_normal((n_atoms, n_features)) * rng.uniform(0.1, 10.0, (n_atoms, 1))
+    return X, dictionary
+
+
+@st.composite
+def degenerate(draw):
+    """Small integers: ties, zero signals, zero atoms, atoms that are equal, opposite or dependent."""
+    n_features, n_atoms = draw(st.integers(1, 5)), draw(st.integers(1, 8))
+    numbers = st.integers(-2, 2).map(float)
+    X = draw(npst.arrays(np.float64, (draw(st.integers(1, 4)), n_features), elements=numbers))
+    dictionary = draw(npst.arrays(np.float64, (n_atoms, n_features), elements=numbers))
+    return X, dictionary
+
+
+problems = st.one_of(general(), degenerate())
+
+
+def encode(X, dictionary, n_nonzero_coefs=None, **options):
+    """sparse_encode with the sparsity clipped to the number of atoms."""
+    if n_nonzero_coefs is not None:
+        n_nonzero_coefs = min(n_nonzero_coefs, len(dictionary))
+    return sparse_encode(X, dictionary, n_nonzero_coefs=n_nonzero_coefs, **options)
+
+
+def squared_residuals(X, dictionary, codes):
+    return np.sum((X - codes @ dictionary) ** 2, axis=1)
+
+
+class TestProperties:
+    @each_pursuit
+    @quick
+    @given(problem=problems, s=st.integers(1, 6))
+    def test_sparse_and_least_squares(self, pursuit, problem, s):
+        X, dictionary = problem
+        codes = encode(X, dictionary, s, pursuit=pursuit)
+        assert np.isfinite(codes).all()
+        assert (np.count_nonzero(codes, axis=1) <= s).all()
+        residuals = X - codes @ dictionary
+        for x, code, residual in zip(X, codes, residuals, strict=True):
+            chosen = dictionary[code != 0]
+            slack = 1e-9 * (1.0 + np.linalg.norm(x))
+            cosines = chosen @ residual / np.linalg.norm(chosen, axis=1)
+            np.testing.assert_allclose(cosines, 0.0, atol=slack)
+            best = np.linalg.lstsq(chosen.T, x, rcond=None)[0]
+            np.testing.assert_allclose(np.linalg.norm(residual), np.linalg.norm(x - best @ chosen), atol=slack)
+
+    @each_pursuit
+    @quick
+    @given(problem=problems)
+    def test_residual_never_grows_with_s(self, pursuit, problem):
+        X, dictionary = problem
+        before = np.sum(X**2, axis=1)
+        for s in range(1, min(len(dictionary), 8) + 1):
+            after = squared_residuals(X, dictionary, encode(X, dictionary, s, pursuit=pursuit))
+            assert (after <= before * (1 + 1e-9) + 1e-12).all()
+            before = after
+
+    @each_pursuit
+    @quick
+    @given(problem=problems, share=st.floats(0.0, 1.2))
+    def test_tolerance(self, pursuit, problem, share):
+        """Every signal reaches the tolerance, or nothing that is left of it correlates with an atom."""
+        X, dictionary = problem
+        tol = share * float(np.mean(np.sum(X**2, axis=1)))
+        codes = encode(X, dictionary, residual_tol=tol, pursuit=pursuit)
+        residuals = X - codes @ dictionary
+        slack = 1e-9 * (1.0 + np.sum(X**2, axis=1))
+        reached = np.sum(residuals**2, axis=1) <= tol + slack
+        correlations = np.abs(residuals @ dictionary.T).max(axis=1)
+        assert (reached | (correlations <= 1e-7 * (1.0 + np.abs(dictionary).max()))).all()
+        # It stops as soon as it may: with one atom fewer the tolerance is not met.
+        for x, code in zip(X, codes, strict=True):
+            count = np.count_nonzero(code)
+            shorter = (
+                encode(x[None], dictionary, count - 1, pursuit=pursuit) if count > 1 else np.zeros_like(code)[None]
+            )
+            assert count == 0 or squared_residuals(x[None], dictionary, shorter)[0] > tol - 1e-9 * (1.0 + x @ x)
+
+    @quick
+    @given(problem=general())
+    def test_tolerance_uses_every_atom_if_it_must(self, problem):
+        X, dictionary = problem
+        dictionary = dictionary[: X.shape[1]]
+        codes = encode(X, dictionary, residual_tol=1e-12)
+        reached = squared_residuals(X, dictionary, codes) <= 1e-11
+        assert (reached | (np.count_nonzero(codes, axis=1) == len(dictionary))).all()
+
+    @quick
+    @given(problem=problems)
+    def test_two_atoms_of_ols_are_no_worse_than_those_of_omp(self, problem):
+        X, dictionary = problem
+        ols, omp = (
+            squared_residuals(X, dictionary, encode(X, dictionary, 2, pursuit=pursuit)) for pursuit in ("ols", "omp")
+        )
+        assert (ols <= omp * (1 + 1e-9) + 1e-12).all()
+
+    @each_pursuit
+    @quick
+    @given(problem=problems, s=st.integers(1, 5))
+    def test_gram_gives_the_same(self, pursuit, problem, s):
+        X, dictionary = problem
+        s = min(s, len(dictionary))
+        from_gram = sparse_encode_gram(dictionary @ dictionary.T, X @ dictionary.T, n_nonzero_coefs=s, pursuit=pursuit)
+        assert (np.count_nonzero(from_gram, axis=1) <= s).all()
+        expected = squared_residuals(X, dictionary, encode(X, dictionary, s, pursuit=pursuit))
+        # Ties may fall otherwise after other roundings, so the first atom alone is compared there.
+        if s == 1 or np.unique(X).size > 5:
+            np.testing.assert_allclose(squared_residuals(X, dictionary, from_gram), expected, atol=1e-8)
+
+    @each_pursuit
+    @quick
+    @given(problem=problems, s=st.integers(1, 5))
+    def test_scale_of_atoms_and_signals(self, pursuit, problem, s):
+        """Powers of two change no digit: atoms of any length are chosen as soon, and the codes follow."""
+        X, dictionary = problem
+        factors = 2.0 ** (np.arange(len(dictionary)) % 7 - 3)
+        codes = encode(X, dictionary, s, pursuit=pursuit)
+        scaled = encode(4.0 * X, dictionary * factors[:, None], s, pursuit=pursuit)
+        np.testing.assert_array_equal(scaled * factors, 4.0 * codes)
+
+
+class TestAgainstScikitLearn:
+    @pytest.fixture
+    def problem(self):
+        rng = np.random.default_rng(0)
+        dictionary = rng.standard_normal((50, 30))
+        dictionary /= np.linalg.norm(dictionary, axis=1, keepdims=True)
+        return rng.standard_normal((40, 30)), dictionary
+
+    @pytest.mark.parametrize("s", [1, 2, 5, 12])
+    def test_omp(self, problem, s):
+        X, dictionary = problem
+        expected = orthogonal_mp_gram(dictionary @ dictionary.T, dictionary @ X.T, n_nonzero_coefs=s).T
+        np.testing.assert_allclose(
+            sparse_encode(X, dictionary, n_nonzero_coefs=s, pursuit="omp"), expected, rtol=0, atol=1e-10
+        )
+
+    @pytest.mark.parametrize("tol", [20.0, 5.0, 0.5])
+    def test_tolerance(self, problem, tol):
+        X, dictionary = problem
+        gram, correlations, squares = dictionary @ dictionary.T, X @ dictionary.T, np.sum(X**2, axis=1)
+        expected = orthogonal_mp_gram(gram, correlations.T, tol=tol, norms_squared=squares).T
+        codes = sparse_encode_gram(gram, correlations, squared_norms=squares, residual_tol=tol, pursuit="omp")
+        assert len(np.unique(np.count_nonzero(codes, axis=1))) > 2
+        np.testing.assert_allclose(codes, expected, rtol=0, atol=1e-9)
+
+
+@each_pursuit
+class TestEdges:
+    """Inputs that a greedy choice could stumble over."""
+
+    def test_ties_go_to_the_first_atom(self, pursuit):
+        codes = encode(np.ones((1, 70)), np.eye(70), 40, pursuit=pursuit)
+        np.testing.assert_array_equal(codes[0], np.arange(70) < 40)
+
+    @pytest.mark.parametrize("sign", [1.0, -1.0])
+    def test_equal_atoms(self, pursuit, sign):
+        """Of atoms of one direction the first is used, and the others never are."""
+        rng = np.random.default_rng(0)
+        few = rng.standard_normal((3, 8))
+        dictionary = np.repeat(few, 25, axis=0)
+        dictionary[1::25] *= 2.0 * sign
+        X = rng.standard_normal((20, 8))
+        codes = encode(X, dictionary, 6, pursuit=pursuit)
+        expected = encode(X, few, 3, pursuit=pursuit)
+        np.testing.assert_allclose(codes[:, ::25], expected, rtol=1e-10)
+        assert np.count_nonzero(codes) == np.count_nonzero(codes[:, ::25]) == 60
+
+    @each_dtype
+    @pytest.mark.parametrize("gap", [1e-3, 1e-4, 1e-5, 1e-6, 1e-7])
+    def test_nearly_equal_atoms_stay_bounded(self, pursuit, dtype, gap):
+        """Close atoms may share a signal; what they do to its residual is no worse than without the second."""
+        rng = np.random.default_rng(1)
+        first = rng.standard_normal((4, 10))
+        dictionary = np.vstack([first, first + gap * rng.standard_normal((4, 10))]).astype(dtype)
+        X = rng.standard_normal((30, 10)).astype(dtype)
+        codes = encode(X, dictionary, 8, pursuit=pursuit).astype(float)
+        alone = encode(X, dictionary[:4], 4, pursuit=pursuit).astype(float)
+        assert np.isfinite(codes).all()
+        actual = squared_residuals(X.astype(float), dictionary.astype(float), codes)
+        bound = squared_residuals(X.astype(float), dictionary[:4].astype(float), alone)
+        assert (actual <= bound * (1 + 1e-3)).all()
+
+    def test_zero_atoms_and_zero_signals(self, pursuit):
+        rng = np.random.default_rng(0)
+        dictionary, X = rng.standard_normal((6, 4)), rng.standard_normal((5, 4))
+        dictionary[[0, 3]] = 0.0
+        X[2] = 0.0
+        codes = encode(X, dictionary, 4, pursuit=pursuit)
+        assert not codes[:, [0, 3]].any()
+        assert not codes[2].any()
+        assert np.count_nonzero(codes) == 4 * 4
+        assert not encode(X, np.zeros((3, 4)), 2, pursuit=pursuit).any()
+
+    def test_one_atom(self, pursuit):
+        X, atom = np.array([[1.0, 2.0], [-3.0, 1.0]]), np.array([[2.0, 1.0]])
+        np.testing.assert_allclose(encode(X, atom, 1, pursuit=pursuit), X @ atom.T / 5.0)
+
+    def test_one_feature(self, pursuit):
+        codes = encode([[3.0], [-4.0], [0.0]], [[0.0], [2.0], [-5.0]], 2, pursuit=pursuit)
+        np.testing.assert_allclose(codes, [[0.0, 1.5, 0.0], [0.0, -2.0, 0.0], [0.0, 0.0, 0.0]])
+
+    @each_dtype
+    def test_more_atoms_than_features(self, pursuit, dtype):
+        """The features' number of atoms represents every signal, and none is added to that."""
+        rng = np.random.default_rng(0)
+        X, dictionary = rng.standard_normal((50, 6)).astype(dtype), rng.standard_normal((40, 6)).astype(dtype)
+        codes = encode(X, dictionary, 20, pursuit=pursuit)
+        assert (np.count_nonzero(codes, axis=1) <= 6).all()
+        residuals = squared_residuals(X, dictionary, codes)
+        assert residuals.max() < (1e4 * np.finfo(dtype).eps) ** 2 * np.sum(X**2, axis=1).max()
+
+    @each_dtype
+    @pytest.mark.parametrize("n_features", [20, 100, 2000])
+    def test_exact_representation_has_no_junk(self, pursuit, dtype, n_features):
+        """A signal of three atoms gets three coefficients, however many are allowed."""
+        rng = np.random.default_rng(n_features)
+        orthonormal = np.linalg.qr(rng.standard_normal((n_features, 12)))[0].T
+        dictionary = (orthonormal + 0.05 * np.roll(orthonormal, 1, axis=0)).astype(dtype)
+        truth = np.zeros((200, 12))
+        for row in truth:
+            row[rng.choice(12, 3, replace=False)] = rng.choice([-1, 1], 3) * rng.uniform(1.0, 2.0, 3)
+        X = (truth @ dictionary.astype(float)).astype(dtype)
+        codes = encode(X, dictionary, 10, pursuit=pursuit)
+        # What the rounding of X itself adds is no more than its digits.
+        assert np.count_nonzero(np.abs(codes[truth == 0]) > 50 * np.finfo(dtype).eps) == 0
+        np.testing.assert_allclose(codes, truth, rtol=0, atol=200 * np.finfo(dtype).eps)
+
+    @each_dtype
+    def test_exactly_representable_numbers_have_no_junk_at_all(self, pursuit, dtype):
+        """Where nothing is rounded, nothing but the atoms of the signal is used."""
+        X = np.array([[3.0, 0.0, -2.0, 0.0], [0.0, 0.0, 0.5, 0.0]], dtype=dtype)
+        codes = encode(X, np.eye(4, dtype=dtype), 4, pursuit=pursuit, sparse_output=True)
+        np.testing.assert_array_equal(np.diff(codes.indptr), [2, 1])
+        np.testing.assert_array_equal(codes.toarray(), X)
+
+
+class TestOutput:
+    @pytest.fixture
+    def problem(self):
+        rng = np.random.default_rng(0)
+        return rng.standard_normal((900, 12)), rng.standard_normal((35, 12))
+
+    @each_pursuit
+    @each_dtype
+    @pytest.mark.parametrize("options", [{"n_nonzero_coefs": 4}, {"residual_tol": 3.0}], ids=["sparsity", "tolerance"])
+    def test_csr_is_dense(self, problem, pursuit, dtype, options):
+        X, dictionary = (part.astype(dtype) for part in problem)
+        dense = sparse_encode(X, dictionary, pursuit=pursuit, **options)
+        codes = sparse_encode(X, dictionary, pursuit=pursuit, sparse_output=True, **options)
+        assert isinstance(codes, sparse.csr_array)
+        assert dense.dtype == codes.dtype == dtype
+        np.testing.assert_array_equal(codes.toarray(), dense)
+        rows = np.repeat(np.arange(len(X)), np.diff(codes.indptr))
+        assert (np.diff(rows * 35 + codes.indices) > 0).all()
+        assert codes.has_canonical_format
+        assert codes.nnz == np.count_nonzero(dense)
+
+    @each_pursuit
+    @each_dtype
+    def test_dtype_follows_the_signals(self, problem, pursuit, dtype):
+        X, dictionary = problem
+        options = {"n_nonzero_coefs": 3, "pursuit": pursuit}
+        codes = sparse_encode(X.astype(dtype), dictionary, **options)
+        from_gram = sparse_encode_gram(dictionary @ dictionary.T, (X @ dictionary.T).astype(dtype), **options)
+        assert codes.dtype == from_gram.dtype == dtype
+        expected = squared_residuals(X, dictionary, sparse_encode(X, dictionary, **options))
+        for found in (codes, from_gram):
+            actual = squared_residuals(X, dictionary, found.astype(float))
+            np.testing.assert_allclose(
+                actual, expected, rtol=1e3 * np.finfo(dtype).eps, atol=1e-4 * (dtype == np.float32)
+            )
+
+    @each_pursuit
+    def test_integers_are_float64(self, pursuit):
+        codes = sparse_encode(np.array([[2, 0, 1]]), np.eye(3, dtype=int), n_nonzero_coefs=2, pursuit=pursuit)
+        assert codes.dtype == np.float64
+        np.testing.assert_array_equal(codes, [[2.0, 0.0, 1.0]])
+
+    @each_pursuit
+    def test_sparse_signals(self, problem, pursuit):
+        X, dictionary = problem
+        X = X * (np.abs(X) > 0.5)
+        options = {"n_nonzero_coefs": 3, "pursuit": pursuit}
+        codes = sparse_encode(sparse.csr_array(X), dictionary, **options)
+        np.testing.assert_array_equal(codes, sparse_encode(X, dictionary, **options))
+
+    @each_pursuit
+    def test_chunks_do_not_show(self, problem, pursuit):
+        """A signal's code does not depend on the signals around it, up to the rounding of products."""
+        X, dictionary = problem
+        options = {"n_nonzero_coefs": 3, "pursuit": pursuit}
+        together = sparse_encode(X, dictionary, **options)
+        alone = np.vstack([sparse_encode(x[None], dictionary, **options) for x in X[::50]])
+        np.testing.assert_allclose(together[::50], alone, rtol=0, atol=1e-12)
+
+    def test_more_nonzeros_than_atoms_are_clipped(self, problem):
+        X, dictionary = problem
+        with pytest.warns(UserWarning, match="n_nonzero_coefs=40 exceeds the number of atoms, 35"):
+            codes = sparse_encode(X, dictionary, n_nonzero_coefs=40)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            np.testing.assert_array_equal(codes, sparse_encode(X, dictionary, n_nonzero_coefs=35))
