@@ -40,9 +40,7 @@ def encode(
     if library == "rkdl":
         import rkdl
 
-        return rkdl.sparse_encode(
-            X, D, n_nonzero_coefs=s, pursuit=pursuit, sparse_output=sparse_output, n_jobs=n_jobs
-        )
+        return rkdl.sparse_encode(X, D, n_nonzero_coefs=s, pursuit=pursuit, sparse_output=sparse_output, n_jobs=n_jobs)
     if library == "spams":
         import spams
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -36,10 +37,8 @@ def main(folder: Path) -> None:
 
 def forget_peak() -> None:
     """Reset the high-water mark to the present, where the system can (Linux)."""
-    try:
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        pass
 
 
 def resident_mb() -> float:

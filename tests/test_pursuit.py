@@ -16,7 +16,7 @@ from rkdl import sparse_encode, sparse_encode_gram
 
 each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=120, deadline=None)
 
 
 @st.composite
@@ -96,12 +96,11 @@ class TestProperties:
         correlations = np.abs(residuals @ dictionary.T).max(axis=1)
         assert (reached | (correlations <= 1e-7 * (1.0 + np.abs(dictionary).max()))).all()
         # It stops as soon as it may: with one atom fewer the tolerance is not met.
-        for x, code in zip(X, codes, strict=True):
-            count = np.count_nonzero(code)
-            shorter = (
-                encode(x[None], dictionary, count - 1, pursuit=pursuit) if count > 1 else np.zeros_like(code)[None]
-            )
-            assert count == 0 or squared_residuals(x[None], dictionary, shorter)[0] > tol - 1e-9 * (1.0 + x @ x)
+        counts = np.count_nonzero(codes, axis=1)
+        for count in np.unique(counts[counts > 0]):
+            shorter = encode(X, dictionary, int(count) - 1, pursuit=pursuit) if count > 1 else np.zeros_like(codes)
+            left = squared_residuals(X, dictionary, shorter)
+            assert (left > tol - slack)[counts == count].all()
 
     @quick
     @given(problem=general())
@@ -123,16 +122,13 @@ class TestProperties:
 
     @each_pursuit
     @quick
-    @given(problem=problems, s=st.integers(1, 5))
+    @given(problem=general(), s=st.integers(1, 5))
     def test_gram_gives_the_same(self, pursuit, problem, s):
         X, dictionary = problem
-        s = min(s, len(dictionary))
-        from_gram = sparse_encode_gram(dictionary @ dictionary.T, X @ dictionary.T, n_nonzero_coefs=s, pursuit=pursuit)
-        assert (np.count_nonzero(from_gram, axis=1) <= s).all()
-        expected = squared_residuals(X, dictionary, encode(X, dictionary, s, pursuit=pursuit))
-        # Ties may fall otherwise after other roundings, so the first atom alone is compared there.
-        if s == 1 or np.unique(X).size > 5:
-            np.testing.assert_allclose(squared_residuals(X, dictionary, from_gram), expected, atol=1e-8)
+        s = min(s, *dictionary.shape)
+        expected = encode(X, dictionary, s, pursuit=pursuit)
+        codes = sparse_encode_gram(dictionary @ dictionary.T, X @ dictionary.T, n_nonzero_coefs=s, pursuit=pursuit)
+        np.testing.assert_allclose(codes @ dictionary, expected @ dictionary, atol=1e-7)
 
     @each_pursuit
     @quick
@@ -162,9 +158,11 @@ class TestAgainstScikitLearn:
             sparse_encode(X, dictionary, n_nonzero_coefs=s, pursuit="omp"), expected, rtol=0, atol=1e-10
         )
 
-    @pytest.mark.parametrize("tol", [20.0, 5.0, 0.5])
+    @pytest.mark.parametrize("tol", [10.0, 5.0, 0.5])
     def test_tolerance(self, problem, tol):
         X, dictionary = problem
+        # scikit-learn gives even a signal below the tolerance an atom.
+        assert np.sum(X**2, axis=1).min() > tol
         gram, correlations, squares = dictionary @ dictionary.T, X @ dictionary.T, np.sum(X**2, axis=1)
         expected = orthogonal_mp_gram(gram, correlations.T, tol=tol, norms_squared=squares).T
         codes = sparse_encode_gram(gram, correlations, squared_norms=squares, residual_tol=tol, pursuit="omp")
@@ -182,16 +180,15 @@ class TestEdges:
 
     @pytest.mark.parametrize("sign", [1.0, -1.0])
     def test_equal_atoms(self, pursuit, sign):
-        """Of atoms of one direction the first is used, and the others never are."""
+        """Of atoms of one direction one is used, and the others add nothing to it."""
         rng = np.random.default_rng(0)
         few = rng.standard_normal((3, 8))
         dictionary = np.repeat(few, 25, axis=0)
         dictionary[1::25] *= 2.0 * sign
         X = rng.standard_normal((20, 8))
         codes = encode(X, dictionary, 6, pursuit=pursuit)
-        expected = encode(X, few, 3, pursuit=pursuit)
-        np.testing.assert_allclose(codes[:, ::25], expected, rtol=1e-10)
-        assert np.count_nonzero(codes) == np.count_nonzero(codes[:, ::25]) == 60
+        assert (np.count_nonzero(codes.reshape(20, 3, 25), axis=2) == 1).all()
+        np.testing.assert_allclose(codes @ dictionary, encode(X, few, 3, pursuit=pursuit) @ few, atol=1e-12)
 
     @each_dtype
     @pytest.mark.parametrize("gap", [1e-3, 1e-4, 1e-5, 1e-6, 1e-7])
@@ -228,14 +225,17 @@ class TestEdges:
         np.testing.assert_allclose(codes, [[0.0, 1.5, 0.0], [0.0, -2.0, 0.0], [0.0, 0.0, 0.0]])
 
     @each_dtype
-    def test_more_atoms_than_features(self, pursuit, dtype):
-        """The features' number of atoms represents every signal, and none is added to that."""
+    @pytest.mark.parametrize(("n_features", "n_atoms"), [(6, 40), (64, 256)])
+    def test_more_atoms_than_features(self, pursuit, dtype, n_features, n_atoms):
+        """As many atoms as features represent every signal, and what is allowed beyond that is not used."""
         rng = np.random.default_rng(0)
-        X, dictionary = rng.standard_normal((50, 6)).astype(dtype), rng.standard_normal((40, 6)).astype(dtype)
-        codes = encode(X, dictionary, 20, pursuit=pursuit)
-        assert (np.count_nonzero(codes, axis=1) <= 6).all()
-        residuals = squared_residuals(X, dictionary, codes)
-        assert residuals.max() < (1e4 * np.finfo(dtype).eps) ** 2 * np.sum(X**2, axis=1).max()
+        X = rng.standard_normal((50, n_features)).astype(dtype)
+        dictionary = rng.standard_normal((n_atoms, n_features)).astype(dtype)
+        codes = encode(X, dictionary, n_features + 10, pursuit=pursuit)
+        residuals = np.linalg.norm(X - codes.astype(float) @ dictionary, axis=1) / np.linalg.norm(X, axis=1)
+        # The difference of squares, which the pursuit goes by, has half the digits.
+        assert residuals.max() < 4 * np.sqrt(np.finfo(dtype).eps)
+        assert np.count_nonzero(codes, axis=1).max() <= n_features
 
     @each_dtype
     @pytest.mark.parametrize("n_features", [20, 100, 2000])
@@ -249,9 +249,8 @@ class TestEdges:
             row[rng.choice(12, 3, replace=False)] = rng.choice([-1, 1], 3) * rng.uniform(1.0, 2.0, 3)
         X = (truth @ dictionary.astype(float)).astype(dtype)
         codes = encode(X, dictionary, 10, pursuit=pursuit)
-        # What the rounding of X itself adds is no more than its digits.
-        assert np.count_nonzero(np.abs(codes[truth == 0]) > 50 * np.finfo(dtype).eps) == 0
-        np.testing.assert_allclose(codes, truth, rtol=0, atol=200 * np.finfo(dtype).eps)
+        np.testing.assert_array_equal(codes != 0, truth != 0)
+        np.testing.assert_allclose(codes, truth, rtol=0, atol=100 * np.finfo(dtype).eps)
 
     @each_dtype
     def test_exactly_representable_numbers_have_no_junk_at_all(self, pursuit, dtype):

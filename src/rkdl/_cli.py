@@ -16,8 +16,8 @@ _EXAMPLES = """examples:
   rkdl reproduce mnist --preset rkdl --methods KDL MORKDL-D --out mine
   rkdl reproduce signals.npy --out signals        any .npy, .npz, .csv, .parquet or .mat file
 
-A run that was interrupted goes on when the same command is given again. The tables and the page show all that the folder
-holds, so that data sets, presets, methods and rounds can be added to it by further commands.
+A run that was interrupted goes on when the same command is given again. The tables and the page show all
+that the folder holds, so that data sets, presets, methods and rounds can be added by further commands.
 """
 
 
@@ -88,7 +88,7 @@ def _add_reproduce(commands: Any) -> None:
     parser = commands.add_parser(
         "reproduce",
         help="repeat the paper's experiments, and say which of its claims hold",
-        description="Repeat the experiments of 'Reduced Kernel Dictionary Learning' and say which of its claims hold here.",
+        description="Repeat the experiments of 'Reduced Kernel Dictionary Learning' and say which of its claims hold.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -99,7 +99,9 @@ def _add_reproduce(commands: Any) -> None:
         metavar="DATASET",
         help="digits (the default), mnist, mnist-5000, cifar10, or a file of signals, one a row",
     )
-    parser.add_argument("--rounds", type=_positive, default=10, metavar="N", help="rounds, each with its own seed (10)")
+    parser.add_argument(
+        "--rounds", type=_positive, metavar="N", help="rounds, each with its own seed (10; 3 where no DATASET is named)"
+    )
     parser.add_argument(
         "--preset",
         nargs="+",

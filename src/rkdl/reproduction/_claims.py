@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ def against_printed(column: str, methods: dict[str, Summary]) -> list[str]:
     share = [PRINTED_SECONDS[column][method] / methods[method].seconds.mean for method in here]
     fast = [method for method, ratio in zip(here, share, strict=True) if ratio > _FRACTION_OF_TIME]
     return [
-        f"error against the printed one: {', '.join(f'{method} {gaps[method]:+.1%}' for method in here)}",
+        f"error against the printed one: {', '.join(f'{method} {_percent(gaps[method])}' for method in here)}",
         f"within 1 % of the printed error: {_listed(near, here)}",
         f"below every printed error ({show_error(lowest)}): {_listed(below, here)}",
         f"in less than a twentieth of the printed time: {_listed(fast, here)} "
@@ -102,11 +103,11 @@ def verdicts(summaries: dict[str, dict[str, Summary]]) -> dict[str, list[Claim]]
 
 
 def _order(errors: dict[str, Spread]) -> Claim:
-    pairs = list(zip(PAPER_METHODS, PAPER_METHODS[1:], strict=False))
+    pairs = list(itertools.pairwise(PAPER_METHODS))
     falls = [errors[after].mean < errors[before].mean for before, after in pairs]
     parts = [show_error(errors["KDL"].mean)]
     for (_, after), does_fall in zip(pairs, falls, strict=True):
-        parts.append(f"{'>' if does_fall else '<='} {show_error(errors[after].mean)}")
+        parts.append(f"{'>' if does_fall else '<'} {show_error(errors[after].mean)}")
     wrong = [pair for pair, does_fall in zip(pairs, falls, strict=True) if not does_fall]
     # A claim fails by its clearest violation and holds by its narrowest step.
     if wrong:
@@ -117,7 +118,7 @@ def _order(errors: dict[str, Spread]) -> Claim:
 def _reduced(errors: dict[str, Spread]) -> Claim:
     full = errors["KDL"]
     gaps = {method: errors[method].mean / full.mean - 1.0 for method in PAPER_METHODS[1:]}
-    evidence = ", ".join(f"{method} {gap:+.1%}" for method, gap in gaps.items())
+    evidence = ", ".join(f"{method} {_percent(gap)}" for method, gap in gaps.items())
     above = [method for method, gap in gaps.items() if gap >= 0.0]
     if above:
         return Claim("reduced", NOT_HELD, evidence, any(_is_clear(errors[method], full) for method in above))
@@ -146,8 +147,12 @@ def _saving(seconds: dict[str, float]) -> Claim:
     return Claim("saving", HELD if min(savings.values()) >= _LEAST_SAVING else NOT_HELD, evidence)
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:+.1f} %"
+
+
 def _less_or_more(saving: float) -> str:
-    return f"{saving:.0%} less" if saving >= 0 else f"{-saving:.0%} more"
+    return f"{100 * saving:.0f} % less" if saving >= 0 else f"{1.0 - saving:.1f} times as long"
 
 
 def _is_clear(one: Spread, other: Spread) -> bool:

@@ -17,6 +17,9 @@ from rkdl.reproduction._run import Interrupt, Plan, execute, prepare, warm_up
 from rkdl.reproduction._store import FILENAME, Results, remove_outputs
 from rkdl.reproduction._terminal import report_text, say
 
+#: Rounds of the paper, and of a first look without arguments, which should take less than a minute.
+N_ROUNDS, N_QUICK_ROUNDS = 10, 3
+
 _NO_FIGURES = 'Figures were left out: they need matplotlib, which pip install "rkdl[plots]" brings.'
 
 
@@ -31,7 +34,7 @@ def reproduce(options: argparse.Namespace) -> int:
         datasets=datasets,
         presets=[preset for preset in PRESETS if preset in options.preset],
         methods=tuple(method for method in METHODS if method in options.methods),
-        n_rounds=options.rounds,
+        n_rounds=options.rounds or (N_ROUNDS if options.datasets else N_QUICK_ROUNDS),
         seed=options.seed,
         iterations=options.iterations,
         n_jobs=options.n_jobs,
@@ -78,8 +81,8 @@ def _interrupted(results: Results, n_units: int, n_done: int, quiet: bool) -> in
         say(report_text(results.content))
         say("")
     say(
-        f"rkdl: interrupted after {n_done} of {n_units} runs, which are in {results.folder / FILENAME}; the same command "
-        f"goes on from there",
+        f"rkdl: interrupted after {n_done} of {n_units} runs, which are in {results.folder / FILENAME}; "
+        f"the same command goes on from there",
         sys.stderr,
     )
     return 130

@@ -16,8 +16,8 @@ from rkdl.datasets._cifar10 import _locate as locate_cifar10
 from rkdl.reproduction import _paper
 
 _ONE_CLASS_REMARK = (
-    "The images were read from cifar10_airplane.npz, which was taken from a JPEG re-encoding of CIFAR-10: its pixels are "
-    "close to the originals, not equal to them."
+    "The images were read from cifar10_airplane.npz, which was taken from a JPEG re-encoding of CIFAR-10: "
+    "its pixels are close to the originals, not equal to them."
 )
 
 
@@ -66,8 +66,8 @@ def _load(name: str, label: int | None, data_home: str | None, dtype: type, down
     n_signals, n_features = data.signals.shape
     if n_signals < _paper.N_KERNEL_VECTORS:
         raise ValueError(
-            f"{name}: {n_signals} signals are too few, the experiment needs at least {_paper.N_KERNEL_VECTORS}, one for "
-            f"each kernel vector"
+            f"{name}: {n_signals} signals are too few, the experiment needs at least {_paper.N_KERNEL_VECTORS}, "
+            f"one for each kernel vector"
         )
     if np.ptp(data.signals, axis=0).max() == 0.0:
         raise ValueError(f"{name}: all signals are the same, there is nothing to learn")

@@ -86,9 +86,8 @@ def prepare(plan: Plan, results: Results) -> list[Unit]:
     """Check the plan against what the folder holds, and list what is left to run."""
     for preset in plan.presets:
         if not plan.methods_of(preset):
-            raise ValueError(
-                f"the preset {preset} has none of the methods {', '.join(plan.methods)}; it has {', '.join(methods_of(preset))}"
-            )
+            asked, known = ", ".join(plan.methods), ", ".join(methods_of(preset))
+            raise ValueError(f"the preset {preset} has none of the methods {asked}; it has {known}")
     units = []
     for data in plan.datasets:
         n_signals, n_features = data.signals.shape

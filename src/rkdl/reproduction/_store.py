@@ -41,7 +41,7 @@ class Results:
     @classmethod
     def open(cls, folder: Path, settings: dict[str, Any], fresh: bool) -> Results:
         """Start a folder, or go on with what it holds; a ValueError names what does not agree."""
-        header = {
+        header: dict[str, Any] = {
             "format": FORMAT,
             "machine": describe_machine(),
             "settings": settings,

@@ -77,6 +77,14 @@ def summarize(entry: dict[str, Any]) -> dict[str, dict[str, Summary]]:
     return found
 
 
+def ordered(content: dict[str, Any]) -> dict[str, tuple[dict[str, Any], dict[str, dict[str, Summary]]]]:
+    """Entry and summaries of every data set that has run: the paper's in its order, then the user's own."""
+    known = {name: position for position, name in enumerate(("digits", "mnist-5000", "mnist", "cifar10"))}
+    names = sorted(content["datasets"], key=lambda name: (known.get(name, len(known)), name))
+    found = {name: (content["datasets"][name], summarize(content["datasets"][name])) for name in names}
+    return {name: pair for name, pair in found.items() if pair[1]}
+
+
 def round_count(summaries: dict[str, dict[str, Summary]]) -> str:
     """Number of rounds in words: one number, or a range while a run is not complete."""
     counts = sorted({summary.error.count for methods in summaries.values() for summary in methods.values()})

@@ -20,8 +20,8 @@ OWN_SPACE = (
 )
 DENSE = "published: its reduced methods overwrite whole rows of the codes, so its errors do not hold the sparsity of 4."
 TIMED = (
-    "Seconds of a fit from signals in memory to the learned model, kernel matrices included; D is the part that trained "
-    "the kernel vectors beforehand, which is counted in. The printed times are of another machine (16 cores)."
+    "Seconds of a fit from signals in memory to the learned model, kernel matrices included; D is the part that "
+    "trained the kernel vectors beforehand, which is counted in. The printed times are of another machine (16 cores)."
 )
 
 
@@ -76,15 +76,6 @@ def time_table(entry: dict[str, Any], summaries: Summaries) -> Table:
     ]
     title = "Time in seconds, mean ± deviation over rounds"
     return Table(title, _header(summaries, column), rows, [TIMED])
-
-
-def claim_table(summaries: Summaries) -> Table:
-    """A line for each claim and preset."""
-    rows = []
-    for position, claim in enumerate(_claims.CLAIMS.values()):
-        for preset, claims in _claims.verdicts(summaries).items():
-            rows.append((claim, preset, claims[position].shown, claims[position].evidence))
-    return Table("The paper's claims", ("claim", "preset", "here", "figures"), rows)
 
 
 def claim_matrix(by_dataset: dict[str, Summaries]) -> Table:

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from rkdl.reproduction import _claims
 from rkdl.reproduction._paper import GAMMA, PRESETS
-from rkdl.reproduction._summary import round_count, summarize
+from rkdl.reproduction._summary import ordered, round_count
 from rkdl.reproduction._tables import as_text, error_table, printed_name, time_table
 
 WIDTH = 100
@@ -17,10 +17,7 @@ WIDTH = 100
 def report_text(content: dict[str, Any]) -> str:
     """Tables and claims of everything that results.json holds."""
     parts = []
-    for name, entry in content["datasets"].items():
-        summaries = summarize(entry)
-        if not summaries:
-            continue
+    for name, (entry, summaries) in ordered(content).items():
         title = f"{name}: {entry['description']}, gamma {GAMMA:g}, {round_count(summaries)}"
         parts.append(f"{title}\n{'=' * min(len(title), WIDTH)}")
         parts.append("\n".join(f"{preset}: {PRESETS[preset]}" for preset in summaries))

@@ -1,0 +1,23 @@
+"""The cases, by name; each is a function of the settings that yields rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from benchmarks.cases import dl, encode, growth, kdl, reduced, shares, small, startup
+from benchmarks.rows import Row
+from benchmarks.settings import Settings
+
+CASES: dict[str, Callable[[Settings], Iterable[Row]]] = {
+    **{name: partial(encode.run, name) for name in encode.SIZES},
+    "dl": dl.run,
+    "kdl": kdl.run,
+    "reduced": reduced.run,
+    "growth": growth.run,
+    "shares": shares.run,
+    "small": small.run,
+    "startup": startup.run,
+}
+
+ALIASES = {"encode": list(encode.SIZES), "rkdl": ["reduced"], "orkdl": ["reduced"]}

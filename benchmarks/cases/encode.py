@@ -1,0 +1,140 @@
+"""Sparse coding: SPAMS computes OLS and takes float32, scikit-learn OMP in float32, dictlearn OMP in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks import machine, tasks
+from benchmarks.cases.common import compare, thousands
+from benchmarks.data import encode_inputs
+from benchmarks.memory import MemoryLab
+from benchmarks.race import Contender, race
+from benchmarks.rows import Comparison, same
+from benchmarks.settings import Settings
+
+
+class Size(NamedTuple):
+    """Signals, atoms and sparsity of a case, and how much faster than SPAMS it is to be."""
+
+    source: str
+    n_signals: int
+    n_atoms: int
+    s: int
+    spams_target: float
+
+
+SIZES = {
+    "encode-a": Size("mnist", 10_000, 50, 5, 1.5),
+    "encode-b": Size("mnist", 10_000, 256, 10, 2.0),
+    "encode-c": Size("patches", 200_000, 256, 6, 2.0),
+    "encode-d": Size("patches", 100_000, 1024, 8, 2.0),
+}
+TINY = {
+    "encode-a": Size("mnist", 400, 10, 3, 1.5),
+    "encode-b": Size("mnist", 400, 32, 5, 2.0),
+    "encode-c": Size("patches", 600, 32, 4, 2.0),
+    "encode-d": Size("patches", 500, 64, 5, 2.0),
+}
+SKLEARN_TARGET, DICTLEARN_TARGET = 60.0, 3.0
+
+# scikit-learn is timed on this many rows and its time scaled.
+SKLEARN_ROWS, SKLEARN_ROWS_TINY = 2_000, 40
+
+
+def run(case: str, settings: Settings) -> Iterator[Comparison]:
+    """rkdl against every peer on one size."""
+    size = (TINY if settings.tiny else SIZES)[case]
+    X, D = encode_inputs(size.source, size.n_signals, size.n_atoms, settings.data_dir, settings.tiny)
+    single = {"X": X, "D": D}
+    double = {name: array.astype(np.float64) for name, array in single.items()}
+    n_part = SKLEARN_ROWS_TINY if settings.tiny else SKLEARN_ROWS
+    part = tasks.cut(single, n_part)
+    peers = {key: settings.peer(key) for key in ("spams", "sklearn", "dictlearn")}
+    s = size.s
+
+    def contender(name, library, inputs, n_rows=None, scale=1.0, **params):
+        return Contender(
+            name,
+            partial(tasks.encode, library, inputs, s=s, **params),
+            # A pool of processes or threads is started by the small run too.
+            warm=partial(tasks.encode, library, tasks.cut(inputs, 256), s=s, **params),
+            judge=partial(tasks.mean_residual, inputs, n_rows=n_rows),
+            scale=scale,
+        )
+
+    contenders = [
+        Contender("product float32", partial(tasks.product, "numpy", single)),
+        Contender("product float64", partial(tasks.product, "numpy", double)),
+        contender("ols", "rkdl", single, pursuit="ols", sparse_output=True),
+        contender("omp", "rkdl", single, n_rows=n_part, pursuit="omp"),
+        contender("omp float64", "rkdl", double, pursuit="omp"),
+    ]
+    if peers["spams"].available:
+        contenders.append(contender("spams", "spams", single))
+    if peers["sklearn"].available:
+        contenders.append(contender("sklearn", "sklearn", part, scale=len(X) / n_part))
+    if peers["dictlearn"].available:
+        contenders.append(contender("dictlearn", "dictlearn", double))
+    laps = race(contenders, settings.repeat, pause=settings.pause)
+
+    source = {"mnist": "MNIST", "patches": "patches"}[size.source]
+    what = f"{source} {thousands(len(X))} x {X.shape[1]}, {len(D)} atoms, s = {s}"
+    with MemoryLab(enabled=not settings.tiny or case == "encode-a") as lab:
+
+        def row(key, ours, inputs, target, params, peer_inputs=None, peer_params=None, note=""):
+            dtype = str(inputs["X"].dtype)
+            limits = {"arithmetic_s": arithmetic_seconds(size, X.shape[1], dtype, settings.tiny)}
+            if (best := laps[f"product {dtype}"].best) is not None:
+                limits["product_s"] = best
+            return compare(
+                case,
+                f"{what}, {params['pursuit'].upper()}",
+                peers[key],
+                laps[ours],
+                laps.get(key),
+                check=same,
+                dtype=dtype,
+                target=settings.goal(target),
+                limits=limits,
+                note=note,
+                peaks=(
+                    partial(lab.peak, "encode", "rkdl", inputs, s=s, **params),
+                    partial(lab.peak, "encode", key, peer_inputs or inputs, s=s, **(peer_params or {})),
+                ),
+            )
+
+        yield row(
+            "spams",
+            "ols",
+            single,
+            size.spams_target,
+            {"pursuit": "ols", "sparse_output": True},
+            note="both return sparse codes",
+        )
+        yield row(
+            "sklearn",
+            "omp",
+            single,
+            SKLEARN_TARGET,
+            {"pursuit": "omp"},
+            peer_inputs=part,
+            peer_params={"n_jobs": 1},
+            note=f"scikit-learn: {thousands(n_part)} rows, two processes, time scaled; memory of those rows, one process",
+        )
+        yield row("dictlearn", "omp float64", double, DICTLEARN_TARGET, {"pursuit": "omp"})
+
+
+def arithmetic_seconds(size: Size, n_features: int, dtype: str, tiny: bool) -> float:
+    """Least time by operation count at the speed of a large matrix product: the product and the pursuit's updates.
+
+    Step k of a pursuit updates one row of the factor with k - 1 earlier ones (2 operations each), the norms, the
+    correlations and the scores (2 each) of all atoms; the last step updates nothing.
+    """
+    steps = sum(2 * (k - 1) + 6 for k in range(1, size.s))
+    operations = size.n_signals * size.n_atoms * (2 * n_features + 1 + steps)
+    key = "sgemm_gflops" if dtype == "float32" else "dgemm_gflops"
+    return operations / machine.limits(tiny)[key] / 1e9

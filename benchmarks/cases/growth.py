@@ -1,0 +1,110 @@
+"""How time and memory grow with the number of signals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import accumulate
+
+from benchmarks import tasks
+from benchmarks.cases.common import exponent, thousands
+from benchmarks.data import enlarged_mnist
+from benchmarks.memory import MemoryLab
+from benchmarks.race import Contender, race
+from benchmarks.rows import FAILED, Figure
+from benchmarks.settings import Settings
+
+LINEAR_BOUND = 1.2
+KDL_EXPONENT = 2.0
+
+# Codes are rescaled into new arrays before the old ones are dropped, so two sets of them may be held.
+SETS_OF_CODES = 2
+
+
+def run(settings: Settings) -> Iterator[Figure]:
+    """RKDL and ORKDL to 64,000 signals, KDL to 8,000."""
+    if settings.tiny:
+        sizes, kdl_sizes, n_vectors, common = [200, 400, 800], [100, 200], 8, {"n": 5, "s": 2, "n_iter": 2}
+    else:
+        sizes, kdl_sizes = [1_000 << k for k in range(7)], [1_000, 2_000, 4_000, 8_000]
+        n_vectors, common = 50, {"n": 20, "s": 4, "n_iter": 10}
+    signals = enlarged_mnist(sizes[-1], settings.data_dir, settings.tiny)
+    vectors = signals[:n_vectors].copy()
+    for method in ("RKDL", "ORKDL", "KDL"):
+        task, params = ("kdl", common) if method == "KDL" else ("reduced", {"method": method, **common})
+        call = partial(tasks.TASKS[task], "rkdl", **params)
+        inputs = {
+            size: {"X": signals[:size], **({} if method == "KDL" else {"V": vectors})}
+            for size in (kdl_sizes if method == "KDL" else sizes)
+        }
+        contenders = [
+            Contender(str(size), partial(call, parts), warm=partial(call, tasks.cut(parts, 600)))
+            for size, parts in inputs.items()
+        ]
+        laps = race(contenders, min(settings.repeat, 3), pause=settings.pause)
+        errors = [lap.error for lap in laps.values() if lap.error]
+        if errors:
+            yield Figure("growth", method, status=FAILED, reason=errors[0])
+            continue
+        series = [
+            {"n_signals": size, "seconds": laps[str(size)].best, "us_per_signal": laps[str(size)].best / size * 1e6}
+            for size in inputs
+        ]
+        measured = _measure_memory(method, task, params, inputs, series, settings)
+        yield from _figures(method, series, measured, common["s"], signals, settings)
+
+
+def _measure_memory(method, task, params, inputs, series, settings) -> list[tuple[int, float]]:
+    """Peaks at a few sizes; they are put into the series as well."""
+    found = []
+    wanted = [point for point in series if point["n_signals"] in _memory_sizes(list(inputs))]
+    with MemoryLab(enabled=not settings.tiny or method == "RKDL") as lab:
+        for point in wanted:
+            peak = lab.peak(task, "rkdl", inputs[point["n_signals"]], **params)
+            if peak is not None:
+                point["memory_mb"] = peak
+                found.append((point["n_signals"], peak))
+    return found
+
+
+def _memory_sizes(sizes: list[int]) -> list[int]:
+    """The middle, where chunks have reached their full size, and the end."""
+    return [sizes[len(sizes) // 2], sizes[-1]]
+
+
+def _figures(method, series, measured, s, signals, settings) -> Iterator[Figure]:
+    sizes = [point["n_signals"] for point in series]
+    span = f"{thousands(sizes[0])} to {thousands(sizes[-1])} signals"
+    power = exponent(sizes, [point["seconds"] for point in series])
+    if method == "KDL":
+        yield Figure(
+            "growth",
+            f"exponent of N in {method}'s time, {span}",
+            power,
+            bound=settings.goal(KDL_EXPONENT),
+            series=series,
+        )
+        return
+    each = [point["us_per_signal"] for point in series]
+    climb = max(now / least for now, least in zip(each, accumulate(each, min), strict=True))
+    yield Figure(
+        "growth",
+        f"{method}: largest climb of the time per signal, {span}",
+        climb,
+        "times the least at fewer signals",
+        bound=settings.goal(LINEAR_BOUND),
+        note=f"exponent of N {power:.2f}; per signal at the end {each[-1] / each[0]:.2f} of that at the start",
+        series=series,
+    )
+    if len(measured) == 2:
+        (few, low), (many, high) = measured
+        itemsize = signals.itemsize
+        codes = SETS_OF_CODES * (s * (4 + itemsize) + 4 + itemsize)
+        yield Figure(
+            "growth",
+            f"{method}: memory per further signal, {thousands(few)} to {thousands(many)} signals",
+            (high - low) * 1e6 / (many - few),
+            "bytes",
+            bound=settings.goal(float(codes)),
+            note=f"{SETS_OF_CODES} sets of codes take {codes} bytes a signal, a signal itself {signals[0].nbytes}",
+        )

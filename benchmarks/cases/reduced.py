@@ -1,0 +1,115 @@
+"""RKDL and ORKDL against rkdl's own KDL on MNIST digit 4, and alone on all of MNIST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from benchmarks import tasks
+from benchmarks.cases.common import compare, thousands
+from benchmarks.data import SEED, digit_four, mnist
+from benchmarks.memory import MemoryLab
+from benchmarks.peers import Peer
+from benchmarks.race import Contender, Lap, race
+from benchmarks.rows import FAILED, Figure, Row
+from benchmarks.settings import Settings
+
+RKDL_TARGET, ORKDL_TARGET = 15.0, 1.0
+
+
+def run(settings: Settings) -> Iterator[Row]:
+    """Digit 4 with the ratio to KDL, then everything."""
+    n_atoms, s, n_iter = (5, 2, 2) if settings.tiny else (20, 4, 10)
+    counts = (10, 30) if settings.tiny else (50, 500)
+    four = digit_four(settings.data_dir, settings.tiny)
+    everything, _ = mnist(settings.data_dir, settings.tiny)
+    common = {"n": n_atoms, "s": s, "n_iter": n_iter}
+    tail = f"{n_atoms} atoms, s = {s}, {n_iter} iterations"
+
+    laps = race(
+        [
+            _contender("KDL", "kdl", {"X": four}, common),
+            *_contenders(four, counts, common),
+        ],
+        settings.repeat,
+        pause=settings.pause,
+    )
+    kdl = Peer("rkdl", "rkdl's KDL", "itself")
+    with MemoryLab(enabled=not settings.tiny) as lab:
+        for method, target, check in (("RKDL", RKDL_TARGET, None), ("ORKDL", ORKDL_TARGET, _lower)):
+            for count in counts:
+                inputs, params = _inputs(method, four, count)
+                row = compare(
+                    method.lower(),
+                    f"MNIST digit 4, N = {thousands(len(four))}, p = {count}, {tail}",
+                    kdl,
+                    laps[f"{method} {count}"],
+                    laps["KDL"],
+                    check=check or _not_comparable,
+                    target=settings.goal(target),
+                    peaks=(
+                        partial(lab.peak, "reduced", "rkdl", inputs, method=method, **common, **params),
+                        partial(lab.peak, "kdl", "rkdl", {"X": four}, **common),
+                    ),
+                )
+                row.ours.library = method
+                row.note = _errors(laps[f"{method} {count}"], laps["KDL"])
+                yield row
+
+        alone = race(_contenders(everything, counts, common), min(settings.repeat, 3), pause=settings.pause)
+        for name, lap in alone.items():
+            method, count = name.split()
+            inputs, params = _inputs(method, everything, int(count))
+            figure = Figure(
+                method.lower(),
+                f"{method} on all MNIST, N = {thousands(len(everything))}, p = {count}, {tail}",
+                lap.best,
+                "s",
+                series=[{"seconds": seconds} for seconds in lap.seconds],
+            )
+            if lap.error:
+                figure.status, figure.reason = FAILED, lap.error
+            else:
+                peak = lab.peak("reduced", "rkdl", inputs, method=method, **common, **params)
+                memory = "" if peak is None else f", {peak:.0f} MB above the signals"
+                figure.note = f"error {lap.measure:.3e}{memory}"
+            yield figure
+
+
+def _inputs(method: str, signals: np.ndarray, count: int) -> tuple[tasks.Inputs, dict]:
+    """RKDL is given its kernel vectors, random signals; ORKDL draws its own."""
+    if method == "RKDL":
+        picked = np.random.default_rng(SEED).choice(len(signals), count, replace=False)
+        return {"X": signals, "V": signals[picked]}, {}
+    return {"X": signals}, {"kernel_vectors": "random", "n_kernel_vectors": count}
+
+
+def _contenders(signals: np.ndarray, counts: tuple[int, ...], common: dict) -> list[Contender]:
+    found = []
+    for method in ("RKDL", "ORKDL"):
+        for count in counts:
+            inputs, params = _inputs(method, signals, count)
+            found.append(_contender(f"{method} {count}", "reduced", inputs, {"method": method, **common, **params}))
+    return found
+
+
+def _contender(name: str, task: str, inputs: tasks.Inputs, params: dict) -> Contender:
+    call = partial(tasks.TASKS[task], "rkdl", **params)
+    return Contender(name, partial(call, inputs), warm=partial(call, tasks.cut(inputs, 600)), judge=float)
+
+
+def _lower(ours: float | None, theirs: float | None) -> bool | None:
+    """ORKDL is to reach a lower error than KDL."""
+    return None if ours is None or theirs is None else ours < theirs
+
+
+def _not_comparable(ours: float | None, theirs: float | None) -> None:
+    """RKDL with random kernel vectors is another model: its error is printed, not judged."""
+
+
+def _errors(ours: Lap, theirs: Lap) -> str:
+    if ours.measure is None or theirs.measure is None:
+        return ""
+    return f"error {ours.measure:.3e}, KDL {theirs.measure:.3e}"

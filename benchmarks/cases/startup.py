@@ -1,0 +1,161 @@
+"""Start-up in fresh processes: imports, the first fit with warm and cold caches, folders that refuse a cache."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environment import ROOT, child_environment
+from benchmarks.rows import FAILED, Figure
+from benchmarks.settings import Settings
+
+IMPORT_BOUND, WARM_BOUND, COLD_BOUND = 1.3, 1.0, 10.0
+METHODS = ("DL", "KDL", "RKDL", "ORKDL")
+
+_IMPORT = """
+import time
+start = time.perf_counter()
+import {module}
+print(time.perf_counter() - start)
+"""
+
+_FITS = """
+import json, time
+import numpy as np
+import rkdl
+signals = np.random.default_rng(0).standard_normal((1000, 64)).astype(np.float32)
+seconds = []
+for _ in range(3):
+    start = time.perf_counter()
+    rkdl.{method}(10, max_iter=2, random_state=0).fit(signals)
+    seconds.append(time.perf_counter() - start)
+print(json.dumps(seconds))
+"""
+
+_ENCODE = """
+import numpy as np
+import rkdl
+signals = np.random.default_rng(0).standard_normal((20, 6)).astype(np.float32)
+codes = rkdl.sparse_encode(signals, signals[:5], n_nonzero_coefs=2)
+assert codes.shape == (20, 5)
+print(rkdl.__file__)
+"""
+
+
+def run(settings: Settings) -> Iterator[Figure]:
+    """All of it; a tiny run looks at one method and compiles without optimising."""
+    yield _imports(settings)
+    quick = {"NUMBA_OPT": "0"} if settings.tiny else {}
+    for method in ("RKDL",) if settings.tiny else METHODS:
+        yield _first_fit(method, settings, settings.repeat, "warm", WARM_BOUND, quick)
+        yield _first_fit(method, settings, 1, "cold", COLD_BOUND, quick)
+    for name, home_is_writable in (("package folder", True), ("package folder and home", False)):
+        yield _refused(name, home_is_writable, quick, settings)
+
+
+def _python(script: str, **changes: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=child_environment(**changes),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+def _last_line(done: subprocess.CompletedProcess) -> Any:
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _imports(settings: Settings) -> Figure:
+    """The two imports in turns, each in its own process."""
+    seconds: dict[str, list[float]] = {"rkdl": [], "sklearn.decomposition": []}
+    figure = Figure(
+        "startup", "import rkdl over import sklearn.decomposition", unit="times", bound=settings.goal(IMPORT_BOUND)
+    )
+    try:
+        for module in seconds:
+            _last_line(_python(_IMPORT.format(module=module)))
+        for _ in range(settings.repeat):
+            for module, found in seconds.items():
+                found.append(_last_line(_python(_IMPORT.format(module=module))))
+    except RuntimeError as error:
+        figure.status, figure.reason = FAILED, str(error)
+        return figure
+    ours, theirs = min(seconds["rkdl"]), min(seconds["sklearn.decomposition"])
+    figure.value = ours / theirs
+    figure.note = f"{ours * 1e3:.0f} ms and {theirs * 1e3:.0f} ms"
+    figure.series = [{"module": module, "seconds": value} for module, found in seconds.items() for value in found]
+    return figure
+
+
+def _first_fit(
+    method: str, settings: Settings, repeat: int, caches: str, bound: float, environment: dict[str, str]
+) -> Figure:
+    """How much longer the first fit of a process takes than its best later one."""
+    figure = Figure(
+        "startup", f"first {method} fit over the second, caches {caches}", unit="s", bound=settings.goal(bound)
+    )
+    script = _FITS.format(method=method)
+    fits = []
+    with tempfile.TemporaryDirectory(prefix="rkdl-cache-") as folder:
+        changes = {**environment, "NUMBA_CACHE_DIR": folder} if caches == "cold" or settings.tiny else environment
+        try:
+            if caches == "warm":
+                _last_line(_python(script, **changes))
+            for _ in range(repeat):
+                fits.append(_last_line(_python(script, **changes)))
+        except RuntimeError as error:
+            figure.status, figure.reason = FAILED, str(error)
+            return figure
+    figure.value = min(first - min(later) for first, *later in fits)
+    first, *later = min(fits)
+    figure.note = f"first {first:.3g} s, later {min(later):.3g} s"
+    figure.series = [{"seconds": seconds} for seconds in fits]
+    return figure
+
+
+def _refused(name: str, home_is_writable: bool, environment: dict[str, str], settings: Settings) -> Figure:
+    """Whether a copy of the package codes signals where its folder takes no cache.
+
+    A file in the place of ``__pycache__`` refuses the folder to every user, root too.
+    """
+    import rkdl
+
+    figure = Figure(
+        "startup", f"works where the {name} cannot be written", unit="(1: yes)", bound=1.0, sense="at least"
+    )
+    with tempfile.TemporaryDirectory(prefix="rkdl-refused-") as folder:
+        copy = Path(folder, "package", "rkdl")
+        shutil.copytree(Path(rkdl.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        for place in [copy, *(path for path in copy.rglob("*") if path.is_dir())]:
+            (place / "__pycache__").touch()
+        home = Path(folder, "home")
+        home.mkdir()
+        changes = {
+            **environment,
+            "PYTHONPATH": str(copy.parent),
+            "NUMBA_CACHE_DIR": "",
+            "XDG_CACHE_HOME": "",
+            "HOME": str(home) if home_is_writable else "/dev/null",
+        }
+        done = _python(_ENCODE, **changes)
+        if done.returncode == 0 and Path(done.stdout.strip()).parent != copy:
+            figure.status, figure.reason = FAILED, f"another copy of rkdl was imported: {done.stdout.strip()}"
+            return figure
+        figure.value = float(done.returncode == 0)
+        if done.returncode:
+            figure.note = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        else:
+            cached = sorted(str(path.relative_to(home).parent) for path in home.rglob("*.nbi"))
+            figure.note = f"the cache went to ~/{cached[0]}" if cached else "no cache was left in the home"
+    return figure

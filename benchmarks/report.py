@@ -1,0 +1,189 @@
+"""A run as a table on the terminal, as JSON and as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rows import OK, Comparison, Figure, Row
+
+_COMPARISON_HEAD = (
+    "case",
+    "inputs and settings",
+    "peer",
+    "dtype",
+    "rkdl, ms",
+    "peer, ms",
+    "ratio",
+    "target",
+    "met",
+    "agreement",
+    "rkdl, MB",
+    "peer, MB",
+    "limit",
+    "note",
+)
+_FIGURE_HEAD = ("case", "what", "value", "target", "met", "note")
+
+
+def number(value: float | None) -> str:
+    """Three digits, or a dash."""
+    if value is None:
+        return "-"
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".")
+
+
+def verdict(met: bool | None) -> str:
+    """Yes, NO or a dash."""
+    return {True: "yes", False: "NO", None: "-"}[met]
+
+
+def comparison_cells(row: Comparison) -> list[str]:
+    """A comparison as the cells of a table."""
+    ours, theirs = row.ours, row.theirs
+    best = [None if side.best is None else side.best * 1e3 for side in (ours, theirs)]
+    if row.agrees is None:
+        agreement = "-"
+    else:
+        agreement = f"{'yes' if row.agrees else 'NO'} ({number(ours.measure)}, {number(theirs.measure)})"
+    limit = "-"
+    if "product_s" in row.limits and ours.best:
+        share = row.limits["arithmetic_s"] / ours.best
+        limit = f"product {number(row.limits['product_s'] * 1e3)} ms; {share:.0%} of arithmetic"
+    note = row.note if row.status == OK else f"{row.status}: {row.reason}"
+    return [
+        row.case,
+        row.what,
+        theirs.library,
+        row.dtype,
+        number(best[0]),
+        number(best[1]) if row.status == OK else row.status,
+        "-" if row.ratio is None else f"{number(row.ratio)}x",
+        "-" if row.target is None else f"{row.target:g}x",
+        verdict(row.met),
+        agreement,
+        number(ours.memory_mb),
+        number(theirs.memory_mb),
+        limit,
+        note,
+    ]
+
+
+def figure_cells(row: Figure) -> list[str]:
+    """A figure as the cells of a table."""
+    return [
+        row.case,
+        row.what,
+        f"{number(row.value)} {row.unit}".strip() if row.status == OK else row.status,
+        "-" if row.bound is None else f"{row.sense} {row.bound:.3g}",
+        verdict(row.met),
+        row.note if row.status == OK else row.reason,
+    ]
+
+
+def tables(rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
+    """Titles, heads and cells: the comparisons, the figures, and the series of growth."""
+    comparisons = [comparison_cells(row) for row in rows if isinstance(row, Comparison)]
+    figures = [figure_cells(row) for row in rows if isinstance(row, Figure)]
+    found = []
+    if comparisons:
+        found.append(("Against the peers", _COMPARISON_HEAD, comparisons))
+    if figures:
+        found.append(("On its own", _FIGURE_HEAD, figures))
+    series = [
+        [
+            row.what.split(":")[0],
+            f"{point['n_signals']:,}",
+            number(point["seconds"]),
+            number(point["us_per_signal"]),
+            number(point.get("memory_mb")),
+        ]
+        for row in rows
+        if isinstance(row, Figure)
+        for point in row.series
+        if "us_per_signal" in point
+    ]
+    if series:
+        found.append(("Growth", ("method", "signals", "seconds", "microseconds a signal", "MB"), series))
+    return found
+
+
+def summary(rows: Sequence[Row]) -> list[str]:
+    """How many targets were met, and what was not: one line each."""
+    judged = [row for row in rows if row.met is not None]
+    lines = [f"{sum(bool(row.met) for row in judged)} of {len(judged)} targets met."]
+    for row in judged:
+        if not row.met:
+            peer = f" against {row.theirs.library}" if isinstance(row, Comparison) else ""
+            lines.append(f"Falls short: {row.case}, {row.what}{peer}.")
+    lines += [
+        f"Solutions differ: {row.case}, {row.what}, against {row.theirs.library}."
+        for row in rows
+        if isinstance(row, Comparison) and row.agrees is False
+    ]
+    lines += [f"{row.status.capitalize()}: {row.case}, {row.what}: {row.reason}" for row in rows if row.status != OK]
+    return lines
+
+
+def as_text(rows: Sequence[Row]) -> str:
+    """The tables for a terminal, in columns, without the longest ones."""
+    parts = []
+    for title, head, cells in tables(rows):
+        keep = [i for i, name in enumerate(head) if name not in ("limit", "note", "inputs and settings")]
+        lines = [[row[i] for i in keep] for row in [list(head), *cells]]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(keep))]
+        body = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        parts.append("\n".join([title, *body]))
+    return "\n\n".join([*parts, "\n".join(summary(rows))])
+
+
+def as_markdown(rows: Sequence[Row], head: dict[str, Any]) -> str:
+    """The tables for the README."""
+    machine, limits = head["machine"], head["limits"]
+    installed = ", ".join(f"{name} {version}" for name, version in head["versions"].items())
+    lines = [
+        "# Benchmarks",
+        "",
+        f"{machine['processor']}, {machine['threads']} threads on {machine['cores']} cores; {installed}. "
+        f"Best of {head['repeat']}, libraries in turns, load at the start {machine['load_1min']}.",
+        "",
+        f"Limits measured here: sgemm {limits['sgemm_gflops']:.0f} and dgemm {limits['dgemm_gflops']:.0f} GFLOP/s, "
+        f"copying {limits['copy_gbytes_per_s']:.1f} GB/s.",
+        "",
+        "Ratio: the peer's time over rkdl's. Agreement: mean residual norms of the codes, or errors of what was "
+        "learned, rkdl's first. MB: peak memory of a fresh process above its loaded inputs. Limit: the matrix product "
+        "alone, and the least time by operation count at the speed of a large matrix product as a share of rkdl's.",
+        "",
+    ]
+    if head["tiny"]:
+        lines += ["**Tiny inputs: this run checks the benchmark, its figures mean nothing.**", ""]
+    for title, names, cells in tables(rows):
+        lines += [f"## {title}", "", _markdown_row(names), _markdown_row(["---"] * len(names))]
+        lines += [_markdown_row(row) for row in cells]
+        lines.append("")
+    lines += ["## Summary", "", *(f"- {line}" for line in summary(rows)), ""]
+    return "\n".join(lines)
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    marked = ["**no**" if cell == "NO" else cell.replace("NO (", "**no** (") for cell in cells]
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in marked) + " |"
+
+
+def save(rows: Sequence[Row], head: dict[str, Any], folder: Path) -> tuple[Path, Path]:
+    """Write ``benchmarks.json`` and ``benchmarks.md``; returns their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        **head,
+        "comparisons": [row.to_dict() for row in rows if isinstance(row, Comparison)],
+        "figures": [row.to_dict() for row in rows if isinstance(row, Figure)],
+        "summary": summary(rows),
+    }
+    as_json, markdown = folder / "benchmarks.json", folder / "benchmarks.md"
+    as_json.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    markdown.write_text(as_markdown(rows, head))
+    return as_json, markdown

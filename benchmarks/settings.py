@@ -1,0 +1,40 @@
+"""What the command line chose, and what every case needs of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.peers import Peer, find
+from benchmarks.race import PAUSE
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of a run.
+
+    Attributes
+    ----------
+    tiny : bool
+        Small inputs, for checking that the benchmark works; its figures mean nothing, so no target is held to them.
+    repeat : int
+        Timings of every contender.
+    data_dir : str or None
+        Folder of MNIST; None for ``RKDL_DATA``.
+    """
+
+    tiny: bool = False
+    repeat: int = 5
+    data_dir: str | None = None
+
+    @property
+    def pause(self) -> float:
+        """Seconds between timings."""
+        return 0.0 if self.tiny else PAUSE
+
+    def goal(self, value: float) -> float | None:
+        """A target, which a tiny run has none of."""
+        return None if self.tiny else value
+
+    def peer(self, key: str) -> Peer:
+        """A peer and whether it works here."""
+        return find(key)

@@ -1,0 +1,291 @@
+"""The pursuit of a chunk, its inner loop written in vectors.
+
+Compilers leave this loop scalar or cut it into many short ones, because they cannot see that the rows do not
+overlap. So it is given to LLVM as explicit vector instructions, which it lowers to whatever the machine has
+(AVX-512, AVX2, NEON, ...). A step of the pursuit is then one walk over the atoms, everything in registers.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+# Bytes of a vector: one register of AVX-512, two of AVX2, four of NEON.
+VECTOR_BYTES = 64
+# Vectors that are worked on together, so that latencies overlap.
+UNROLL = 4
+
+_INDEX = ir.IntType(64)
+_LANE = ir.IntType(32)
+_FAST = ("contract", "nsz", "arcp")
+
+
+class _Vectors:
+    """Emits vector code for one element type."""
+
+    def __init__(self, context, builder, dtype) -> None:
+        self.builder = builder
+        self.element = context.get_value_type(dtype)
+        self.lanes = VECTOR_BYTES // (dtype.bitwidth // 8)
+        self.type = ir.VectorType(self.element, self.lanes)
+        # As wide as the elements, so that one mask serves both.
+        self.number = ir.IntType(dtype.bitwidth)
+        self.index_type = ir.VectorType(self.number, self.lanes)
+        self.align = dtype.bitwidth // 8
+
+    def constant(self, value: float) -> ir.Constant:
+        return ir.Constant(self.type, [value] * self.lanes)
+
+    def spread(self, scalar, kind=None):
+        """The scalar in every lane."""
+        kind = kind or self.type
+        first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(_LANE, 0))
+        mask = ir.Constant(ir.VectorType(_LANE, self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask)
+
+    def _pointer(self, base, offset):
+        address = self.builder.gep(base, [offset], inbounds=True)
+        return self.builder.bitcast(address, self.type.as_pointer())
+
+    def load(self, base, offset):
+        return self.builder.load(self._pointer(base, offset), align=self.align)
+
+    def store(self, value, base, offset) -> None:
+        self.builder.store(value, self._pointer(base, offset), align=self.align)
+
+    def times(self, left, right):
+        return self.builder.fmul(left, right, flags=_FAST)
+
+    def less(self, value, left, right):
+        """``value - left * right``."""
+        return self.builder.fsub(value, self.times(left, right), flags=_FAST)
+
+    def lane_numbers(self):
+        return ir.Constant(self.index_type, list(range(self.lanes)))
+
+
+class _Best:
+    """The largest score so far and its index, a candidate a lane."""
+
+    def __init__(self, vectors: _Vectors) -> None:
+        self.vectors = vectors
+        builder = vectors.builder
+        self.score = cgutils.alloca_once_value(builder, vectors.constant(0.0))
+        zero = ir.Constant(vectors.index_type, [0] * vectors.lanes)
+        self.index = cgutils.alloca_once_value(builder, zero)
+        # The slots are reused by every call in a loop.
+        builder.store(vectors.constant(0.0), self.score)
+        builder.store(zero, self.index)
+
+    def offer(self, scores, start) -> None:
+        """Scores of the atoms from `start` on; an equal score does not replace an earlier one."""
+        builder = self.vectors.builder
+        first = start if self.vectors.number.width == _INDEX.width else builder.trunc(start, self.vectors.number)
+        numbers = builder.add(self.vectors.spread(first, self.vectors.index_type), self.vectors.lane_numbers())
+        best, index = builder.load(self.score), builder.load(self.index)
+        better = builder.fcmp_ordered(">", scores, best)
+        builder.store(builder.select(better, scores, best), self.score)
+        builder.store(builder.select(better, numbers, index), self.index)
+
+    def winner(self):
+        """The index of the largest score, the lowest one among equals."""
+        vectors, builder = self.vectors, self.vectors.builder
+        scores, numbers = builder.load(self.score), builder.load(self.index)
+        largest = self._fold(scores, lambda left, right: builder.fcmp_ordered(">=", left, right))
+        last = ir.Constant(vectors.index_type, [2**31 - 1] * vectors.lanes)
+        holds = builder.fcmp_ordered("==", scores, vectors.spread(largest))
+        numbers = builder.select(holds, numbers, last)
+        number = self._fold(numbers, lambda left, right: builder.icmp_signed("<", left, right))
+        return number if vectors.number.width == _INDEX.width else builder.sext(number, _INDEX)
+
+    def _fold(self, values, prefers):
+        """The preferred element of a vector, by halves."""
+        builder, lanes = self.vectors.builder, self.vectors.lanes
+        while lanes > 1:
+            lanes //= 2
+            mask_type = ir.VectorType(_LANE, lanes)
+            low = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes))))
+            high = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes, 2 * lanes))))
+            values = builder.select(prefers(low, high), low, high)
+        return builder.extract_element(values, ir.Constant(_LANE, 0))
+
+
+def _data(context, builder, kind, value):
+    return context.make_array(kind)(context, builder, value).data
+
+
+def _over_blocks(builder, n_vectors, body) -> None:
+    """``body(first vector, count)`` over all vectors, `UNROLL` at a time and the rest one by one."""
+    together = builder.mul(builder.sdiv(n_vectors, ir.Constant(_INDEX, UNROLL)), ir.Constant(_INDEX, UNROLL))
+    with cgutils.for_range_slice(builder, ir.Constant(_INDEX, 0), together, ir.Constant(_INDEX, UNROLL), _INDEX) as (
+        vector,
+        _,
+    ):
+        body(vector, UNROLL)
+    with cgutils.for_range_slice(builder, together, n_vectors, ir.Constant(_INDEX, 1), _INDEX) as (vector, _):
+        body(vector, 1)
+
+
+@intrinsic
+def largest_square(typingctx, work, n_vectors):
+    """Index of the largest ``a^2``, a the first row of `work`."""
+    signature = types.int64(work, types.int64)
+
+    def codegen(context, builder, sig, args):
+        vectors = _Vectors(context, builder, sig.args[0].dtype)
+        data = _data(context, builder, sig.args[0], args[0])
+        best = _Best(vectors)
+        lanes = ir.Constant(_INDEX, vectors.lanes)
+
+        def body(vector, count):
+            for i in range(count):
+                start = builder.mul(builder.add(vector, ir.Constant(_INDEX, i)), lanes)
+                a = vectors.load(data, start)
+                best.offer(vectors.times(a, a), start)
+
+        _over_blocks(builder, args[1], body)
+        return best.winner()
+
+    return signature, codegen
+
+
+def _make_advance(ols: bool):
+    @intrinsic
+    def advance(typingctx, work, gram, coefficients, atom, step, n_vectors, inverse, projection, floor):
+        """New row of the factor, new correlations and norms; index of the atom with the best score.
+
+        Rows of `work`: correlations a, norms u, then the factor's rows; `coefficients` holds ``w_q[b]``, q < step.
+        """
+        real = work.dtype
+        signature = types.int64(work, gram, coefficients, types.int64, types.int64, types.int64, real, real, real)
+
+        def codegen(context, builder, sig, args):
+            vectors = _Vectors(context, builder, sig.args[0].dtype)
+            data = _data(context, builder, sig.args[0], args[0])
+            gram_data = _data(context, builder, sig.args[1], args[1])
+            weights = _data(context, builder, sig.args[2], args[2])
+            atom, step, n_vectors = args[3], args[4], args[5]
+            lanes = ir.Constant(_INDEX, vectors.lanes)
+            width = builder.mul(n_vectors, lanes)
+            gram_data = builder.gep(gram_data, [builder.mul(atom, width)], inbounds=True)
+            norms = builder.gep(data, [width], inbounds=True)
+            factor = builder.gep(data, [builder.mul(width, ir.Constant(_INDEX, 2))], inbounds=True)
+            target = builder.gep(factor, [builder.mul(step, width)], inbounds=True)
+            inverse, projection, floor = (vectors.spread(value) for value in args[6:])
+            one, zero = vectors.constant(1.0), vectors.constant(0.0)
+            is_first = builder.icmp_signed("==", step, ir.Constant(_INDEX, 0))
+            best = _Best(vectors)
+            slots = [cgutils.alloca_once(builder, vectors.type) for _ in range(UNROLL)]
+
+            def body(vector, count):
+                starts = [builder.mul(builder.add(vector, ir.Constant(_INDEX, i)), lanes) for i in range(count)]
+                for slot, start in zip(slots, starts, strict=False):
+                    builder.store(vectors.load(gram_data, start), slot)
+                with cgutils.for_range(builder, step, intp=_INDEX) as loop:
+                    weight = vectors.spread(builder.load(builder.gep(weights, [loop.index], inbounds=True)))
+                    row = builder.mul(loop.index, width)
+                    for slot, start in zip(slots, starts, strict=False):
+                        old = vectors.load(factor, builder.add(row, start))
+                        builder.store(vectors.less(builder.load(slot), weight, old), slot)
+                for slot, start in zip(slots, starts, strict=False):
+                    row = vectors.times(builder.load(slot), inverse)
+                    vectors.store(row, target, start)
+                    a = vectors.less(vectors.load(data, start), projection, row)
+                    vectors.store(a, data, start)
+                    before = builder.select(is_first, one, vectors.load(norms, start))
+                    u = vectors.less(before, row, row)
+                    vectors.store(u, norms, start)
+                    scores = vectors.times(a, a)
+                    usable = builder.fcmp_ordered(">", u, floor)
+                    if ols:
+                        scores = builder.fdiv(scores, u, flags=_FAST)
+                    best.offer(builder.select(usable, scores, zero), start)
+
+            _over_blocks(builder, n_vectors, body)
+            return best.winner()
+
+        return signature, codegen
+
+    return advance
+
+
+advance_ols = _make_advance(True)
+advance_omp = _make_advance(False)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"})
+def pursue_rows(correlations, gram, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals):
+    """Codes of all rows of `correlations`; `gram` has rows padded with zeros to whole vectors.
+
+    The first `counts` entries of a row of `indices` and `values` are set, indices ascending.
+    """
+    n_signals, n_atoms = correlations.shape
+    n_nonzero = indices.shape[1]
+    width = gram.shape[1]
+    n_vectors = width // (VECTOR_BYTES // correlations.itemsize)
+    dtype = correlations.dtype
+    one, zero = dtype.type(1), dtype.type(0)
+    # An atom this close to the span of the chosen ones has nothing of its own left but rounding.
+    floor = eps ** (one / dtype.type(1.5))
+    # A gain this far below the first one is rounding.
+    noise = (dtype.type(32) * eps) ** 2
+
+    work = np.zeros((n_nonzero + 2, width), dtype=dtype)
+    # triangle[k, q] = w_q[b_k]; its diagonal holds sqrt(u_b).
+    triangle = np.zeros((n_nonzero, n_nonzero), dtype=dtype)
+    chosen = np.zeros(n_nonzero, dtype=np.int64)
+    projections = np.zeros(n_nonzero, dtype=dtype)
+
+    for t in range(n_signals):
+        for j in range(n_atoms):
+            work[0, j] = correlations[t, j]
+        b = largest_square(work, n_vectors)
+        residual = squared_norms[t]
+        threshold = zero
+        count = 0
+        while count < n_nonzero and residual > residual_tol:
+            norm = one if count == 0 else work[1, b]
+            correlation = work[0, b]
+            gain = correlation * correlation / norm
+            if not (gain > threshold) or not (norm > floor):
+                break
+            root = np.sqrt(norm)
+            projection = correlation / root
+            for q in range(count):
+                triangle[count, q] = work[2 + q, b]
+            triangle[count, count] = root
+            chosen[count] = b
+            projections[count] = projection
+            residual -= projection * projection
+            if count == 0:
+                threshold = noise * gain
+            count += 1
+            if count == n_nonzero or residual <= residual_tol:
+                break
+            row = triangle[count - 1]
+            if ols:
+                b = advance_ols(work, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
+            else:
+                b = advance_omp(work, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
+
+        for k in range(count - 1, -1, -1):
+            value = projections[k]
+            for q in range(k + 1, count):
+                value -= triangle[q, k] * values[t, q]
+            values[t, k] = value / triangle[k, k]
+        for k in range(count):
+            index = chosen[k]
+            value = values[t, k]
+            q = k - 1
+            while q >= 0 and indices[t, q] > index:
+                indices[t, q + 1] = indices[t, q]
+                values[t, q + 1] = values[t, q]
+                q -= 1
+            indices[t, q + 1] = index
+            values[t, q + 1] = value
+        counts[t] = count
+        residuals[t] = max(residual, zero)

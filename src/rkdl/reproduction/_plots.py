@@ -1,0 +1,276 @@
+"""The figures: errors per iteration, learned kernel vectors, and what atoms are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rkdl.reproduction._data import slug
+from rkdl.reproduction._paper import COMPARABLE, N_ITERATIONS, PAPER_METHODS, PRINTED_ERRORS
+from rkdl.reproduction._store import model_path
+from rkdl.reproduction._summary import Summary, ordered
+from rkdl.reproduction._tables import printed_name
+
+# Okabe and Ito's colours, told apart by all; markers tell them apart in grey.
+_STYLES = {
+    "KDL": ("#333333", "s"),
+    "RKDL-D": ("#0072B2", "o"),
+    "ORKDL-D": ("#D55E00", "^"),
+    "MORKDL-D": ("#009E73", "v"),
+    "Nystrom": ("#CC79A7", "x"),
+}
+_PLUS, _MINUS = (0.0, 0.447, 0.698), (0.835, 0.369, 0.0)
+_DPI = 150
+_N_STRONGEST = 5
+
+
+class Figure(NamedTuple):
+    """A figure's PNG (an SVG of the same name is beside it) and its caption."""
+
+    path: Path
+    caption: str
+
+
+def draw_figures(content: dict[str, Any], folder: Path) -> dict[str, list[Figure]]:
+    """Draw all figures of results.json into ``folder/figures``.
+
+    Returns
+    -------
+    dict
+        The figures of each data set. ImportError is raised where there is no matplotlib.
+    """
+    import matplotlib
+
+    drawn: dict[str, list[Figure]] = {}
+    (folder / "figures").mkdir(exist_ok=True)
+    # The hash salt makes equal figures equal files.
+    look: Any = {"font.size": 9, "svg.hashsalt": "rkdl", "axes.spines.top": False, "axes.spines.right": False}
+    with matplotlib.rc_context(look):
+        for name, (entry, summaries) in ordered(content).items():
+            drawn[name] = list(_figures_of(name, entry, summaries, folder))
+    return drawn
+
+
+def _figures_of(
+    name: str, entry: dict[str, Any], summaries: dict[str, dict[str, Summary]], folder: Path
+) -> Iterator[Figure]:
+    stem = slug(name)
+    figure = _draw_curves(name, entry, summaries)
+    if figure is not None:
+        caption = (
+            "Error after every iteration: mean over rounds, with a band of one deviation. A round that settled "
+            "early keeps its last error. DL and Fourier, whose errors are of other spaces, are left out."
+        )
+        if printed_name(entry):
+            caption += f" Open diamonds and the dashed line: the figures printed for {printed_name(entry)}."
+        yield _save(figure, folder, f"{stem}-errors", caption)
+    if not entry["image_shape"]:
+        return
+    shape = tuple(entry["image_shape"])
+    for preset, methods in summaries.items():
+        models = {
+            method: dict(np.load(path))
+            for method in methods
+            if (path := model_path(folder, name, preset, method)).exists()
+        }
+        if not models:
+            continue
+        yield _save(
+            _draw_kernel_vectors(models, shape),
+            folder,
+            f"{stem}-{preset}-kernel-vectors",
+            f"{preset}: kernel vectors of the first round, each scaled from its least to its largest value.",
+        )
+        method = next(method for method in ("MORKDL-D", "ORKDL-D", "RKDL-D", "Nystrom") if method in models)
+        yield _save(
+            _draw_atoms(models[method], shape),
+            folder,
+            f"{stem}-{preset}-atoms",
+            f"{preset}: the atoms of {method} in the first round, by their {_N_STRONGEST} kernel vectors of largest "
+            f"weight. Blue frames and + are positive weights, orange frames and - negative ones.",
+        )
+
+
+def _save(figure: Any, folder: Path, stem: str, caption: str) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    path = folder / "figures" / f"{stem}.png"
+    FigureCanvasAgg(figure).print_figure(path, dpi=_DPI)
+    FigureCanvasSVG(figure).print_figure(path.with_suffix(".svg"), dpi=_DPI, metadata={"Date": None})
+    return Figure(path, caption)
+
+
+def _new_figure(width: float, height: float) -> Any:
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    # Without pyplot no display and no global state is touched.
+    return Canvas(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.02))
+
+
+def _draw_curves(name: str, entry: dict[str, Any], summaries: dict[str, dict[str, Summary]]) -> Any:
+    panels = {
+        preset: {method: _band(methods[method]) for method in COMPARABLE if method in methods}
+        for preset, methods in summaries.items()
+    }
+    panels = {preset: curves for preset, curves in panels.items() if curves}
+    if not panels:
+        return None
+    column = printed_name(entry)
+    figure = _new_figure(1.2 + 3.1 * len(panels), 3.9)
+    all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    handles: dict[str, Any] = {}
+    for axes, (preset, curves) in zip(all_axes, panels.items(), strict=True):
+        for method, (mean, deviation) in curves.items():
+            colour, marker = _STYLES[method]
+            steps = np.arange(1, len(mean) + 1)
+            axes.fill_between(steps, mean - deviation, mean + deviation, color=colour, alpha=0.18, linewidth=0)
+            (handles[method],) = axes.plot(
+                steps,
+                mean,
+                color=colour,
+                marker=marker,
+                markersize=4,
+                markevery=max(1, len(mean) // 10),
+                linewidth=1.5,
+                linestyle="--" if method == "Nystrom" else "-",
+                label=method,
+            )
+        if column is not None:
+            _add_printed(axes, column, handles, preset)
+        axes.set_title(preset)
+        axes.set_xlabel("iteration")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+    low, high = _limits(panels, column)
+    all_axes[0].set_ylim(low, high)
+    all_axes[0].set_ylabel("error sqrt(f / (m N)) x 1000")
+    all_axes[0].yaxis.set_major_formatter(lambda value, _: f"{1000 * value:g}")
+    figure.suptitle(f"{name}: {entry['description']}", fontsize=10)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _add_printed(axes: Any, column: str, handles: dict[str, Any], preset: str) -> None:
+    printed = PRINTED_ERRORS[column]
+    if preset == "rkdl":
+        lowest = min(printed.values())
+        axes.axhline(lowest, color="#777777", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        handles["lowest printed"] = axes.lines[-1]
+        return
+    for method in PAPER_METHODS:
+        colour = _STYLES[method][0]
+        axes.plot(
+            N_ITERATIONS + 0.6,
+            printed[method],
+            marker="D",
+            markersize=5,
+            markerfacecolor="white",
+            color=colour,
+            zorder=4,
+        )
+
+
+def _band(summary: Summary) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation over rounds after every iteration; NaN where a round diverged."""
+    length = max(len(curve) for curve in summary.curves)
+    rows = np.array(
+        [
+            [np.nan if value is None else value for value in (*curve, *[curve[-1]] * (length - len(curve)))]
+            for curve in summary.curves
+        ],
+        dtype=float,
+    )
+    deviation = rows.std(axis=0, ddof=1) if len(rows) > 1 else np.zeros(length)
+    return rows.mean(axis=0), deviation
+
+
+def _limits(panels: dict[str, dict[str, tuple]], column: str | None) -> tuple[float, float]:
+    """Room for everything from the third iteration on: a random start would flatten all that matters."""
+    means = [mean for curves in panels.values() for mean, _ in curves.values()]
+    late = np.concatenate([mean[2:] if len(mean) > 2 else mean for mean in means])
+    late = late[np.isfinite(late)]
+    values = [*late, *(PRINTED_ERRORS[column].values() if column else ())]
+    if not values:
+        return 0.0, 1.0
+    low, high = min(values), max(values)
+    room = 0.06 * (high - low) or 0.05 * high
+    return low - room, high + room
+
+
+def _draw_kernel_vectors(models: dict[str, dict[str, np.ndarray]], shape: tuple[int, ...]) -> Any:
+    mosaics = {}
+    for method, model in models.items():
+        tiles = [_tile(vector, shape) for vector in model["kernel_vectors"]]
+        mosaics[method] = _mosaic(tiles, 10, gap=max(1, shape[0] // 12))
+    height, width = next(iter(mosaics.values())).shape[:2]
+    n_columns = 2 if len(mosaics) > 1 else 1
+    n_rows = -(-len(mosaics) // n_columns)
+    figure = _new_figure(4.6 * n_columns, n_rows * (4.6 * height / width + 0.3))
+    all_axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for axes in all_axes:
+        axes.axis("off")
+    for axes, (method, mosaic) in zip(all_axes, mosaics.items(), strict=False):
+        axes.imshow(mosaic, interpolation="nearest")
+        axes.set_title(method)
+    return figure
+
+
+def _draw_atoms(model: dict[str, np.ndarray], shape: tuple[int, ...]) -> Any:
+    weights = model["dual_components"]
+    frame = max(1, shape[0] // 14)
+    strips = []
+    strongest = [np.argsort(-np.abs(row), kind="stable")[:_N_STRONGEST] for row in weights]
+    for row, chosen in zip(weights, strongest, strict=True):
+        tiles = [
+            _framed(_tile(model["kernel_vectors"][i], shape), frame, _PLUS if row[i] >= 0 else _MINUS) for i in chosen
+        ]
+        strips.append(_mosaic(tiles, _N_STRONGEST, gap=frame))
+    n_columns = 4 if len(strips) >= 4 else len(strips)
+    n_rows = -(-len(strips) // n_columns)
+    height, width = strips[0].shape[:2]
+    figure = _new_figure(10.0, n_rows * (2.4 * height / width + 0.42))
+    all_axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for axes in all_axes:
+        axes.axis("off")
+    step = strips[0].shape[1] / len(strongest[0])
+    for number, (axes, strip) in enumerate(zip(all_axes, strips, strict=False)):
+        axes.imshow(strip, interpolation="nearest")
+        axes.set_title(f"atom {number + 1}", fontsize=8, pad=2)
+        for position, i in enumerate(strongest[number]):
+            label = f"{weights[number, i]:+.2g}".replace("e+0", "e")
+            axes.text((position + 0.5) * step, height, label, fontsize=6, ha="center", va="top")
+    return figure
+
+
+def _tile(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """A vector as an RGB image from 0 to 1."""
+    image = vector.reshape(shape).astype(float)
+    low, high = float(np.nanmin(image)), float(np.nanmax(image))
+    image = np.nan_to_num((image - low) / (high - low or 1.0))
+    return np.repeat(image[:, :, None], 3, axis=2) if image.ndim == 2 else image[:, :, :3]
+
+
+def _framed(tile: np.ndarray, width: int, colour: tuple[float, float, float]) -> np.ndarray:
+    height, length = tile.shape[:2]
+    framed = np.empty((height + 2 * width, length + 2 * width, 3))
+    framed[:] = colour
+    framed[width:-width, width:-width] = tile
+    return framed
+
+
+def _mosaic(tiles: list[np.ndarray], n_columns: int, gap: int) -> np.ndarray:
+    """Tiles in rows, white between them."""
+    height, width = tiles[0].shape[:2]
+    n_columns = min(n_columns, len(tiles))
+    n_rows = -(-len(tiles) // n_columns)
+    mosaic = np.ones((n_rows * (height + gap) - gap, n_columns * (width + gap) - gap, 3))
+    for number, tile in enumerate(tiles):
+        row, column = divmod(number, n_columns)
+        mosaic[row * (height + gap) :, column * (width + gap) :][:height, :width] = tile
+    return mosaic

@@ -1,0 +1,260 @@
+"""Writes docs/reproduction.md from results.json: ``python -m rkdl.reproduction.document results.json``.
+
+What the page says of agreement is computed here from the results; the words that do not depend on them are in
+`_prose`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rkdl.reproduction import _claims, _prose
+from rkdl.reproduction._paper import GAMMA, PAPER_METHODS, PRINTED_ERRORS, PRINTED_SECONDS
+from rkdl.reproduction._store import read_results
+from rkdl.reproduction._summary import Summary, ordered, round_count, show_error
+from rkdl.reproduction._tables import (
+    Summaries,
+    Table,
+    as_markdown,
+    claim_matrix,
+    error_table,
+    printed_name,
+    settings_table,
+    time_table,
+)
+
+_NEAR = 0.01
+
+Datasets = dict[str, tuple[dict[str, Any], Summaries]]
+
+
+def document(content: dict[str, Any]) -> str:
+    """The page in Markdown, from the content of results.json."""
+    datasets = ordered(content)
+    if not datasets:
+        raise ValueError("the results hold no finished run")
+    parts = [
+        _prose.OPENING,
+        "## What was run\n",
+        _what_was_run(content, datasets),
+        _prose.PRESETS_TEXT,
+        "## In short\n",
+        as_markdown(claim_matrix({name: summaries for name, (_, summaries) in datasets.items()})),
+        '\nBy means over rounds. "Within scatter": the errors that decide differ by less than twice their standard error.\n',
+        *_in_short(datasets),
+    ]
+    for name, (entry, summaries) in datasets.items():
+        parts += _section(name, entry, summaries)
+    parts += ["\n## What agrees with the paper, and what does not\n", *_agreement(datasets), _prose.SLIPS]
+    parts += _settings(datasets)
+    parts.append(_prose.CLOSING.format(version=content["versions"]["rkdl"]))
+    return "\n".join(parts)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the page; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m rkdl.reproduction.document", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("results", type=Path, help="results.json of rkdl reproduce")
+    options = parser.parse_args(argv)
+    try:
+        text = document(read_results(options.results))
+    except ValueError as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 2
+    sys.stdout.buffer.write(text.encode())
+    return 0
+
+
+def _what_was_run(content: dict[str, Any], datasets: Datasets) -> str:
+    rows: list[tuple[str, ...]] = []
+    for name, (entry, summaries) in datasets.items():
+        printed = entry["printed"]
+        beside = "none" if printed is None else printed["column"] + ("" if printed["same_data"] else " (other data)")
+        rows.append((name, entry["description"], round_count(summaries), ", ".join(summaries), beside))
+    table = Table("", ("name", "signals, of unit norm", "rounds", "presets", "column of the paper"), rows)
+    versions = ", ".join(f"{package} {number}" for package, number in content["versions"].items())
+    machine, settings = content["machine"], content["settings"]
+    remarks = [f"{name}: {remark}" for name, (entry, _) in datasets.items() for remark in entry["remarks"]]
+    if not any(entry["printed"] and entry["printed"]["column"] == "Digits" for entry, _ in datasets.values()):
+        remarks.append(_prose.DIGITS_NOTE)
+    elif "mnist-5000" in datasets:
+        remarks = [remark for remark in remarks if not remark.startswith("mnist-5000")]
+        remarks.append(_prose.DIGITS_NOTE)
+    return "\n".join(
+        [
+            as_markdown(table),
+            "",
+            f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}. Versions: {versions}. Kernel: "
+            f"`exp(-{GAMMA:g} |x - y|²)`. Signals in {settings['dtype']}; `published` computes in float64. Seeds from "
+            f"{settings['seed']}.",
+            "",
+            *(line for remark in remarks for line in (remark, "")),
+        ]
+    )
+
+
+def _in_short(datasets: Datasets) -> list[str]:
+    """One sentence a preset and data set of the paper, all from the results."""
+    lines = []
+    for name, (entry, summaries) in datasets.items():
+        if not _is_same_data(entry):
+            continue
+        column = entry["printed"]["column"]
+        for preset, methods in summaries.items():
+            best = _best(methods)
+            if best is None:
+                continue
+            gap = methods[best].error.mean / min(PRINTED_ERRORS[column].values()) - 1.0
+            side = "below" if gap < 0 else "above"
+            ratio = PRINTED_SECONDS[column][best] / methods[best].seconds.mean
+            lines.append(
+                f"- {name}, {preset}: lowest error {show_error(methods[best].error.mean)} ({best}), {abs(gap) * 100:.1f} % "
+                f"{side} the lowest printed one, with {_nonzero_text(methods[best])} non-zeros a signal and "
+                f"{methods[best].iterations.mean:.0f} iterations, in {methods[best].seconds.mean:.2f} s "
+                f"({ratio:.0f} times less than printed for {best})."
+            )
+    return [*lines, ""] if lines else []
+
+
+def _section(name: str, entry: dict[str, Any], summaries: Summaries) -> list[str]:
+    parts = [f"\n## {name}\n", f"{entry['description']}, {round_count(summaries)}.\n"]
+    for table in (error_table(entry, summaries), time_table(entry, summaries)):
+        parts += [f"**{table.title}**\n", as_markdown(table), ""]
+    parts.append("**The paper's claims**\n")
+    for position, claim in enumerate(_claims.CLAIMS.values()):
+        parts.append(f"- {claim[0].upper() + claim[1:]}.")
+        for preset, claims in _claims.verdicts(summaries).items():
+            parts.append(f"    - {preset}: **{claims[position].shown}**. {claims[position].evidence}")
+    column = printed_name(entry)
+    if column is not None:
+        other = "" if _is_same_data(entry) else " (another data set)"
+        parts.append(f"\n**Beside the figures printed for {column}{other}**\n")
+        for preset, methods in summaries.items():
+            parts.append(f"- {preset}")
+            parts += [f"    - {sentence}" for sentence in _claims.against_printed(column, methods)]
+    return parts
+
+
+def _agreement(datasets: Datasets) -> list[str]:
+    """The table of gaps, then each reason whose condition the results show."""
+    columns = [
+        (name, preset, methods, entry["printed"]["column"])
+        for name, (entry, summaries) in datasets.items()
+        if _is_same_data(entry)
+        for preset, methods in summaries.items()
+    ]
+    if not columns:
+        return [
+            "None of these data sets is one of the paper's, so no figure here can agree or disagree with a printed one.\n"
+        ]
+    gaps = {(name, preset): _claims.gap_to_printed(column, methods) for name, preset, methods, column in columns}
+    rows: list[tuple[str, ...]] = [
+        (method, *(_gap_text(found[method]) if method in found else "" for found in gaps.values()))
+        for method in PAPER_METHODS
+    ]
+    header = ("method", *(f"{name}, {preset}" for name, preset in gaps))
+    parts = ["Distance of the mean error from the printed one:\n", as_markdown(Table("", header, rows)), ""]
+    for preset in dict.fromkeys(preset for _, preset in gaps):
+        cells = {
+            (name, method): gap
+            for (name, its_preset), found in gaps.items()
+            if its_preset == preset
+            for method, gap in found.items()
+        }
+        near = [f"{method} on {name}" for (name, method), gap in cells.items() if abs(gap) <= _NEAR]
+        parts.append(f"- {preset}: {len(near)} of {len(cells)} within 1 % ({', '.join(near) or 'none'}).")
+    return [*parts, "", *_reasons(columns, gaps)]
+
+
+def _reasons(columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict[tuple[str, str], dict]) -> list[str]:
+    reasons = []
+    dense = [
+        summary.nonzeros
+        for _, preset, methods, _ in columns
+        if preset == "published"
+        for method, summary in methods.items()
+        if method != "KDL" and summary.nonzeros is not None and summary.nonzeros > summary.settings["n_nonzero_coefs"]
+    ]
+    if dense:
+        text = (
+            f"{min(dense):.0f}" if round(min(dense)) == round(max(dense)) else f"{min(dense):.0f} to {max(dense):.0f}"
+        )
+        reasons.append(_prose.REASONS["dense"].format(nonzeros=text))
+    behind = [
+        f"{method} on {name} ({_gap_text(methods[method].error.mean / methods['KDL'].error.mean - 1.0)} of KDL)"
+        for name, preset, methods, _ in columns
+        if preset == "paper" and "KDL" in methods
+        for method in PAPER_METHODS[1:]
+        if method in methods and methods[method].error.mean >= methods["KDL"].error.mean
+    ]
+    if behind:
+        reasons.append(_prose.REASONS["order"].format(cells=", ".join(behind)))
+    below = []
+    for name, preset, methods, column in columns:
+        best = _best(methods)
+        lowest = min(PRINTED_ERRORS[column].values())
+        if preset == "rkdl" and best is not None and methods[best].error.mean < lowest:
+            error = show_error(methods[best].error.mean)
+            below.append(f"{error} on {name} ({best}; lowest printed {show_error(lowest)})")
+    if below:
+        reasons.append(_prose.REASONS["default"].format(cells=" and ".join(below)))
+    slow = any(
+        claim.key in ("six", "saving") and claim.verdict == _claims.NOT_HELD
+        for _, _, methods, _ in columns
+        for claim in _claims.judge(methods)
+    )
+    if slow:
+        reasons.append(_prose.REASONS["time"])
+    far = [
+        f"{method} on {name} {_gap_text(gap)}"
+        for (name, preset), found in gaps.items()
+        if preset == "published"
+        for method, gap in found.items()
+        if not abs(gap) <= _NEAR
+    ]
+    if far:
+        reasons.append(_prose.REASONS["gap"].format(cells=", ".join(far)))
+    return [line for reason in reasons for line in (reason, "")]
+
+
+def _settings(datasets: Datasets) -> list[str]:
+    parts = ["## Settings\n"]
+    shown: dict[str, str] = {}
+    for name, (_, summaries) in datasets.items():
+        for preset in summaries:
+            text = as_markdown(settings_table(summaries, preset))
+            if shown.get(preset) == text:
+                continue
+            # CIFAR-10 has another learning rate, and nothing else.
+            heading = f"**{preset}**" if preset not in shown else f"**{preset}**, on {name}"
+            parts += [f"{heading}\n", text, ""]
+            shown[preset] = text
+    return parts
+
+
+def _best(methods: dict[str, Summary]) -> str | None:
+    finite = [name for name in PAPER_METHODS if name in methods and math.isfinite(methods[name].error.mean)]
+    return min(finite, key=lambda name: methods[name].error.mean) if finite else None
+
+
+def _is_same_data(entry: dict[str, Any]) -> bool:
+    return bool(entry["printed"]) and entry["printed"]["same_data"]
+
+
+def _nonzero_text(summary: Summary) -> str:
+    return "an unknown number of" if summary.nonzeros is None else f"{summary.nonzeros:.1f}"
+
+
+def _gap_text(gap: float) -> str:
+    return f"{100 * gap:+.1f} %" if math.isfinite(gap) else "diverged"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
