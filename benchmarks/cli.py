@@ -41,10 +41,11 @@ def run(arguments: Sequence[str]) -> int:
         start = time.perf_counter()
         found = list(_rows(name, settings))
         rows += found
-        print(f"\n== {name}, {time.perf_counter() - start:.1f} s\n{report.as_text(found)}", flush=True)
+        print(f"\n== {name}, {time.perf_counter() - start:.1f} s\n\n{report.as_text(found)}", flush=True)
         # What is known is saved after every case, so that an interrupted run leaves its part.
         saved = report.save(rows, head, options.out)
-    print(f"\n{report.as_text(rows)}\n\nSaved {saved[0]} and {saved[1]}.")
+    lines = "\n".join(report.summary(rows))
+    print(f"\n{lines}\n\nSaved {saved[0]} and {saved[1]}.")
     return 0
 
 

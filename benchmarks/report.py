@@ -11,7 +11,8 @@ from benchmarks.rows import OK, Comparison, Figure, Row
 
 _COMPARISON_HEAD = (
     "case",
-    "inputs and settings",
+    "inputs",
+    "setting",
     "peer",
     "dtype",
     "rkdl, ms",
@@ -32,7 +33,7 @@ def number(value: float | None) -> str:
     """Three digits, or a dash."""
     if value is None:
         return "-"
-    if value >= 1000:
+    if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:#.3g}".rstrip(".")
 
@@ -58,6 +59,7 @@ def comparison_cells(row: Comparison) -> list[str]:
     return [
         row.case,
         row.what,
+        row.setting,
         theirs.library,
         row.dtype,
         number(best[0]),
@@ -118,22 +120,23 @@ def summary(rows: Sequence[Row]) -> list[str]:
     lines = [f"{sum(bool(row.met) for row in judged)} of {len(judged)} targets met."]
     for row in judged:
         if not row.met:
-            peer = f" against {row.theirs.library}" if isinstance(row, Comparison) else ""
-            lines.append(f"Falls short: {row.case}, {row.what}{peer}.")
-    lines += [
-        f"Solutions differ: {row.case}, {row.what}, against {row.theirs.library}."
-        for row in rows
-        if isinstance(row, Comparison) and row.agrees is False
-    ]
-    lines += [f"{row.status.capitalize()}: {row.case}, {row.what}: {row.reason}" for row in rows if row.status != OK]
+            lines.append(f"Falls short: {_name(row)}.")
+    lines += [f"No agreement: {_name(row)}." for row in rows if isinstance(row, Comparison) and row.agrees is False]
+    lines += [f"{row.status.capitalize()}: {_name(row)}: {row.reason}" for row in rows if row.status != OK]
     return lines
+
+
+def _name(row: Row) -> str:
+    if isinstance(row, Figure):
+        return f"{row.case}, {row.what}"
+    return ", ".join(filter(None, [row.case, row.what, row.setting, f"against {row.theirs.library}"]))
 
 
 def as_text(rows: Sequence[Row]) -> str:
     """The tables for a terminal, in columns, without the longest ones."""
     parts = []
     for title, head, cells in tables(rows):
-        keep = [i for i, name in enumerate(head) if name not in ("limit", "note", "inputs and settings")]
+        keep = [i for i, name in enumerate(head) if name not in ("limit", "note", "inputs")]
         lines = [[row[i] for i in keep] for row in [list(head), *cells]]
         widths = [max(len(line[i]) for line in lines) for i in range(len(keep))]
         body = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]

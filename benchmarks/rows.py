@@ -44,8 +44,8 @@ class Comparison:
 
     Attributes
     ----------
-    case, what : str
-        The case and, in words, its inputs and settings.
+    case, what, setting : str
+        The case, its inputs in words, and how rkdl is set.
     ours, theirs : Side
         The two libraries.
     dtype : str
@@ -64,6 +64,7 @@ class Comparison:
 
     case: str
     what: str
+    setting: str
     ours: Side
     theirs: Side
     dtype: str = "float32"

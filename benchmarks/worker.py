@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-import os
 import resource
 import sys
 import warnings
@@ -43,17 +42,24 @@ def forget_peak() -> None:
 
 def resident_mb() -> float:
     """Resident memory now; without /proc the peak so far."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return peak_mb()
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return _status_mb("VmRSS") or peak_mb()
 
 
 def peak_mb() -> float:
-    """The high-water mark of resident memory."""
+    """The high-water mark of resident memory.
+
+    On Linux ru_maxrss will not do: a process inherits in it what its parent held when it was started.
+    """
     unit = 1.0 if sys.platform == "darwin" else 1024.0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    return _status_mb("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def _status_mb(field: str) -> float | None:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(field + ":")), None)
 
 
 if __name__ == "__main__":

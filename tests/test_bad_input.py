@@ -562,7 +562,7 @@ class TestScales:
             assert errors.max() < 1e-3 * np.linalg.norm(far, axis=1).min()
             # What is left of the squares is known to their rounding.
             error = np.sqrt(np.sum(errors.astype(float) ** 2) / far.size)
-            assert model.errors_[-1] == pytest.approx(error, abs=10 * np.sqrt(np.finfo(dtype).eps) * 1e8)
+            assert model.errors_[-1] == pytest.approx(error, abs=float(10 * np.sqrt(np.finfo(dtype).eps)) * 1e8)
 
     @power
     @pytest.mark.parametrize("kernel", ["rbf", "poly"])

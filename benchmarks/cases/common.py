@@ -17,6 +17,7 @@ Peak = Callable[[], float | None]
 def compare(
     case: str,
     what: str,
+    setting: str,
     peer: Peer,
     ours: Lap,
     theirs: Lap | None,
@@ -29,7 +30,7 @@ def compare(
 
     Parameters
     ----------
-    case, what, peer : str, str, Peer
+    case, what, setting, peer : str, str, str, Peer
         What is compared.
     ours, theirs : Lap
         The timings; the peer's may be None where it is not available.
@@ -40,7 +41,7 @@ def compare(
     **fields
         Further fields of the row.
     """
-    row = Comparison(case, what, ours.side("rkdl"), Side(peer.name), **fields)
+    row = Comparison(case, what, setting, ours.side("rkdl"), Side(peer.name), **fields)
     if ours.error:
         row.status, row.reason = FAILED, f"rkdl: {ours.error}"
     elif not peer.available:

@@ -25,7 +25,7 @@ def run(settings: Settings) -> Iterator[Comparison]:
         try:
             yield from _one(source, settings)
         except MissingDataError as error:
-            yield Comparison("dl", source, Side("rkdl"), Side("all peers"), status=SKIPPED, reason=str(error))
+            yield Comparison("dl", source, "", Side("rkdl"), Side("all peers"), status=SKIPPED, reason=str(error))
 
 
 def _one(source: str, settings: Settings) -> Iterator[Comparison]:
@@ -70,7 +70,8 @@ def _one(source: str, settings: Settings) -> Iterator[Comparison]:
             peak = partial(lab.peak, "dl", inputs=inputs, s=s, n_iter=n_iter)
             return compare(
                 "dl",
-                f"{what}, {label}",
+                what,
+                label,
                 peer,
                 laps[ours],
                 laps.get(peer.key),

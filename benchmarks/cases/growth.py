@@ -79,7 +79,7 @@ def _figures(method, series, measured, s, signals, settings) -> Iterator[Figure]
     if method == "KDL":
         yield Figure(
             "growth",
-            f"exponent of N in {method}'s time, {span}",
+            f"{method}: exponent of N in its time, {span}",
             power,
             bound=settings.goal(KDL_EXPONENT),
             series=series,

@@ -53,7 +53,8 @@ def run(settings: Settings) -> Iterator[Row]:
             ):
                 yield compare(
                     "kdl",
-                    f"{what}, {label}",
+                    what,
+                    label,
                     peer,
                     laps[name],
                     laps.get("dictlearn"),

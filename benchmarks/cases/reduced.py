@@ -43,7 +43,8 @@ def run(settings: Settings) -> Iterator[Row]:
                 inputs, params = _inputs(method, four, count)
                 row = compare(
                     method.lower(),
-                    f"MNIST digit 4, N = {thousands(len(four))}, p = {count}, {tail}",
+                    f"MNIST digit 4, N = {thousands(len(four))}, {tail}",
+                    f"{method}, p = {count}",
                     kdl,
                     laps[f"{method} {count}"],
                     laps["KDL"],

@@ -41,7 +41,8 @@ def run(settings: Settings) -> Iterator[Row]:
     for key, (name, _, inputs) in pairs.items():
         yield compare(
             "small",
-            f"{what}, {name[:3].upper()}",
+            what,
+            name[:3].upper(),
             peers[key],
             laps[name],
             laps.get(key),

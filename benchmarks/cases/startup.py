@@ -53,8 +53,7 @@ def run(settings: Settings) -> Iterator[Figure]:
     yield _imports(settings)
     quick = {"NUMBA_OPT": "0"} if settings.tiny else {}
     for method in ("RKDL",) if settings.tiny else METHODS:
-        yield _first_fit(method, settings, settings.repeat, "warm", WARM_BOUND, quick)
-        yield _first_fit(method, settings, 1, "cold", COLD_BOUND, quick)
+        yield from _first_fits(method, settings, quick)
     for name, home_is_writable in (("package folder", True), ("package folder and home", False)):
         yield _refused(name, home_is_writable, quick, settings)
 
@@ -83,8 +82,6 @@ def _imports(settings: Settings) -> Figure:
         "startup", "import rkdl over import sklearn.decomposition", unit="times", bound=settings.goal(IMPORT_BOUND)
     )
     try:
-        for module in seconds:
-            _last_line(_python(_IMPORT.format(module=module)))
         for _ in range(settings.repeat):
             for module, found in seconds.items():
                 found.append(_last_line(_python(_IMPORT.format(module=module))))
@@ -98,30 +95,22 @@ def _imports(settings: Settings) -> Figure:
     return figure
 
 
-def _first_fit(
-    method: str, settings: Settings, repeat: int, caches: str, bound: float, environment: dict[str, str]
-) -> Figure:
-    """How much longer the first fit of a process takes than its best later one."""
-    figure = Figure(
-        "startup", f"first {method} fit over the second, caches {caches}", unit="s", bound=settings.goal(bound)
-    )
+def _first_fits(method: str, settings: Settings, environment: dict[str, str]) -> Iterator[Figure]:
+    """How much longer the first fit of a process takes than its best later one: with an empty cache, then a full one."""
     script = _FITS.format(method=method)
-    fits = []
     with tempfile.TemporaryDirectory(prefix="rkdl-cache-") as folder:
-        changes = {**environment, "NUMBA_CACHE_DIR": folder} if caches == "cold" or settings.tiny else environment
-        try:
-            if caches == "warm":
-                _last_line(_python(script, **changes))
-            for _ in range(repeat):
-                fits.append(_last_line(_python(script, **changes)))
-        except RuntimeError as error:
-            figure.status, figure.reason = FAILED, str(error)
-            return figure
-    figure.value = min(first - min(later) for first, *later in fits)
-    first, *later = min(fits)
-    figure.note = f"first {first:.3g} s, later {min(later):.3g} s"
-    figure.series = [{"seconds": seconds} for seconds in fits]
-    return figure
+        for caches, bound, repeat in (("cold", COLD_BOUND, 1), ("warm", WARM_BOUND, settings.repeat)):
+            what = f"first {method} fit over the later ones of its process, caches {caches}"
+            figure = Figure("startup", what, unit="s", bound=settings.goal(bound))
+            try:
+                fits = [_last_line(_python(script, NUMBA_CACHE_DIR=folder, **environment)) for _ in range(repeat)]
+            except RuntimeError as error:
+                figure.status, figure.reason = FAILED, str(error)
+            else:
+                figure.value, first, later = min((first - min(later), first, min(later)) for first, *later in fits)
+                figure.note = f"first {first:.3g} s, later {later:.3g} s"
+                figure.series = [{"seconds": seconds} for seconds in fits]
+            yield figure
 
 
 def _refused(name: str, home_is_writable: bool, environment: dict[str, str], settings: Settings) -> Figure:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array
+from sklearn.utils import assert_all_finite, check_array
 
 from rkdl._kernels import squared_norms as row_squares
 from rkdl._maps import LinearMap
-from rkdl._pursuit import Codes, pursue
+from rkdl._pursuit import Codes, pursue, scatter
 from rkdl._signals import Signals, Walker, chunk_bounds
-from rkdl._statistics import Encoder, Pursuit
+from rkdl._statistics import Encoder, NotFiniteError, Pursuit
 
 _FLOATS = [np.float64, np.float32]
 PURSUITS = ("ols", "omp")
@@ -183,12 +183,15 @@ class GramEncoder:
         """Numbers that a signal occupies while it is coded."""
         return 3 * self.n_atoms
 
-    def encode(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, Codes, np.ndarray]:
-        """As `Encoder.encode`."""
+    def condition(self, rows: np.ndarray) -> tuple[GramEncoder, np.ndarray, float]:
+        """As `Encoder.condition`."""
+        return self, rows, 1.0
+
+    def codes(self, rows: np.ndarray) -> Codes:
+        """As `Encoder.codes`."""
         norms = np.ascontiguousarray(rows[:, -1])
         correlations = rows[:, :-1] * self.factors.astype(rows.dtype)
-        codes, residuals = pursue(correlations, self.gram, norms, *self.pursuit)
-        return rows, norms, codes, residuals
+        return pursue(correlations, self.gram, norms, *self.pursuit)[0]
 
 
 def encode_signals(
@@ -216,22 +219,29 @@ def encode_signals(
     """
     n_signals, n_atoms = signals.shape[0], encoder.n_atoms
     dtype = signals.dtype
-    scaled = not np.array_equal(factors, np.ones_like(factors))
-    factors = np.broadcast_to(np.asarray(factors, dtype=dtype), (n_atoms,))
+    wide_factors = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_atoms,))
+    factors = wide_factors.astype(dtype)
+    scaled = bool((factors != 1.0).any())
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=dtype)
 
     def task(number: int, start: int, stop: int) -> Codes | None:
-        codes = encoder.encode(signals.read(start, stop))[2]
-        if scaled:
-            codes.values[:] *= factors[codes.indices]
-        if dense is None:
-            return codes
-        rows = np.repeat(np.arange(start, stop), np.diff(codes.indptr))
-        dense[rows, codes.indices] = codes.values
-        return None
+        coder, rows, scale = encoder.condition(signals.read(start, stop))
+        codes = coder.codes(rows)
+        own_factors = factors if scale == 1.0 else (wide_factors / scale).astype(dtype)
+        if dense is not None:
+            scatter(codes, own_factors, dense[start:stop])
+            return None
+        if scaled or scale != 1.0:
+            codes.values[:] *= own_factors[codes.indices]
+        return codes
 
     with Walker(signals, chunk_bounds(n_signals, encoder.row_width, dtype.itemsize), n_jobs) as walker:
-        parts = list(walker.each(task))
+        try:
+            parts = list(walker.each(task))
+        except NotFiniteError:
+            # What scikit-learn says of NaN and infinity says it better.
+            assert_all_finite(signals.data, input_name="X")
+            raise
     if dense is not None:
         return dense
     counts = np.concatenate([np.diff(part.indptr) for part in parts])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from rkdl._pursuit_kernel import VECTOR_BYTES, pursue_rows
+from rkdl._pursuit_kernel import VECTOR_BYTES, pursue_rows, scatter_rows
 
 
 class Codes(NamedTuple):
@@ -95,6 +95,11 @@ def pursue(
     np.cumsum(counts, out=indptr[1:])
     used = np.arange(n_nonzero, dtype=np.int32) < counts[:, None]
     return Codes(indptr, indices[used], values[used]), residuals
+
+
+def scatter(codes: Codes, factors: np.ndarray, dense: np.ndarray) -> None:
+    """Write codes, each multiplied by its atom's factor, into rows of zeros."""
+    scatter_rows(codes.indptr, codes.indices, codes.values, factors, dense)
 
 
 def _whole_vectors(gram: np.ndarray) -> np.ndarray:

@@ -289,3 +289,12 @@ def pursue_rows(correlations, gram, squared_norms, residual_tol, ols, eps, indic
             values[t, q + 1] = value
         counts[t] = count
         residuals[t] = max(residual, zero)
+
+
+@numba.njit(nogil=True, cache=True)
+def scatter_rows(indptr, indices, values, factors, dense):
+    """Codes in CSR form, times a factor an atom, into the zeros of `dense`."""
+    for t in range(len(indptr) - 1):
+        for position in range(indptr[t], indptr[t + 1]):
+            atom = indices[position]
+            dense[t, atom] = values[position] * factors[atom]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import assert_all_finite
 
 from rkdl._blas import one_blas_thread, resolve_threads
 
@@ -60,15 +61,20 @@ class Signals:
         return taken
 
 
-def safe_scale(data: Any, dtype: Any) -> float:
-    """The power of two that brings the largest magnitude near one, or 1.0 where the dtype needs no help."""
-    values = data.data if sparse.issparse(data) else data
-    largest = float(max(values.max(), -values.min())) if values.size else 0.0
-    limit = _SAFE_EXPONENT[np.dtype(dtype)]
-    if largest == 0.0 or -limit <= (exponent := int(np.frexp(largest)[1])) <= limit:
+def is_safe(mean_square: float, dtype: Any) -> bool:
+    """Whether squares of numbers of this mean square, and squares of those, stay well inside the dtype."""
+    limit = 2.0 ** (2 * _SAFE_EXPONENT[np.dtype(dtype)])
+    return 1.0 / limit <= mean_square <= limit
+
+
+def safe_scale(values: np.ndarray) -> float:
+    """The power of two that brings the largest magnitude near one, or 1.0 where all are zero."""
+    largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
+    if largest == 0.0:
         return 1.0
-    # Beyond the largest power of two that the dtype holds, a subnormal scale would lose bits.
-    return float(2.0 ** -np.clip(exponent, -1000, 1000))
+    exponent = int(np.frexp(largest)[1])
+    limit = int(np.finfo(values.dtype).maxexp) - 28
+    return float(2.0 ** -min(max(exponent, -limit), limit))
 
 
 def chunk_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:
@@ -97,6 +103,12 @@ def chunk_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[in
 
 
 Step = Callable[[np.ndarray, Any], tuple[tuple, Any]]
+
+
+def _squares(signals: np.ndarray, kept: Any) -> tuple[tuple, None]:
+    flat = signals.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (float(np.dot(flat, flat)),), None
 
 
 class Walker:
@@ -148,6 +160,16 @@ class Walker:
         finally:
             for future in waiting:
                 future.cancel()
+
+    def inspect(self) -> None:
+        """Refuse signals that are not finite; scale those whose squares leave the dtype's range."""
+        (total,), _ = self.run(_squares)
+        size = max(1, self.signals.shape[0] * self.signals.shape[1])
+        if is_safe(float(total) / size, self.signals.dtype):
+            return
+        data = self.signals.data
+        assert_all_finite(data, input_name="X")
+        self.signals.scale = safe_scale(data.data if sparse.issparse(data) else np.asarray(data))
 
     def run(self, step: Step, kept: list | None = None) -> tuple[tuple, list]:
         """Apply `step` to every chunk.

@@ -6,15 +6,26 @@ With codes Z and features F, the sums are ``S = Z'Z``, ``P = Z'F`` and the trace
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from rkdl._kernels import DifferentiableKernel
-from rkdl._maps import FeatureMap
+from rkdl._maps import FeatureMap, LinearMap
 from rkdl._pursuit import Codes, pursue
+from rkdl._signals import is_safe, safe_scale
+
+
+class NotFiniteError(ValueError):
+    """Features left the range of their dtype, or the signals were not finite."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The signals' features are not finite in their dtype: scale the signals, lower the kernel's gamma or "
+            "degree, or use float64."
+        )
 
 
 class Pursuit(NamedTuple):
@@ -66,17 +77,50 @@ class Encoder:
 
     def encode(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray, Codes, np.ndarray]:
         """Features, squared norms, codes and squared residuals of a chunk."""
-        features = self.feature_map.features(signals)
+        features, correlations = self._correlate(signals)
         norms = self.feature_map.squared_norms(signals)
-        correlations = features @ self.atoms.T
-        # One non-finite feature makes this sum non-finite.
-        if not np.isfinite(np.dot(correlations.ravel(), correlations.ravel()) + norms.sum()):
-            raise ValueError(
-                "The signals' features are not finite in their dtype: scale the signals, lower the kernel's gamma "
-                "or degree, or use float64."
-            )
-        codes, residuals = pursue(correlations, self.gram, norms, *self.pursuit)
+        codes, residuals = pursue(correlations, self.gram, norms, *self._limited())
         return features, norms, codes, residuals
+
+    def codes(self, signals: np.ndarray) -> Codes:
+        """Codes of a chunk alone."""
+        _, correlations = self._correlate(signals)
+        if self.pursuit.residual_tol < 0.0:
+            norms = np.full(len(signals), np.inf, dtype=correlations.dtype)
+        else:
+            norms = self.feature_map.squared_norms(signals)
+        return pursue(correlations, self.gram, norms, *self._limited())[0]
+
+    def _limited(self) -> Pursuit:
+        # No more atoms than coordinates are independent; what a further one could fit is rounding.
+        return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, self.feature_map.size))
+
+    def condition(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray, float]:
+        """An encoder and multiplied signals whose squares stay in range, and what they were multiplied by.
+
+        Only where features are linear in the signals, so that codes are multiplied alike; elsewhere nothing changes.
+        """
+        if not isinstance(self.feature_map, LinearMap):
+            return self, signals, 1.0
+        flat = signals.ravel()
+        with np.errstate(over="ignore", invalid="ignore"):
+            if is_safe(float(np.dot(flat, flat)) / max(1, flat.size), signals.dtype):
+                return self, signals, 1.0
+        if not np.isfinite(signals).all():
+            raise NotFiniteError
+        scale = safe_scale(signals)
+        pursuit = self.pursuit._replace(residual_tol=self.pursuit.residual_tol * scale * scale)
+        return replace(self, pursuit=pursuit), signals * signals.dtype.type(scale), scale
+
+    def _correlate(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            features = self.feature_map.features(signals)
+            correlations = features @ self.atoms.T
+            flat = correlations.ravel()
+            # One non-finite feature makes this sum non-finite.
+            if not np.isfinite(np.dot(flat, flat)):
+                raise NotFiniteError
+        return features, correlations
 
 
 @dataclass(frozen=True)

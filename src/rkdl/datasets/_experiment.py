@@ -110,7 +110,7 @@ def load_experiment(
         what, image_shape = "scikit-learn's digits" + ("" if label is None else f", digit {label}"), (8, 8)
     elif name == "mnist":
         label = check_label(4 if label is None else label, 10)
-        mnist = fetch_mnist(label=label, data_home=data_home, download_if_missing=download_if_missing)
+        mnist: Any = fetch_mnist(label=label, data_home=data_home, download_if_missing=download_if_missing)
         data, what, image_shape = mnist.data, f"MNIST digit {label} (training set)", (28, 28)
     elif name == "mnist-5000":
         _refuse_label(name, label)
@@ -119,7 +119,7 @@ def load_experiment(
         what, image_shape = f"MNIST, the first {_PER_CLASS} of each digit (training set)", (28, 28)
     elif name == "cifar10":
         label = check_label(0 if label is None else label, 10)
-        cifar = fetch_cifar10(label=label, gray=True, data_home=data_home, download_if_missing=download_if_missing)
+        cifar: Any = fetch_cifar10(label=label, gray=True, data_home=data_home, download_if_missing=download_if_missing)
         what, image_shape = f"CIFAR-10 {CIFAR10_CLASSES[label or 0]}, grey (training set)", (32, 32)
         data = cifar.data
     else:

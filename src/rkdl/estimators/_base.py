@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, assert_all_finite, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from rkdl._encode import PURSUITS, check_pursuit, encode_signals
 from rkdl._learning import Problem, alternate
-from rkdl._signals import Signals, Walker, chunk_bounds, safe_scale
-from rkdl._statistics import Encoder, Pursuit
+from rkdl._signals import Signals, Walker, chunk_bounds
+from rkdl._statistics import Encoder, NotFiniteError, Pursuit
 
 FLOATS = [np.float64, np.float32]
 
@@ -105,19 +105,20 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self : object
             The fitted estimator.
         """
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr")
+        # Whether the signals are finite is seen in the first walk over them.
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_all_finite=False)
         self._fit_signals(X)
         return self
 
     def _fit_signals(self, X: Any) -> None:
         rng = check_random_state(self.random_state)
         n_signals, n_features = X.shape
-        scale = self._signal_scale(X)
-        signals = Signals(X, X.dtype, scale)
-        unit = self._feature_scale(scale)
+        signals = Signals(X, X.dtype)
         self._check_sizes(n_signals)
         bounds = chunk_bounds(n_signals, self._working_width(n_signals, n_features), X.dtype.itemsize)
         with Walker(signals, bounds, self.n_jobs) as walker:
+            self._inspect(walker)
+            unit = self._feature_scale(signals.scale)
             problem = self._problem(walker, self._pursuit(unit), rng)
             errors = alternate(
                 problem,
@@ -133,8 +134,9 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.n_iter_ = len(errors)
         self.n_revived_ = problem.n_revived
 
-    def _signal_scale(self, X: Any) -> float:
-        return safe_scale(X, X.dtype)
+    def _inspect(self, walker: Walker) -> None:
+        """Refuse what cannot be learned from, and scale signals whose squares leave the dtype's range."""
+        walker.inspect()
 
     def _check_sizes(self, n_signals: int) -> None:
         """Warn of sizes that cannot be; a subclass adds its own."""
@@ -201,26 +203,33 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             ``1 - sum of squared residuals / sum of squared norms``, at most 1.
         """
         residuals, norms = self._residuals(X)
-        energy = float(np.sum(norms, dtype=np.float64))
-        lost = float(np.sum(residuals.astype(np.float64) ** 2))
-        return 1.0 - lost / energy if energy > 0.0 else 1.0
+        largest = float(norms.max())
+        if largest == 0.0:
+            return 1.0
+        lost, energy = (np.sum((part.astype(np.float64) / largest) ** 2) for part in (residuals, norms))
+        return 1.0 - float(lost / energy)
 
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Norms of the residuals and squared norms of the signals, in feature space."""
+        """Norms of the residuals and of the signals, in feature space."""
         signals, encoder, unit = self._ready(X)
         residuals = np.empty(signals.shape[0], dtype=signals.dtype)
         norms = np.empty(signals.shape[0], dtype=signals.dtype)
 
         def task(number: int, start: int, stop: int) -> None:
-            rows = signals.read(start, stop)
-            _, chunk_norms, codes, squares = encoder.encode(rows)
-            residuals[start:stop] = self._residual_norms(rows, codes, squares, encoder) / unit
-            norms[start:stop] = chunk_norms / unit / unit
+            coder, rows, scale = encoder.condition(signals.read(start, stop))
+            _, chunk_norms, codes, squares = coder.encode(rows)
+            factor = scale * unit
+            residuals[start:stop] = self._residual_norms(rows, codes, squares, coder) / factor
+            norms[start:stop] = np.sqrt(chunk_norms) / factor
 
         bounds = chunk_bounds(signals.shape[0], encoder.row_width, signals.dtype.itemsize)
         with Walker(signals, bounds, self.n_jobs) as walker:
-            for _ in walker.each(task):
-                pass
+            try:
+                for _ in walker.each(task):
+                    pass
+            except NotFiniteError:
+                assert_all_finite(signals.data, input_name="X")
+                raise
         return residuals, norms
 
     def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
@@ -228,10 +237,13 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
-        scale = self._signal_scale(X)
-        signals = Signals(X, X.dtype, scale)
-        return signals, self._encoder(X.dtype, scale), self._feature_scale(scale)
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False, ensure_all_finite=False)
+        scale = self._fitted_scale(X.dtype)
+        return Signals(X, X.dtype, scale), self._encoder(X.dtype, scale), self._feature_scale(scale)
+
+    def _fitted_scale(self, dtype: np.dtype) -> float:
+        """What signals of `dtype` are multiplied by before they are coded."""
+        return 1.0
 
     @property
     def _n_features_out(self) -> int:

@@ -167,14 +167,19 @@ class KDL(KernelLearner):
         self : object
             The fitted estimator.
         """
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse=not self._is_precomputed and "csr")
-        if self._is_precomputed:
-            _check_kernel_matrix(X)
+        accept_sparse = False if self._is_precomputed else "csr"
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse=accept_sparse, ensure_all_finite=self._is_precomputed)
         self._fit_signals(X)
         return self
 
-    def _signal_scale(self, X: Any) -> float:
-        return 1.0 if self._is_precomputed else super()._signal_scale(X)
+    def _inspect(self, walker: Walker) -> None:
+        if self._is_precomputed:
+            _check_kernel_matrix(walker.signals.data)
+        else:
+            super()._inspect(walker)
+
+    def _fitted_scale(self, dtype: np.dtype) -> float:
+        return 1.0 if self._is_precomputed else super()._fitted_scale(dtype)
 
     def _working_width(self, n_signals: int, n_features: int) -> int:
         # Row blocks of the kernel matrix are what a chunk works on.

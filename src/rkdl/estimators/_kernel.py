@@ -6,11 +6,12 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._kernels import Kernel, make_kernel
 from rkdl._maps import KernelMap
-from rkdl._signals import Signals
+from rkdl._signals import Signals, Walker, is_safe, safe_scale
 from rkdl._statistics import Encoder
 from rkdl.estimators._base import DictionaryLearner
 from rkdl.estimators._gamma import find_gamma, spread_sample
@@ -39,8 +40,28 @@ class KernelLearner(DictionaryLearner):
     def _feature_scale(self, scale: float) -> float:
         return scale if isinstance(self.kernel, str) and self.kernel == "linear" else 1.0
 
-    def _signal_scale(self, X: Any) -> float:
-        return 1.0 if callable(self.kernel) else super()._signal_scale(X)
+    def _inspect(self, walker: Walker) -> None:
+        if callable(self.kernel):
+            # A user's function sees the user's signals, not scaled ones.
+            assert_all_finite(walker.signals.data, input_name="X")
+        else:
+            super()._inspect(walker)
+
+    def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
+        signals, encoder, unit = super()._ready(X)
+        if callable(self.kernel):
+            assert_all_finite(signals.data, input_name="X")
+        return signals, encoder, unit
+
+    def _fitted_scale(self, dtype: np.dtype) -> float:
+        if callable(self.kernel):
+            return 1.0
+        vectors = self.kernel_vectors_
+        flat = vectors.ravel().astype(np.float64, copy=False)
+        # In units of a power of two, so that the squares below stay in range themselves.
+        unit = safe_scale(flat)
+        mean_square = float(np.dot(flat * unit, flat * unit)) / flat.size / unit / unit
+        return 1.0 if is_safe(mean_square, dtype) or mean_square == 0.0 else unit
 
     def _make_kernel(self, signals: Signals) -> Kernel:
         """The kernel for the signals as they are read."""

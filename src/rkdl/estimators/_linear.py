@@ -128,8 +128,7 @@ class DL(_CoordinateLearner):
         return LinearMap(signals.shape[1])
 
     def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
-        encoder = self._coordinate_encoder(LinearMap(self.n_features_in_), dtype)
-        return Encoder(encoder.feature_map, encoder.atoms, encoder.gram, self._pursuit(scale))
+        return self._coordinate_encoder(LinearMap(self.n_features_in_), dtype)
 
     def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
         # From the residual itself: the difference of squares has no digits left where the fit is close.

@@ -80,7 +80,7 @@ def against_printed(column: str, methods: dict[str, Summary]) -> list[str]:
     share = [PRINTED_SECONDS[column][method] / methods[method].seconds.mean for method in here]
     fast = [method for method, ratio in zip(here, share, strict=True) if ratio > _FRACTION_OF_TIME]
     return [
-        f"error against the printed one: {', '.join(f'{method} {_percent(gaps[method])}' for method in here)}",
+        f"error against the printed one: {', '.join(f'{method} {percent(gaps[method])}' for method in here)}",
         f"within 1 % of the printed error: {_listed(near, here)}",
         f"below every printed error ({show_error(lowest)}): {_listed(below, here)}",
         f"in less than a twentieth of the printed time: {_listed(fast, here)} "
@@ -95,6 +95,13 @@ def gap_to_printed(column: str, methods: dict[str, Summary]) -> dict[str, float]
         for method in PAPER_METHODS
         if method in methods
     }
+
+
+def percent(share: float) -> str:
+    """A signed percentage, with one more digit where one would say nothing."""
+    if not math.isfinite(share):
+        return "diverged"
+    return f"{100 * share:+.{1 if abs(share) >= 0.0005 else 2}f} %"
 
 
 def verdicts(summaries: dict[str, dict[str, Summary]]) -> dict[str, list[Claim]]:
@@ -118,7 +125,7 @@ def _order(errors: dict[str, Spread]) -> Claim:
 def _reduced(errors: dict[str, Spread]) -> Claim:
     full = errors["KDL"]
     gaps = {method: errors[method].mean / full.mean - 1.0 for method in PAPER_METHODS[1:]}
-    evidence = ", ".join(f"{method} {_percent(gap)}" for method, gap in gaps.items())
+    evidence = ", ".join(f"{method} {percent(gap)}" for method, gap in gaps.items())
     above = [method for method, gap in gaps.items() if gap >= 0.0]
     if above:
         return Claim("reduced", NOT_HELD, evidence, any(_is_clear(errors[method], full) for method in above))
@@ -145,10 +152,6 @@ def _saving(seconds: dict[str, float]) -> Claim:
     savings = {method: 1.0 - seconds[method] / seconds["KDL"] for method in ("ORKDL-D", "MORKDL-D")}
     evidence = ", ".join(f"{method} {_less_or_more(saving)}" for method, saving in savings.items())
     return Claim("saving", HELD if min(savings.values()) >= _LEAST_SAVING else NOT_HELD, evidence)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:+.1f} %"
 
 
 def _less_or_more(saving: float) -> str:

@@ -172,7 +172,8 @@ def _error_cell(summary: Summary | None) -> str:
 def _time_cell(summary: Summary | None) -> str:
     if summary is None:
         return ""
-    text = _plus_minus(summary.seconds, _seconds, _seconds)
+    digits = _digits(summary.seconds.mean)
+    text = _plus_minus(summary.seconds, _seconds, lambda value: f"{value:.{digits}f}")
     part = summary.dictionary_seconds
     return text if part is None else f"{text} (D {_seconds(part.mean)})"
 
@@ -184,7 +185,11 @@ def _plus_minus(spread: Spread, show: Any, show_deviation: Any) -> str:
 
 
 def _seconds(value: float) -> str:
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+    return f"{value:.{_digits(value)}f}"
+
+
+def _digits(seconds: float) -> int:
+    return 1 if seconds >= 10 else 2 if seconds >= 1 else 3
 
 
 def _iterations(methods: Iterable[Summary]) -> str:

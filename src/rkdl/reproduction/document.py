@@ -29,6 +29,9 @@ from rkdl.reproduction._tables import (
 )
 
 _NEAR = 0.01
+_SCATTER = (
+    'By means over rounds. "Within scatter": the errors that decide differ by less than twice their standard error.'
+)
 
 Datasets = dict[str, tuple[dict[str, Any], Summaries]]
 
@@ -45,12 +48,16 @@ def document(content: dict[str, Any]) -> str:
         _prose.PRESETS_TEXT,
         "## In short\n",
         as_markdown(claim_matrix({name: summaries for name, (_, summaries) in datasets.items()})),
-        '\nBy means over rounds. "Within scatter": the errors that decide differ by less than twice their standard error.\n',
+        f"\n{_SCATTER}\n",
         *_in_short(datasets),
     ]
     for name, (entry, summaries) in datasets.items():
         parts += _section(name, entry, summaries)
-    parts += ["\n## What agrees with the paper, and what does not\n", *_agreement(datasets), _prose.SLIPS]
+    parts += ["\n## What agrees with the paper, and what does not\n", *_agreement(datasets)]
+    parts.append(_prose.SLIPS_OPENING)
+    for where, printed, slips in (("text", "printed", _prose.SLIPS_OF_TEXT), ("code", "coded", _prose.SLIPS_OF_CODE)):
+        table = Table("", ("where", f"what is {printed}", "what is meant, or right"), list(slips))
+        parts += [f"In the {where}:\n", as_markdown(table), ""]
     parts += _settings(datasets)
     parts.append(_prose.CLOSING.format(version=content["versions"]["rkdl"]))
     return "\n".join(parts)
@@ -91,9 +98,9 @@ def _what_was_run(content: dict[str, Any], datasets: Datasets) -> str:
         [
             as_markdown(table),
             "",
-            f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}. Versions: {versions}. Kernel: "
-            f"`exp(-{GAMMA:g} |x - y|²)`. Signals in {settings['dtype']}; `published` computes in float64. Seeds from "
-            f"{settings['seed']}.",
+            f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}. Versions: {versions}. "
+            f"Kernel: `exp(-{GAMMA:g} |x - y|²)`. Signals in {settings['dtype']}; `published` computes in float64. "
+            f"Seeds from {settings['seed']}.",
             "",
             *(line for remark in remarks for line in (remark, "")),
         ]
@@ -115,8 +122,9 @@ def _in_short(datasets: Datasets) -> list[str]:
             side = "below" if gap < 0 else "above"
             ratio = PRINTED_SECONDS[column][best] / methods[best].seconds.mean
             lines.append(
-                f"- {name}, {preset}: lowest error {show_error(methods[best].error.mean)} ({best}), {abs(gap) * 100:.1f} % "
-                f"{side} the lowest printed one, with {_nonzero_text(methods[best])} non-zeros a signal and "
+                f"- {name}, {preset}: lowest error {show_error(methods[best].error.mean)} ({best}), "
+                f"{abs(gap) * 100:.1f} % {side} the lowest printed one, with {_nonzero_text(methods[best])} non-zeros "
+                f"a signal and "
                 f"{methods[best].iterations.mean:.0f} iterations, in {methods[best].seconds.mean:.2f} s "
                 f"({ratio:.0f} times less than printed for {best})."
             )
@@ -151,12 +159,10 @@ def _agreement(datasets: Datasets) -> list[str]:
         for preset, methods in summaries.items()
     ]
     if not columns:
-        return [
-            "None of these data sets is one of the paper's, so no figure here can agree or disagree with a printed one.\n"
-        ]
+        return ["None of these data sets is one of the paper's: no figure here can be held against a printed one.\n"]
     gaps = {(name, preset): _claims.gap_to_printed(column, methods) for name, preset, methods, column in columns}
     rows: list[tuple[str, ...]] = [
-        (method, *(_gap_text(found[method]) if method in found else "" for found in gaps.values()))
+        (method, *(_claims.percent(found[method]) if method in found else "" for found in gaps.values()))
         for method in PAPER_METHODS
     ]
     header = ("method", *(f"{name}, {preset}" for name, preset in gaps))
@@ -188,14 +194,20 @@ def _reasons(columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict
         )
         reasons.append(_prose.REASONS["dense"].format(nonzeros=text))
     behind = [
-        f"{method} on {name} ({_gap_text(methods[method].error.mean / methods['KDL'].error.mean - 1.0)} of KDL)"
+        f"{method} on {name} is {_claims.percent(methods[method].error.mean / methods['KDL'].error.mean - 1.0)} from KDL"
         for name, preset, methods, _ in columns
         if preset == "paper" and "KDL" in methods
         for method in PAPER_METHODS[1:]
         if method in methods and methods[method].error.mean >= methods["KDL"].error.mean
     ]
     if behind:
-        reasons.append(_prose.REASONS["order"].format(cells=", ".join(behind)))
+        gains = [
+            f"{_claims.percent(methods['ORKDL-D'].error.mean / methods['RKDL-D'].error.mean - 1.0)} on {name}"
+            for name, preset, methods, _ in columns
+            if preset == "paper" and {"RKDL-D", "ORKDL-D"} <= set(methods)
+        ]
+        text = " and ".join(gains) or "an amount that was not measured here"
+        reasons.append(_prose.REASONS["order"].format(cells=", ".join(behind), gains=text))
     below = []
     for name, preset, methods, column in columns:
         best = _best(methods)
@@ -213,7 +225,7 @@ def _reasons(columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict
     if slow:
         reasons.append(_prose.REASONS["time"])
     far = [
-        f"{method} on {name} {_gap_text(gap)}"
+        f"{method} on {name} {_claims.percent(gap)}"
         for (name, preset), found in gaps.items()
         if preset == "published"
         for method, gap in found.items()
@@ -225,17 +237,24 @@ def _reasons(columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict
 
 
 def _settings(datasets: Datasets) -> list[str]:
+    """Settings of the first data set of each preset, and what differs on others."""
     parts = ["## Settings\n"]
-    shown: dict[str, str] = {}
+    shown: dict[str, dict[str, Summary]] = {}
     for name, (_, summaries) in datasets.items():
-        for preset in summaries:
-            text = as_markdown(settings_table(summaries, preset))
-            if shown.get(preset) == text:
+        for preset, methods in summaries.items():
+            first = shown.setdefault(preset, methods)
+            if first is methods:
+                parts += [f"**{preset}**\n", as_markdown(settings_table(summaries, preset)), ""]
                 continue
-            # CIFAR-10 has another learning rate, and nothing else.
-            heading = f"**{preset}**" if preset not in shown else f"**{preset}**, on {name}"
-            parts += [f"{heading}\n", text, ""]
-            shown[preset] = text
+            differing = {
+                f"{setting} {value:g}" if isinstance(value, float) else f"{setting} {value}"
+                for method, summary in methods.items()
+                if method in first
+                for setting, value in summary.settings.items()
+                if first[method].settings.get(setting) != value
+            }
+            if differing:
+                parts.append(f"**{preset}** on {name}: the same, but for {', '.join(sorted(differing))}.\n")
     return parts
 
 
@@ -250,10 +269,6 @@ def _is_same_data(entry: dict[str, Any]) -> bool:
 
 def _nonzero_text(summary: Summary) -> str:
     return "an unknown number of" if summary.nonzeros is None else f"{summary.nonzeros:.1f}"
-
-
-def _gap_text(gap: float) -> str:
-    return f"{100 * gap:+.1f} %" if math.isfinite(gap) else "diverged"
 
 
 if __name__ == "__main__":

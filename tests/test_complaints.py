@@ -1,0 +1,511 @@
+"""What users of the neighbouring libraries complain about, each by its number in the list of complaints, and not here."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
+from sklearn.model_selection import cross_val_score
+
+import rkdl
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, sparse_encode, sparse_encode_gram
+
+COMMON = {"n_components": 5, "n_nonzero_coefs": 2, "max_iter": 5, "tol": 0.0, "random_state": 0}
+OWN = {
+    DL: {},
+    KDL: {},
+    RKDL: {"n_kernel_vectors": 12},
+    ORKDL: {"n_kernel_vectors": 12},
+    MORKDL: {"n_kernel_vectors": 12},
+    FourierDL: {"n_fourier_features": 32},
+}
+REDUCED = [RKDL, ORKDL, MORKDL]
+
+
+def grid(kinds):
+    return pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.__name__)
+
+
+every = grid(list(OWN))
+
+
+def make(kind, **changes):
+    return kind(**{**COMMON, **OWN[kind], **changes})
+
+
+def signals(count, seed=0):
+    return np.random.default_rng(seed).standard_normal((count, 6))
+
+
+@pytest.fixture
+def X():
+    return signals(60)
+
+
+def atoms_of(model):
+    """The fitted atoms, in the form that `init` takes."""
+    return model.components_ if hasattr(model, "components_") else model.dual_components_
+
+
+def unit_norms(model, X):
+    """Norms of the fitted atoms in the method's own space."""
+    if hasattr(model, "components_"):
+        return np.linalg.norm(model.components_, axis=1)
+    vectors = model.kernel_vectors_
+    kernels = {
+        "rbf": lambda: rbf_kernel(vectors, gamma=model.gamma_),
+        "poly": lambda: polynomial_kernel(vectors, degree=model.degree, gamma=model.gamma_, coef0=model.coef0),
+        "linear": lambda: vectors @ vectors.T,
+    }
+    dual = model.dual_components_
+    return np.sqrt(np.einsum("ij,ij->i", dual @ kernels[model.kernel](), dual))
+
+
+class Test02MoreNonzerosThanAtoms:
+    """`n_nonzero_coefs > n_components` crashes a grid search."""
+
+    @every
+    def test_cross_validation_goes_on(self, kind, X):
+        with pytest.warns(UserWarning, match="n_nonzero_coefs=7 exceeds the number of atoms, 5"):
+            scores = cross_val_score(make(kind, n_nonzero_coefs=7), X, cv=2, error_score="raise")
+        assert np.isfinite(scores).all()
+
+    @every
+    def test_the_warning_points_at_the_user(self, kind, X):
+        model = make(kind, n_nonzero_coefs=7)
+        with pytest.warns(UserWarning, match="n_nonzero_coefs=7") as caught:
+            model.fit(X)
+        assert {warning.filename for warning in caught} == {__file__}
+        assert len(caught) == 1
+
+    @every
+    def test_a_setting_changed_after_the_fit(self, kind, X):
+        model = make(kind).fit(X)
+        with pytest.warns(UserWarning, match="n_nonzero_coefs=7"):
+            codes = model.set_params(n_nonzero_coefs=7).transform(X)
+        assert (codes != 0).sum(axis=1).max() <= 5
+
+
+class Test03InitIgnored:
+    """An init argument is ignored unless another is given too."""
+
+    @every
+    def test_given_atoms_are_where_the_fit_starts(self, kind, X):
+        given = {}
+        if kind in REDUCED:
+            given["kernel_vectors"] = X[:12]
+        cold = make(kind, max_iter=30, init="random", **given).fit(X)
+        if kind in REDUCED:
+            given["kernel_vectors"] = cold.kernel_vectors_
+        warm = make(kind, max_iter=1, init=atoms_of(cold), **given).fit(X)
+        assert cold.errors_[0] > 1.02 * cold.errors_[-1]
+        assert warm.errors_[0] < 1.01 * cold.errors_[-1]
+
+    @grid([DL, KDL])
+    def test_given_atoms_leave_nothing_to_chance(self, kind, X):
+        start = np.random.default_rng(1).standard_normal((5, 6 if kind is DL else 60))
+        one, other = (make(kind, init=start, random_state=seed).fit(X) for seed in (1, 2))
+        np.testing.assert_array_equal(atoms_of(one), atoms_of(other))
+        third = make(kind, init=start[::-1] + 0.5, random_state=1).fit(X)
+        assert not np.allclose(atoms_of(one), atoms_of(third))
+
+    @grid(REDUCED)
+    def test_given_kernel_vectors_need_no_count(self, kind, X):
+        """The default count does not agree with the array, and need not."""
+        model = kind(5, kernel_vectors=X[:7], n_nonzero_coefs=2, max_iter=2, random_state=0).fit(X)
+        assert model.kernel_vectors_.shape == (7, 6)
+        if kind is RKDL:
+            np.testing.assert_array_equal(model.kernel_vectors_, X[:7])
+
+    @every
+    def test_given_arrays_are_not_changed(self, kind, X):
+        shape = {DL: (5, 6), KDL: (5, 60), FourierDL: (5, 32)}.get(kind, (5, 12))
+        start = np.random.default_rng(1).standard_normal(shape)
+        given = {"kernel_vectors": X[:12].copy()} if kind in REDUCED else {}
+        before, vectors_before = start.copy(), X[:12].copy()
+        make(kind, init=start, **given).fit(X)
+        np.testing.assert_array_equal(start, before)
+        if given:
+            np.testing.assert_array_equal(given["kernel_vectors"], vectors_before)
+
+
+class Test05DeadAtoms:
+    """Dead atoms stay dead."""
+
+    @every
+    @pytest.mark.parametrize("atom_update", ["gram", "aksvd"])
+    def test_copies_of_one_atom_come_to_life(self, kind, atom_update, X):
+        shape = {DL: (5, 6), KDL: (5, 60), FourierDL: (5, 32)}.get(kind, (5, 12))
+        start = np.repeat(np.random.default_rng(1).standard_normal((1, shape[1])), 5, axis=0)
+        model = make(kind, init=start, atom_update=atom_update).fit(X)
+        assert model.n_revived_ >= 4
+        assert (model.transform(X) != 0).any(axis=0).all()
+        np.testing.assert_allclose(unit_norms(model, X), 1.0, rtol=1e-6)
+
+    @every
+    def test_atoms_that_point_away_from_all_signals(self, kind, X):
+        """Signals on a line use one atom of many; the others wait for what is left, and nothing breaks."""
+        line = np.outer(np.linspace(0.5, 2.0, 40), X[0])
+        model = make(kind, gamma=0.1).fit(line) if kind is not DL else make(kind).fit(line)
+        assert np.isfinite(model.errors_).all()
+        if kind is DL:
+            assert model.reconstruction_error(line).max() < 1e-6
+
+    @every
+    def test_a_good_start_revives_none(self, kind, X):
+        assert make(kind).fit(X).n_revived_ == 0
+
+
+class Test08SingularKernel:
+    """A singular kernel divides by zero."""
+
+    @pytest.mark.parametrize("atom_update", ["gram", "aksvd"])
+    @pytest.mark.parametrize("pursuit", ["ols", "omp"])
+    def test_more_kernel_vectors_than_dimensions_are_linear_dictionary_learning(self, pursuit, atom_update, X):
+        """K(D, D) of 20 kernel vectors has rank 6; the method on it is DL itself."""
+        vectors = signals(20, seed=1)
+        dual = np.random.default_rng(2).standard_normal((5, 20))
+        options = {"pursuit": pursuit, "atom_update": atom_update}
+        reduced = make(RKDL, kernel="linear", kernel_vectors=vectors, init=dual, **options).fit(X)
+        linear = make(DL, init=dual @ vectors, **options).fit(X)
+        assert reduced.rank_ == 6
+        np.testing.assert_allclose(reduced.errors_, linear.errors_, rtol=1e-8)
+        np.testing.assert_allclose(reduced.transform(X), linear.transform(X), atol=1e-6)
+        np.testing.assert_allclose(reduced.dual_components_ @ vectors, linear.components_, atol=1e-6)
+
+    def test_the_full_method_of_a_singular_kernel_is_linear_dictionary_learning(self, X):
+        dual = np.random.default_rng(2).standard_normal((5, 60))
+        full = make(KDL, kernel="linear", init=dual).fit(X)
+        linear = make(DL, init=dual @ X).fit(X)
+        np.testing.assert_allclose(full.errors_, linear.errors_, rtol=1e-8)
+        np.testing.assert_allclose(full.transform(X), linear.transform(X), atol=1e-6)
+
+    @grid(REDUCED)
+    @pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    def test_nearly_equal_kernel_vectors(self, kind, kernel, dtype, X):
+        X = X.astype(dtype)
+        vectors = np.repeat(X[:4], 3, axis=0) * (1.0 + 1e-7 * signals(12, seed=3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = make(kind, kernel=kernel, kernel_vectors=vectors).fit(X)
+            codes = model.transform(X)
+        # Coefficients that grow without bound are the other way to divide by nothing.
+        assert np.isfinite(model.dual_components_).all()
+        assert np.abs(codes).max() < 1e3 * np.sqrt(max(1.0, np.abs(X @ X.T).max() ** 3))
+        assert model.errors_[-1] <= model.errors_[0] * (1 + 1e-3)
+        error = np.sqrt(np.sum(model.reconstruction_error(X).astype(float) ** 2) / X.size)
+        assert error == pytest.approx(model.errors_[-1], rel=0.1)
+
+
+class Test10Compilation:
+    """Seconds of compilation at every start."""
+
+    def test_a_second_process_compiles_nothing(self):
+        """What a fit compiled in one process, another one finds on the disk."""
+        script = """
+import json, sys
+import numba, numpy as np
+from rkdl import DL, MORKDL
+X = np.random.default_rng(0).standard_normal((40, 6))
+for dtype in (np.float64, np.float32):
+    DL(5, atom_update="aksvd", max_iter=1, random_state=0).fit(X.astype(dtype)).transform(X.astype(dtype))
+    MORKDL(5, n_kernel_vectors=6, max_iter=1, random_state=0).fit(X.astype(dtype))
+found = {}
+for name, module in list(sys.modules.items()):
+    if name.startswith("rkdl"):
+        for value in vars(module).values():
+            if isinstance(value, numba.core.registry.CPUDispatcher):
+                found[f"{value.__module__}.{value.__name__}"] = [
+                    sum(value.stats.cache_hits.values()), sum(value.stats.cache_misses.values())
+                ]
+print(json.dumps(found))
+"""
+        counts = [
+            json.loads(
+                subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+            )
+            for _ in range(2)
+        ]
+        assert len(counts[1]) >= 5
+        assert sum(hits for hits, _ in counts[1].values()) >= 5
+        assert {name: misses for name, (_, misses) in counts[1].items() if misses} == {}
+
+    def test_every_compiled_function_is_cached_and_none_is_parallel(self):
+        import numba
+        from numba.core.caching import NullCache
+
+        modules = [module for name, module in sys.modules.items() if name.startswith("rkdl.")]
+        compiled = {
+            value
+            for module in modules
+            for value in vars(module).values()
+            if isinstance(value, numba.core.registry.CPUDispatcher)
+        }
+        assert compiled
+        for function in compiled:
+            assert not isinstance(function._cache, NullCache), function
+            assert function.targetoptions.get("nogil") is True, function
+            assert not function.targetoptions.get("parallel"), function
+
+
+class Recorder:
+    """A callable kernel that remembers the shapes it was asked for."""
+
+    def __init__(self):
+        self.shapes = []
+
+    def __call__(self, A, B):
+        self.shapes.append((len(A), len(B)))
+        return rbf_kernel(A, B, gamma=0.1)
+
+
+class Test15DiagonalOfTheKernel:
+    """Memory grows as N x N only to read a diagonal."""
+
+    def test_no_square_of_the_signals(self):
+        kernel = Recorder()
+        X = signals(3000)
+        model = make(RKDL, kernel=kernel, max_iter=2, n_jobs=1).fit(X)
+        model.reconstruction_error(X)
+        # A side has the kernel vectors, or a small block of the signals against itself.
+        assert max(min(shape) for shape in kernel.shapes) <= 64
+        assert max(rows * columns for rows, columns in kernel.shapes) <= 3000 * 64
+
+    @grid([KDL, RKDL])
+    def test_errors_of_new_signals(self, kind, X):
+        model = make(kind, kernel=Recorder()).fit(X)
+        new = signals(4000, seed=1)
+        model.reconstruction_error(new[:300])
+        model.kernel.shapes.clear()
+        peak = peak_of(lambda: model.reconstruction_error(new))
+        assert max(min(shape) for shape in model.kernel.shapes) <= 64
+        assert peak < 4000 * 4000 * 8 / 16
+
+    def test_a_kernel_with_a_diagonal_of_its_own_is_asked_for_it(self, X):
+        class WithDiagonal(Recorder):
+            def diag(self, A):
+                self.diagonals = getattr(self, "diagonals", 0) + 1
+                return np.ones(len(A))
+
+        model = make(RKDL, kernel=WithDiagonal()).fit(X)
+        assert model.kernel.diagonals > 0
+        expected = make(RKDL, kernel="rbf", gamma=0.1).fit(X)
+        np.testing.assert_allclose(model.reconstruction_error(X), expected.reconstruction_error(X), atol=1e-8)
+
+
+class Test16NormOfTheAtoms:
+    """Atoms that are not of unit norm silently give wrong codes."""
+
+    @pytest.mark.parametrize("pursuit", ["ols", "omp"])
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    def test_codes_are_those_of_the_atoms_as_given(self, pursuit, dtype, X):
+        unit = signals(9, seed=1)
+        unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+        lengths = 10.0 ** np.linspace(-4, 4, 9)
+        options = {"n_nonzero_coefs": 3, "pursuit": pursuit}
+        expected = sparse_encode(X.astype(dtype), unit, **options)
+        atoms = unit * lengths[:, None]
+        tolerance = 1e-10 if dtype == np.float64 else 1e-4
+        codes = sparse_encode(X.astype(dtype), atoms, **options)
+        np.testing.assert_allclose(codes * lengths, expected, rtol=tolerance, atol=tolerance)
+        codes = sparse_encode_gram(atoms @ atoms.T, (X @ atoms.T).astype(dtype), **options)
+        np.testing.assert_allclose(codes * lengths, expected, rtol=tolerance, atol=tolerance)
+        assert codes.dtype == dtype
+
+    @every
+    @pytest.mark.parametrize("length", [1e-3, 1e3])
+    def test_the_length_of_first_atoms_means_nothing(self, kind, length, X):
+        shape = {DL: (5, 6), KDL: (5, 60), FourierDL: (5, 32)}.get(kind, (5, 12))
+        start = np.random.default_rng(1).standard_normal(shape)
+        one, other = (make(kind, init=array).fit(X) for array in (start, start * length))
+        np.testing.assert_allclose(other.errors_, one.errors_, rtol=1e-5)
+
+    @every
+    @pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
+    def test_fitted_atoms_have_unit_norm(self, kind, kernel, X):
+        if kind in (DL, FourierDL):
+            if kernel != "rbf":
+                pytest.skip("has no kernel to choose")
+            model = make(kind).fit(3.0 * X)
+        else:
+            model = make(kind, kernel=kernel).fit(3.0 * X)
+        np.testing.assert_allclose(unit_norms(model, X), 1.0, rtol=1e-6)
+        if hasattr(model, "gram_"):
+            np.testing.assert_allclose(model.gram_.diagonal(), 1.0, rtol=1e-6)
+
+    @every
+    def test_codes_are_least_squares_on_their_support(self, kind, X):
+        """The error that is reported is the one that the codes have."""
+        model = make(kind).fit(X)
+        codes, errors = model.transform(X), model.reconstruction_error(X)
+        if kind is DL:
+            features, atoms = X, model.components_
+        elif kind is FourierDL:
+            phases = X @ model.frequencies_.T
+            features = np.hstack([np.cos(phases), np.sin(phases)]) / np.sqrt(len(model.frequencies_))
+            atoms = model.components_
+        else:
+            cross = rbf_kernel(X, model.kernel_vectors_, gamma=model.gamma_)
+            inner = rbf_kernel(model.kernel_vectors_, gamma=model.gamma_)
+            dual = codes @ model.dual_components_
+            squares = 1.0 - 2.0 * np.sum(cross * dual, axis=1) + np.sum((dual @ inner) * dual, axis=1)
+            np.testing.assert_allclose(errors, np.sqrt(np.maximum(squares, 0.0)), atol=1e-6)
+            return
+        np.testing.assert_allclose(errors, np.linalg.norm(features - codes @ atoms, axis=1), atol=1e-6)
+
+
+class Test17NotANumber:
+    """NaN passes through encoders without a word."""
+
+    @pytest.mark.parametrize("row", [0, 1500, 2999])
+    @pytest.mark.parametrize("n_jobs", [1, 2])
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    def test_in_any_chunk(self, row, n_jobs, dtype):
+        X = signals(3000).astype(dtype)
+        model = make(DL, n_jobs=n_jobs).fit(X)
+        X[row, 2] = np.nan
+        with pytest.raises(ValueError, match=r"NaN|not finite"):
+            sparse_encode(X, model.components_, n_jobs=n_jobs)
+        with pytest.raises(ValueError, match="NaN"):
+            model.transform(X)
+
+
+class Test18DefaultSparsity:
+    """A default sparsity that raises an error on its own defaults."""
+
+    @every
+    def test_defaults_fit(self, kind, X):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = kind(random_state=0).fit(X)
+            codes = model.transform(X)
+        assert 1 <= (codes != 0).sum(axis=1).max() <= model.n_nonzero_coefs
+
+    @every
+    @pytest.mark.parametrize("n_components", [1, 2, 5, 40])
+    def test_no_sparsity_at_all(self, kind, n_components, X):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            codes = make(kind, n_components=n_components, n_nonzero_coefs=None, max_iter=1).fit(X).transform(X)
+        assert 1 <= (codes != 0).sum(axis=1).max() <= max(1, n_components // 10)
+
+    @pytest.mark.parametrize("n_atoms", [1, 2, 9, 10, 35])
+    def test_functions(self, n_atoms, X):
+        atoms = signals(n_atoms, seed=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            codes = sparse_encode(X, atoms)
+            from_gram = sparse_encode_gram(atoms @ atoms.T, X @ atoms.T)
+        assert (codes != 0).sum(axis=1).max() == max(1, n_atoms // 10)
+        np.testing.assert_allclose(from_gram, codes, atol=1e-9)
+
+
+class Test19DtypeAndSparsity:
+    """float32 in, float64 out, and dense only."""
+
+    @pytest.mark.parametrize("n_jobs", [1, 2])
+    @pytest.mark.parametrize("sparse_output", [False, True])
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    def test_functions(self, n_jobs, sparse_output, dtype):
+        X, atoms = signals(1000).astype(dtype), signals(9, seed=1)
+        options = {"n_nonzero_coefs": 3, "n_jobs": n_jobs, "sparse_output": sparse_output}
+        for codes in (
+            sparse_encode(X, atoms, **options),
+            sparse_encode(sparse.csr_array(X), atoms.astype(dtype), **options),
+            sparse_encode_gram(atoms @ atoms.T, X @ atoms.astype(dtype).T, **options),
+        ):
+            assert codes.dtype == dtype
+            assert sparse.issparse(codes) == sparse_output
+            if sparse_output:
+                assert codes.format == "csr"
+                assert codes.nnz <= 3000
+                assert codes.has_sorted_indices
+
+    @every
+    def test_sparse_signals_are_not_made_dense(self, kind):
+        X = sparse.random_array((3000, 400), density=0.005, format="csr", rng=np.random.default_rng(0))
+        model = make(kind).fit(X[:50])
+        model.transform(X[:300])
+        peak = peak_of(lambda: model.transform(X))
+        assert peak < 0.7 * X.shape[0] * X.shape[1] * 8
+
+
+class Test20SizeOfTheModel:
+    """A fitted model carries the whole training set."""
+
+    @grid([kind for kind in OWN if kind is not KDL])
+    def test_pickle_does_not_grow_with_the_signals(self, kind):
+        few, many = (len(pickle.dumps(make(kind).fit(signals(count)))) for count in (50, 2000))
+        assert many < 1.05 * few + 200
+
+    @grid(REDUCED)
+    @pytest.mark.parametrize("method", ["dictionary", "random", "kmeans", "rpcholesky"])
+    def test_no_attribute_is_a_view_of_the_signals(self, kind, method):
+        model = make(kind, kernel_vectors=method).fit(signals(2000))
+        for name, value in vars(model).items():
+            if isinstance(value, np.ndarray):
+                base = value if value.base is None else value.base
+                assert base.nbytes <= 2 * value.nbytes, name
+
+
+def peak_of(call):
+    """Peak of the memory that `call` allocates, in bytes."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+class TestMemoryOfTransform:
+    """`transform` walks chunks: its memory does not grow with the signals beyond its output."""
+
+    def growth(self, call, sizes=(4000, 16000)):
+        """Extra bytes of the peak for each extra signal."""
+        call(signals(sizes[0]))
+        few, many = (peak_of(lambda size=size: call(INPUTS[size])) for size in sizes)
+        return (many - few) / (sizes[1] - sizes[0])
+
+    @every
+    def test_dense(self, kind, X):
+        model = make(kind, n_jobs=1).fit(X)
+        assert self.growth(model.transform) < 1.2 * 5 * 8
+
+    @every
+    def test_sparse(self, kind, X):
+        model = make(kind, n_jobs=1, sparse_output=True).fit(X)
+        # Two numbers and two indices a signal, and a pointer; once in chunks and once joined.
+        assert self.growth(model.transform) < 2.5 * (2 * (8 + 4) + 8)
+
+    @every
+    def test_errors(self, kind, X):
+        model = make(kind, n_jobs=1).fit(X)
+        # An error and a norm a signal.
+        assert self.growth(model.reconstruction_error) < 1.5 * 2 * 8
+
+    def test_function(self):
+        atoms = signals(5, seed=1)
+        assert self.growth(lambda X: sparse_encode(X, atoms, n_nonzero_coefs=2, n_jobs=1)) < 1.2 * 5 * 8
+
+    def test_float32_signals_are_not_copied(self, X):
+        model = make(RKDL, n_jobs=1).fit(X.astype(np.float32))
+        wide = np.random.default_rng(0).standard_normal((20000, 6)).astype(np.float32)
+        model.transform(wide[:300])
+        assert peak_of(lambda: model.transform(wide)) < wide.shape[0] * 5 * 4 + (4 << 20)
+
+
+INPUTS = {size: signals(size) for size in (4000, 16000)}
+
+
+def test_version_is_told():
+    assert rkdl.__version__.count(".") == 2

@@ -1,0 +1,263 @@
+"""The same bits whatever runs them: threads, forks, copies, memory layouts. And inputs that stay as they were."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+import pytest
+import skops.io
+from scipy import sparse
+from sklearn.base import clone
+
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _signals, sparse_encode, sparse_encode_gram
+
+# Seconds after which a child is taken to hang.
+PATIENCE = 60
+
+COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 2, "tol": 0.0, "random_state": 0}
+REDUCED = {**COMMON, "n_kernel_vectors": 12}
+ESTIMATORS = {
+    "DL": DL(**COMMON),
+    "DL-aksvd-omp": DL(atom_update="aksvd", pursuit="omp", **COMMON),
+    "FourierDL": FourierDL(n_fourier_features=32, **COMMON),
+    "KDL": KDL(**COMMON),
+    "KDL-aksvd": KDL(atom_update="aksvd", init="random", **COMMON),
+    "RKDL-dictionary": RKDL(kernel="poly", **REDUCED),
+    "RKDL-kmeans": RKDL(kernel_vectors="kmeans", atom_update="aksvd", **REDUCED),
+    "RKDL-rpcholesky": RKDL(kernel_vectors="rpcholesky", init="random", **REDUCED),
+    "ORKDL-lbfgs": ORKDL(**REDUCED),
+    "ORKDL-gd": ORKDL(solver="gd", **REDUCED),
+    "MORKDL-lbfgs": MORKDL(kernel="poly", degree=2, **REDUCED),
+    "MORKDL-gd": MORKDL(solver="gd", residual_tol=0.05, **REDUCED),
+}
+SIMPLE = ["DL", "FourierDL", "KDL", "RKDL-dictionary", "ORKDL-lbfgs", "MORKDL-gd"]
+
+each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+one_of_each = pytest.mark.parametrize("name", SIMPLE)
+
+
+@pytest.fixture(scope="module")
+def X():
+    """Signals enough for several chunks."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 20)) @ rng.standard_normal((20, 20)) / 5.0
+    assert len(_signals.chunk_bounds(*X.shape, X.itemsize)) > 3
+    return X
+
+
+@pytest.fixture(scope="module")
+def small(X):
+    """Signals of one chunk, where threads are not the point."""
+    return X[:200].copy()
+
+
+def learned(model):
+    """Everything that a fit leaves, as bytes."""
+    found = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
+    assert {"errors_", "n_iter_"} < set(found)
+    return {name: np.asarray(value).tobytes() for name, value in found.items()}
+
+
+def outcome(model, X):
+    """Everything that an estimator makes of signals, as bytes."""
+    model.fit(X)
+    return {
+        **learned(model),
+        "transform": model.transform(X).tobytes(),
+        "reconstruction_error": model.reconstruction_error(X).tobytes(),
+        "score": np.float64(model.score(X)).tobytes(),
+    }
+
+
+def differences(first, second):
+    """Names of what differs."""
+    assert first.keys() == second.keys()
+    return [name for name in first if first[name] != second[name]]
+
+
+class TestThreads:
+    @each_estimator
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    def test_n_jobs(self, X, name, dtype):
+        X = X.astype(dtype)
+        alone = outcome(clone(ESTIMATORS[name]).set_params(n_jobs=1), X)
+        for n_jobs in (2, 5):
+            assert differences(alone, outcome(clone(ESTIMATORS[name]).set_params(n_jobs=n_jobs), X)) == []
+
+    @pytest.mark.parametrize("sparse_output", [False, True])
+    def test_functions(self, X, sparse_output):
+        dictionary = np.random.default_rng(1).standard_normal((30, 20))
+        gram, correlations = dictionary @ dictionary.T, X @ dictionary.T
+        for function, inputs in ((sparse_encode, (X, dictionary)), (sparse_encode_gram, (gram, correlations))):
+            codes = [
+                function(*inputs, n_nonzero_coefs=4, n_jobs=n_jobs, sparse_output=sparse_output) for n_jobs in (1, 2, 5)
+            ]
+            if sparse_output:
+                codes = [np.column_stack([part.data, part.indices]) for part in codes]
+            assert codes[0].tobytes() == codes[1].tobytes() == codes[2].tobytes()
+
+    def test_fits_at_the_same_time(self, X):
+        """Four at once, of all kinds, each with threads of its own: none sees the others."""
+        alone = {name: outcome(clone(model), X) for name, model in ESTIMATORS.items()}
+        jobs = [(name, n_jobs) for n_jobs in (1, 2) for name in ESTIMATORS]
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(lambda job: outcome(clone(ESTIMATORS[job[0]]).set_params(n_jobs=job[1]), X), jobs))
+        wrong = {job: differences(alone[job[0]], found) for job, found in zip(jobs, together, strict=True)}
+        assert {job: names for job, names in wrong.items() if names} == {}
+
+    def test_blas_threads_are_given_back(self, small):
+        from threadpoolctl import threadpool_info
+
+        before = [(pool["filepath"], pool["num_threads"]) for pool in threadpool_info()]
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda seed: DL(**{**COMMON, "random_state": seed}).fit(small), range(8)))
+        assert [(pool["filepath"], pool["num_threads"]) for pool in threadpool_info()] == before
+
+
+def _fit_in_child(connection, name, X):
+    connection.send(outcome(clone(ESTIMATORS[name]).set_params(n_jobs=2), X))
+    connection.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("name", ["DL", "KDL", "MORKDL-lbfgs"])
+def test_fork_after_a_fit(X, name):
+    expected = outcome(clone(ESTIMATORS[name]).set_params(n_jobs=2), X)
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_fit_in_child, args=(sender, name, X))
+    child.start()
+    try:
+        assert receiver.poll(PATIENCE), "the child hangs"
+        assert differences(expected, receiver.recv()) == []
+    finally:
+        child.join(5)
+        if child.is_alive():
+            child.kill()
+            child.join()
+    assert child.exitcode == 0
+
+
+def _pickled(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+def _joblibbed(model):
+    buffer = io.BytesIO()
+    joblib.dump(model, buffer)
+    buffer.seek(0)
+    return joblib.load(buffer)
+
+
+def _skopsed(model):
+    data = skops.io.dumps(model)
+    # Nothing but the estimator itself is to be trusted.
+    assert skops.io.get_untrusted_types(data=data) == [f"{type(model).__module__}.{type(model).__name__}"]
+    return skops.io.loads(data, trusted=skops.io.get_untrusted_types(data=data))
+
+
+@each_estimator
+@pytest.mark.parametrize("copied", [_pickled, _joblibbed, _skopsed])
+def test_round_trip(small, name, copied):
+    model = clone(ESTIMATORS[name]).fit(small)
+    twin = copied(model)
+    assert differences(learned(model), learned(twin)) == []
+    assert twin.get_params() == model.get_params()
+    assert twin.transform(small).tobytes() == model.transform(small).tobytes()
+    assert twin.reconstruction_error(small).tobytes() == model.reconstruction_error(small).tobytes()
+
+
+@each_estimator
+def test_random_state(small, name):
+    first, again = (outcome(clone(ESTIMATORS[name]), small) for _ in range(2))
+    assert differences(first, again) == []
+    # A second fit of the same object starts anew.
+    model = clone(ESTIMATORS[name]).fit(small[:150])
+    assert differences(first, outcome(model, small)) == []
+    other = outcome(clone(ESTIMATORS[name]).set_params(random_state=1), small)
+    assert {"errors_", "transform"} <= set(differences(first, other))
+    # An object's own generator moves on, so that two fits from it differ.
+    generator = np.random.RandomState(0)
+    model = clone(ESTIMATORS[name]).set_params(random_state=generator)
+    errors = [model.fit(small).errors_.tobytes() for _ in range(2)]
+    assert errors[0] == first["errors_"] != errors[1]
+
+
+def _read_only(X):
+    X = X.copy()
+    X.setflags(write=False)
+    return X
+
+
+LAYOUTS = {
+    "C": lambda X: X.copy(),
+    "Fortran": np.asfortranarray,
+    "read-only": _read_only,
+    "rows strided": lambda X: np.repeat(X, 2, axis=0)[::2],
+    "columns strided": lambda X: np.repeat(X, 3, axis=1)[:, ::3],
+    "backwards": lambda X: X[::-1, ::-1].copy()[::-1, ::-1],
+    "CSR": sparse.csr_array,
+}
+
+
+def memory(X):
+    """The bytes behind an array, gaps of a strided one included."""
+    if sparse.issparse(X):
+        return X.data.tobytes() + X.indices.tobytes() + X.indptr.tobytes()
+    while X.base is not None:
+        X = X.base
+    return X.tobytes(order="A")
+
+
+@each_estimator
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_input_is_left_as_it_was(small, name, layout):
+    model = clone(ESTIMATORS[name]).fit(small)
+    given = LAYOUTS[layout](small)
+    before = memory(given)
+    found = clone(ESTIMATORS[name]).fit(given)
+    codes, errors = found.transform(given), found.reconstruction_error(given)
+    assert memory(given) == before
+    # And the layout does not show in the result, but for the roundings of products of another order.
+    np.testing.assert_allclose(found.errors_, model.errors_, rtol=1e-10)
+    np.testing.assert_allclose(codes, model.transform(small), rtol=0, atol=1e-8 * np.abs(codes).max())
+    np.testing.assert_allclose(errors, model.reconstruction_error(small), rtol=0, atol=1e-7)
+
+
+@one_of_each
+def test_given_start_is_left_as_it_was(small, name):
+    """Arrays given as first atoms and kernel vectors are read, not written; nor are the fitted ones by transform."""
+    rng = np.random.default_rng(0)
+    model = clone(ESTIMATORS[name])
+    if "n_kernel_vectors" in model.get_params():
+        model.set_params(kernel_vectors=_read_only(rng.standard_normal((12, 20))))
+    attribute = "components_" if isinstance(model, DL | FourierDL) else "dual_components_"
+    shape = getattr(clone(model).fit(small), attribute).shape
+    model.set_params(init=_read_only(rng.standard_normal(shape)))
+    given = {key: value.copy() for key, value in model.get_params().items() if isinstance(value, np.ndarray)}
+    model.fit(small)
+    after = learned(model)
+    model.transform(small)
+    model.score(small)
+    assert differences(after, learned(model)) == []
+    for key, value in given.items():
+        np.testing.assert_array_equal(getattr(model, key), value)
+
+
+@pytest.mark.parametrize("function", [sparse_encode, sparse_encode_gram])
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "CSR"])
+def test_functions_leave_their_input(small, function, layout):
+    dictionary = np.random.default_rng(1).standard_normal((30, 20))
+    inputs = (small, dictionary) if function is sparse_encode else (dictionary @ dictionary.T, small @ dictionary.T)
+    given = [LAYOUTS[layout](part) for part in inputs]
+    before = [memory(part) for part in given]
+    codes = function(*given, n_nonzero_coefs=4)
+    assert [memory(part) for part in given] == before
+    np.testing.assert_allclose(codes, function(*inputs, n_nonzero_coefs=4), rtol=0, atol=1e-10)
