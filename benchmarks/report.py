@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.rows import OK, Comparison, Figure, Row
+from benchmarks.rows import OK, YES_NO, Comparison, Figure, Row
 
 _COMPARISON_HEAD = (
     "case",
@@ -77,11 +77,14 @@ def comparison_cells(row: Comparison) -> list[str]:
 
 def figure_cells(row: Figure) -> list[str]:
     """A figure as the cells of a table."""
+    value, bound = f"{number(row.value)} {row.unit}".strip(), f"{row.sense} {row.bound or 0:.3g}"
+    if row.unit == YES_NO:
+        value, bound = "yes" if row.value else "no", "yes"
     return [
         row.case,
         row.what,
-        f"{number(row.value)} {row.unit}".strip() if row.status == OK else row.status,
-        "-" if row.bound is None else f"{row.sense} {row.bound:.3g}",
+        value if row.status == OK else row.status,
+        "-" if row.bound is None else bound,
         verdict(row.met),
         row.note if row.status == OK else row.reason,
     ]
@@ -117,7 +120,7 @@ def tables(rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[list[st
 def summary(rows: Sequence[Row]) -> list[str]:
     """How many targets were met, and what was not: one line each."""
     judged = [row for row in rows if row.met is not None]
-    lines = [f"{sum(bool(row.met) for row in judged)} of {len(judged)} targets met."]
+    lines = [f"{sum(bool(row.met) for row in judged)} of {len(judged)} targets met."] if judged else []
     for row in judged:
         if not row.met:
             lines.append(f"Falls short: {_name(row)}.")

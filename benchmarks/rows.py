@@ -8,6 +8,9 @@ from typing import Any
 # Solutions agree when their residuals or errors differ by no more than this, relatively.
 AGREEMENT = 1e-3
 
+# The unit of a figure that is 1 for yes and 0 for no.
+YES_NO = "yes/no"
+
 OK, SKIPPED, NOT_AVAILABLE, FAILED = "ok", "skipped", "not available", "failed"
 
 

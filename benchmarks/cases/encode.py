@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks import machine, tasks
 from benchmarks.cases.common import compare, thousands
 from benchmarks.data import encode_inputs
+from benchmarks.environment import THREADS
 from benchmarks.memory import MemoryLab
 from benchmarks.race import Contender, race
 from benchmarks.rows import Comparison, same
@@ -76,15 +77,16 @@ def run(case: str, settings: Settings) -> Iterator[Comparison]:
     if peers["spams"].available:
         contenders.append(contender("spams", "spams", single))
     if peers["sklearn"].available:
-        contenders.append(contender("sklearn", "sklearn", part, scale=len(X) / n_part))
+        # A tiny run does without the processes of scikit-learn's pool, which take seconds to start.
+        n_jobs = 1 if settings.tiny else THREADS
+        contenders.append(contender("sklearn", "sklearn", part, scale=len(X) / n_part, n_jobs=n_jobs))
     if peers["dictlearn"].available:
         contenders.append(contender("dictlearn", "dictlearn", double))
     laps = race(contenders, settings.repeat, pause=settings.pause)
 
     source = {"mnist": "MNIST", "patches": "patches"}[size.source]
     what = f"{source} {thousands(len(X))} x {X.shape[1]}, {len(D)} atoms, s = {s}"
-    # Processes take a second each: a tiny run looks at the memory of one row.
-    with MemoryLab(enabled=not settings.tiny or case == "encode-a") as lab:
+    with MemoryLab(enabled=not settings.tiny) as lab:
 
         def row(key, ours, inputs, target, params, peer_inputs=None, peer_params=None, note=""):
             dtype = str(inputs["X"].dtype)
@@ -107,7 +109,7 @@ def run(case: str, settings: Settings) -> Iterator[Comparison]:
                 target=settings.goal(target),
                 limits=limits,
                 note=note,
-                peaks=None if settings.tiny and key != "sklearn" else peaks,
+                peaks=peaks,
             )
 
         yield row(
@@ -126,7 +128,7 @@ def run(case: str, settings: Settings) -> Iterator[Comparison]:
             {"pursuit": "omp"},
             peer_inputs=part,
             peer_params={"n_jobs": 1},
-            note=f"scikit-learn on {thousands(n_part)} rows: time in two processes, scaled; memory in one, of these rows",
+            note=f"scikit-learn on {thousands(n_part)} rows: time of two processes, scaled; memory of one",
         )
         yield row("dictlearn", "omp float64", double, DICTLEARN_TARGET, {"pursuit": "omp"})
 

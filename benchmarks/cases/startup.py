@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environment import ROOT, child_environment
-from benchmarks.rows import FAILED, Figure
+from benchmarks.rows import FAILED, YES_NO, Figure
 from benchmarks.settings import Settings
 
 IMPORT_BOUND, WARM_BOUND, COLD_BOUND = 1.3, 1.0, 10.0
@@ -96,7 +96,7 @@ def _imports(settings: Settings) -> Figure:
 
 
 def _first_fits(method: str, settings: Settings, environment: dict[str, str]) -> Iterator[Figure]:
-    """How much longer the first fit of a process takes than its best later one: with an empty cache, then a full one."""
+    """How much longer a process's first fit takes than its best later one: with an empty cache, then a full one."""
     script = _FITS.format(method=method)
     with tempfile.TemporaryDirectory(prefix="rkdl-cache-") as folder:
         for caches, bound, repeat in (("cold", COLD_BOUND, 1), ("warm", WARM_BOUND, settings.repeat)):
@@ -120,9 +120,7 @@ def _refused(name: str, home_is_writable: bool, environment: dict[str, str], set
     """
     import rkdl
 
-    figure = Figure(
-        "startup", f"works where the {name} cannot be written", unit="(1: yes)", bound=1.0, sense="at least"
-    )
+    figure = Figure("startup", f"works where the {name} cannot be written", unit=YES_NO, bound=1.0, sense="at least")
     with tempfile.TemporaryDirectory(prefix="rkdl-refused-") as folder:
         copy = Path(folder, "package", "rkdl")
         shutil.copytree(Path(rkdl.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))

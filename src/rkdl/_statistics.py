@@ -41,7 +41,6 @@ class Kept(NamedTuple):
 
     codes: Codes
     residuals: np.ndarray
-    slope: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -139,38 +138,27 @@ class Learn(Encoder):
 
 
 @dataclass(frozen=True)
-class Correlate:
-    """Sum ``P = Z'K(Y, D)`` for codes that are kept; the kernel's slope is kept too where `keep_slope`."""
+class Evaluate:
+    """For codes that are kept: ``P = Z'K(Y, D)``, and the pull of the signals on D if `atoms` are given.
+
+    The pull on ``d_i`` is the sum over signals of ``(Z A)_ti`` times the derivative of ``k(y_t, d_i)`` by ``d_i``.
+    """
 
     kernel: DifferentiableKernel
     kernel_vectors: np.ndarray
     n_atoms: int
-    keep_slope: bool
+    atoms: np.ndarray | None
 
     def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, Kept]:
         features, slope = self.kernel.value_and_slope(signals, self.kernel_vectors)
         projections = np.zeros((self.n_atoms, features.shape[1]), dtype=features.dtype)
         codes = kept.codes
         accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
-        return (projections,), kept._replace(slope=slope if self.keep_slope else None)
-
-
-@dataclass(frozen=True)
-class Pull:
-    """Sum over signals of ``(Z A)_ti`` times the derivative of ``k(y_t, d_i)`` by ``d_i``, shape (p, m)."""
-
-    kernel: DifferentiableKernel
-    kernel_vectors: np.ndarray
-    atoms: np.ndarray
-
-    def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, Kept]:
-        slope = kept.slope
-        if slope is None:
-            _, slope = self.kernel.value_and_slope(signals, self.kernel_vectors)
-        weights = np.zeros_like(slope)
-        codes = kept.codes
+        if self.atoms is None:
+            return (projections,), kept
+        weights = np.empty_like(slope)
         _weigh(codes.indptr, codes.indices, codes.values, self.atoms, slope, weights)
-        return (self.kernel.pull(signals, self.kernel_vectors, weights),), kept
+        return (projections, self.kernel.pull(signals, self.kernel_vectors, weights)), kept
 
 
 @dataclass(frozen=True)
@@ -214,9 +202,10 @@ def accumulate_products(indptr, indices, values, features, projections):
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
 def _weigh(indptr, indices, values, atoms, slope, weights):
-    """``(Z A) * slope`` into `weights`, which comes zeroed."""
+    """``(Z A) * slope`` into `weights`."""
     for t in range(len(indptr) - 1):
         target = weights[t]
+        target[:] = 0
         for position in range(indptr[t], indptr[t + 1]):
             value = values[position]
             source = atoms[indices[position]]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rkdl.reproduction._data import slug
-from rkdl.reproduction._paper import COMPARABLE, N_ITERATIONS, PAPER_METHODS, PRINTED_ERRORS
+from rkdl.reproduction._paper import COMPARABLE, PAPER_METHODS, PRINTED_ERRORS
 from rkdl.reproduction._store import model_path
 from rkdl.reproduction._summary import Summary, ordered
 from rkdl.reproduction._tables import printed_name
@@ -23,6 +23,7 @@ _STYLES = {
     "Nystrom": ("#CC79A7", "x"),
 }
 _PLUS, _MINUS = (0.0, 0.447, 0.698), (0.835, 0.369, 0.0)
+_TITLES = {"paper": "paper (the text)", "published": "published (the code, dense codes)", "rkdl": "rkdl (defaults)"}
 _DPI = 150
 _N_STRONGEST = 5
 
@@ -141,8 +142,9 @@ def _draw_curves(name: str, entry: dict[str, Any], summaries: dict[str, dict[str
                 label=method,
             )
         if column is not None:
-            _add_printed(axes, column, handles, preset)
-        axes.set_title(preset)
+            end = max(len(mean) for mean, _ in curves.values())
+            _add_printed(axes, column, handles, preset, 1.06 * end)
+        axes.set_title(_TITLES.get(preset, preset))
         axes.set_xlabel("iteration")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
@@ -156,24 +158,16 @@ def _draw_curves(name: str, entry: dict[str, Any], summaries: dict[str, dict[str
     return figure
 
 
-def _add_printed(axes: Any, column: str, handles: dict[str, Any], preset: str) -> None:
+def _add_printed(axes: Any, column: str, handles: dict[str, Any], preset: str, end: float) -> None:
     printed = PRINTED_ERRORS[column]
     if preset == "rkdl":
         lowest = min(printed.values())
-        axes.axhline(lowest, color="#777777", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-        handles["lowest printed"] = axes.lines[-1]
+        handles["lowest printed"] = axes.axhline(lowest, color="#777777", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         return
+    look = {"marker": "D", "markersize": 5, "markerfacecolor": "white", "linestyle": "none", "zorder": 4}
     for method in PAPER_METHODS:
-        colour = _STYLES[method][0]
-        axes.plot(
-            N_ITERATIONS + 0.6,
-            printed[method],
-            marker="D",
-            markersize=5,
-            markerfacecolor="white",
-            color=colour,
-            zorder=4,
-        )
+        axes.plot(end, printed[method], color=_STYLES[method][0], **look)
+    handles["printed"] = axes.lines[-len(PAPER_METHODS)]
 
 
 def _band(summary: Summary) -> tuple[np.ndarray, np.ndarray]:
@@ -204,21 +198,14 @@ def _limits(panels: dict[str, dict[str, tuple]], column: str | None) -> tuple[fl
 
 
 def _draw_kernel_vectors(models: dict[str, dict[str, np.ndarray]], shape: tuple[int, ...]) -> Any:
-    mosaics = {}
-    for method, model in models.items():
+    mosaics = []
+    for model in models.values():
         tiles = [_tile(vector, shape) for vector in model["kernel_vectors"]]
-        mosaics[method] = _mosaic(tiles, 10, gap=max(1, shape[0] // 12))
-    height, width = next(iter(mosaics.values())).shape[:2]
-    n_columns = 2 if len(mosaics) > 1 else 1
-    n_rows = -(-len(mosaics) // n_columns)
-    figure = _new_figure(4.6 * n_columns, n_rows * (4.6 * height / width + 0.3))
-    all_axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
-    for axes in all_axes:
-        axes.axis("off")
-    for axes, (method, mosaic) in zip(all_axes, mosaics.items(), strict=False):
-        axes.imshow(mosaic, interpolation="nearest")
-        axes.set_title(method)
-    return figure
+        mosaics.append(_mosaic(tiles, 10, gap=max(1, shape[0] // 12)))
+    axes, places = _pinboard(mosaics, 2, above=0.14, below=0.0)
+    for method, (left, top, size) in zip(models, places, strict=True):
+        axes.text(left + size / 2, top, method, fontsize=11, ha="center", va="bottom")
+    return axes.figure
 
 
 def _draw_atoms(model: dict[str, np.ndarray], shape: tuple[int, ...]) -> Any:
@@ -231,21 +218,51 @@ def _draw_atoms(model: dict[str, np.ndarray], shape: tuple[int, ...]) -> Any:
             _framed(_tile(model["kernel_vectors"][i], shape), frame, _PLUS if row[i] >= 0 else _MINUS) for i in chosen
         ]
         strips.append(_mosaic(tiles, _N_STRONGEST, gap=frame))
-    n_columns = 4 if len(strips) >= 4 else len(strips)
-    n_rows = -(-len(strips) // n_columns)
-    height, width = strips[0].shape[:2]
-    figure = _new_figure(10.0, n_rows * (2.4 * height / width + 0.42))
-    all_axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
-    for axes in all_axes:
-        axes.axis("off")
-    step = strips[0].shape[1] / len(strongest[0])
-    for number, (axes, strip) in enumerate(zip(all_axes, strips, strict=False)):
-        axes.imshow(strip, interpolation="nearest")
-        axes.set_title(f"atom {number + 1}", fontsize=8, pad=2)
+    axes, places = _pinboard(strips, 4, above=0.34, below=0.34)
+    height = strips[0].shape[0]
+    for number, (left, top, size) in enumerate(places):
+        axes.text(left, top - 0.03 * height, f"atom {number + 1}", fontsize=8, ha="left", va="bottom")
         for position, i in enumerate(strongest[number]):
             label = f"{weights[number, i]:+.2g}".replace("e+0", "e")
-            axes.text((position + 0.5) * step, height, label, fontsize=6, ha="center", va="top")
-    return figure
+            middle = left + (position + 0.5) * size / len(strongest[number])
+            axes.text(middle, top + 1.05 * height, label, fontsize=6, ha="center", va="top")
+    return axes.figure
+
+
+def _pinboard(
+    images: list[np.ndarray], n_columns: int, above: float, below: float
+) -> tuple[Any, list[tuple[float, float, float]]]:
+    """Images of one size on a figure of their own, with room for text above and below in shares of their height.
+
+    All are one image on one axes: a figure with dozens of axes takes seconds to lay out.
+
+    Returns
+    -------
+    axes
+        In units of the images' pixels.
+    places : list of (left, top, width)
+        Where each image lies.
+    """
+    from matplotlib.figure import Figure as Canvas
+
+    height, width = images[0].shape[:2]
+    n_columns = min(n_columns, len(images))
+    n_rows = -(-len(images) // n_columns)
+    head, gap = round(above * height), max(2, round(0.03 * width))
+    step = head + height + max(2, round(below * height))
+    board = np.ones((n_rows * step, n_columns * (width + gap) + gap, 3))
+    places = []
+    for number, image in enumerate(images):
+        row, column = divmod(number, n_columns)
+        top, left = row * step + head, gap + column * (width + gap)
+        board[top : top + height, left : left + width] = image
+        places.append((left - 0.5, top - 0.5, float(width)))
+    size = 10.0 if n_columns > 1 else 5.0
+    figure = Canvas(figsize=(size, size * board.shape[0] / board.shape[1]))
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.axis("off")
+    axes.imshow(board, interpolation="nearest", aspect="auto")
+    return axes, places
 
 
 def _tile(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

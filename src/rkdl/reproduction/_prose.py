@@ -38,8 +38,8 @@ coefficients of an atom for all signals, not for those that use it. After one sw
 signal uses every atom: {nonzeros} non-zeros a signal here, in place of the 4 of the constraint. KDL's update
 keeps to the support, so the printed tables compare sparse codes with dense ones.""",
     "order": """**With the sparsity held and the paper's start, the reduced methods do not all end below KDL:**
-{cells}. The printed order owes itself to the dense codes, and to gradient steps that the dense codes make
-longer: with sparse codes, the paper's rate changes the error of RKDL-D by {gains}.""",
+{cells}, against KDL. The printed order owes itself to the dense codes. With sparse ones, the gradient of fixed
+rate changes the error by {gains} from RKDL-D to ORKDL-D.""",
     "default": """**What the paper says of the idea can be had honestly.** A start from data, and kernel vectors
 that are really optimised, bring the lowest error of the `rkdl` preset to {cells}, with the sparsity held.""",
     "time": """**The printed speed-up is one over a slow KDL.** The published KDL keeps a dense N x N residual and

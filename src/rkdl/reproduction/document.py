@@ -124,9 +124,8 @@ def _in_short(datasets: Datasets) -> list[str]:
             lines.append(
                 f"- {name}, {preset}: lowest error {show_error(methods[best].error.mean)} ({best}), "
                 f"{abs(gap) * 100:.1f} % {side} the lowest printed one, with {_nonzero_text(methods[best])} non-zeros "
-                f"a signal and "
-                f"{methods[best].iterations.mean:.0f} iterations, in {methods[best].seconds.mean:.2f} s "
-                f"({ratio:.0f} times less than printed for {best})."
+                f"a signal and {methods[best].iterations.mean:.0f} iterations, in "
+                f"{methods[best].seconds.mean:.2f} s ({ratio:.0f} times less than printed for {best})."
             )
     return [*lines, ""] if lines else []
 
@@ -189,25 +188,21 @@ def _reasons(columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict
         if method != "KDL" and summary.nonzeros is not None and summary.nonzeros > summary.settings["n_nonzero_coefs"]
     ]
     if dense:
-        text = (
-            f"{min(dense):.0f}" if round(min(dense)) == round(max(dense)) else f"{min(dense):.0f} to {max(dense):.0f}"
-        )
+        text = " to ".join(dict.fromkeys(f"{count:.0f}" for count in (min(dense), max(dense))))
         reasons.append(_prose.REASONS["dense"].format(nonzeros=text))
-    behind = [
-        f"{method} on {name} is {_claims.percent(methods[method].error.mean / methods['KDL'].error.mean - 1.0)} from KDL"
-        for name, preset, methods, _ in columns
-        if preset == "paper" and "KDL" in methods
-        for method in PAPER_METHODS[1:]
-        if method in methods and methods[method].error.mean >= methods["KDL"].error.mean
-    ]
+    behind, gains = [], []
+    for name, preset, methods, _ in columns:
+        if preset != "paper" or any(method not in methods for method in PAPER_METHODS):
+            continue
+        full, fixed = methods["KDL"].error.mean, methods["RKDL-D"].error.mean
+        above = {method: methods[method].error.mean / full - 1.0 for method in PAPER_METHODS[1:]}
+        cells = [f"{method} {_claims.percent(gap)}" for method, gap in above.items() if gap >= 0.0]
+        if cells:
+            behind.append(f"on {name} {', '.join(cells)}")
+        gains.append(f"{_claims.percent(methods['ORKDL-D'].error.mean / fixed - 1.0)} on {name}")
     if behind:
-        gains = [
-            f"{_claims.percent(methods['ORKDL-D'].error.mean / methods['RKDL-D'].error.mean - 1.0)} on {name}"
-            for name, preset, methods, _ in columns
-            if preset == "paper" and {"RKDL-D", "ORKDL-D"} <= set(methods)
-        ]
-        text = " and ".join(gains) or "an amount that was not measured here"
-        reasons.append(_prose.REASONS["order"].format(cells=", ".join(behind), gains=text))
+        text = _prose.REASONS["order"]
+        reasons.append(text.format(cells="; ".join(behind), gains=" and ".join(gains)))
     below = []
     for name, preset, methods, column in columns:
         best = _best(methods)

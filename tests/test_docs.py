@@ -1,0 +1,181 @@
+"""The documentation agrees with the code: docstrings are complete and their examples run; importing is light."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+
+import pytest
+from numpydoc.docscrape import ClassDoc, FunctionDoc
+from numpydoc.validate import validate
+
+import rkdl
+import rkdl.datasets
+
+# Not asked for: an extended summary where one line says it (ES01), a summary that starts with a verb (SS05 takes
+# "Signals" for one), returned values without a name (RT02), which scikit-learn gives too.
+NOT_ASKED = {"ES01", "SS05", "RT02"}
+# Methods are explained by their class.
+NOT_ASKED_OF_METHODS = {"SA01", "EX01"}
+
+MODULES = {"rkdl": rkdl, "rkdl.datasets": rkdl.datasets}
+OBJECTS = {
+    f"{prefix}.{name}": getattr(module, name)
+    for prefix, module in MODULES.items()
+    for name in module.__all__
+    if inspect.isclass(getattr(module, name)) or inspect.isfunction(getattr(module, name))
+}
+ESTIMATORS = [name for name, value in OBJECTS.items() if inspect.isclass(value) and hasattr(value, "fit")]
+TOP_LEVEL = [f"rkdl.{name}" for name in rkdl.__all__]
+
+
+def own_methods(cls):
+    """Public methods and properties that the library itself defines, its base classes included."""
+    for name in dir(cls):
+        value = inspect.getattr_static(cls, name)
+        value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        if not name.startswith("_") and inspect.isfunction(value) and value.__module__.startswith("rkdl"):
+            yield name
+
+
+METHODS = [f"{name}.{method}" for name, cls in OBJECTS.items() if inspect.isclass(cls) for method in own_methods(cls)]
+
+
+def errors_of(name, not_asked):
+    return [f"{code}: {text}" for code, text in validate(name)["errors"] if code not in not_asked]
+
+
+def test_there_is_something_to_check():
+    assert len(TOP_LEVEL) >= 8
+    assert len(ESTIMATORS) == 6
+    assert {"fit", "transform", "score", "reconstruction_error", "inverse_transform"} <= set(own_methods(rkdl.DL))
+
+
+@pytest.mark.parametrize("name", TOP_LEVEL)
+def test_docstring(name):
+    assert errors_of(name, NOT_ASKED) == []
+
+
+@pytest.mark.parametrize("name", [name for name in OBJECTS if name not in TOP_LEVEL])
+def test_docstring_of_datasets(name):
+    assert errors_of(name, NOT_ASKED | NOT_ASKED_OF_METHODS) == []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_docstring_of_methods(name):
+    assert errors_of(name, NOT_ASKED | NOT_ASKED_OF_METHODS) == []
+
+
+@pytest.mark.parametrize("name", [*MODULES, "rkdl.estimators"])
+def test_docstring_of_modules(name):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    assert all(hasattr(module, public) for public in module.__all__)
+
+
+def documented_parameters(value):
+    """Names, type texts and descriptions of the Parameters section, in order."""
+    doc = ClassDoc(value) if inspect.isclass(value) else FunctionDoc(value)
+    found = {}
+    for parameter in doc["Parameters"]:
+        for name in parameter.name.split(", "):
+            found[name] = parameter.type
+    return found
+
+
+def documented_default(text):
+    match = re.search(r"default=(.*)$", text)
+    assert match is not None, f"no default in {text!r}"
+    return ast.literal_eval(match.group(1))
+
+
+@pytest.mark.parametrize("name", TOP_LEVEL)
+def test_parameters_and_their_defaults(name):
+    value = OBJECTS[name]
+    signature = inspect.signature(value)
+    documented = documented_parameters(value)
+    assert list(documented) == list(signature.parameters)
+    for parameter in signature.parameters.values():
+        text = documented[parameter.name]
+        if parameter.default is inspect.Parameter.empty:
+            assert "default" not in text, parameter.name
+        else:
+            assert documented_default(text) == parameter.default, parameter.name
+            # None is told apart from False, 1 from True.
+            assert type(documented_default(text)) is type(parameter.default), parameter.name
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_options_are_the_valid_ones(name):
+    """A set of options in a docstring is what the parameter's validation accepts."""
+    cls = OBJECTS[name]
+    for parameter, text in documented_parameters(cls).items():
+        options = {
+            option
+            for constraint in cls._parameter_constraints[parameter]
+            for option in getattr(constraint, "options", ())
+            if isinstance(option, str)
+        }
+        documented = set(re.findall(r'"([^"]+)"', text.split("default=")[0]))
+        assert documented == options, parameter
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_attributes(name):
+    cls = OBJECTS[name]
+    X = [[0.0, 1.0], [1.0, 0.5], [2.0, -1.0], [0.5, 0.5]]
+    sizes = {"n_kernel_vectors": 2} if "n_kernel_vectors" in inspect.signature(cls).parameters else {}
+    model = cls(2, n_nonzero_coefs=1, max_iter=1, random_state=0, **sizes).fit(X)
+    fitted = {attribute for attribute in vars(model) if attribute.endswith("_") and not attribute.startswith("_")}
+    documented = {attribute.name for attribute in ClassDoc(cls)["Attributes"]}
+    assert documented - {"feature_names_in_"} == fitted
+
+
+def examples_of(value, name):
+    return doctest.DocTestFinder(recurse=False).find(value, name)
+
+
+@pytest.mark.parametrize("name", TOP_LEVEL)
+def test_examples_run(name):
+    value = OBJECTS[name]
+    tests = examples_of(value, name)
+    assert "Examples\n" in inspect.getdoc(value)
+    assert sum(len(test.examples) for test in tests) >= 2
+    for test in tests:
+        # A reader copies the example into an empty session.
+        test.globs = {}
+        failures = []
+        runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+        runner.run(test, out=failures.append)
+        assert runner.summarize(verbose=False).failed == 0, "".join(failures)
+
+
+@pytest.mark.parametrize("name", TOP_LEVEL)
+def test_see_also_names_exist(name):
+    value = OBJECTS[name]
+    doc = ClassDoc(value) if inspect.isclass(value) else FunctionDoc(value)
+    names = [entry for entries, _ in doc["See Also"] for entry, _ in entries]
+    assert names
+    for entry in names:
+        assert hasattr(rkdl, entry.removeprefix("rkdl.")), entry
+
+
+def loaded_by(statement, names):
+    """Which of the modules are loaded once the statement has run in a process of its own."""
+    code = f"import sys\n{statement}\nprint(*[name for name in {names!r} if name in sys.modules])"
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_import_is_light():
+    heavy = ["torch", "dask", "distributed", "matplotlib", "pooch", "pandas", "polars", "tqdm", "IPython", "triton"]
+    assert loaded_by("import rkdl", [*heavy, "rkdl"]) == ["rkdl"]
+
+
+def test_import_says_nothing():
+    done = subprocess.run([sys.executable, "-c", "import rkdl"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
