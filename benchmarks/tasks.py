@@ -45,7 +45,8 @@ def encode(
         import spams
 
         # Columns are signals and atoms in SPAMS: a transposed C array is the Fortran array it wants, without a copy.
-        return spams.omp(X.T, D.T, L=s, numThreads=n_jobs or 1).T
+        # Without eps and lambda1 it reads a variable that is gone (2.6.14), and in some processes returns no codes.
+        return spams.omp(X.T, D.T, L=s, eps=0.0, lambda1=0.0, numThreads=n_jobs or 1).T
     if library == "sklearn":
         from sklearn.decomposition import sparse_encode
 

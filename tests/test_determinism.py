@@ -6,6 +6,7 @@ import io
 import multiprocessing
 import os
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -14,8 +15,10 @@ import pytest
 import skops.io
 from scipy import sparse
 from sklearn.base import clone
+from threadpoolctl import threadpool_info
 
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _signals, sparse_encode, sparse_encode_gram
+from rkdl._blas import one_blas_thread
 
 # Seconds after which a child is taken to hang.
 PATIENCE = 60
@@ -46,7 +49,7 @@ one_of_each = pytest.mark.parametrize("name", SIMPLE)
 def X():
     """Signals enough for several chunks."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((3000, 20)) @ rng.standard_normal((20, 20)) / 5.0
+    X = rng.standard_normal((1500, 20)) @ rng.standard_normal((20, 20)) / 5.0
     assert len(_signals.chunk_bounds(*X.shape, X.itemsize)) > 3
     return X
 
@@ -82,8 +85,9 @@ def differences(first, second):
 
 
 class TestThreads:
-    @each_estimator
-    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    @pytest.mark.parametrize(
+        ("name", "dtype"), [(name, np.float64) for name in ESTIMATORS] + [(name, np.float32) for name in SIMPLE]
+    )
     def test_n_jobs(self, X, name, dtype):
         X = X.astype(dtype)
         alone = outcome(clone(ESTIMATORS[name]).set_params(n_jobs=1), X)
@@ -111,13 +115,49 @@ class TestThreads:
         wrong = {job: differences(alone[job[0]], found) for job, found in zip(jobs, together, strict=True)}
         assert {job: names for job, names in wrong.items() if names} == {}
 
-    def test_blas_threads_are_given_back(self, small):
-        from threadpoolctl import threadpool_info
+    def test_blas_is_held_in_every_thread(self, small):
+        """Whichever thread was the first to fit, a later one in another thread has BLAS on one thread as well."""
+        DL(**COMMON).fit(small)
 
-        before = [(pool["filepath"], pool["num_threads"]) for pool in threadpool_info()]
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda seed: DL(**{**COMMON, "random_state": seed}).fit(small), range(8)))
-        assert [(pool["filepath"], pool["num_threads"]) for pool in threadpool_info()] == before
+        def count_threads():
+            with one_blas_thread():
+                return blas_threads()
+
+        with ThreadPoolExecutor(1) as pool:
+            assert set(pool.submit(count_threads).result(PATIENCE)) == {1}
+
+    def test_blas_is_given_back(self, small):
+        """Also where the last to leave is not the thread that came first."""
+        before = blas_threads()
+        first_is_in, second_is_in, first_is_out, all_done = (threading.Event() for _ in range(4))
+
+        def first():
+            with one_blas_thread():
+                first_is_in.set()
+                assert second_is_in.wait(PATIENCE)
+            first_is_out.set()
+            assert all_done.wait(PATIENCE)
+
+        def second():
+            assert first_is_in.wait(PATIENCE)
+            with one_blas_thread():
+                second_is_in.set()
+                assert first_is_out.wait(PATIENCE)
+                held = blas_threads()
+            after = blas_threads()
+            all_done.set()
+            return held, after
+
+        with ThreadPoolExecutor(2) as pool:
+            pool.submit(first)
+            held, after = pool.submit(second).result(PATIENCE)
+        assert set(held) == {1}
+        assert after == blas_threads() == before
+
+
+def blas_threads():
+    """Threads that each BLAS library of this process may use."""
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
 def _fit_in_child(connection, name, X):

@@ -107,16 +107,14 @@ def test_held_atoms(surface, rng, case, linear):
 
 @each_case
 @each_term
-def test_slope_is_kept_or_computed_again(surface, monkeypatch, case, linear):
-    """Kernel values that are too large to keep between value and gradient change nothing."""
+def test_pull_in_the_same_walk(surface, rng, case, linear):
+    """A gradient by atoms that were named in advance is that of the objective with those atoms held."""
     objective, vectors = surface(case, linear)
-    kept = objective.at(vectors)
-    assert kept.kept[0].slope is not None
-    monkeypatch.setattr("rkdl._descent.SLOPE_BYTES", 0)
-    again = objective.at(vectors)
-    assert again.kept[0].slope is None
-    assert again.value == kept.value
-    np.testing.assert_array_equal(objective.gradient(again), objective.gradient(kept))
+    atoms = rng.standard_normal((N_ATOMS, N_VECTORS))
+    held = replace(objective, held_atoms=atoms)
+    point = objective.at(vectors, pulling=atoms)
+    assert point.value == objective.at(vectors).value
+    assert_gradient(objective.gradient(point), lambda x: held.at(x).value, vectors)
 
 
 @each_case
@@ -144,5 +142,5 @@ def test_sweep_starts_along_the_gradient(surface, rng, case, linear):
     point = held.at(vectors)
     gradient = held.gradient(point)
     rate = 1e-8 / float(np.abs(gradient).max())
-    moved = GradientDescent(1, None, rate).sweep(held, point, held.data_gradient(point), rate)
+    moved = GradientDescent(1, None, rate).sweep(held, point, rate)
     np.testing.assert_allclose((vectors - moved) / rate, gradient, rtol=0.0, atol=1e-5 * float(np.abs(gradient).max()))

@@ -391,6 +391,10 @@ def test_objective_and_gradient(Y, A0, rng, monkeypatch, moving, kernel, pursuit
     assert_close(point.value, reference.projected_objective(other, Y, Z, **options))
     assert_close(objective.gradient(point), reference.projected_gradient(other, Y, Z, **options))
 
+    # The gradient of a later step, taken in the same walk by the atoms of the step before.
+    point = objective.at(other, pulling=start.atoms)
+    assert_close(objective.gradient(point), reference.fixed_gradient(other, Y, Z, start.atoms, **options))
+
     if update == "gram":
         # Where the kernel vectors stay, the atoms are those of one sweep.
         assert_close(model.dual_components_, A)

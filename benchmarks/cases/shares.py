@@ -24,30 +24,28 @@ RKDL_SHARE, ORKDL_SHARE = 1.0 / 2.0, 2.0 / 3.0
 Bounds = list[tuple[int, int]]
 
 
-class Call(NamedTuple):
-    """One call of a watched method."""
+class Timed(NamedTuple):
+    """Seconds of one piece of work, and the chunks that it walked."""
 
     seconds: float
-    owner: Any
-    args: tuple
-    result: Any
+    bounds: Bounds
 
 
 @contextmanager
-def watch(owner: type, name: str) -> Iterator[list[Call]]:
-    """Time every call of a method while the context lasts."""
+def watch(owner: type, name: str, work: Callable[..., Any] | None = None) -> Iterator[list[Timed]]:
+    """Time a method's calls while the context lasts; or, before each of them, `work` on the same arguments."""
     original = getattr(owner, name)
-    calls: list[Call] = []
+    timings: list[Timed] = []
 
     def timed(self, *args):
         start = time.perf_counter()
-        result = original(self, *args)
-        calls.append(Call(time.perf_counter() - start, self, args, result))
-        return result
+        result = (work or original)(self, *args)
+        timings.append(Timed(time.perf_counter() - start, self.walker.bounds))
+        return result if work is None else original(self, *args)
 
     setattr(owner, name, timed)
     try:
-        yield calls
+        yield timings
     finally:
         setattr(owner, name, original)
 
@@ -75,44 +73,38 @@ def run(settings: Settings) -> Iterator[Figure]:
     sizes = f"N = {thousands(n_signals)}, p = {n_vectors}, n = {n_atoms}, s = {s}"
     rounds = max(2, settings.repeat)
 
-    # The estimators and the products alone take turns; the first call of each is a warm-up.
+    gradient = Objective.gradient
+
+    def evaluate(objective: Objective, point: Any) -> np.ndarray:
+        """Value and gradient at the point's kernel vectors, nothing of them known."""
+        return gradient(objective, objective.at(point.vectors, None, point.atoms))
+
+    # The estimators and the products alone take turns.
     times: dict[str, list[float]] = {"iteration": [], "of iteration": [], "evaluation": [], "of evaluation": []}
-    recomputes = False
     for _ in range(rounds):
         with watch(ReducedProblem, "iterate") as iterations:
             rkdl.RKDL(n_atoms, max_iter=2, **options).fit(X)
-        bounds = iterations[-1].owner.walker.bounds
-        times["iteration"] += [call.seconds for call in iterations]
-        times["of iteration"].append(_walk(bounds, lambda start, stop: (X[start:stop] @ V.T) @ A.T))
-
-        with watch(Objective, "at") as values, watch(Objective, "gradient") as gradients:
-            rkdl.ORKDL(n_atoms, max_iter=1, n_inner_iter=2, **options).fit(X)
-        # The first value comes from statistics that the iteration had already.
-        walked = [call for call in values if len(call.args) == 1]
-        recomputes = getattr(walked[-1].result.kept[0], "slope", None) is None
-        times["evaluation"].append(min(call.seconds for call in walked) + min(call.seconds for call in gradients))
-        bounds = walked[-1].owner.walker.bounds
-
-        def evaluate(start: int, stop: int, again: bool = recomputes) -> np.ndarray:
-            rows = X[start:stop]
-            kernel = rows @ V.T
-            if again:
-                kernel = rows @ V.T
-            return kernel.T @ rows
-
-        times["of evaluation"].append(_walk(bounds, evaluate))
+        times["iteration"] += [timing.seconds for timing in iterations]
+        times["of iteration"].append(
+            _walk(iterations[-1].bounds, lambda start, stop: (X[start:stop] @ V.T) @ A.T),
+        )
+        with watch(Objective, "gradient", evaluate) as evaluations:
+            rkdl.ORKDL(n_atoms, max_iter=1, n_inner_iter=1, **options).fit(X)
+        times["evaluation"] += [timing.seconds for timing in evaluations]
+        times["of evaluation"].append(
+            _walk(evaluations[-1].bounds, lambda start, stop: (X[start:stop] @ V.T).T @ X[start:stop]),
+        )
 
     best = {name: min(seconds) for name, seconds in times.items()}
     gflops = machine.limits(settings.tiny)["sgemm_gflops"]
     products = 2.0 * n_signals * n_vectors * X.shape[1]
     work = {
         "iteration": products + 2.0 * n_signals * n_vectors * n_atoms,
-        "evaluation": products * (3 if recomputes else 2),
+        "evaluation": 2.0 * products,
     }
-    kept = "kernel values computed twice" if recomputes else "kernel values kept for the gradient"
     for name, bound, title, note in (
         ("iteration", RKDL_SHARE, "RKDL iteration", "K(Y, D) and its product with the atoms"),
-        ("evaluation", ORKDL_SHARE, "ORKDL evaluation, value and gradient", kept),
+        ("evaluation", ORKDL_SHARE, "ORKDL evaluation, value and gradient", "K(Y, D) and its weighted sum of signals"),
     ):
         alone = best[f"of {name}"]
         reached = work[name] / alone / 1e9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
@@ -40,6 +41,8 @@ def resolve_threads(n_jobs: int | None) -> int:
         if context_jobs in (None, 1):
             with _lock:
                 return _allowed_threads()
+    elif not isinstance(n_jobs, Integral) or n_jobs == 0:
+        raise ValueError(f"n_jobs={n_jobs!r} must be a number of threads, -1 for all cores, or None.")
     return max(1, effective_n_jobs(n_jobs))
 
 

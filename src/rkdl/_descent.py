@@ -343,7 +343,7 @@ class GradientDescent:
         assert pull is not None
         linear = objective.linear
         # A rate that is too large overflows here and is found out by the objective's value.
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for i in range(len(vectors)):
                 own = vectors[i : i + 1]
                 _, slope = kernel.value_and_slope(vectors, own)
@@ -352,7 +352,7 @@ class GradientDescent:
                     step += 2.0 * linear.weight * (linear.products[i] @ vectors - linear.projections[i])
                 moved = vectors[i] - rate * step
                 if self.radius is not None:
-                    moved *= self.radius / float(np.linalg.norm(moved))
+                    moved *= self.radius / np.linalg.norm(moved)
                 vectors[i] = moved
         return vectors
 

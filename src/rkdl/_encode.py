@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from rkdl._kernels import squared_norms as row_squares
 from rkdl._maps import LinearMap
 from rkdl._pursuit import Codes, pursue, scatter
 from rkdl._signals import Signals, Walker, chunk_bounds
-from rkdl._statistics import Encoder, NotFiniteError, Pursuit
+from rkdl._statistics import Encoder, NotFiniteError, Pursuit, conditioning_scale
 
 _FLOATS = [np.float64, np.float32]
 PURSUITS = ("ols", "omp")
@@ -158,15 +159,22 @@ def sparse_encode_gram(
         squares = check_array(squared_norms, dtype=correlations.dtype, ensure_2d=False, input_name="squared_norms")
         if squares.shape != (len(correlations),):
             raise ValueError(f"squared_norms has shape {squares.shape}, expected ({len(correlations)},).")
+        if squares.min() < 0.0:
+            raise ValueError(f"squared_norms has a negative entry, {squares.min()}: no signal has such a norm.")
     norms = np.sqrt(gram.diagonal())
     norms[norms == 0.0] = np.inf
-    encoder = GramEncoder((gram / norms / norms[:, None]).astype(correlations.dtype), 1.0 / norms, options)
-    joined = np.column_stack([correlations, squares])
-    return encode_signals(Signals(joined, joined.dtype), encoder, sparse_output, n_jobs, factors=1.0 / norms)
+    unit_gram = gram / norms / norms[:, None]
+    if np.abs(unit_gram).max() > 1.0 + 1e-5:
+        raise ValueError(
+            "gram is not positive semidefinite: an inner product of two atoms exceeds the product of their norms."
+        )
+    encoder = GramEncoder(unit_gram.astype(correlations.dtype), 1.0 / norms, options)
+    signals = Signals(correlations, correlations.dtype)
+    return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms, squared_norms=squares)
 
 
 class GramEncoder:
-    """Codes rows that are correlations followed by the signal's squared norm."""
+    """Codes rows that are correlations already."""
 
     def __init__(self, gram: np.ndarray, factors: np.ndarray, pursuit: Pursuit) -> None:
         self.gram = gram
@@ -185,13 +193,17 @@ class GramEncoder:
 
     def condition(self, rows: np.ndarray) -> tuple[GramEncoder, np.ndarray, float]:
         """As `Encoder.condition`."""
-        return self, rows, 1.0
+        scale = conditioning_scale(rows)
+        if scale == 1.0:
+            return self, rows, scale
+        pursuit = self.pursuit._replace(residual_tol=self.pursuit.residual_tol * scale * scale)
+        return GramEncoder(self.gram, self.factors, pursuit), rows * rows.dtype.type(scale), scale
 
-    def codes(self, rows: np.ndarray) -> Codes:
+    def codes(self, rows: np.ndarray, squared_norms: np.ndarray | None) -> Codes:
         """As `Encoder.codes`."""
-        norms = np.ascontiguousarray(rows[:, -1])
-        correlations = rows[:, :-1] * self.factors.astype(rows.dtype)
-        return pursue(correlations, self.gram, norms, *self.pursuit)[0]
+        assert squared_norms is not None
+        correlations = rows * self.factors.astype(rows.dtype)
+        return pursue(correlations, self.gram, squared_norms, *self.pursuit)[0]
 
 
 def encode_signals(
@@ -201,6 +213,7 @@ def encode_signals(
     n_jobs: int | None,
     *,
     factors: np.ndarray | float = 1.0,
+    squared_norms: np.ndarray | None = None,
 ) -> np.ndarray | sparse.csr_array:
     """Codes of all signals, chunk by chunk, straight into what is returned.
 
@@ -216,6 +229,8 @@ def encode_signals(
         Threads.
     factors : ndarray of shape (n_atoms,) or float, default=1.0
         What the codes are multiplied by.
+    squared_norms : ndarray of shape (n_signals,), default=None
+        Squared norms of the signals, where the encoder cannot tell them.
     """
     n_signals, n_atoms = signals.shape[0], encoder.n_atoms
     dtype = signals.dtype
@@ -226,7 +241,8 @@ def encode_signals(
 
     def task(number: int, start: int, stop: int) -> Codes | None:
         coder, rows, scale = encoder.condition(signals.read(start, stop))
-        codes = coder.codes(rows)
+        norms = None if squared_norms is None else squared_norms[start:stop] * dtype.type(scale) * dtype.type(scale)
+        codes = coder.codes(rows, norms)
         own_factors = factors if scale == 1.0 else (wide_factors / scale).astype(dtype)
         if dense is not None:
             scatter(codes, own_factors, dense[start:stop])
@@ -255,12 +271,12 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
     """The options of a pursuit, checked; more non-zeros than atoms are clipped with a warning."""
     if pursuit not in PURSUITS:
         raise ValueError(f"pursuit={pursuit!r} is unknown; choose one of {', '.join(map(repr, PURSUITS))}.")
-    if residual_tol is not None and not residual_tol >= 0.0:
+    if residual_tol is not None and not (isinstance(residual_tol, Real) and residual_tol >= 0.0):
         raise ValueError(f"residual_tol={residual_tol} must be a squared residual, at least 0, or None.")
     if n_nonzero_coefs is None:
         limit = max(1, n_atoms // 10) if residual_tol is None else n_atoms
-    elif n_nonzero_coefs < 1:
-        raise ValueError(f"n_nonzero_coefs={n_nonzero_coefs} must be at least 1, or None.")
+    elif not isinstance(n_nonzero_coefs, Integral) or n_nonzero_coefs < 1:
+        raise ValueError(f"n_nonzero_coefs={n_nonzero_coefs} must be a whole number, at least 1, or None.")
     else:
         limit = int(n_nonzero_coefs)
         if limit > n_atoms:

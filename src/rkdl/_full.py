@@ -15,7 +15,7 @@ from rkdl._kernels import Kernel
 from rkdl._learning import join_codes, worst_signals
 from rkdl._pursuit import pursue
 from rkdl._signals import Walker
-from rkdl._statistics import Pursuit, accumulate_gram
+from rkdl._statistics import NotFiniteError, Pursuit, accumulate_gram
 
 
 class KernelRows:
@@ -41,8 +41,9 @@ class KernelRows:
                 if left > start:
                     matrix[left:right, start:stop] = block.T
 
-        for _ in walker.each(fill):
-            pass
+        with np.errstate(over="ignore", invalid="ignore"):
+            for _ in walker.each(fill):
+                pass
         return cls(walker, kernel, matrix)
 
     def rows(self, start: int, stop: int) -> np.ndarray:
@@ -105,6 +106,8 @@ class FullProblem:
         self.refit = refit
         self.squared_norms = kernel_rows.diagonal()
         self.trace = float(self.squared_norms.sum(dtype=np.float64))
+        if not np.isfinite(self.trace):
+            raise NotFiniteError
         self.objective = np.inf
         self.n_revived = 0
         self._set(atoms, kernel_rows.times(atoms.T).astype(np.float64))

@@ -27,10 +27,6 @@ class RBF:
 
     differentiable = True
 
-    def scaled(self, scale: float) -> RBF:
-        """The same kernel for signals that were multiplied by `scale`."""
-        return self if scale == 1.0 else replace(self, gamma=self.gamma / scale / scale)
-
     def conditioned(self, sample: np.ndarray) -> RBF:
         """The same kernel, its distances taken from the sample's centre if that saves digits."""
         centre = sample.mean(axis=0, dtype=np.float64)
@@ -50,7 +46,15 @@ class RBF:
         values -= (self.gamma * squared_norms(X)).astype(dtype, copy=False)[:, None]
         values -= (self.gamma * squared_norms(Y)).astype(dtype, copy=False)
         np.minimum(values, dtype(0.0), out=values)
+        self._join_equals(values, X, Y)
         return np.exp(values, out=values)
+
+    def _join_equals(self, exponents: np.ndarray, X: np.ndarray, Y: np.ndarray) -> None:
+        """Where gamma is so large that the rounding of a zero distance shows, put zero for it."""
+        rounding = 8.0 * self.gamma * float(np.finfo(exponents.dtype).eps)
+        if rounding * float(squared_norms(Y).max(initial=0.0)) > 1e-4:
+            near = rounding * (squared_norms(X)[:, None] + squared_norms(Y))
+            exponents[exponents > -near] = 0.0
 
     def diagonal(self, X: np.ndarray) -> np.ndarray:
         """``k(x, x)`` of every row."""
@@ -79,10 +83,6 @@ class Polynomial:
     coef0: float
 
     differentiable = True
-
-    def scaled(self, scale: float) -> Polynomial:
-        """The same kernel for signals that were multiplied by `scale`."""
-        return self if scale == 1.0 else replace(self, gamma=self.gamma / scale / scale)
 
     def conditioned(self, sample: np.ndarray) -> Polynomial:
         """Nothing to gain: the kernel is not invariant to an offset."""
@@ -117,10 +117,6 @@ class Linear:
     """``x'y``."""
 
     differentiable = True
-
-    def scaled(self, scale: float) -> Linear:
-        """The same kernel; its values carry the square of the signals' scale."""
-        return self
 
     def conditioned(self, sample: np.ndarray) -> Linear:
         """Nothing to gain: the kernel is not invariant to an offset."""
@@ -164,7 +160,8 @@ class Custom:
         except Exception as error:
             trial_error = error
         try:
-            if np.ndim(function(left[0], right[0])) == 0:
+            value = function(left[0], right[0])
+            if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiub":
                 return cls(function, of_rows=True)
         except Exception as error:
             trial_error = error
@@ -172,10 +169,6 @@ class Custom:
             f"kernel={function!r} is neither a function of two matrices that returns a (len(X), len(Y)) array "
             f"nor a function of two rows that returns a number"
         ) from trial_error
-
-    def scaled(self, scale: float) -> Custom:
-        """A user's function sees the user's signals."""
-        return self
 
     def conditioned(self, sample: np.ndarray) -> Custom:
         """A user's function sees the user's signals."""
@@ -214,13 +207,38 @@ def make_kernel(
     sample : ndarray of shape (n_sample, n_features)
         A few signals, to try a callable on and to place the origin of distances.
     """
+    if name in ("rbf", "poly") and not gamma <= float(np.finfo(sample.dtype).max) / 4.0:
+        raise ValueError(f"gamma={gamma} is too large for signals of {sample.dtype}: lower it, or scale the signals.")
+    kernel: Kernel
     if callable(name):
-        return Custom.wrap(name, sample)
-    if name == "rbf":
-        return RBF(gamma).conditioned(sample)
-    if name == "poly":
-        return Polynomial(gamma, degree, coef0)
-    return Linear()
+        kernel = Custom.wrap(name, sample)
+        _check_positive(kernel, sample)
+    elif name == "rbf":
+        kernel = RBF(gamma).conditioned(sample)
+    elif name == "poly":
+        kernel = Polynomial(gamma, degree, coef0)
+        if coef0 < 0.0:
+            _check_positive(kernel, sample)
+    else:
+        kernel = Linear()
+    return kernel
+
+
+def _check_positive(kernel: Kernel, sample: np.ndarray) -> None:
+    """Refuse, by a sample, what is not finite, symmetric and positive semidefinite."""
+    rows = sample[:: max(1, len(sample) // 100)]
+    matrix = np.asarray(kernel(rows, rows), dtype=np.float64)
+    if not np.isfinite(matrix).all():
+        raise ValueError("The kernel's values are not finite on the signals: scale them, or mend the function.")
+    slack = 1e4 * float(np.finfo(sample.dtype).eps) * float(np.abs(matrix).max(initial=0.0))
+    if np.abs(matrix - matrix.T).max() > slack:
+        raise ValueError("The kernel is not symmetric: k(x, y) and k(y, x) differ on the signals.")
+    lowest = float(np.linalg.eigvalsh(matrix)[0])
+    if lowest < -slack * len(rows):
+        raise ValueError(
+            f"The kernel is not positive semidefinite: on a sample of the signals its matrix has the negative "
+            f"eigenvalue {lowest:.3g}. A polynomial kernel needs coef0 >= 0."
+        )
 
 
 def median_gamma(sample: np.ndarray) -> float:

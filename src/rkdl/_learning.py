@@ -178,7 +178,8 @@ class ReducedProblem:
         if mover is not None:
             assert isinstance(feature_map, KernelMap)
             assert not isinstance(feature_map.kernel, Custom)
-            surface = Objective(self.walker, kept, feature_map.kernel, products, float(trace), self._linear_term())
+            linear = self._linear_term(float(trace))
+            surface = Objective(self.walker, kept, feature_map.kernel, products, float(trace), linear)
             if not mover.projects_atoms:
                 surface.held_atoms = metric.unwhiten(white)
             point = mover.move(surface, surface.at(feature_map.kernel_vectors, None if self.refit else projections))
@@ -218,7 +219,7 @@ class ReducedProblem:
             objective,
         )
 
-    def _linear_term(self) -> LinearTerm | None:
+    def _linear_term(self, kernel_trace: float) -> LinearTerm | None:
         """Codes X of the signals against the current kernel vectors, as sums."""
         if self.linear is None:
             return None
@@ -231,6 +232,9 @@ class ReducedProblem:
         dtype = self.walker.signals.dtype
         step = Learn(LinearMap(vectors.shape[1]), unit.astype(dtype), unit_gram(unit).astype(dtype), pursuit)
         (products, projections, trace, _), _ = self.walker.run(step)
+        if trace > 0.0:
+            # Beyond this the rounding of the linear term covers the other one.
+            weight = min(weight, 1e15 * kernel_trace / float(trace))
         return LinearTerm(weight, products / norms / norms[:, None], projections / norms[:, None], float(trace))
 
     def _revive(

@@ -99,7 +99,9 @@ class KernelMap:
         vectors = self.kernel_vectors.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             matrix = np.asarray(self.kernel(vectors, vectors), dtype=np.float64)
-            return 0.5 * (matrix + matrix.T)
+            matrix = 0.5 * (matrix + matrix.T)
+            np.fill_diagonal(matrix, self.kernel.diagonal(vectors))
+            return matrix
 
     def metric(self, dtype: np.dtype) -> Metric:
         """``K(D, D)``, its rank decided for signals of `dtype`."""

@@ -79,7 +79,7 @@ def pursue(
         correlations,
         _whole_vectors(gram),
         squared_norms,
-        dtype.type(residual_tol),
+        dtype.type(min(max(residual_tol, -1.0), np.finfo(dtype).max)),
         ols,
         dtype.type(np.finfo(dtype).eps),
         indices,

@@ -36,6 +36,17 @@ class Pursuit(NamedTuple):
     ols: bool
 
 
+def conditioning_scale(rows: np.ndarray) -> float:
+    """What finite rows must be multiplied by for their squares to stay in the dtype's range; mostly 1.0."""
+    flat = rows.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        if is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype):
+            return 1.0
+    if not np.isfinite(rows).all():
+        raise NotFiniteError
+    return safe_scale(rows)
+
+
 class Kept(NamedTuple):
     """What stays with a chunk between steps."""
 
@@ -81,10 +92,12 @@ class Encoder:
         codes, residuals = pursue(correlations, self.gram, norms, *self._limited())
         return features, norms, codes, residuals
 
-    def codes(self, signals: np.ndarray) -> Codes:
+    def codes(self, signals: np.ndarray, squared_norms: np.ndarray | None = None) -> Codes:
         """Codes of a chunk alone."""
         _, correlations = self._correlate(signals)
-        if self.pursuit.residual_tol < 0.0:
+        if squared_norms is not None:
+            norms = squared_norms
+        elif self.pursuit.residual_tol < 0.0:
             norms = np.full(len(signals), np.inf, dtype=correlations.dtype)
         else:
             norms = self.feature_map.squared_norms(signals)
@@ -101,13 +114,9 @@ class Encoder:
         """
         if not isinstance(self.feature_map, LinearMap):
             return self, signals, 1.0
-        flat = signals.ravel()
-        with np.errstate(over="ignore", invalid="ignore"):
-            if is_safe(float(np.dot(flat, flat)) / max(1, flat.size), signals.dtype):
-                return self, signals, 1.0
-        if not np.isfinite(signals).all():
-            raise NotFiniteError
-        scale = safe_scale(signals)
+        scale = conditioning_scale(signals)
+        if scale == 1.0:
+            return self, signals, scale
         pursuit = self.pursuit._replace(residual_tol=self.pursuit.residual_tol * scale * scale)
         return replace(self, pursuit=pursuit), signals * signals.dtype.type(scale), scale
 

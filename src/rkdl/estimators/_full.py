@@ -11,11 +11,13 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.base import _fit_context
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
+from rkdl._blas import one_blas_thread
 from rkdl._full import FullProblem, KernelRows
 from rkdl._maps import GivenKernelMap
-from rkdl._signals import Signals, Walker
+from rkdl._pursuit import pursue
+from rkdl._signals import Signals, Walker, is_safe
 from rkdl._statistics import Encoder, Pursuit
 from rkdl.estimators._base import FLOATS, is_array, pick_signals
 from rkdl.estimators._kernel import KERNELS, KernelLearner
@@ -241,13 +243,26 @@ class KDL(KernelLearner):
         atoms = self.dual_components_.astype(dtype, copy=False)
         return Encoder(GivenKernelMap(size), atoms, self.gram_.astype(dtype), self._pursuit(1.0))
 
-    def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
         if self._is_precomputed:
+            X = check_array(X, dtype=FLOATS, input_name="X")
+        return super()._ready(X)
+
+    def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        if not self._is_precomputed:
+            return super()._residuals(X)
+        signals, encoder, _ = self._ready(X)
+        kernel = signals.data
+        if kernel.shape[0] != kernel.shape[1] or not np.allclose(kernel, kernel.T):
             raise ValueError(
-                "A residual needs k(x, x), which kernel='precomputed' does not tell for new signals: give the kernel "
-                "by name or as a function."
+                "A residual needs k(x, x), which kernel='precomputed' tells for the training signals alone, by their "
+                "square kernel matrix: for other signals give the kernel by name or as a function."
             )
-        return super()._residuals(X)
+        squares = np.maximum(kernel.diagonal(), 0.0)
+        with one_blas_thread():
+            correlations = kernel @ encoder.atoms.T
+        residuals = pursue(correlations, encoder.gram, squares, *encoder.pursuit)[1]
+        return np.sqrt(residuals), np.sqrt(squares)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -273,6 +288,11 @@ def _check_kernel_matrix(matrix: np.ndarray) -> None:
             f"square."
         )
     largest = float(np.abs(matrix).max())
+    if largest > 0.0 and not is_safe(largest, matrix.dtype):
+        raise ValueError(
+            f"The precomputed kernel has entries of size {largest:.3g}, whose squares leave the range of "
+            f"{matrix.dtype}: scale it."
+        )
     slack = 1e3 * float(np.finfo(matrix.dtype).eps) * largest
     for start in range(0, size, 1024):
         block = matrix[start : start + 1024]
@@ -283,7 +303,7 @@ def _check_kernel_matrix(matrix: np.ndarray) -> None:
                 f"images. Use (K + K.T) / 2 if that is meant."
             )
     lowest = float(matrix.diagonal().min())
-    if size > 2 and lowest >= 0.0:
+    if size > 2 and lowest >= 0.0 < largest:
         try:
             found = eigsh(matrix, k=1, which="SA", tol=1e-2, v0=np.ones(size), maxiter=300, return_eigenvectors=False)
             lowest = float(found[0])

@@ -29,3 +29,16 @@ def find_gamma(gamma: float | str, signals: Signals) -> float:
     if isinstance(gamma, str):
         return median_gamma(spread_sample(signals))
     return float(gamma) / signals.scale / signals.scale
+
+
+def raw_gamma(gamma: float | str, signals: Signals) -> float:
+    """`gamma` for the signals as the user gave them."""
+    if not isinstance(gamma, str):
+        return float(gamma)
+    found = find_gamma(gamma, signals) * signals.scale * signals.scale
+    if not 0.0 < found < np.inf:
+        raise ValueError(
+            f"gamma='median' of these signals is {found}: their squared distances leave the range of float64; scale "
+            f"the signals."
+        )
+    return found

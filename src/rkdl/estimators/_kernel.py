@@ -14,7 +14,7 @@ from rkdl._maps import KernelMap
 from rkdl._signals import Signals, Walker, is_safe, safe_scale
 from rkdl._statistics import Encoder
 from rkdl.estimators._base import DictionaryLearner
-from rkdl.estimators._gamma import find_gamma, spread_sample
+from rkdl.estimators._gamma import find_gamma, raw_gamma, spread_sample
 
 KERNELS = ("rbf", "poly", "linear")
 
@@ -65,6 +65,7 @@ class KernelLearner(DictionaryLearner):
 
     def _make_kernel(self, signals: Signals) -> Kernel:
         """The kernel for the signals as they are read."""
+        raw_gamma(self.gamma, signals)
         sample = spread_sample(signals)
         return make_kernel(
             self.kernel,
@@ -76,9 +77,8 @@ class KernelLearner(DictionaryLearner):
 
     def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
         vectors = self.kernel_vectors_ if scale == 1.0 else self.kernel_vectors_ * scale
-        kernel = make_kernel(
-            self.kernel, gamma=self.gamma_, degree=self.degree, coef0=self.coef0, sample=np.asarray(vectors)
-        ).scaled(scale)
+        gamma = self.gamma_ / scale / scale
+        kernel = make_kernel(self.kernel, gamma=gamma, degree=self.degree, coef0=self.coef0, sample=vectors)
         # Atoms of unit norm in the scaled features are longer by what the features are shorter.
         atoms = self.dual_components_ / self._feature_scale(scale)
         gram = self.gram_.astype(dtype)
@@ -87,4 +87,4 @@ class KernelLearner(DictionaryLearner):
 
     def _stored_gamma(self, signals: Signals) -> float:
         """`gamma` for the signals as the user gave them."""
-        return find_gamma(self.gamma, signals) * signals.scale * signals.scale
+        return raw_gamma(self.gamma, signals)

@@ -15,7 +15,7 @@ from rkdl._metric import IdentityMetric
 from rkdl._signals import Signals, Walker
 from rkdl._statistics import Encoder, Pursuit
 from rkdl.estimators._base import DictionaryLearner, dense_codes, is_array, pick_signals
-from rkdl.estimators._gamma import find_gamma
+from rkdl.estimators._gamma import find_gamma, raw_gamma
 
 
 class _CoordinateLearner(DictionaryLearner):
@@ -268,14 +268,15 @@ class FourierDL(_CoordinateLearner):
         return n_features + 2 * self.n_fourier_features + 3 * self.n_components
 
     def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> FourierMap:
+        raw_gamma(self.gamma, signals)
         gamma = find_gamma(self.gamma, signals)
         count = -(-self.n_fourier_features // 2)
         return FourierMap(np.sqrt(2.0 * gamma) * rng.standard_normal((count, signals.shape[1])))
 
     def _store(self, problem: Any, signals: Signals) -> None:
         super()._store(problem, signals)
-        self.gamma_ = find_gamma(self.gamma, signals) * signals.scale * signals.scale
-        self.frequencies_ = problem.feature_map.frequencies * signals.scale
+        self.gamma_ = raw_gamma(self.gamma, signals)
+        self.frequencies_ = (problem.feature_map.frequencies * signals.scale).astype(signals.dtype)
 
     def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
         return self._coordinate_encoder(FourierMap(self.frequencies_ / scale), dtype)

@@ -337,10 +337,17 @@ class MORKDL(ORKDL):
         self.linear_n_nonzero_coefs = linear_n_nonzero_coefs
 
     def _radius(self, walker: Walker) -> float:
-        return signal_moments(walker)[1] or 1.0
+        radius = signal_moments(walker)[1]
+        if radius == 0.0:
+            raise ValueError(
+                "All signals are zero: MORKDL holds its kernel vectors to the signals' norm, and there is none."
+            )
+        return radius
 
     def _linear_nonzeros(self) -> int:
         return self.linear_n_nonzero_coefs
 
-    def _linear(self, n_vectors: int) -> tuple[float, Pursuit]:
-        return self.linear_weight, self._linear_pursuit(n_vectors)
+    def _linear(self, n_vectors: int, scale: float) -> tuple[float, Pursuit]:
+        # The linear term carries the signals' scale, the other one that of the features.
+        factor = self._feature_scale(scale) / scale
+        return self.linear_weight * factor * factor, self._linear_pursuit(n_vectors)

@@ -65,7 +65,7 @@ class ReducedLearner(KernelLearner):
         """What moves the kernel vectors; nothing in RKDL."""
         return None
 
-    def _linear(self, n_vectors: int) -> tuple[float, Pursuit] | None:
+    def _linear(self, n_vectors: int, scale: float) -> tuple[float, Pursuit] | None:
         """Weight and pursuit of the linear term; none but in MORKDL."""
         return None
 
@@ -101,10 +101,7 @@ class ReducedLearner(KernelLearner):
             )
         vectors = self._first_kernel_vectors(walker, kernel, rng)
         if mover is not None and mover.radius is not None:
-            norms = np.linalg.norm(vectors, axis=1)
-            if not (norms > 0.0).all():
-                raise ValueError("A kernel vector has norm zero: MORKDL holds all norms, so it needs a direction.")
-            vectors *= (mover.radius / norms)[:, None]
+            vectors = self._on_sphere(vectors, mover.radius, rng)
         feature_map = KernelMap(kernel, vectors)
         metric = feature_map.metric(signals.dtype)
         shape = (self.n_components, len(vectors))
@@ -124,8 +121,22 @@ class ReducedLearner(KernelLearner):
             pursuit,
             refit=self.atom_update == "aksvd",
             mover=mover,
-            linear=self._linear(len(vectors)),
+            linear=self._linear(len(vectors), signals.scale),
         )
+
+    def _on_sphere(self, vectors: np.ndarray, radius: float, rng: np.random.RandomState) -> np.ndarray:
+        """Kernel vectors of norm `radius`; a zero signal that was drawn gets a random direction."""
+        norms = np.linalg.norm(vectors, axis=1)
+        zero = norms == 0.0
+        if zero.any():
+            if is_array(self.kernel_vectors):
+                raise ValueError(
+                    f"Row {int(np.flatnonzero(zero)[0])} of kernel_vectors has norm zero: MORKDL holds all norms equal, "
+                    f"so every kernel vector needs a direction."
+                )
+            vectors[zero] = rng.standard_normal((int(zero.sum()), vectors.shape[1]))
+            norms = np.linalg.norm(vectors, axis=1)
+        return vectors * (radius / norms)[:, None]
 
     def _store(self, problem: Any, signals: Signals) -> None:
         unit = self._feature_scale(signals.scale)

@@ -53,19 +53,16 @@ def reproduce(options: argparse.Namespace) -> int:
     results.save()
 
     with Interrupt() as interrupt:
-        progress = None
+        progress = Progress(units, plan.n_rounds, options.quiet)
         try:
             warm_up(plan, units)
             interrupt.check()
-            progress = Progress(units, plan.n_rounds, options.quiet)
             execute(plan, units, results, progress, interrupt)
         except KeyboardInterrupt:
-            if progress is not None:
-                progress.close()
-            return _interrupted(results, len(units), 0 if progress is None else progress.n_done, options.quiet)
+            progress.close()
+            return _interrupted(results, len(units), progress.n_done, options.quiet)
         finally:
-            if progress is not None:
-                progress.close()
+            progress.close()
         has_figures, page = write_page(results.content, folder)
     if not options.quiet:
         say(report_text(results.content))

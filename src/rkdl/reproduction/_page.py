@@ -16,6 +16,7 @@ from rkdl.reproduction._tables import (
     as_html,
     claim_matrix,
     error_table,
+    printed_heading,
     printed_name,
     settings_table,
     time_table,
@@ -55,7 +56,7 @@ a { color: #00527f }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .92rem }
 dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
 @media (max-width: 40rem) { body { padding: 1rem .9rem 3rem } h1 { font-size: 1.4rem } th, td { font-size: .84rem }
-  figure img { max-width: none; width: 44rem } .claims tbody th { min-width: 9rem } }
+  figure img { max-width: none; max-height: 19rem } .claims tbody th { min-width: 9rem } }
 """
 
 
@@ -118,7 +119,7 @@ def _section(name: str, entry: dict[str, Any], summaries: dict[str, Any], figure
     ]
     column = printed_name(entry)
     if column is not None:
-        parts.append(f"<h3>Beside the figures printed for {html.escape(column)}</h3>")
+        parts.append(f"<h3>{html.escape(printed_heading(entry))}</h3>")
         for preset, methods in summaries.items():
             items = "".join(f"<li>{html.escape(text)}</li>" for text in _claims.against_printed(column, methods))
             if items:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,7 +123,8 @@ def _draw_curves(name: str, entry: dict[str, Any], summaries: dict[str, dict[str
     if not panels:
         return None
     column = printed_name(entry)
-    figure = _new_figure(1.2 + 3.1 * len(panels), 3.9)
+    width = max(5.6, 1.2 + 3.1 * len(panels))
+    figure = _new_figure(width, 3.9)
     all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     handles: dict[str, Any] = {}
     for axes, (preset, curves) in zip(all_axes, panels.items(), strict=True):
@@ -153,8 +155,10 @@ def _draw_curves(name: str, entry: dict[str, Any], summaries: dict[str, dict[str
     all_axes[0].set_ylim(low, high)
     all_axes[0].set_ylabel("error sqrt(f / (m N)) x 1000")
     all_axes[0].yaxis.set_major_formatter(lambda value, _: f"{1000 * value:g}")
-    figure.suptitle(f"{name}: {entry['description']}", fontsize=10)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
+    title = textwrap.fill(f"{name}: {entry['description']}", round(12 * width))
+    figure.suptitle(title, fontsize=10)
+    n_columns = len(handles) if width > 9 or len(handles) <= 4 else -(-len(handles) // 2)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=n_columns, frameon=False)
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -52,8 +53,9 @@ class Progress:
         self._timed_work = self._timed_seconds = 0.0
         self._is_terminal = sys.stderr.isatty()
         self._bar: Any = tqdm(
+            desc="preparing ",
             total=len(self._left),
-            bar_format="{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}",
+            bar_format="{desc}|{bar}| {n_fmt}/{total_fmt}{postfix}",
             disable=quiet or not self._left,
             dynamic_ncols=True,
             file=sys.stderr,
@@ -65,9 +67,9 @@ class Progress:
     def begin(self, unit: Unit) -> None:
         """Show what runs now."""
         left = self._time_left()
-        self._bar.set_description_str(
-            f"{unit.dataset}, {unit.preset} {unit.method}, round {unit.number + 1}/{self._n_rounds}", refresh=False
-        )
+        name = os.path.basename(unit.dataset)
+        text = f"{name}, {unit.preset} {unit.method}, round {unit.number + 1}/{self._n_rounds} "
+        self._bar.set_description_str(text, refresh=False)
         self._bar.set_postfix_str("" if left is None else f"about {_spoken(left)} left", refresh=self._is_terminal)
 
     def finish(self, unit: Unit, seconds: float) -> None:

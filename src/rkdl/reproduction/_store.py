@@ -60,6 +60,9 @@ class Results:
     def expect(self, data: Dataset, preset: str, method: str, settings: dict[str, Any]) -> None:
         """Make a place for runs of a method; a ValueError if the folder holds some of other data or settings."""
         where = f"{self.folder / FILENAME} was made with"
+        for other in self.content["datasets"]:
+            if other != data.name and slug(other) == slug(data.name):
+                raise ValueError(f"{where} {other}, whose file name is that of {data.name}: {_REMEDY}")
         entry = self.content["datasets"].setdefault(data.name, {**data.facts, "presets": {}})
         if entry["sha256"] != data.facts["sha256"]:
             raise ValueError(f"{where} other data for {data.name} ({entry['description']}): {_REMEDY}")

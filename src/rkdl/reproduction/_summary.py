@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,10 +79,11 @@ def summarize(entry: dict[str, Any]) -> dict[str, dict[str, Summary]]:
 
 
 def ordered(content: dict[str, Any]) -> dict[str, tuple[dict[str, Any], dict[str, dict[str, Summary]]]]:
-    """Entry and summaries of every data set that has run: the paper's in its order, then the user's own."""
+    """Entry and summaries of every data set that has run: the paper's in its order, then the user's files by name."""
     known = {name: position for position, name in enumerate(("digits", "mnist-5000", "mnist", "cifar10"))}
     names = sorted(content["datasets"], key=lambda name: (known.get(name, len(known)), name))
-    found = {name: (content["datasets"][name], summarize(content["datasets"][name])) for name in names}
+    entries = {os.path.basename(name): content["datasets"][name] for name in names}
+    found = {name: (entry, summarize(entry)) for name, entry in entries.items()}
     return {name: pair for name, pair in found.items() if pair[1]}
 
 

@@ -21,8 +21,9 @@ OWN_SPACE = (
 DENSE = "published: its reduced methods overwrite whole rows of the codes, so its errors do not hold the sparsity of 4."
 TIMED = (
     "Seconds of a fit from signals in memory to the learned model, kernel matrices included; D is the part that "
-    "trained the kernel vectors beforehand, which is counted in. The printed times are of another machine (16 cores)."
+    "trained the kernel vectors beforehand, which is counted in."
 )
+OTHER_MACHINE = "The printed times are of another machine, with 16 cores."
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def time_table(entry: dict[str, Any], summaries: Summaries) -> Table:
         for method in _present(summaries)
     ]
     title = "Time in seconds, mean ± deviation over rounds"
-    return Table(title, _header(summaries, column), rows, [TIMED])
+    notes = [TIMED, OTHER_MACHINE] if column else [TIMED]
+    return Table(title, _header(summaries, column), rows, notes)
 
 
 def claim_matrix(by_dataset: dict[str, Summaries]) -> Table:
@@ -106,6 +108,12 @@ def settings_table(summaries: Summaries, preset: str) -> Table:
 def printed_name(entry: dict[str, Any]) -> str | None:
     """The paper's column that belongs beside a data set."""
     return entry["printed"]["column"] if entry["printed"] else None
+
+
+def printed_heading(entry: dict[str, Any]) -> str:
+    """Heading of what is said of the printed figures."""
+    other = "" if entry["printed"]["same_data"] else ", which are of another data set"
+    return f"Beside the figures printed for {entry['printed']['column']}{other}"
 
 
 def as_text(table: Table, width: int = 100) -> str:

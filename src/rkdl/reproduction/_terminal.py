@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from rkdl.reproduction import _claims
 from rkdl.reproduction._paper import GAMMA, PRESETS
 from rkdl.reproduction._summary import ordered, round_count
-from rkdl.reproduction._tables import as_text, error_table, printed_name, time_table
+from rkdl.reproduction._tables import as_text, error_table, printed_heading, printed_name, time_table
 
 WIDTH = 100
 
@@ -26,7 +26,7 @@ def report_text(content: dict[str, Any]) -> str:
         parts.append(_claim_lines(summaries))
         column = printed_name(entry)
         if column is not None:
-            parts.append(_printed_lines(column, summaries))
+            parts.append(f"{printed_heading(entry)}\n{_printed_lines(column, summaries)}")
     return "\n\n".join(parts)
 
 
@@ -53,7 +53,7 @@ def _claim_lines(summaries: dict) -> str:
 
 
 def _printed_lines(column: str, summaries: dict) -> str:
-    lines = [f"Beside the figures printed for {column}"]
+    lines = []
     for preset, methods in summaries.items():
         lines += ["", f"  {preset}"]
         for sentence in _claims.against_printed(column, methods):

@@ -23,6 +23,7 @@ from rkdl.reproduction._tables import (
     as_markdown,
     claim_matrix,
     error_table,
+    printed_heading,
     printed_name,
     settings_table,
     time_table,
@@ -141,8 +142,7 @@ def _section(name: str, entry: dict[str, Any], summaries: Summaries) -> list[str
             parts.append(f"    - {preset}: **{claims[position].shown}**. {claims[position].evidence}")
     column = printed_name(entry)
     if column is not None:
-        other = "" if _is_same_data(entry) else " (another data set)"
-        parts.append(f"\n**Beside the figures printed for {column}{other}**\n")
+        parts.append(f"\n**{printed_heading(entry)}**\n")
         for preset, methods in summaries.items():
             parts.append(f"- {preset}")
             parts += [f"    - {sentence}" for sentence in _claims.against_printed(column, methods)]

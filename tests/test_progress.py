@@ -1,0 +1,317 @@
+"""What a fit shows and how it ends: the bar, Ctrl-C, steps that never go uphill, atoms that come back."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _descent, _full, _learning, _statistics
+
+# Seconds after which a child is taken to hang.
+PATIENCE = 60
+
+COMMON = {"n_components": 6, "n_nonzero_coefs": 2, "max_iter": 6, "tol": 0.0, "random_state": 0}
+REDUCED = {**COMMON, "n_kernel_vectors": 10, "kernel_vectors": "random"}
+ESTIMATORS = {
+    "DL": DL(**COMMON),
+    "FourierDL": FourierDL(n_fourier_features=16, **COMMON),
+    "KDL": KDL(**COMMON),
+    "RKDL": RKDL(**REDUCED),
+    "ORKDL-lbfgs": ORKDL(**REDUCED),
+    "ORKDL-gd": ORKDL(solver="gd", **REDUCED),
+    "MORKDL-lbfgs": MORKDL(**REDUCED),
+    "MORKDL-gd": MORKDL(solver="gd", **REDUCED),
+}
+KERNELS = {
+    "rbf": {"kernel": "rbf", "gamma": 0.3},
+    "narrow": {"kernel": "rbf", "gamma": 3.0},
+    "wide": {"kernel": "rbf", "gamma": 1e-4},
+    "poly": {"kernel": "poly", "gamma": 0.5, "degree": 3},
+    "linear": {"kernel": "linear"},
+}
+
+each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((300, 8)) @ rng.standard_normal((8, 8)) / 3.0
+
+
+def atoms_of(model):
+    return model.components_ if hasattr(model, "components_") else model.dual_components_
+
+
+class TestBar:
+    @each_estimator
+    def test_verbose(self, X, capsys, name):
+        model = clone(ESTIMATORS[name]).set_params(verbose=1, max_iter=3).fit(X)
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith(f"\r{type(model).__name__}: ")
+        assert "3/3" in shown.err
+        assert f"error {model.errors_[-1]:.4e}" in shown.err
+
+    @each_estimator
+    def test_silent(self, X, capsys, name):
+        model = clone(ESTIMATORS[name]).fit(X)
+        model.transform(X)
+        model.score(X)
+        assert capsys.readouterr() == ("", "")
+
+    def test_stops_at_tol(self, X, capsys):
+        """The bar ends where the fit does, and showing it changes nothing."""
+        options = {**COMMON, "max_iter": 200, "tol": 1e-3}
+        model = DL(verbose=1, **options).fit(X)
+        assert model.n_iter_ < 200
+        assert f"{model.n_iter_}/200" in capsys.readouterr().err
+        np.testing.assert_array_equal(model.errors_, DL(**options).fit(X).errors_)
+
+
+def interrupt_after(monkeypatch, count, owner, attribute):
+    """Raise KeyboardInterrupt in place of every call of a function after the first `count`."""
+    original = getattr(owner, attribute)
+    calls = []
+
+    def interrupted(*args, **kwargs):
+        calls.append(None)
+        if len(calls) > count:
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, attribute, interrupted)
+
+
+class TestInterrupt:
+    """Ctrl-C leaves what the last whole iteration left."""
+
+    @each_estimator
+    @pytest.mark.parametrize("attribute", ["iterate", "_revive"], ids=["between", "within"])
+    @pytest.mark.parametrize("count", [0, 1, 4])
+    def test_state(self, X, monkeypatch, name, attribute, count):
+        model = clone(ESTIMATORS[name])
+        for problem in (_learning.ReducedProblem, _full.FullProblem):
+            interrupt_after(monkeypatch, count, problem, attribute)
+        with pytest.warns(ConvergenceWarning, match=f"interrupted after {count} of 6 iterations"):
+            model.fit(X)
+        monkeypatch.undo()
+        assert model.n_iter_ == len(model.errors_) == count
+        codes = model.transform(X)
+        assert np.isfinite(codes).all()
+        assert codes.any()
+        assert np.isfinite(model.reconstruction_error(X)).all()
+        if count:
+            whole = clone(model).set_params(max_iter=count).fit(X)
+            np.testing.assert_array_equal(atoms_of(model), atoms_of(whole))
+            np.testing.assert_array_equal(model.errors_, whole.errors_)
+            np.testing.assert_array_equal(codes, whole.transform(X))
+
+    @pytest.mark.parametrize("n_jobs", [1, 2])
+    @pytest.mark.parametrize(
+        ("name", "owner", "attribute"),
+        [
+            ("DL", _statistics, "pursue"),
+            ("KDL", _full, "pursue"),
+            ("ORKDL-lbfgs", _descent.Objective, "at"),
+            ("ORKDL-gd", _descent.GradientDescent, "sweep"),
+        ],
+    )
+    def test_in_the_depth(self, X, monkeypatch, name, owner, attribute, n_jobs):
+        """From a chunk, in a thread or not, and from the middle of a search."""
+        model = clone(ESTIMATORS[name]).set_params(n_jobs=n_jobs)
+        interrupt_after(monkeypatch, 7, owner, attribute)
+        with pytest.warns(ConvergenceWarning, match="interrupted after"):
+            model.fit(np.tile(X, (3, 1)))
+        monkeypatch.undo()
+        assert 0 < model.n_iter_ < 6
+        assert np.isfinite(model.transform(X)).all()
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("rkdl")]
+
+    def test_bar_is_closed(self, X, monkeypatch, capsys):
+        interrupt_after(monkeypatch, 2, _learning.ReducedProblem, "iterate")
+        with pytest.warns(ConvergenceWarning):
+            DL(verbose=1, **COMMON).fit(X)
+        shown = capsys.readouterr().err
+        assert "2/6" in shown
+        assert shown.endswith("\n")
+
+    def test_other_errors_are_not_swallowed(self, X, monkeypatch):
+        def fail(self):
+            raise RuntimeError("not an interrupt")
+
+        monkeypatch.setattr(_learning.ReducedProblem, "iterate", fail)
+        with pytest.raises(RuntimeError, match="not an interrupt"):
+            DL(**COMMON).fit(X)
+
+
+LONG_FIT = """
+import sys, warnings
+import numpy as np
+from rkdl import DL, ORKDL
+from rkdl._learning import ReducedProblem
+
+iterate, calls = ReducedProblem.iterate, []
+
+def reporting(self):
+    iterate(self)
+    calls.append(None)
+    if len(calls) == 3:
+        print("running", flush=True)
+
+ReducedProblem.iterate = reporting
+X = np.random.default_rng(0).standard_normal((4000, 20))
+model = {model}.set_params(n_components=20, max_iter=10**7, tol=0.0, random_state=0)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    model.fit(X)
+finite = bool(np.isfinite(model.transform(X)).all())
+print("ended", [item.category.__name__ for item in caught], model.n_iter_ >= 2, finite, flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+@pytest.mark.parametrize("model", ["DL(n_jobs=1)", "ORKDL(kernel_vectors='random', n_jobs=2)"])
+def test_signal(model):
+    """A real SIGINT ends a fit that would never end, and the program goes on."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", LONG_FIT.format(model=model)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    killer = threading.Timer(PATIENCE, child.kill)
+    killer.start()
+    try:
+        assert child.stdout.readline() == "running\n", child.stderr.read()
+        time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate()
+    finally:
+        killer.cancel()
+        child.kill()
+        child.wait()
+    assert out == "ended ['ConvergenceWarning'] True True\n", err
+    assert child.returncode == 0
+
+
+@pytest.fixture
+def moves(monkeypatch):
+    """Points before and after every move of the kernel vectors."""
+    found = []
+    for mover in (_descent.LBFGS, _descent.GradientDescent):
+
+        def recorded(self, objective, start, original=mover.move):
+            end = original(self, objective, start)
+            found.append((start, end))
+            return end
+
+        monkeypatch.setattr(mover, "move", recorded)
+    return found
+
+
+class TestDescent:
+    @each_kernel
+    @pytest.mark.parametrize("solver", ["lbfgs", "gd"])
+    @pytest.mark.parametrize("estimator", [ORKDL, MORKDL])
+    @pytest.mark.parametrize("n_inner_iter", [1, 4])
+    def test_never_uphill(self, X, moves, estimator, solver, kernel, n_inner_iter):
+        options = {**REDUCED, "n_kernel_vectors": 6, **kernel}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = estimator(solver=solver, n_inner_iter=n_inner_iter, **options).fit(X)
+        assert len(moves) == 6
+        assert np.isfinite(model.errors_).all()
+        for start, end in moves:
+            assert np.isfinite(end.value)
+            assert end.value <= start.value
+        # Where the vectors moved, they did so for a reason.
+        assert any(end.value < start.value for start, end in moves)
+        if estimator is MORKDL:
+            radius = np.sqrt(np.mean(np.sum(X**2, axis=1)))
+            np.testing.assert_allclose(np.linalg.norm(model.kernel_vectors_, axis=1), radius)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("estimator", [ORKDL, MORKDL])
+    @pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
+    @pytest.mark.parametrize("rate", [1.0, 1e3, 1e10, 1e300])
+    def test_rate_that_is_too_large(self, X, dtype, estimator, kernel, rate):
+        """It is told of by its name, in a warning with a finite result or in an error."""
+        options = {**REDUCED, **KERNELS[kernel], "kernel_vectors": X[:10], "max_iter": 3}
+        model = estimator(solver="gd", learning_rate=rate, n_inner_iter=2, **options)
+        refusal = None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                model.fit(X.astype(dtype))
+            except ValueError as error:
+                refusal = str(error)
+        if refusal is not None:
+            assert f"learning_rate={rate}" in refusal
+            return
+        messages = [str(item.message) for item in caught if item.category is ConvergenceWarning]
+        assert [item.category for item in caught if item.category is not ConvergenceWarning] == []
+        assert any(f"learning_rate={rate} raised the objective" in message for message in messages)
+        assert np.isfinite(model.errors_).all()
+        assert np.isfinite(model.transform(X.astype(dtype))).all()
+
+    @pytest.mark.parametrize("estimator", [ORKDL, MORKDL])
+    def test_small_rate_is_silent_and_descends(self, X, moves, estimator):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            estimator(solver="gd", learning_rate=1e-4, gamma=0.3, **REDUCED).fit(X)
+        assert all(end.value < start.value for start, end in moves)
+
+
+class TestRevival:
+    """Atoms that no signal uses come back as signals that nothing represents."""
+
+    @staticmethod
+    def start(model, X, spoil):
+        """First atoms of which half are of no use."""
+        first = clone(model).set_params(max_iter=1).fit(X)
+        atoms = atoms_of(first).copy()
+        assert first.n_revived_ == 0
+        if spoil == "zero":
+            atoms[3:] = 0.0
+        elif spoil == "equal":
+            atoms[3:] = atoms[0]
+        else:
+            atoms[3:] = -2.0 * atoms[:3]
+        return atoms
+
+    @each_estimator
+    @pytest.mark.parametrize("update", ["gram", "aksvd"])
+    @pytest.mark.parametrize("spoil", ["zero", "equal", "opposite"])
+    def test_unused_atoms(self, X, name, update, spoil):
+        model = clone(ESTIMATORS[name]).set_params(atom_update=update)
+        if "kernel_vectors" in model.get_params():
+            model.set_params(kernel_vectors=X[:10])
+        model.set_params(init=self.start(model, X, spoil)).fit(X)
+        assert model.n_revived_ >= 3
+        assert np.isfinite(model.errors_).all()
+        codes = model.transform(X)
+        assert (np.count_nonzero(codes, axis=0) > 0).all()
+        assert (np.count_nonzero(codes, axis=1) <= 2).all()
+        # What came back is of use: the error ends below that of the atoms that were left.
+        assert model.errors_[-1] < 0.98 * model.errors_[0]
+
+    def test_used_atoms_are_not_counted(self, X):
+        assert DL(**COMMON).fit(X).n_revived_ == 0
+
+    def test_nothing_to_revive_from(self):
+        """Signals that one atom represents leave the others as they are."""
+        X = np.outer(np.arange(1.0, 50.0), [1.0, 2.0, -1.0])
+        model = DL(3, n_nonzero_coefs=2, random_state=0, max_iter=5).fit(X)
+        assert np.isfinite(model.components_).all()
+        np.testing.assert_allclose(model.inverse_transform(model.transform(X)), X, atol=1e-10)

@@ -1,0 +1,621 @@
+"""The command ``rkdl reproduce``, from its options to the page it writes."""
+
+import html.parser
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from rkdl import ORKDL, RKDL
+from rkdl._cli import main
+from rkdl.datasets import normalize_signals
+from rkdl.reproduction import _claims, _presets, _run, document
+from rkdl.reproduction._paper import METHODS, PAPER_METHODS, PRESETS, PRINTED_ERRORS, printed_column
+from rkdl.reproduction._summary import Spread, summarize
+from rkdl.reproduction._tables import error_table, time_table
+from rkdl.reproduction._terminal import report_text, say
+
+QUICK = ["--rounds", "1", "--iterations", "2"]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """A file of 150 images."""
+    path = tmp_path_factory.mktemp("data") / "images.npy"
+    np.save(path, load_digits().images[:150])
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def finished(images, tmp_path_factory):
+    """The folder of a complete run: all presets and methods, one round."""
+    folder = tmp_path_factory.mktemp("run") / "out"
+    assert main(["reproduce", images, *QUICK, "--out", str(folder), "--quiet"]) == 0
+    return folder
+
+
+def content_of(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def count_runs(monkeypatch):
+    made = []
+    original = _presets.Round.run
+
+    def run(self, method, settings):
+        if len(self.signals) != 64:  # the warm-up's
+            made.append((self.preset, method, self.seed))
+        return original(self, method, settings)
+
+    monkeypatch.setattr(_presets.Round, "run", run)
+    return made
+
+
+def one_line(err):
+    assert "Traceback" not in err
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    return err
+
+
+class TestOutput:
+    def test_results(self, finished, images):
+        content = content_of(finished)
+        assert set(content["versions"]) >= {"rkdl", "numpy", "scipy", "scikit-learn", "numba"}
+        assert content["machine"]["cores"] >= 1
+        assert content["settings"] == {"dtype": "float32", "iterations": 2, "n_jobs": None, "seed": 0}
+        entry = content["datasets"][images]
+        assert (entry["n_signals"], entry["n_features"], entry["image_shape"]) == (150, 64, [8, 8])
+        assert set(entry["presets"]) == set(PRESETS)
+        for preset, methods in entry["presets"].items():
+            assert set(methods) == set(PAPER_METHODS if preset == "published" else METHODS)
+            for place in methods.values():
+                (record,) = place["rounds"]
+                assert len(record["errors"]) == 2
+                assert record["seconds"] > 0
+                assert (record["round"], record["seed"]) == (0, 0)
+                assert place["settings"]["n_components"] == 20
+
+    def test_sparsity_is_held_but_in_the_published_code(self, finished, images):
+        for preset, methods in content_of(finished)["datasets"][images]["presets"].items():
+            for method, place in methods.items():
+                is_dense = preset == "published" and method != "KDL"
+                assert (place["rounds"][0]["mean_nonzeros"] > 4) == is_dense
+
+    def test_keys_are_sorted_and_curves_are_lines(self, finished):
+        text = (finished / "results.json").read_text()
+        assert list(json.loads(text)) == sorted(json.loads(text))
+        assert re.search(r'"errors": \[[^\n]*\]', text)
+
+    def test_figures(self, finished):
+        names = {path.name for path in (finished / "figures").iterdir()}
+        stems = {"images-npy-errors"} | {
+            f"images-npy-{p}-{what}" for p in PRESETS for what in ("kernel-vectors", "atoms")
+        }
+        assert names == {f"{stem}.{ending}" for stem in stems for ending in ("png", "svg")}
+        for path in (finished / "figures").glob("*.png"):
+            assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        for path in (finished / "figures").glob("*.svg"):
+            xml.etree.ElementTree.parse(path)
+
+    def test_page_is_self_contained(self, finished):
+        page = (finished / "index.html").read_text()
+
+        class Checker(html.parser.HTMLParser):
+            open_tags: list = []
+            sources: list = []
+
+            def handle_starttag(self, tag, attrs):
+                assert tag not in ("script", "link", "iframe", "object")
+                for name, value in attrs:
+                    assert not name.startswith("on")
+                    if name == "src":
+                        self.sources.append(value)
+                        assert value.startswith("data:image/png;base64,")
+                    if name == "href":
+                        assert value.startswith("#")
+                if tag not in ("meta", "img", "br"):
+                    self.open_tags.append(tag)
+
+            def handle_endtag(self, tag):
+                assert self.open_tags.pop() == tag
+
+        checker = Checker()
+        checker.feed(page)
+        assert checker.open_tags == []
+        assert len(checker.sources) == 7
+        assert "http" not in re.sub(r"base64,[^\"]*", "", page)
+        assert "@import" not in page
+        assert "url(" not in page
+        for claim in _claims.CLAIMS.values():
+            assert claim.replace("'", "&#x27;") in page
+
+    def test_no_partial_files(self, finished):
+        assert not list(finished.rglob("*.part"))
+
+    def test_tables_on_the_terminal(self, images, finished, capsys):
+        assert main(["reproduce", images, *QUICK, "--out", str(finished)]) == 0
+        out = capsys.readouterr().out
+        assert "Error sqrt(f / (m N))" in out
+        assert "Time in seconds" in out
+        assert str(finished / "index.html") in out
+        assert max(len(line) for line in report_text(content_of(finished)).splitlines()) <= 100
+
+
+@pytest.fixture(scope="module")
+def signals():
+    return normalize_signals(load_digits().data[:200])
+
+
+class TestPresets:
+    @pytest.mark.parametrize(("method", "estimator"), [("RKDL-D", RKDL), ("ORKDL-D", ORKDL)])
+    def test_defaults_are_those_of_a_plain_fit(self, signals, method, estimator):
+        settings = _presets.settings_of("rkdl", method, "digits", 3)
+        found = _presets.Round("rkdl", signals, 5, None).run(method, settings)
+        plain = estimator(20, n_nonzero_coefs=4, gamma=0.1, n_kernel_vectors=50, max_iter=3, random_state=5).fit(
+            signals
+        )
+        np.testing.assert_array_equal(found.errors, plain.errors_)
+        if settings["kernel_vectors"] == "dictionary":
+            assert found.dictionary_seconds > 0
+
+    def test_reduced_methods_of_the_paper_share_their_start(self, signals):
+        shared = _presets.Round("paper", signals, 5, None)
+        settings = {m: _presets.settings_of("paper", m, "digits", 2) for m in ("RKDL-D", "ORKDL-D")}
+        fixed = shared.run("RKDL-D", settings["RKDL-D"])
+        moved = shared.run("ORKDL-D", {**settings["ORKDL-D"], "n_inner_iter": 0})
+        assert moved.errors == fixed.errors
+        assert moved.dictionary_seconds == fixed.dictionary_seconds
+
+    def test_settings_of_the_paper(self):
+        settings = _presets.settings_of("paper", "MORKDL-D", "cifar10")
+        wanted = {"pursuit": "omp", "atom_update": "aksvd", "init": "random", "max_iter": 10, "tol": 0.0, "gamma": 0.1}
+        wanted |= {"n_components": 20, "n_nonzero_coefs": 4, "n_kernel_vectors": 50, "linear_n_nonzero_coefs": 5}
+        wanted |= {"solver": "gd", "n_inner_iter": 3, "learning_rate": 6e-4, "linear_weight": 1.0}
+        assert {name: settings[name] for name in wanted} == wanted
+        assert _presets.settings_of("published", "ORKDL-D", "mnist")["learning_rate"] == 5e-4
+
+    def test_printed_columns(self):
+        assert printed_column("mnist", None, (5842, 784)).column == "MNIST"
+        assert printed_column("mnist", 7, (6265, 784)) is None
+        assert printed_column("cifar10", 0, (5000, 1024)).same_data
+        other = printed_column("mnist-5000", None, (5000, 784))
+        assert (other.column, other.same_data) == ("Digits", False)
+        assert "another data set" in other.remark
+        assert printed_column("a/digits.mat", None, (5000, 784)).column == "Digits"
+        assert printed_column("digits", None, (1797, 64)) is None
+
+
+class TestResume:
+    COMMON = ["--preset", "rkdl", "--methods", "dl", "nystrom", "--iterations", "2", "--quiet"]
+
+    @pytest.fixture
+    def started(self, images, tmp_path):
+        folder = tmp_path / "out"
+        assert main(["reproduce", images, *self.COMMON, "--rounds", "1", "--out", str(folder)]) == 0
+        return folder
+
+    def test_nothing_is_run_twice(self, images, started, monkeypatch):
+        made = count_runs(monkeypatch)
+        before = (started / "results.json").read_bytes()
+        assert main(["reproduce", images, *self.COMMON, "--rounds", "1", "--out", str(started)]) == 0
+        assert made == []
+        assert (started / "results.json").read_bytes() == before
+
+    def test_rounds_and_methods_are_added(self, images, started, monkeypatch):
+        made = count_runs(monkeypatch)
+        assert main(["reproduce", images, *self.COMMON, "--rounds", "2", "--out", str(started)]) == 0
+        assert made == [("rkdl", "DL", 1), ("rkdl", "Nystrom", 1)]
+        made.clear()
+        more = ["--preset", "rkdl", "--methods", "DL", "Fourier", "--iterations", "2", "--quiet"]
+        assert main(["reproduce", images, *more, "--rounds", "1", "--out", str(started)]) == 0
+        assert made == [("rkdl", "Fourier", 0)]
+        methods = content_of(started)["datasets"][images]["presets"]["rkdl"]
+        assert {name: len(place["rounds"]) for name, place in methods.items()} == {"DL": 2, "Nystrom": 2, "Fourier": 1}
+
+    @pytest.mark.parametrize(
+        ("change", "named"),
+        [
+            (["--seed", "3"], "seed 0, now 3"),
+            (["--float64"], "dtype float32, now float64"),
+            (["--iterations", "3"], "iterations 2, now 3"),
+            (["--n-jobs", "1"], "n_jobs not set, now 1"),
+        ],
+    )
+    def test_other_settings_are_refused(self, images, started, capsys, change, named):
+        before = (started / "results.json").read_bytes()
+        assert main(["reproduce", images, *self.COMMON, "--rounds", "1", *change, "--out", str(started)]) == 2
+        err = one_line(capsys.readouterr().err)
+        for part in (named, str(started), "--out", "--fresh"):
+            assert part in err
+        assert (started / "results.json").read_bytes() == before
+
+    def test_other_data_are_refused(self, images, started, tmp_path, capsys):
+        rows = np.load(images)
+        copy = tmp_path / "others.npy"
+        np.save(copy, rows)
+        assert main(["reproduce", str(copy), *self.COMMON, "--rounds", "1", "--out", str(started)]) == 0
+        np.save(copy, rows[::-1])
+        capsys.readouterr()
+        assert main(["reproduce", str(copy), *self.COMMON, "--rounds", "1", "--out", str(started)]) == 2
+        assert "other data" in one_line(capsys.readouterr().err)
+        np.save(tmp_path / "images.npy", rows)
+        command = ["reproduce", str(tmp_path / "images.npy"), *self.COMMON, "--rounds", "1", "--out", str(started)]
+        assert main(command) == 2
+        assert "whose file name is that of" in one_line(capsys.readouterr().err)
+
+    def test_fresh_starts_over(self, images, started, monkeypatch):
+        made = count_runs(monkeypatch)
+        (started / "mine.txt").write_text("kept")
+        command = ["reproduce", images, *self.COMMON, "--rounds", "1", "--seed", "4", "--out", str(started), "--fresh"]
+        assert main(command) == 0
+        assert made == [("rkdl", "DL", 4), ("rkdl", "Nystrom", 4)]
+        assert (started / "mine.txt").exists()
+
+    def test_broken_results(self, images, started, capsys):
+        text = (started / "results.json").read_text()
+        for broken in (text[:100], "[]", text.replace('"format": 1', '"format": 9')):
+            (started / "results.json").write_text(broken)
+            capsys.readouterr()
+            assert main(["reproduce", images, *self.COMMON, "--rounds", "1", "--out", str(started)]) == 2
+            assert "results.json" in one_line(capsys.readouterr().err)
+
+
+class TestInterrupt:
+    def test_ctrl_c_keeps_what_is_done(self, tmp_path):
+        folder = tmp_path / "out"
+        command = [sys.executable, "-m", "rkdl", "reproduce", "digits", "--rounds", "500", "--preset", "rkdl"]
+        command += ["--methods", "RKDL-D", "ORKDL-D", "--out", str(folder)]
+        # A shell that runs the tests in the background has its children ignore Ctrl-C.
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        try:
+            for _ in range(600):
+                time.sleep(0.1)
+                if process.poll() is not None or self._n_records(folder) >= 3:
+                    break
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == 130, err
+        assert "Traceback" not in err
+        n_records = self._n_records(folder)
+        assert 3 <= n_records < 1000
+        assert f"interrupted after {n_records} of 1000 runs" in err
+        assert "RKDL-D" in out
+        # A fit that was cut short must not pass for a whole one.
+        lengths = {len(r["errors"]) for p in self._places(folder) for r in p["rounds"]}
+        assert min(lengths) > 5
+
+    def test_an_interrupt_that_a_fit_swallowed_is_remembered(self):
+        with _run.Interrupt() as interrupt:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                interrupt.check()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def _places(self, folder):
+        if not (folder / "results.json").exists():
+            return []
+        datasets = content_of(folder)["datasets"].values()
+        return [place for entry in datasets for methods in entry["presets"].values() for place in methods.values()]
+
+    def _n_records(self, folder):
+        return sum(len(place["rounds"]) for place in self._places(folder))
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("options", "named"),
+        [
+            ([], "COMMAND"),
+            (["nonsense"], "nonsense"),
+            (["reproduce", "nonsense"], "nonsense"),
+            (["reproduce", "no/such/file.npy"], "no/such/file.npy"),
+            (["reproduce", "signals.txt"], "signals.txt"),
+            (["reproduce", "--nonsense"], "--nonsense"),
+            (["reproduce", "--rounds", "0"], "'0' is not"),
+            (["reproduce", "--rounds", "many"], "'many' is not"),
+            (["reproduce", "--iterations", "-1"], "-1"),
+            (["reproduce", "--seed", "-1"], "-1"),
+            (["reproduce", "--n-jobs", "0"], "'0' is not"),
+            (["reproduce", "--label", "x"], "--label"),
+            (["reproduce", "digits", "--label", "12"], "12"),
+            (["reproduce", "mnist", "--label", "10", "--no-download"], "10"),
+            (["reproduce", "--preset", "paper", "digits"], "'digits' is not a preset"),
+            (["reproduce", "--methods", "KSVD"], "'KSVD' is not a method"),
+            (["reproduce", "--preset", "published", "--methods", "DL"], "published has none of"),
+            (["reproduce", "mnist", "--data-dir", "/no/such/folder", "--no-download"], "/no/such/folder"),
+            (["reproduce", "cifar10", "--data-dir", "/no/such/folder", "--no-download"], "/no/such/folder"),
+        ],
+    )
+    def test_options(self, options, named, capsys, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        assert main(options) == 2
+        assert named in one_line(capsys.readouterr().err)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("array", "named"),
+        [
+            (np.eye(30), "30 signals are too few"),
+            (np.ones((60, 5)), "all signals are the same"),
+            (np.full((60, 5), np.nan), "array.npy"),
+            (np.array(["a"] * 60), "array.npy"),
+        ],
+    )
+    def test_arrays(self, array, named, capsys, tmp_path):
+        path = tmp_path / "array.npy"
+        np.save(path, array)
+        assert main(["reproduce", str(path), "--out", str(tmp_path / "out")]) == 2
+        assert named in one_line(capsys.readouterr().err)
+
+    def test_broken_file(self, images, capsys, tmp_path):
+        path = tmp_path / "half.npy"
+        with open(images, "rb") as stream:
+            path.write_bytes(stream.read(5000))
+        assert main(["reproduce", str(path), "--out", str(tmp_path / "out")]) == 2
+        assert "half.npy" in one_line(capsys.readouterr().err)
+
+    def test_output_is_no_folder(self, images, capsys, tmp_path):
+        (tmp_path / "file").write_text("")
+        for out in ("file", "file/below"):
+            assert main(["reproduce", images, "--out", str(tmp_path / out)]) == 2
+            assert "file" in one_line(capsys.readouterr().err)
+
+    def test_two_files_of_one_name(self, images, capsys, tmp_path):
+        path = tmp_path / "images.npy"
+        np.save(path, np.load(images))
+        assert main(["reproduce", images, str(path), "--out", str(tmp_path / "out")]) == 2
+        assert "same file name" in one_line(capsys.readouterr().err)
+
+    def test_a_method_that_fails_is_named(self, images, capsys, tmp_path, monkeypatch):
+        original = _presets.Round.run
+
+        def fail(self, method, settings):
+            if len(self.signals) != 64:
+                raise ValueError("no\nway")
+            return original(self, method, settings)
+
+        monkeypatch.setattr(_presets.Round, "run", fail)
+        options = ["--preset", "rkdl", "--methods", "DL", "--quiet", *QUICK, "--out", str(tmp_path / "out")]
+        assert main(["reproduce", images, *options]) == 2
+        assert "rkdl DL: no way" in one_line(capsys.readouterr().err)
+
+    def test_help_and_version(self, capsys):
+        assert main(["--help"]) == 0
+        assert "reproduce" in capsys.readouterr().out
+        assert main(["reproduce", "--help"]) == 0
+        assert "--fresh" in capsys.readouterr().out
+        assert main(["--version"]) == 0
+        assert capsys.readouterr().out.startswith("rkdl 0.")
+
+
+def test_without_matplotlib(images, tmp_path, monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    options = ["--preset", "rkdl", "--methods", "RKDL-D", *QUICK, "--quiet", "--out", str(tmp_path / "out")]
+    assert main(["reproduce", images, *options]) == 0
+    assert "rkdl[plots]" in capsys.readouterr().err
+    assert "rkdl[plots]" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_diverged_runs_are_shown_as_such(images, tmp_path, monkeypatch, capsys):
+    original = _presets.Round.run
+
+    def diverge(self, method, settings):
+        outcome = original(self, method, settings)
+        return outcome._replace(errors=[outcome.errors[0], float("nan")], warnings=["the rate 5 is too high"])
+
+    monkeypatch.setattr(_presets.Round, "run", diverge)
+    options = ["--preset", "published", *QUICK, "--out", str(tmp_path / "out")]
+    assert main(["reproduce", images, *options]) == 0
+    out = capsys.readouterr().out
+    assert "diverged" in out
+    assert "in 1 of 1 rounds: the rate 5 is too high" in out
+    assert "not held: KDL, RKDL-D, ORKDL-D, MORKDL-D diverged" in out
+    assert "NaN" not in (tmp_path / "out" / "results.json").read_text()
+
+
+def test_say_falls_back_to_ascii():
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    say("1 ± 2 …", stream)
+    stream.seek(0)
+    assert stream.read() == "1 +- 2 ?\n"
+
+
+def synthetic(errors, seconds, *, name="mnist", preset="published", n_rounds=3, scatter=1e-7, nonzeros=4.0):
+    """results.json's content with one preset on one data set; errors and seconds by method."""
+    methods = {}
+    for method, error in errors.items():
+        rounds = [
+            {
+                "dictionary_seconds": 0.0 if method == "KDL" else 0.25 * seconds[method],
+                "errors": [2 * error, error + scatter * (number - (n_rounds - 1) / 2)],
+                "mean_nonzeros": nonzeros,
+                "round": number,
+                "seconds": seconds[method] * (1.0 if method == "KDL" else 0.75),
+                "seed": number,
+                "warnings": [],
+            }
+            for number in range(n_rounds)
+        ]
+        methods[method] = {"rounds": rounds, "settings": {"n_nonzero_coefs": 4, "gamma": 0.1}}
+    printed = {"mnist": ("MNIST", True), "cifar10": ("CIFAR-10", True), "mnist-5000": ("Digits", False)}.get(name)
+    entry = {
+        "description": "synthetic, 100 x 10",
+        "image_shape": None,
+        "n_features": 10,
+        "n_signals": 100,
+        "presets": {preset: methods},
+        "printed": None if printed is None else {"column": printed[0], "same_data": printed[1]},
+        "remarks": [],
+        "sha256": "0" * 64,
+    }
+    return {
+        "datasets": {name: entry},
+        "format": 1,
+        "machine": {"cores": 2, "processor": "abacus", "system": "Linux"},
+        "settings": {"dtype": "float32", "iterations": None, "n_jobs": None, "seed": 0},
+        "versions": {"numpy": "2", "rkdl": "0.1.0"},
+    }
+
+
+def by_method(*values):
+    return dict(zip(PAPER_METHODS, values, strict=True))
+
+
+def claims_of(content):
+    (entry,) = content["datasets"].values()
+    (methods,) = summarize(entry).values()
+    return {claim.key: claim for claim in _claims.judge(methods)}
+
+
+class TestClaims:
+    def test_all_held(self):
+        found = claims_of(synthetic(by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3), by_method(60, 9, 40, 47)))
+        assert {claim.shown for claim in found.values()} == {"held"}
+        assert found["order"].evidence == "8.000e-3 > 7.900e-3 > 7.800e-3 > 7.700e-3"
+        assert "6.7 times" in found["six"].evidence
+        assert found["saving"].evidence == "ORKDL-D 33 % less, MORKDL-D 22 % less"
+
+    def test_none_held(self):
+        found = claims_of(synthetic(by_method(8e-3, 8.4e-3, 8.3e-3, 8.35e-3), by_method(1.0, 0.2, 0.81, 3.0)))
+        assert {claim.shown for claim in found.values()} == {"not held"}
+        assert found["order"].evidence == "8.000e-3 < 8.400e-3 > 8.300e-3 < 8.350e-3"
+        assert "RKDL-D +5.0 %" in found["reduced"].evidence
+        assert "lowest KDL" in found["best"].evidence
+        assert found["saving"].evidence == "ORKDL-D 19 % less, MORKDL-D 3.0 times as long"
+
+    def test_each_by_itself(self):
+        found = claims_of(synthetic(by_method(8e-3, 7.7e-3, 7.8e-3, 7.6e-3), by_method(60, 10, 47, 49)))
+        assert {key: claim.verdict for key, claim in found.items()} == {
+            "order": "not held",
+            "reduced": "held",
+            "best": "held",
+            "six": "held",
+            "saving": "not held",
+        }
+
+    def test_time_counts_the_training_of_the_dictionary(self):
+        """RKDL-D alone would be eight times faster; with D it is six less a bit."""
+        found = claims_of(synthetic(by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3), by_method(60, 10.1, 30, 30)))
+        assert found["six"].verdict == "not held"
+
+    def test_chance_is_admitted(self):
+        errors = by_method(8e-3, 7.9e-3, 7.8e-3, 7.7999e-3)
+        noisy = claims_of(synthetic(errors, by_method(60, 9, 40, 40), scatter=1e-6))
+        assert noisy["order"].shown == noisy["best"].shown == "held, within scatter"
+        assert noisy["reduced"].shown == "held"
+        assert claims_of(synthetic(errors, by_method(60, 9, 40, 40), scatter=1e-9))["order"].shown == "held"
+
+    def test_a_missing_method_leaves_them_open(self):
+        content = synthetic({"KDL": 8e-3, "RKDL-D": 7.9e-3}, {"KDL": 60, "RKDL-D": 9})
+        assert {claim.verdict for claim in claims_of(content).values()} == {"not tested"}
+
+    def test_against_printed(self):
+        content = synthetic(by_method(8.081e-3, 7.9e-3, 7.8e-3, 7.7e-3), by_method(60, 0.5, 2.4, 3))
+        text = "\n".join(_claims.against_printed("MNIST", summarize(content["datasets"]["mnist"])["published"]))
+        assert "within 1 % of the printed error: KDL, RKDL-D, ORKDL-D" in text
+        assert "below every printed error (7.846e-3): ORKDL-D, MORKDL-D" in text
+        assert "in less than a twentieth of the printed time: RKDL-D, ORKDL-D (2 to 22 times faster)" in text
+
+    def test_spread(self):
+        assert Spread.of([]) is None
+        assert Spread.of([1.0, 3.0]) == Spread(2.0, 2**0.5, 2)
+        assert Spread.of([5.0]).deviation is None
+        assert np.isnan(Spread.of([1.0, None]).mean)
+
+    def test_widest_report_fits_the_terminal(self):
+        content = synthetic(dict.fromkeys(METHODS, 1.234e-2), dict.fromkeys(METHODS, 1234.5), name="mnist-5000")
+        entry = content["datasets"]["mnist-5000"]
+        entry["presets"] = dict.fromkeys(PRESETS, entry["presets"]["published"])
+        assert max(map(len, report_text(content).splitlines())) <= 100
+        assert "Digits, which are of another data set\n" in report_text(content)
+        assert error_table(entry, summarize(entry)).header[-1] == "printed (Digits)"
+        assert "(D " in time_table(entry, summarize(entry)).rows[2][1]
+
+
+class TestDocument:
+    def write(self, tmp_path, content, capfdbinary):
+        path = tmp_path / "results.json"
+        path.write_text(json.dumps(content))
+        assert document.main([str(path)]) == 0
+        return capfdbinary.readouterr().out.decode()
+
+    def test_agreement(self, tmp_path, capfdbinary):
+        content = synthetic(PRINTED_ERRORS["MNIST"], by_method(60, 9, 40, 40), nonzeros=20.0)
+        page = self.write(tmp_path, content, capfdbinary)
+        assert page.startswith("# Reproduction of the paper")
+        assert "| KDL | 8.081e-3 ± 1.0e-7 | 8.081e-3 |" in page
+        assert "- published: 4 of 4 within 1 %" in page
+        assert "20 non-zeros a signal here" in page
+        assert "stated, not explained" not in page
+        assert "slow KDL" not in page
+        assert "arXiv:2307.08798" in page
+
+    def test_disagreement(self, tmp_path, capfdbinary):
+        content = synthetic(by_method(8.2e-3, 8.3e-3, 8.1e-3, 7.8e-3), by_method(1, 2, 3, 4), nonzeros=4.0)
+        page = self.write(tmp_path, content, capfdbinary)
+        assert "- published: 1 of 4 within 1 % (MORKDL-D on mnist)." in page
+        assert "KDL on mnist +1.5 %, RKDL-D on mnist +4.1 %, ORKDL-D on mnist +3.1 %" in page
+        assert "non-zeros a signal here" not in page
+        assert "slow KDL" in page
+
+    def test_the_paper_with_the_sparsity_held(self, tmp_path, capfdbinary):
+        content = synthetic(by_method(8e-3, 8.4e-3, 8.31e-3, 7.9e-3), by_method(60, 9, 40, 40), preset="paper")
+        page = self.write(tmp_path, content, capfdbinary)
+        assert "on mnist RKDL-D +5.0 %, ORKDL-D +3.9 %, against KDL" in page
+        assert "changes the error by -1.1 % on mnist" in " ".join(page.split())
+
+    def test_other_data_agree_with_nothing(self, tmp_path, capfdbinary):
+        content = synthetic(PRINTED_ERRORS["Digits"], by_method(60, 9, 40, 40), name="mnist-5000")
+        page = self.write(tmp_path, content, capfdbinary)
+        assert "None of these data sets is one of the paper's" in page
+        assert "Digits (other data)" in page
+        assert "no agreement is" in page
+
+    def test_from_a_real_run(self, finished, capfdbinary):
+        assert document.main([str(finished / "results.json")]) == 0
+        page = capfdbinary.readouterr().out.decode()
+        for table in re.findall(r"(?:^\|.*\n)+", page, flags=re.MULTILINE):
+            assert len({line.replace("\\|", "").count("|") for line in table.splitlines()}) == 1
+
+    def test_errors(self, tmp_path, capsys):
+        assert document.main([str(tmp_path / "none.json")]) == 2
+        assert "none.json" in one_line(capsys.readouterr().err)
+        content = synthetic({}, {})
+        (tmp_path / "empty.json").write_text(json.dumps(content))
+        assert document.main([str(tmp_path / "empty.json")]) == 2
+        assert "no finished run" in one_line(capsys.readouterr().err)
+
+
+def test_module_runs(tmp_path):
+    found = subprocess.run(
+        [sys.executable, "-m", "rkdl", "reproduce", "no-such-data"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert found.returncode == 2
+    assert "no-such-data" in one_line(found.stderr)
+    assert found.stdout == ""
