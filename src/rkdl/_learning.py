@@ -79,9 +79,10 @@ def alternate(
 
 
 def _has_settled(errors: list[float], tol: float) -> bool:
+    """Whether two iterations together gained less than `tol`: one alone may be a greedy pursuit's whim."""
     if errors[-1] == 0.0:
         return True
-    return len(errors) > 1 and tol > 0.0 and errors[-2] - errors[-1] < tol * errors[-2]
+    return len(errors) > 2 and tol > 0.0 and min(errors[-2:]) > (1.0 - tol) * min(errors[:-2])
 
 
 @contextmanager

@@ -230,9 +230,9 @@ def pursue_rows(correlations, gram, squared_norms, residual_tol, ols, eps, indic
     dtype = correlations.dtype
     one, zero = dtype.type(1), dtype.type(0)
     # An atom this close to the span of the chosen ones has nothing of its own left but rounding.
-    floor = eps ** (one / dtype.type(1.5))
-    # A gain this far below the first one is rounding.
-    noise = (dtype.type(32) * eps) ** 2
+    floor = np.sqrt(eps)
+    # A correlation this far below the first one, the worst conditioned atom counted in, is rounding.
+    noise = (dtype.type(8) * eps) ** 2
 
     work = np.zeros((n_nonzero + 2, width), dtype=dtype)
     # triangle[k, q] = w_q[b_k]; its diagonal holds sqrt(u_b).
@@ -246,13 +246,15 @@ def pursue_rows(correlations, gram, squared_norms, residual_tol, ols, eps, indic
         b = largest_square(work, n_vectors)
         residual = squared_norms[t]
         threshold = zero
+        smallest = one
         count = 0
         while count < n_nonzero and residual > residual_tol:
             norm = one if count == 0 else work[1, b]
             correlation = work[0, b]
-            gain = correlation * correlation / norm
-            if not (gain > threshold) or not (norm > floor):
+            square = correlation * correlation
+            if not (square * smallest > threshold) or not (norm > floor):
                 break
+            smallest = min(smallest, norm)
             root = np.sqrt(norm)
             projection = correlation / root
             for q in range(count):
@@ -262,7 +264,7 @@ def pursue_rows(correlations, gram, squared_norms, residual_tol, ols, eps, indic
             projections[count] = projection
             residual -= projection * projection
             if count == 0:
-                threshold = noise * gain
+                threshold = noise * square
             count += 1
             if count == n_nonzero or residual <= residual_tol:
                 break

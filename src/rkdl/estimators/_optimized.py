@@ -57,7 +57,7 @@ class ORKDL(ReducedLearner):
     max_iter : int, default=30
         Most iterations.
     tol : float, default=1e-4
-        Stop when the error's relative gain in an iteration falls below; 0 for never.
+        Stop when two iterations together lower the error by less than this share; 0 for never.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     n_jobs : int, default=None
@@ -229,7 +229,7 @@ class MORKDL(ORKDL):
     max_iter : int, default=30
         Most iterations.
     tol : float, default=1e-4
-        Stop when the error's relative gain in an iteration falls below; 0 for never.
+        Stop when two iterations together lower the error by less than this share; 0 for never.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     n_jobs : int, default=None

@@ -131,7 +131,7 @@ class ReducedLearner(KernelLearner):
         if zero.any():
             if is_array(self.kernel_vectors):
                 raise ValueError(
-                    f"Row {int(np.flatnonzero(zero)[0])} of kernel_vectors has norm zero: MORKDL holds all norms equal, "
+                    f"Row {int(np.flatnonzero(zero)[0])} of kernel_vectors has norm zero: MORKDL holds all norms, "
                     f"so every kernel vector needs a direction."
                 )
             vectors[zero] = rng.standard_normal((int(zero.sum()), vectors.shape[1]))
@@ -185,7 +185,7 @@ class RKDL(ReducedLearner):
     max_iter : int, default=30
         Most iterations.
     tol : float, default=1e-4
-        Stop when the error's relative gain in an iteration falls below; 0 for never.
+        Stop when two iterations together lower the error by less than this share; 0 for never.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     n_jobs : int, default=None
