@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import machine, peers, report
 from benchmarks.cases import ALIASES, CASES
@@ -21,7 +22,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     settings = Settings(options.tiny, options.repeat or (1 if options.tiny else 5), options.data_dir)
     names = list(dict.fromkeys(name for given in options.cases or CASES for name in ALIASES.get(given, [given])))
-    head = {
+    head: dict[str, Any] = {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "tiny": settings.tiny,
         "repeat": settings.repeat,
@@ -30,7 +31,6 @@ def run(arguments: Sequence[str]) -> int:
         "peers": {},
         # Looked at before anything runs, so that the load is that of others.
         "machine": machine.describe(),
-        "limits": machine.limits(settings.tiny),
     }
     for peer in peers.find_all().values():
         head["peers"][peer.key] = {"version": peer.version, "available": peer.available, "reason": peer.reason}
@@ -38,14 +38,14 @@ def run(arguments: Sequence[str]) -> int:
     head["machine"]["libraries"] = machine.describe()["libraries"]
     rows: list[Row] = []
     for name in names:
+        head["limits"] = machine.measure_limits(settings.tiny)
         start = time.perf_counter()
         found = list(_rows(name, settings))
         rows += found
         print(f"\n== {name}, {time.perf_counter() - start:.1f} s\n\n{report.as_text(found)}", flush=True)
         # What is known is saved after every case, so that an interrupted run leaves its part.
         saved = report.save(rows, head, options.out)
-    lines = "\n".join(report.summary(rows))
-    print(f"\n{lines}\n\nSaved {saved[0]} and {saved[1]}.")
+    print("", *report.summary(rows), f"Saved {saved[0]} and {saved[1]}.", sep="\n")
     return 0
 
 

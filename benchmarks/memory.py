@@ -35,6 +35,7 @@ class MemoryLab:
         self.problems: list[str] = []
         self._folder = tempfile.TemporaryDirectory(prefix="rkdl-bench-")
         self._saved: dict[int, tuple[str, np.ndarray]] = {}
+        self._known: dict[str, float | None] = {}
 
     def __enter__(self) -> MemoryLab:
         return self
@@ -53,10 +54,12 @@ class MemoryLab:
         return self._saved[id(array)][0]
 
     def peak(self, task: str, library: str, inputs: Inputs, **params: Any) -> float | None:
-        """MB above the loaded inputs, or None where it was not measured; a failure is added to `problems`."""
+        """MB above the loaded inputs, or None where it was not measured; a failure is added to `problems`.
+
+        Two rows that share a side share its measurement.
+        """
         if not self.enabled:
             return None
-        folder = Path(self._folder.name)
         order = {
             "task": task,
             "library": library,
@@ -64,7 +67,14 @@ class MemoryLab:
             "arrays": {name: self._file(array) for name, array in inputs.items()},
             "n_warm": min(N_WARM, len(inputs["X"])),
         }
-        (folder / "order.json").write_text(json.dumps(order))
+        text = json.dumps(order, sort_keys=True)
+        if text not in self._known:
+            self._known[text] = self._run(text, f"{task} by {library}")
+        return self._known[text]
+
+    def _run(self, order: str, name: str) -> float | None:
+        folder = Path(self._folder.name)
+        (folder / "order.json").write_text(order)
         command = [sys.executable, "-m", "benchmarks.worker", str(folder)]
         try:
             done = subprocess.run(
@@ -72,7 +82,9 @@ class MemoryLab:
             )
             return float(json.loads(done.stdout.splitlines()[-1])["above_inputs_mb"])
         except subprocess.CalledProcessError as error:
-            self.problems.append(f"{task} by {library}: {(error.stderr or '').strip().splitlines()[-1:]}")
+            reason = (error.stderr.strip().splitlines() or [str(error)])[-1]
         except (subprocess.TimeoutExpired, ValueError, IndexError, KeyError) as error:
-            self.problems.append(f"{task} by {library}: {type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"
+        self.problems.append(f"{name}: {reason}")
+        print(f"Memory was not measured, {self.problems[-1]}", file=sys.stderr)
         return None

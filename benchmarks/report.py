@@ -144,7 +144,7 @@ def as_text(rows: Sequence[Row]) -> str:
         widths = [max(len(line[i]) for line in lines) for i in range(len(keep))]
         body = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
         parts.append("\n".join([title, *body]))
-    return "\n\n".join([*parts, "\n".join(summary(rows))])
+    return "\n\n".join(filter(None, [*parts, "\n".join(summary(rows))]))
 
 
 def as_markdown(rows: Sequence[Row], head: dict[str, Any]) -> str:

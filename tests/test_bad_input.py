@@ -397,6 +397,20 @@ class TestKernelValues:
             make(kind, kernel=lambda A, B: A @ B.T + bad).fit(X)
 
     @grid("kind", [KDL, RKDL])
+    def test_a_function_that_is_not_finite_on_one_pair(self, kind):
+        """No sample of the signals finds it out."""
+        X = np.random.default_rng(0).standard_normal((400, 6))
+
+        def kernel(A, B):
+            values = rbf_kernel(A, B, gamma=0.1)
+            values[(A[:, 0] == X[1, 0])[:, None] & (B[:, 0] == X[2, 0])] = np.nan
+            values[(A[:, 0] == X[2, 0])[:, None] & (B[:, 0] == X[1, 0])] = np.nan
+            return values
+
+        with pytest.raises(ValueError, match="finite"):
+            make(kind, kernel=kernel, **({} if kind is KDL else {"kernel_vectors": X[2:10]})).fit(X)
+
+    @grid("kind", [KDL, RKDL])
     @pytest.mark.parametrize(
         "function",
         [
@@ -550,6 +564,18 @@ class TestScales:
         assert model.gamma_ == pytest.approx(expected.gamma_, rel=1e-6)
         np.testing.assert_allclose(errors, expected.reconstruction_error(near), atol=1e-5)
         np.testing.assert_allclose(codes, expected.transform(near), atol=1e-4)
+
+    @pytest.mark.parametrize(("dtype", "spread"), [(np.float64, 1.0), (np.float32, 1e3)])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_offset_does_not_end_the_learning(self, dtype, spread, seed):
+        """The sums know the error to their rounding, which is no reason to take it for zero."""
+        X = np.random.default_rng(seed).standard_normal((400, 6))
+        far = (X * spread + 1e8).astype(dtype)
+        model = make(DL, max_iter=5, tol=0.0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(far)
+        assert model.n_iter_ == 5 or any(re.search("rounding|offset|centre", str(one.message)) for one in caught)
 
     @grid("kind", [RKDL, ORKDL])
     @pytest.mark.parametrize("method", ["random", "kmeans", "rpcholesky"])

@@ -289,6 +289,19 @@ class Test15DiagonalOfTheKernel:
         assert max(min(shape) for shape in model.kernel.shapes) <= 64
         assert peak < 4000 * 4000 * 8 / 16
 
+    def test_a_new_signal_costs_its_own_kernel_values(self):
+        """A slow function of two rows is not called for what was known after the fit."""
+        calls = []
+
+        def kernel(x, y):
+            calls.append(None)
+            return float(np.exp(-0.1 * np.sum((x - y) ** 2)))
+
+        model = make(RKDL, kernel=kernel, n_kernel_vectors=40, kernel_vectors="random", max_iter=1).fit(signals(60))
+        calls.clear()
+        model.transform(signals(3, seed=1))
+        assert 3 * 40 <= len(calls) <= 3 * 40 + 20
+
     def test_a_kernel_with_a_diagonal_of_its_own_is_asked_for_it(self, X):
         class WithDiagonal(Recorder):
             def diag(self, A):

@@ -256,7 +256,7 @@ def memory(X):
     return X.tobytes(order="A")
 
 
-@each_estimator
+@one_of_each
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_input_is_left_as_it_was(small, name, layout):
     model = clone(ESTIMATORS[name]).fit(small)

@@ -11,6 +11,7 @@ from scipy import sparse
 import reference
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, _signals, sparse_encode, sparse_encode_gram
 from rkdl._atoms import aksvd_sweep, gram_sweep
+from rkdl._blas import one_blas_thread
 from rkdl._descent import LBFGS
 from rkdl._pursuit import Codes
 
@@ -33,6 +34,13 @@ def _several_chunks(monkeypatch):
     """Chunks so small that every sum here is one over chunks."""
     monkeypatch.setattr(_signals, "SMALLEST_CHUNK", 8)
     assert len(_signals.chunk_bounds(N_SIGNALS, N_FEATURES, 8)) > 3
+
+
+@pytest.fixture(autouse=True)
+def _one_blas_thread():
+    """As inside a fit; two threads on matrices this small only wait for each other."""
+    with one_blas_thread():
+        yield
 
 
 @pytest.fixture

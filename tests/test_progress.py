@@ -19,7 +19,7 @@ from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _descent, _full, _lear
 # Seconds after which a child is taken to hang.
 PATIENCE = 60
 
-COMMON = {"n_components": 6, "n_nonzero_coefs": 2, "max_iter": 6, "tol": 0.0, "random_state": 0}
+COMMON = {"n_components": 6, "n_nonzero_coefs": 2, "max_iter": 6, "tol": 0.0, "random_state": 0, "n_jobs": 1}
 REDUCED = {**COMMON, "n_kernel_vectors": 10, "kernel_vectors": "random"}
 ESTIMATORS = {
     "DL": DL(**COMMON),
@@ -93,18 +93,30 @@ def interrupt_after(monkeypatch, count, owner, attribute):
     monkeypatch.setattr(owner, attribute, interrupted)
 
 
+def fit_interrupted(model, X, count):
+    """Fit, and see to it that the interrupt ends the fit with a warning, and not the tests."""
+
+    def fit():
+        try:
+            model.fit(X)
+        except KeyboardInterrupt:
+            pytest.fail("the interrupt left the fit")
+
+    with pytest.warns(ConvergenceWarning, match=f"interrupted after {count} of 6 iterations"):
+        fit()
+
+
 class TestInterrupt:
     """Ctrl-C leaves what the last whole iteration left."""
 
     @each_estimator
     @pytest.mark.parametrize("attribute", ["iterate", "_revive"], ids=["between", "within"])
-    @pytest.mark.parametrize("count", [0, 1, 4])
+    @pytest.mark.parametrize("count", [0, 3])
     def test_state(self, X, monkeypatch, name, attribute, count):
         model = clone(ESTIMATORS[name])
         for problem in (_learning.ReducedProblem, _full.FullProblem):
             interrupt_after(monkeypatch, count, problem, attribute)
-        with pytest.warns(ConvergenceWarning, match=f"interrupted after {count} of 6 iterations"):
-            model.fit(X)
+        fit_interrupted(model, X, count)
         monkeypatch.undo()
         assert model.n_iter_ == len(model.errors_) == count
         codes = model.transform(X)
@@ -131,17 +143,15 @@ class TestInterrupt:
         """From a chunk, in a thread or not, and from the middle of a search."""
         model = clone(ESTIMATORS[name]).set_params(n_jobs=n_jobs)
         interrupt_after(monkeypatch, 7, owner, attribute)
-        with pytest.warns(ConvergenceWarning, match="interrupted after"):
-            model.fit(np.tile(X, (3, 1)))
+        fit_interrupted(model, np.tile(X, (3, 1)), "[1-5]")
         monkeypatch.undo()
-        assert 0 < model.n_iter_ < 6
+        assert 0 < model.n_iter_ == len(model.errors_) < 6
         assert np.isfinite(model.transform(X)).all()
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("rkdl")]
 
     def test_bar_is_closed(self, X, monkeypatch, capsys):
         interrupt_after(monkeypatch, 2, _learning.ReducedProblem, "iterate")
-        with pytest.warns(ConvergenceWarning):
-            DL(verbose=1, **COMMON).fit(X)
+        fit_interrupted(DL(verbose=1, **COMMON), X, 2)
         shown = capsys.readouterr().err
         assert "2/6" in shown
         assert shown.endswith("\n")
@@ -244,7 +254,7 @@ class TestDescent:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("estimator", [ORKDL, MORKDL])
     @pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
-    @pytest.mark.parametrize("rate", [1.0, 1e3, 1e10, 1e300])
+    @pytest.mark.parametrize("rate", [1.0, 1e10, 1e300])
     def test_rate_that_is_too_large(self, X, dtype, estimator, kernel, rate):
         """It is told of by its name, in a warning with a finite result or in an error."""
         options = {**REDUCED, **KERNELS[kernel], "kernel_vectors": X[:10], "max_iter": 3}
@@ -291,8 +301,9 @@ class TestRevival:
         return atoms
 
     @each_estimator
-    @pytest.mark.parametrize("update", ["gram", "aksvd"])
-    @pytest.mark.parametrize("spoil", ["zero", "equal", "opposite"])
+    @pytest.mark.parametrize(
+        ("update", "spoil"), [("gram", "zero"), ("gram", "equal"), ("gram", "opposite"), ("aksvd", "zero")]
+    )
     def test_unused_atoms(self, X, name, update, spoil):
         model = clone(ESTIMATORS[name]).set_params(atom_update=update)
         if "kernel_vectors" in model.get_params():

@@ -276,6 +276,15 @@ def test_fit_has_no_side_effects(kind, X):
 
 
 @every
+def test_the_model_does_not_change_with_the_users_array(kind, X, X_new):
+    array = X.copy()
+    model = make(kind).fit(array)
+    before = model.transform(X_new)
+    array[:] = 0.0
+    np.testing.assert_array_equal(model.transform(X_new), before)
+
+
+@every
 def test_pickle_gives_the_same_codes(kind, X, X_new):
     model = make(kind).fit(X)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).transform(X_new), model.transform(X_new))

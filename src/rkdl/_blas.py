@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
+from typing import Any
 
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
@@ -22,6 +23,13 @@ def _libraries() -> list:
     if _controller is None:
         _controller = ThreadpoolController().select(user_api="blas")
     return _controller.lib_controllers
+
+
+def _set_threads(library: Any, count: int) -> None:
+    # threadpoolctl lets one thread alone set the limit for as long as it lives; the count of users below serves
+    # fits in any thread.
+    setter = getattr(library, "_real_set_num_threads", library.set_num_threads)
+    setter(count)
 
 
 def _allowed_threads() -> int:
@@ -54,7 +62,7 @@ def one_blas_thread() -> Iterator[None]:
         if _users == 0:
             _saved[:] = [library.get_num_threads() for library in _libraries()]
             for library in _libraries():
-                library.set_num_threads(1)
+                _set_threads(library, 1)
         _users += 1
     try:
         yield
@@ -64,4 +72,4 @@ def one_blas_thread() -> Iterator[None]:
             if _users == 0:
                 for library, count in zip(_libraries(), _saved, strict=True):
                     if count:
-                        library.set_num_threads(count)
+                        _set_threads(library, count)

@@ -260,11 +260,25 @@ def encode_signals(
             raise
     if dense is not None:
         return dense
-    counts = np.concatenate([np.diff(part.indptr) for part in parts])
-    indptr = np.concatenate(([0], np.cumsum(counts)))
-    indices = np.concatenate([part.indices for part in parts])
-    values = np.concatenate([part.values for part in parts])
-    return sparse.csr_array((values, indices, indptr), shape=(n_signals, n_atoms))
+    return _join(parts, n_signals).to_csr(n_atoms)
+
+
+def _join(parts: list[Codes], n_signals: int) -> Codes:
+    """Codes of consecutive chunks as one; `parts` is emptied on the way."""
+    total = sum(len(part.values) for part in parts)
+    index_dtype = np.int32 if total < 2**31 else np.int64
+    indptr = np.zeros(n_signals + 1, dtype=index_dtype)
+    indices = np.empty(total, dtype=index_dtype)
+    values = np.empty(total, dtype=parts[0].values.dtype)
+    row = position = 0
+    for number, part in enumerate(parts):
+        rows, size = part.n_signals, len(part.values)
+        np.add(part.indptr[1:], position, out=indptr[row + 1 : row + rows + 1], casting="unsafe")
+        indices[position : position + size] = part.indices
+        values[position : position + size] = part.values
+        parts[number] = None  # type: ignore[call-overload]
+        row, position = row + rows, position + size
+    return Codes(indptr, indices, values)
 
 
 def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursuit: str, n_atoms: int) -> Pursuit:
