@@ -65,7 +65,7 @@ def dl(library: str, inputs: Inputs, *, s: int, n_iter: int, **settings: Any) ->
         model = rkdl.DL(
             len(D), n_nonzero_coefs=s, init=D, max_iter=n_iter, tol=0, n_jobs=THREADS, random_state=0, **settings
         )
-        return model.fit(X).components_
+        return _complete(model.fit(X), n_iter).components_
     if library == "spams":
         import spams
         import spams_wrap
@@ -100,7 +100,7 @@ def kdl(library: str, inputs: Inputs, *, n: int, s: int, n_iter: int, **settings
         model = rkdl.KDL(
             n, gamma=GAMMA, n_nonzero_coefs=s, max_iter=n_iter, tol=0, n_jobs=THREADS, random_state=0, **settings
         )
-        return float(model.fit(X).errors_[-1])
+        return float(_complete(model.fit(X), n_iter).errors_[-1])
     from dictlearn import KernelDictionaryLearning
 
     peer = KernelDictionaryLearning(
@@ -119,7 +119,14 @@ def reduced(library: str, inputs: Inputs, *, method: str, n: int, s: int, n_iter
     model = getattr(rkdl, method)(
         n, gamma=GAMMA, n_nonzero_coefs=s, max_iter=n_iter, tol=0, n_jobs=THREADS, random_state=0, **settings
     )
-    return float(model.fit(inputs["X"]).errors_[-1])
+    return float(_complete(model.fit(inputs["X"]), n_iter).errors_[-1])
+
+
+def _complete(model: Any, n_iter: int) -> Any:
+    """The model, if it made all its iterations: fewer would be an unfair advantage."""
+    if model.n_iter_ != n_iter:
+        raise RuntimeError(f"{type(model).__name__} made {model.n_iter_} of {n_iter} iterations with tol=0")
+    return model
 
 
 TASKS: dict[str, Callable[..., Any]] = {"product": product, "encode": encode, "dl": dl, "kdl": kdl, "reduced": reduced}

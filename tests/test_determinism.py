@@ -21,7 +21,7 @@ from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _signals, sparse_encod
 from rkdl._blas import one_blas_thread
 
 # Seconds after which a child is taken to hang.
-PATIENCE = 60
+PATIENCE = 120
 
 COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 2, "tol": 0.0, "random_state": 0}
 REDUCED = {**COMMON, "n_kernel_vectors": 12}

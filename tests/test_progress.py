@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _descent, _full, _learning, _statistics
 
 # Seconds after which a child is taken to hang.
-PATIENCE = 60
+PATIENCE = 120
 
 COMMON = {"n_components": 6, "n_nonzero_coefs": 2, "max_iter": 6, "tol": 0.0, "random_state": 0, "n_jobs": 1}
 REDUCED = {**COMMON, "n_kernel_vectors": 10, "kernel_vectors": "random"}

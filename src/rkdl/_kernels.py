@@ -194,7 +194,13 @@ Kernel = DifferentiableKernel | Custom
 
 
 def make_kernel(
-    name: str | Callable[..., Any], *, gamma: float, degree: int, coef0: float, sample: np.ndarray
+    name: str | Callable[..., Any],
+    *,
+    gamma: float,
+    degree: int,
+    coef0: float,
+    sample: np.ndarray,
+    check: bool = False,
 ) -> Kernel:
     """The kernel of the given name, with scikit-learn's meanings of the parameters.
 
@@ -206,21 +212,22 @@ def make_kernel(
         Its parameters.
     sample : ndarray of shape (n_sample, n_features)
         A few signals, to try a callable on and to place the origin of distances.
+    check : bool, default=False
+        Whether to try on the sample that what may not be a kernel is one.
     """
     if name in ("rbf", "poly") and not gamma <= float(np.finfo(sample.dtype).max) / 4.0:
         raise ValueError(f"gamma={gamma} is too large for signals of {sample.dtype}: lower it, or scale the signals.")
     kernel: Kernel
     if callable(name):
         kernel = Custom.wrap(name, sample)
-        _check_positive(kernel, sample)
     elif name == "rbf":
         kernel = RBF(gamma).conditioned(sample)
     elif name == "poly":
         kernel = Polynomial(gamma, degree, coef0)
-        if coef0 < 0.0:
-            _check_positive(kernel, sample)
     else:
         kernel = Linear()
+    if check and (callable(name) or (name == "poly" and coef0 < 0.0)):
+        _check_positive(kernel, sample)
     return kernel
 
 

@@ -18,7 +18,7 @@ from rkdl._maps import FeatureMap, KernelMap, LinearMap
 from rkdl._metric import IdentityMetric, Metric
 from rkdl._pursuit import Codes
 from rkdl._signals import Walker
-from rkdl._statistics import Compare, Kept, Learn, Pursuit, accumulate_gram
+from rkdl._statistics import Compare, Kept, Learn, NotFiniteError, Pursuit, Residual, accumulate_gram
 
 
 class Problem(Protocol):
@@ -62,6 +62,8 @@ def alternate(
             for _ in range(max_iter):
                 revived_before = problem.n_revived
                 problem.iterate()
+                if not np.isfinite(problem.objective):
+                    raise NotFiniteError
                 errors.append(float(np.sqrt(max(problem.objective, 0.0) / n_numbers)) / unit)
                 if bar is not None:
                     bar.set_postfix_str(f"error {errors[-1]:.4e}", refresh=False)
@@ -80,9 +82,7 @@ def alternate(
 
 def _has_settled(errors: list[float], tol: float) -> bool:
     """Whether two iterations together gained less than `tol`: one alone may be a greedy pursuit's whim."""
-    if errors[-1] == 0.0:
-        return True
-    return len(errors) > 2 and tol > 0.0 and min(errors[-2:]) > (1.0 - tol) * min(errors[:-2])
+    return len(errors) > 2 and tol > 0.0 and min(errors[-2:]) >= (1.0 - tol) * min(errors[:-2])
 
 
 @contextmanager
@@ -192,6 +192,9 @@ class ReducedProblem:
                 white = normalize_rows(metric.to_white(point.atoms), otherwise=metric.to_white(self.atoms))
                 objective = point.value - (surface.linear.value(point.vectors) if surface.linear else 0.0)
 
+        if isinstance(feature_map, LinearMap) and objective < 1e3 * float(np.finfo(dtype).eps) * trace:
+            # The difference of squares has no digits left: take the residual itself.
+            (objective,), _ = self.walker.run(Residual(white.astype(dtype)), kept)
         revived = self._revive(kept, used, feature_map, metric, white)
         self.feature_map, self.metric, self.white = feature_map, metric, white
         self.objective = float(objective)

@@ -171,6 +171,17 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class Residual:
+    """Sum of squares of ``Y - Z A`` for codes that are kept and atoms that are signals."""
+
+    atoms: np.ndarray
+
+    def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, Kept]:
+        residual = (signals - kept.codes.to_csr(len(self.atoms)) @ self.atoms).ravel()
+        return (float(np.dot(residual, residual)),), kept
+
+
+@dataclass(frozen=True)
 class Compare:
     """Correlations with the atoms and with their targets, both (c, n), for the refitting sweep."""
 

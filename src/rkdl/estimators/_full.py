@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.base import _fit_context
 from sklearn.utils import Tags
@@ -229,7 +230,8 @@ class KDL(KernelLearner):
             return
         self.gamma_ = self._stored_gamma(signals)
         data = signals.data
-        self.kernel_vectors_ = data.toarray() if hasattr(data, "toarray") else data
+        # A copy, so that the model does not change with the user's array.
+        self.kernel_vectors_ = data.toarray() if sparse.issparse(data) else np.array(data, order="C")
 
     def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
         if not self._is_precomputed:

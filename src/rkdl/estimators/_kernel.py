@@ -73,6 +73,7 @@ class KernelLearner(DictionaryLearner):
             degree=self.degree,
             coef0=self.coef0,
             sample=sample,
+            check=True,
         )
 
     def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
