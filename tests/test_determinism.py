@@ -214,7 +214,7 @@ def test_round_trip(small, name, copied):
     assert twin.reconstruction_error(small).tobytes() == model.reconstruction_error(small).tobytes()
 
 
-@each_estimator
+@one_of_each
 def test_random_state(small, name):
     first, again = (outcome(clone(ESTIMATORS[name]), small) for _ in range(2))
     assert differences(first, again) == []
