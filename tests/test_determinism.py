@@ -54,6 +54,13 @@ def X():
     return X
 
 
+@pytest.fixture
+def one_thread():
+    """BLAS on one thread throughout; two on matrices this small only wait for each other."""
+    with one_blas_thread():
+        yield
+
+
 @pytest.fixture(scope="module")
 def small(X):
     """Signals of one chunk, where threads are not the point."""
@@ -203,6 +210,7 @@ def _skopsed(model):
     return skops.io.loads(data, trusted=skops.io.get_untrusted_types(data=data))
 
 
+@pytest.mark.usefixtures("one_thread")
 @each_estimator
 @pytest.mark.parametrize("copied", [_pickled, _joblibbed, _skopsed])
 def test_round_trip(small, name, copied):
@@ -214,6 +222,7 @@ def test_round_trip(small, name, copied):
     assert twin.reconstruction_error(small).tobytes() == model.reconstruction_error(small).tobytes()
 
 
+@pytest.mark.usefixtures("one_thread")
 @one_of_each
 def test_random_state(small, name):
     first, again = (outcome(clone(ESTIMATORS[name]), small) for _ in range(2))
@@ -256,6 +265,7 @@ def memory(X):
     return X.tobytes(order="A")
 
 
+@pytest.mark.usefixtures("one_thread")
 @one_of_each
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_input_is_left_as_it_was(small, name, layout):
@@ -271,6 +281,7 @@ def test_input_is_left_as_it_was(small, name, layout):
     np.testing.assert_allclose(errors, model.reconstruction_error(small), rtol=0, atol=1e-7)
 
 
+@pytest.mark.usefixtures("one_thread")
 @one_of_each
 def test_given_start_is_left_as_it_was(small, name):
     """Arrays given as first atoms and kernel vectors are read, not written; nor are the fitted ones by transform."""

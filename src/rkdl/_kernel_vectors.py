@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from sklearn.cluster import kmeans_plusplus
 
 from rkdl._kernels import Kernel, squared_norms
 from rkdl._learning import ReducedProblem, worst_signals
@@ -118,6 +117,9 @@ class _Assign:
 
 def _cluster_centres(walker: Walker, count: int, rng: np.random.RandomState) -> np.ndarray:
     """Lloyd's iteration from a spread-out start on a sample; an empty cluster moves to the farthest signal."""
+    # Slow to import, and seldom needed.
+    from sklearn.cluster import kmeans_plusplus
+
     signals = walker.signals
     sample = signals.take(rng.choice(signals.shape[0], min(signals.shape[0], 20 * count), replace=False))
     centres = kmeans_plusplus(sample, count, random_state=rng)[0].astype(np.float64)
