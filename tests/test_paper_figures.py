@@ -1,4 +1,4 @@
-"""The paper's figures on its own data: gamma = 0.1, unit-norm signals, n = 20, s = 4, p = 50, ten iterations, ten seeds."""
+"""The paper's figures on its own data: gamma = 0.1, unit norms, n = 20, s = 4, p = 50, ten iterations, ten seeds."""
 
 import os
 from functools import cache

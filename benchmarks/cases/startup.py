@@ -58,10 +58,10 @@ def run(settings: Settings) -> Iterator[Figure]:
         yield _refused(name, home_is_writable, quick, settings)
 
 
-def _python(script: str, **changes: str) -> subprocess.CompletedProcess:
+def _python(script: str, folder: str | Path = ROOT, **changes: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-c", script],
-        cwd=ROOT,
+        cwd=folder,
         env=child_environment(**changes),
         capture_output=True,
         text=True,
@@ -135,7 +135,7 @@ def _refused(name: str, home_is_writable: bool, environment: dict[str, str], set
             "XDG_CACHE_HOME": "",
             "HOME": str(home) if home_is_writable else "/dev/null",
         }
-        done = _python(_ENCODE, **changes)
+        done = _python(_ENCODE, folder, **changes)
         if done.returncode == 0 and Path(done.stdout.strip()).parent != copy:
             figure.status, figure.reason = FAILED, f"another copy of rkdl was imported: {done.stdout.strip()}"
             return figure

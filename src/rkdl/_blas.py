@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,20 @@ def resolve_threads(n_jobs: int | None) -> int:
     elif not isinstance(n_jobs, Integral) or n_jobs == 0:
         raise ValueError(f"n_jobs={n_jobs!r} must be a number of threads, -1 for all cores, or None.")
     return max(1, effective_n_jobs(n_jobs))
+
+
+def _after_fork() -> None:
+    """A child forked while another thread was fitting starts with BLAS given back and no lock held."""
+    global _lock, _users
+    _lock = threading.Lock()
+    if _users:
+        _users = 0
+        for library, count in zip(_libraries(), _saved, strict=True):
+            _set_threads(library, count)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager

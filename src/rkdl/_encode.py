@@ -72,8 +72,10 @@ def sparse_encode(
     array([[ 3.,  0., -2.]])
     """
     # A chunk's own sums show what is not finite, at no extra walk over the signals.
-    X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
-    dictionary = check_array(dictionary, dtype=_FLOATS, input_name="dictionary")
+    if not _is_plain(X):
+        X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
+    if not _is_plain(dictionary) or not np.isfinite(dictionary.sum()):
+        dictionary = check_array(dictionary, dtype=_FLOATS, input_name="dictionary")
     if X.shape[1] != dictionary.shape[1]:
         raise ValueError(
             f"X has {X.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
@@ -81,7 +83,10 @@ def sparse_encode(
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
     unit, norms = _unit_rows(dictionary)
     atoms = unit.astype(X.dtype)
-    encoder = Encoder(LinearMap(X.shape[1]), atoms, (unit @ unit.T).astype(X.dtype), options)
+    # A few signals meet few atoms: their rows of the Gram matrix alone are computed.
+    few = X.shape[0] * options.n_nonzero < len(dictionary) // 2
+    gram = None if few else (unit @ unit.T).astype(X.dtype)
+    encoder = Encoder(LinearMap(X.shape[1]), atoms, gram, options)
     return encode_signals(Signals(X, X.dtype), encoder, sparse_output, n_jobs, factors=1.0 / norms)
 
 
@@ -171,6 +176,11 @@ def sparse_encode_gram(
     encoder = GramEncoder(unit_gram.astype(correlations.dtype), 1.0 / norms, options)
     signals = Signals(correlations, correlations.dtype)
     return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms, squared_norms=squares)
+
+
+def _is_plain(array: Any) -> bool:
+    """Whether scikit-learn's checks would return the array as it is; they take longer than coding a signal."""
+    return type(array) is np.ndarray and array.ndim == 2 and array.size > 0 and array.dtype in _FLOATS
 
 
 class GramEncoder:
@@ -306,8 +316,11 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
 def _unit_rows(dictionary: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Atoms of unit norm in float64, and the norms they had (infinite for an atom of norm zero)."""
     atoms = dictionary.astype(np.float64)
-    largest = np.abs(atoms).max(axis=1)
-    largest[largest == 0.0] = 1.0
-    norms = np.sqrt(row_squares(atoms / largest[:, None])) * largest
-    norms[norms == 0.0] = np.inf
+    with np.errstate(over="ignore"):
+        norms = np.sqrt(row_squares(atoms))
+    if not (norms.min() > 1e-100 and norms.max() < 1e100):
+        largest = np.abs(atoms).max(axis=1)
+        largest[largest == 0.0] = 1.0
+        norms = np.sqrt(row_squares(atoms / largest[:, None])) * largest
+        norms[norms == 0.0] = np.inf
     return atoms / norms[:, None], norms

@@ -76,8 +76,11 @@ def train_dictionary(
     starts = signals.take(rng.choice(signals.shape[0], count, replace=False)).astype(np.float64)
     size = signals.shape[1]
     problem = ReducedProblem(walker, LinearMap(size), IdentityMetric(size), starts, pursuit, refit=refit)
-    for _ in range(DICTIONARY_ITERATIONS):
-        problem.iterate()
+    try:
+        for _ in range(DICTIONARY_ITERATIONS):
+            problem.iterate()
+    except KeyboardInterrupt:
+        walker.is_interrupted = True
     mean, radius = signal_moments(walker)
     atoms = problem.atoms
     signs = np.where(atoms @ mean < 0.0, -1.0, 1.0)

@@ -24,6 +24,7 @@ from rkdl._statistics import Compare, Kept, Learn, NotFiniteError, Pursuit, Resi
 class Problem(Protocol):
     """What the loop asks of a learning problem."""
 
+    walker: Walker
     objective: float
     n_revived: int
 
@@ -60,6 +61,8 @@ def alternate(
     with _progress(max_iter, verbose, name) as bar:
         try:
             for _ in range(max_iter):
+                if problem.walker.is_interrupted:
+                    raise KeyboardInterrupt
                 revived_before = problem.n_revived
                 problem.iterate()
                 if not np.isfinite(problem.objective):
@@ -179,17 +182,18 @@ class ReducedProblem:
         if mover is not None:
             assert isinstance(feature_map, KernelMap)
             assert not isinstance(feature_map.kernel, Custom)
+            atoms_before = metric.unwhiten(white)
             linear = self._linear_term(float(trace))
             surface = Objective(self.walker, kept, feature_map.kernel, products, float(trace), linear)
             if not mover.projects_atoms:
-                surface.held_atoms = metric.unwhiten(white)
+                surface.held_atoms = atoms_before
             point = mover.move(surface, surface.at(feature_map.kernel_vectors, None if self.refit else projections))
             feature_map, metric = replace(feature_map, kernel_vectors=point.vectors), point.metric
             if mover.projects_atoms:
-                white = normalize_rows(metric.to_white(self.atoms))
+                white = normalize_rows(metric.to_white(atoms_before))
                 objective = _sweep(products, metric.whiten(point.projections), white, trace)[1]
             else:
-                white = normalize_rows(metric.to_white(point.atoms), otherwise=metric.to_white(self.atoms))
+                white = normalize_rows(metric.to_white(point.atoms), otherwise=metric.to_white(atoms_before))
                 objective = point.value - (surface.linear.value(point.vectors) if surface.linear else 0.0)
 
         if isinstance(feature_map, LinearMap) and objective < 1e3 * float(np.finfo(dtype).eps) * trace:

@@ -38,11 +38,12 @@ class Codes(NamedTuple):
 
 def pursue(
     correlations: np.ndarray,
-    gram: np.ndarray,
+    gram: np.ndarray | None,
     squared_norms: np.ndarray,
     n_nonzero: int,
     residual_tol: float,
     ols: bool,
+    dictionary: np.ndarray | None = None,
 ) -> tuple[Codes, np.ndarray]:
     """Sparse codes of a chunk of signals against atoms of unit norm.
 
@@ -52,7 +53,7 @@ def pursue(
         Inner products of signals and atoms.
     gram : ndarray of shape (n, n)
         Inner products of the atoms, of the correlations' dtype, with a diagonal of ones (zero for an atom that
-        must not be used).
+        must not be used). None computes the rows that are needed from `dictionary`.
     squared_norms : ndarray of shape (c,)
         Squared norms of the signals.
     n_nonzero : int
@@ -61,6 +62,8 @@ def pursue(
         Squared residual at which a signal is done; negative for never.
     ols : bool
         Orthogonal least squares instead of orthogonal matching pursuit.
+    dictionary : ndarray of shape (n, m), default=None
+        The atoms themselves, where `gram` is None.
 
     Returns
     -------
@@ -77,7 +80,7 @@ def pursue(
     residuals = np.empty(n_signals, dtype=dtype)
     pursue_rows(
         correlations,
-        _whole_vectors(gram),
+        *_gram_source(correlations, gram, dictionary),
         squared_norms,
         dtype.type(min(max(residual_tol, -1.0), np.finfo(dtype).max)),
         ols,
@@ -102,13 +105,19 @@ def scatter(codes: Codes, factors: np.ndarray, dense: np.ndarray) -> None:
     scatter_rows(codes.indptr, codes.indices, codes.values, factors, dense)
 
 
-def _whole_vectors(gram: np.ndarray) -> np.ndarray:
-    """The Gram matrix with rows padded by zeros to whole vectors."""
-    n_atoms = len(gram)
-    lanes = VECTOR_BYTES // gram.itemsize
+def _gram_source(
+    correlations: np.ndarray, gram: np.ndarray | None, dictionary: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The Gram matrix with rows padded by zeros to whole vectors, and the atoms where its rows are still to come."""
+    n_atoms, dtype = correlations.shape[1], correlations.dtype
+    lanes = VECTOR_BYTES // dtype.itemsize
     width = -(-n_atoms // lanes) * lanes
-    if width == n_atoms:
-        return np.ascontiguousarray(gram)
-    padded = np.zeros((n_atoms, width), dtype=gram.dtype)
+    no_atoms = np.empty((0, 0), dtype=dtype)
+    if gram is not None and width == n_atoms:
+        return np.ascontiguousarray(gram), no_atoms
+    padded = np.zeros((n_atoms, width), dtype=dtype)
+    if gram is None:
+        assert dictionary is not None
+        return padded, dictionary
     padded[:, :n_atoms] = gram
-    return padded
+    return padded, no_atoms

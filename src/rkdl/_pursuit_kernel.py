@@ -217,9 +217,25 @@ advance_ols = _make_advance(True)
 advance_omp = _make_advance(False)
 
 
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _fill_row(dictionary, atom, row):
+    """Inner products of one atom with all."""
+    own = dictionary[atom]
+    for j in range(len(dictionary)):
+        other = dictionary[j]
+        total = own[0] * other[0]
+        for i in range(1, len(own)):
+            total += own[i] * other[i]
+        row[j] = total
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"})
-def pursue_rows(correlations, gram, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals):
+def pursue_rows(
+    correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
+):
     """Codes of all rows of `correlations`; `gram` has rows padded with zeros to whole vectors.
+
+    Where `dictionary` has rows, they are the atoms, and `gram` comes as zeros and gets a row when it is first needed.
 
     The first `counts` entries of a row of `indices` and `values` are set, indices ascending.
     """
@@ -239,6 +255,7 @@ def pursue_rows(correlations, gram, squared_norms, residual_tol, ols, eps, indic
     triangle = np.zeros((n_nonzero, n_nonzero), dtype=dtype)
     chosen = np.zeros(n_nonzero, dtype=np.int64)
     projections = np.zeros(n_nonzero, dtype=dtype)
+    has_row = np.zeros(len(dictionary), dtype=np.bool_)
 
     for t in range(n_signals):
         for j in range(n_atoms):
@@ -268,6 +285,9 @@ def pursue_rows(correlations, gram, squared_norms, residual_tol, ols, eps, indic
             count += 1
             if count == n_nonzero or residual <= residual_tol:
                 break
+            if b < len(has_row) and not has_row[b]:
+                _fill_row(dictionary, b, gram[b])
+                has_row[b] = True
             row = triangle[count - 1]
             if ols:
                 b = advance_ols(work, gram, row, b, count - 1, n_vectors, one / root, projection, floor)

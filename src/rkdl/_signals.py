@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -41,6 +42,7 @@ class Signals:
         self.dtype = np.dtype(dtype)
         self.scale = scale
         self.shape: tuple[int, int] = tuple(data.shape)
+        self.median_gamma: float | None = None
 
     def _finish(self, rows: Any) -> np.ndarray:
         if sparse.issparse(rows):
@@ -60,6 +62,26 @@ class Signals:
         taken[order] = rows
         return taken
 
+    def reading(self) -> AbstractContextManager:
+        """Lasts as long as a walk; a source that is slow to read reads announced rows ahead."""
+        return nullcontext()
+
+    def announce(self, start: int, stop: int) -> None:
+        """These rows will be read soon."""
+
+    def check_finite(self) -> None:
+        """Refuse NaN and infinity with scikit-learn's words."""
+        for block in self._blocks():
+            assert_all_finite(block, input_name="X")
+
+    def largest(self) -> float:
+        """The largest magnitude of all numbers."""
+        extents = [max(block.max(initial=0.0), -block.min(initial=0.0)) for block in self._blocks()]
+        return float(max(extents, default=0.0))
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        yield self.data.data if sparse.issparse(self.data) else np.asarray(self.data)
+
 
 def is_safe(mean_square: float, dtype: Any) -> bool:
     """Whether squares of numbers of this mean square, and squares of those, stay well inside the dtype."""
@@ -69,11 +91,15 @@ def is_safe(mean_square: float, dtype: Any) -> bool:
 
 def safe_scale(values: np.ndarray) -> float:
     """The power of two that brings the largest magnitude near one, or 1.0 where all are zero."""
-    largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
+    return unit_scale(float(max(values.max(initial=0.0), -values.min(initial=0.0))), values.dtype)
+
+
+def unit_scale(largest: float, dtype: Any) -> float:
+    """The power of two that brings a magnitude near one as far as the dtype allows, or 1.0 for zero."""
     if largest == 0.0:
         return 1.0
     exponent = int(np.frexp(largest)[1])
-    limit = int(np.finfo(values.dtype).maxexp) - 28
+    limit = int(np.finfo(dtype).maxexp) - 28
     return float(2.0 ** -min(max(exponent, -limit), limit))
 
 
@@ -124,6 +150,8 @@ class Walker:
         self.bounds = list(bounds)
         self._threads = min(resolve_threads(n_jobs), len(self.bounds))
         self._pool: ThreadPoolExecutor | None = None
+        # Set by a preparation that was interrupted and went on with what it had.
+        self.is_interrupted = False
         self._blas = one_blas_thread()
 
     def __enter__(self) -> Walker:
@@ -144,22 +172,29 @@ class Walker:
 
     def each(self, task: Callable[[int, int, int], Any]) -> Any:
         """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""
-        if self._pool is None:
-            for number, (start, stop) in enumerate(self.bounds):
-                yield task(number, start, stop)
-            return
         # A window of twice the threads keeps them busy and the results in flight few.
+        window = 1 if self._pool is None else 2 * self._threads
         waiting: deque = deque()
-        try:
-            for number, (start, stop) in enumerate(self.bounds):
-                waiting.append(self._pool.submit(task, number, start, stop))
-                if len(waiting) >= 2 * self._threads:
+        upcoming = iter(self.bounds)
+        with self.signals.reading():
+            try:
+                for bound in itertools.islice(upcoming, window + 1):
+                    self.signals.announce(*bound)
+                for number, (start, stop) in enumerate(self.bounds):
+                    if self._pool is None:
+                        yield task(number, start, stop)
+                    else:
+                        waiting.append(self._pool.submit(task, number, start, stop))
+                        if len(waiting) < window:
+                            continue
+                        yield waiting.popleft().result()
+                    for bound in itertools.islice(upcoming, 1):
+                        self.signals.announce(*bound)
+                while waiting:
                     yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+            finally:
+                for future in waiting:
+                    future.cancel()
 
     def inspect(self) -> None:
         """Refuse signals that are not finite; scale those whose squares leave the dtype's range."""
@@ -167,9 +202,8 @@ class Walker:
         size = max(1, self.signals.shape[0] * self.signals.shape[1])
         if is_safe(float(total) / size, self.signals.dtype):
             return
-        data = self.signals.data
-        assert_all_finite(data, input_name="X")
-        self.signals.scale = safe_scale(data.data if sparse.issparse(data) else np.asarray(data))
+        self.signals.check_finite()
+        self.signals.scale = unit_scale(self.signals.largest(), self.signals.dtype)
 
     def run(self, step: Step, kept: list | None = None) -> tuple[tuple, list]:
         """Apply `step` to every chunk.

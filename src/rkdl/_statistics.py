@@ -64,15 +64,15 @@ class Encoder:
         What turns signals (c, m) into features (c, p).
     atoms : ndarray of shape (n, p)
         Atoms as combinations of the features' coordinates, in the signals' dtype.
-    gram : ndarray of shape (n, n)
-        Their inner products, in the signals' dtype.
+    gram : ndarray of shape (n, n) or None
+        Their inner products, in the signals' dtype; None, where atoms are signals, for what is needed of them.
     pursuit : Pursuit
         When to stop.
     """
 
     feature_map: FeatureMap
     atoms: np.ndarray
-    gram: np.ndarray
+    gram: np.ndarray | None
     pursuit: Pursuit
 
     @property
@@ -89,7 +89,7 @@ class Encoder:
         """Features, squared norms, codes and squared residuals of a chunk."""
         features, correlations = self._correlate(signals)
         norms = self.feature_map.squared_norms(signals)
-        codes, residuals = pursue(correlations, self.gram, norms, *self._limited())
+        codes, residuals = pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)
         return features, norms, codes, residuals
 
     def codes(self, signals: np.ndarray, squared_norms: np.ndarray | None = None) -> Codes:
@@ -101,7 +101,7 @@ class Encoder:
             norms = np.full(len(signals), np.inf, dtype=correlations.dtype)
         else:
             norms = self.feature_map.squared_norms(signals)
-        return pursue(correlations, self.gram, norms, *self._limited())[0]
+        return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
 
     def _limited(self) -> Pursuit:
         # No more atoms than coordinates are independent; what a further one could fit is rounding.

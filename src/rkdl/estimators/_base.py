@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any
@@ -14,6 +13,7 @@ from sklearn.utils import Tags, assert_all_finite, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from rkdl._blas import one_blas_thread
 from rkdl._encode import PURSUITS, check_pursuit, encode_signals
 from rkdl._learning import Problem, alternate
 from rkdl._signals import Signals, Walker, chunk_bounds
@@ -129,7 +129,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 verbose=self.verbose,
                 name=type(self).__name__,
             )
-        self._store(problem, signals)
+            self._store(problem, signals)
         self.errors_ = np.array(errors)
         self.n_iter_ = len(errors)
         self.n_revived_ = problem.n_revived
@@ -142,8 +142,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Warn of sizes that cannot be; a subclass adds its own."""
 
     def _pursuit(self, unit: float) -> Pursuit:
-        with warnings.catch_warnings():
-            options = check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.n_components)
+        options = check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.n_components)
         return options._replace(residual_tol=options.residual_tol * unit * unit)
 
     def _initial_array(self, shape: tuple[int, int], attribute: str) -> np.ndarray:
@@ -239,7 +238,9 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_is_fitted(self)
         X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False, ensure_all_finite=False)
         scale = self._fitted_scale(X.dtype)
-        return Signals(X, X.dtype, scale), self._encoder(X.dtype, scale), self._feature_scale(scale)
+        with one_blas_thread():
+            encoder = self._encoder(X.dtype, scale)
+        return Signals(X, X.dtype, scale), encoder, self._feature_scale(scale)
 
     def _fitted_scale(self, dtype: np.dtype) -> float:
         """What signals of `dtype` are multiplied by before they are coded."""

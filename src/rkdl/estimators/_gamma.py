@@ -27,7 +27,9 @@ def find_gamma(gamma: float | str, signals: Signals) -> float:
         The signals.
     """
     if isinstance(gamma, str):
-        return median_gamma(spread_sample(signals))
+        if signals.median_gamma is None:
+            signals.median_gamma = median_gamma(spread_sample(signals))
+        return signals.median_gamma
     return float(gamma) / signals.scale / signals.scale
 
 

@@ -1,0 +1,64 @@
+"""Settings that hold for a while: how signals are cut into chunks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from numbers import Integral
+
+from rkdl._signals import chunk_bounds
+
+_chunk_rows: ContextVar[int | tuple[int, ...] | None] = ContextVar("rkdl_chunk_rows", default=None)
+
+
+@contextmanager
+def config_context(*, chunk_rows: int | Sequence[int] | None = None) -> Iterator[None]:
+    """Fix the chunks that signals are learned from, for as long as the context lasts.
+
+    Sums over signals are added chunk by chunk, so their last bits follow the chunks. The library chooses chunks that
+    fit the cache; with the row chunks of a Dask array given here, a local fit ends at the bits of the cluster's.
+
+    Parameters
+    ----------
+    chunk_rows : int or sequence of int, default=None
+        Rows of a chunk, or of every chunk in turn, as in ``dask_array.chunks[0]``. None leaves the choice to the
+        library.
+
+    See Also
+    --------
+    RKDL : One of the estimators whose `fit` walks chunks.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import DL, config_context
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> with config_context(chunk_rows=300):
+    ...     model = DL(n_components=32, random_state=0).fit(X)
+    """
+    if isinstance(chunk_rows, Sequence):
+        chunk_rows = tuple(chunk_rows)
+    for rows in chunk_rows if isinstance(chunk_rows, tuple) else (chunk_rows,):
+        if rows is not None and not (isinstance(rows, Integral) and rows > 0):
+            raise ValueError(f"chunk_rows={chunk_rows!r} must be a number of rows, several of them, or None.")
+    token = _chunk_rows.set(chunk_rows)
+    try:
+        yield
+    finally:
+        _chunk_rows.reset(token)
+
+
+def plan_chunks(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:
+    """Chunks as the user fixed them, or else those of `rkdl._signals.chunk_bounds`."""
+    rows = _chunk_rows.get()
+    if rows is None:
+        return chunk_bounds(n_signals, row_width, itemsize)
+    if isinstance(rows, tuple):
+        edges = [0, *itertools.accumulate(rows)]
+        if edges[-1] != n_signals:
+            raise ValueError(f"chunk_rows add up to {edges[-1]} rows, and there are {n_signals} signals.")
+    else:
+        edges = [*range(0, n_signals, int(rows)), n_signals]
+    return list(itertools.pairwise(edges))

@@ -1,0 +1,159 @@
+"""Signals that are read from where they lie: memory maps, Zarr arrays, HDF5 datasets, anything with row slices."""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from rkdl._signals import Signals
+
+# Bytes of a storage block that is kept while its rows are asked for; larger ones are read piece by piece.
+LARGEST_BLOCK = 64 << 20
+
+
+def is_source(X: Any) -> bool:
+    """Whether signals are to be read chunk by chunk: shape, dtype and row slices, and not an array in memory."""
+    if isinstance(X, np.ndarray):
+        return isinstance(X, np.memmap) and X.ndim == 2
+    if sparse.issparse(X) or hasattr(X, "iloc") or not hasattr(type(X), "__getitem__"):
+        return False
+    try:
+        return len(X.shape) >= 0 and np.dtype(X.dtype) is not None
+    except (AttributeError, TypeError):
+        return False
+
+
+def check_source(X: Any, name: str) -> None:
+    """Refuse what no signals can be read from; `name` is the estimator's."""
+    shape, dtype = tuple(X.shape), np.dtype(X.dtype)
+    if len(shape) != 2:
+        raise ValueError(f"Expected 2D array, got {len(shape)}D {type(X).__name__} instead: one signal a row.")
+    if dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: X is of dtype {dtype}.")
+    if dtype.kind not in "fiub":
+        raise ValueError(f"X is of dtype {dtype}: signals are numbers.")
+    for count, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
+        if count < 1:
+            raise ValueError(
+                f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by {name}."
+            )
+
+
+def float_dtype(dtype: Any) -> np.dtype:
+    """float32 and float64 stay, other numbers become float64."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize == 4 else np.float64)
+
+
+class RowSource(Signals):
+    """Rows of something that is not in memory, read ahead on a thread.
+
+    Parameters
+    ----------
+    data : object
+        With ``shape``, ``dtype`` and row slicing.
+    scale : float, default=1.0
+        What rows are multiplied by when they are read.
+    """
+
+    def __init__(self, data: Any, scale: float = 1.0) -> None:
+        super().__init__(data, float_dtype(data.dtype), scale)
+        chunks = getattr(data, "chunks", None)
+        rows = int(chunks[0]) if chunks else 1
+        # A compressed block is unpacked whole whatever part of it is asked for.
+        self._block_rows = rows if rows * self.shape[1] * np.dtype(data.dtype).itemsize <= LARGEST_BLOCK else 1
+        self._block: tuple[int, np.ndarray] | None = None
+        self._lock = threading.Lock()
+        self._reader: ThreadPoolExecutor | None = None
+        self._ahead: dict[tuple[int, int], Future] = {}
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Rows that are announced meanwhile are read on a thread."""
+        if self._reader is not None:
+            yield
+            return
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="rkdl-read")
+        try:
+            yield
+        finally:
+            reader, self._reader = self._reader, None
+            reader.shutdown(wait=True, cancel_futures=True)
+            self._ahead.clear()
+            self._block = None
+
+    def announce(self, start: int, stop: int) -> None:
+        """These rows will be read soon."""
+        if self._reader is not None:
+            self._ahead[start, stop] = self._reader.submit(self._read, start, stop)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop`, C-contiguous, scaled."""
+        future = self._ahead.pop((start, stop), None)
+        return self._read(start, stop) if future is None else future.result()
+
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        if isinstance(self.data, np.memmap):
+            rows = self._finish(np.array(self.data[start:stop], dtype=self.dtype))
+            _forget_pages(self.data, start, stop)
+            return rows
+        size = self._block_rows
+        if size <= stop - start:
+            return self._finish(self.data[start:stop])
+        parts = []
+        with self._lock:
+            for number in range(start // size, -(-stop // size)):
+                first = number * size
+                if self._block is None or self._block[0] != number:
+                    self._block = (number, np.asarray(self.data[first : min(first + size, self.shape[0])]))
+                parts.append(self._block[1][max(start - first, 0) : stop - first])
+        return self._finish(parts[0].copy() if len(parts) == 1 else np.concatenate(parts))
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """The rows of the given indices, in their order, scaled; every storage block is read once."""
+        wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
+        if isinstance(self.data, np.memmap):
+            rows = np.asarray(self.data)[wanted]
+            for index in wanted if len(wanted) < self.shape[0] // 64 else ():
+                _forget_pages(self.data, int(index), int(index) + 1)
+            return self._finish(rows)[inverse]
+        # Rows of one storage block, or without blocks neighbouring rows, are one slice.
+        group = wanted // self._block_rows if self._block_rows > 1 else wanted - np.arange(len(wanted))
+        starts = np.flatnonzero(np.diff(group, prepend=group[:1] - 1))
+        rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
+        for first, last in zip(starts, [*starts[1:], len(wanted)], strict=True):
+            own = wanted[first:last]
+            block = np.asarray(self.data[int(own[0]) : int(own[-1]) + 1])
+            rows[first:last] = block[own - own[0]]
+        return self._finish(rows)[inverse]
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        rows = max(self._block_rows, (4 << 20) // (self.shape[1] * self.dtype.itemsize), 1)
+        for start in range(0, self.shape[0], rows):
+            block = np.asarray(self.data[start : start + rows]).astype(self.dtype)
+            if isinstance(self.data, np.memmap):
+                _forget_pages(self.data, start, start + rows)
+            yield block
+
+
+def _forget_pages(data: np.memmap, start: int, stop: int) -> None:
+    """Let go of a memory map's pages that were read; the system's file cache still has them.
+
+    Pages of a copy-on-write map may hold changes that are nowhere else, so those stay.
+    """
+    mapped = getattr(data, "_mmap", None)
+    if mapped is None or data.mode == "c" or not data.flags.c_contiguous or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    base = np.frombuffer(mapped, dtype=np.uint8).__array_interface__["data"][0]
+    rows = data[start:stop]
+    first = (rows.__array_interface__["data"][0] - base) // mmap.PAGESIZE * mmap.PAGESIZE
+    last = rows.__array_interface__["data"][0] - base + rows.nbytes
+    if 0 <= first < last <= len(mapped):
+        mapped.madvise(mmap.MADV_DONTNEED, first, last - first)
