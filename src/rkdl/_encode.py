@@ -13,7 +13,7 @@ from sklearn.utils import assert_all_finite, check_array
 from rkdl._kernels import squared_norms as row_squares
 from rkdl._maps import LinearMap
 from rkdl._pursuit import Codes, pursue, scatter
-from rkdl._signals import Signals, Walker, chunk_bounds
+from rkdl._signals import Signals, Walker, chunk_bounds, is_safe
 from rkdl._statistics import Encoder, NotFiniteError, Pursuit, conditioning_scale
 
 _FLOATS = [np.float64, np.float32]
@@ -81,12 +81,11 @@ def sparse_encode(
             f"X has {X.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
         )
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
-    unit, norms = _unit_rows(dictionary)
-    atoms = unit.astype(X.dtype)
-    # A few signals meet few atoms: their rows of the Gram matrix alone are computed.
+    # A few signals meet few atoms: their rows of the Gram matrix alone are computed, and nothing in float64.
     few = X.shape[0] * options.n_nonzero < len(dictionary) // 2
+    unit, norms = _unit_rows(np.ascontiguousarray(dictionary, dtype=X.dtype if few else np.float64))
     gram = None if few else (unit @ unit.T).astype(X.dtype)
-    encoder = Encoder(LinearMap(X.shape[1]), atoms, gram, options)
+    encoder = Encoder(LinearMap(X.shape[1]), unit.astype(X.dtype, copy=False), gram, options)
     return encode_signals(Signals(X, X.dtype), encoder, sparse_output, n_jobs, factors=1.0 / norms)
 
 
@@ -313,12 +312,11 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
     return Pursuit(limit, -1.0 if residual_tol is None else float(residual_tol), pursuit == "ols")
 
 
-def _unit_rows(dictionary: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Atoms of unit norm in float64, and the norms they had (infinite for an atom of norm zero)."""
-    atoms = dictionary.astype(np.float64)
+def _unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Atoms of unit norm, and the norms they had (infinite for an atom of norm zero)."""
     with np.errstate(over="ignore"):
         norms = np.sqrt(row_squares(atoms))
-    if not (norms.min() > 1e-100 and norms.max() < 1e100):
+    if not (is_safe(float(norms.min()) ** 2, atoms.dtype) and is_safe(float(norms.max()) ** 2, atoms.dtype)):
         largest = np.abs(atoms).max(axis=1)
         largest[largest == 0.0] = 1.0
         norms = np.sqrt(row_squares(atoms / largest[:, None])) * largest
