@@ -483,8 +483,8 @@ def peak_of(call):
 class TestMemoryOfTransform:
     """`transform` walks chunks: its memory does not grow with the signals beyond its output."""
 
-    # Chunks are as large as they get from about 65,000 signals on.
-    FEW, MANY = 70_000, 140_000
+    # Chunks are as large as they get from sixteen of them on, that is from about 131,000 signals.
+    FEW, MANY = 140_000, 280_000
 
     @pytest.fixture(scope="class")
     def many(self):

@@ -6,9 +6,11 @@ An atom is a row of `atoms` (n, r); a target is ``Q_j``, the combination of coor
 
 from __future__ import annotations
 
-import numba
+from collections.abc import Callable
+
 import numpy as np
 
+from rkdl._jit import compiled
 from rkdl._metric import Metric
 from rkdl._pursuit import Codes
 
@@ -69,8 +71,7 @@ def aksvd_sweep(
     codes: Codes,
     targets: np.ndarray,
     atoms: np.ndarray,
-    correlations: np.ndarray,
-    aims: np.ndarray,
+    correlate: Callable[[int, np.ndarray, np.ndarray, float], np.ndarray],
     metric: np.ndarray | None = None,
 ) -> None:
     """The paper's sweep: update an atom, then refit its codes on their support, before the next atom.
@@ -81,10 +82,9 @@ def aksvd_sweep(
         Codes of all signals; the values change in place.
     targets, atoms : ndarray of shape (n, r)
         ``Q`` and the atoms; the atoms change in place.
-    correlations : ndarray of shape (N, n)
-        Inner products of the signals with the atoms; kept up to date.
-    aims : ndarray of shape (N, n)
-        Inner products of the signals with the targets.
+    correlate : callable
+        ``(j, rows, couplings, norm)`` to the inner products of the new atom j with the signals of `rows`; the atom is
+        the target less the coupled atoms, divided by `norm`.
     metric : ndarray of shape (r, r) or None
         The coordinates' metric; None for the identity.
     """
@@ -92,28 +92,21 @@ def aksvd_sweep(
     order = np.argsort(codes.indices, kind="stable")
     counts = np.bincount(codes.indices, minlength=n_atoms)
     column_pointers = np.concatenate(([0], np.cumsum(counts)))
-    rows = np.repeat(np.arange(codes.n_signals), np.diff(codes.indptr))[order]
+    all_rows = np.repeat(np.arange(codes.n_signals), np.diff(codes.indptr))[order]
     couplings = np.zeros(n_atoms)
     for j in range(n_atoms):
         support = slice(column_pointers[j], column_pointers[j + 1])
-        square = _couple(codes.indptr, codes.indices, codes.values, rows[support], order[support], couplings)
+        rows, positions = all_rows[support], order[support]
+        square = _couple(codes.indptr, codes.indices, codes.values, rows, positions, couplings)
         if not square > 0.0:
             continue
         couplings[j] = 0.0
         norm = _improve(j, targets, couplings, atoms, metric)
         if norm == 0.0:
             continue
-        correlations[:, j] = (aims[:, j] - correlations @ couplings) / norm
+        correlations = correlate(j, rows, couplings, norm)
         gram_row = atoms @ (atoms[j] if metric is None else metric @ atoms[j])
-        _refit(
-            codes.indptr,
-            codes.indices,
-            codes.values,
-            rows[support],
-            order[support],
-            correlations[:, j],
-            gram_row,
-        )
+        _refit(codes.indptr, codes.indices, codes.values, rows, positions, correlations, gram_row)
 
 
 def _improve(j: int, targets: np.ndarray, couplings: np.ndarray, atoms: np.ndarray, metric: np.ndarray | None) -> float:
@@ -128,7 +121,7 @@ def _improve(j: int, targets: np.ndarray, couplings: np.ndarray, atoms: np.ndarr
     return norm
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _couple(indptr, indices, values, rows, positions, couplings):
     """``sum_t z_tj z_ti`` over the signals that use atom j, for every i; returns that of j itself."""
     couplings[:] = 0.0
@@ -141,14 +134,27 @@ def _couple(indptr, indices, values, rows, positions, couplings):
     return square
 
 
-@numba.njit(nogil=True, cache=True)
-def _refit(indptr, indices, values, rows, positions, correlation, gram_row):
+@compiled()
+def _refit(indptr, indices, values, rows, positions, correlations, gram_row):
     """The best coefficient of one atom in every signal that uses it, the others held."""
     for k in range(len(rows)):
         t = rows[k]
         own = positions[k]
-        value = correlation[t]
+        value = correlations[k]
         for position in range(indptr[t], indptr[t + 1]):
             if position != own:
                 value -= values[position] * gram_row[indices[position]]
         values[own] = value
+
+
+@compiled(fastmath=True)
+def project_rows(features, rows, vector):
+    """Inner products of some rows with a vector, in float64."""
+    products = np.empty(len(rows))
+    for k in range(len(rows)):
+        row = features[rows[k]]
+        total = 0.0
+        for i in range(len(vector)):
+            total += row[i] * vector[i]
+        products[k] = total
+    return products

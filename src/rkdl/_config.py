@@ -26,6 +26,11 @@ def config_context(*, chunk_rows: int | Sequence[int] | None = None) -> Iterator
         Rows of a chunk, or of every chunk in turn, as in ``dask_array.chunks[0]``. None leaves the choice to the
         library.
 
+    Yields
+    ------
+    None
+        Nothing.
+
     See Also
     --------
     RKDL : One of the estimators whose `fit` walks chunks.
@@ -41,7 +46,7 @@ def config_context(*, chunk_rows: int | Sequence[int] | None = None) -> Iterator
     if isinstance(chunk_rows, Sequence):
         chunk_rows = tuple(chunk_rows)
     for rows in chunk_rows if isinstance(chunk_rows, tuple) else (chunk_rows,):
-        if rows is not None and not (isinstance(rows, Integral) and rows > 0):
+        if rows is not None and not (isinstance(rows, Integral) and int(rows) > 0):
             raise ValueError(f"chunk_rows={chunk_rows!r} must be a number of rows, several of them, or None.")
     token = _chunk_rows.set(chunk_rows)
     try:

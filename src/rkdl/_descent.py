@@ -52,7 +52,8 @@ class LinearTerm:
 class Point(NamedTuple):
     """Kernel vectors and what is known of them; of an infinite value, nothing more.
 
-    `atoms` are the best ones (or those held); `pull` is that of the signals with `pulling` for atoms.
+    `atoms` are the best ones (or those held); `pull` is that of the signals with `pulling` for atoms; `features` are
+    those of the chunks, where they were kept.
     """
 
     vectors: np.ndarray
@@ -62,6 +63,7 @@ class Point(NamedTuple):
     projections: np.ndarray = None  # type: ignore[assignment]
     pull: np.ndarray | None = None
     pulling: np.ndarray | None = None
+    features: list | None = None
 
 
 @dataclass
@@ -84,6 +86,12 @@ class Objective:
         The linear term of MORKDL.
     held_atoms : ndarray of shape (n, p) or None
         Atoms to hold; None for the best ones at every point.
+    feature_vectors : ndarray of shape (p, m) or None
+        The kernel vectors that features kept with the codes belong to.
+    keeps_features : bool
+        Whether features may be kept for all signals.
+    memory : tuple of (ndarray of shape (q, m), ndarray of shape (n, q)) or None
+        Kernel vectors and combinations of them that stand for ``sum_t z_tj phi(y_t)`` of signals seen before.
     """
 
     walker: Walker
@@ -93,6 +101,9 @@ class Objective:
     trace: float
     linear: LinearTerm | None = None
     held_atoms: np.ndarray | None = None
+    feature_vectors: np.ndarray | None = None
+    keeps_features: bool = False
+    memory: tuple[np.ndarray, np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         self._dtype = self.walker.signals.dtype
@@ -116,9 +127,9 @@ class Objective:
         matrix = KernelMap(self.kernel, vectors).matrix()
         if not np.isfinite(matrix).all():
             return Point(vectors, np.inf)
-        pull = None
+        pull = features = None
         if projections is None:
-            projections, pull = self._evaluate(vectors, pulling)
+            projections, pull, features = self._evaluate(vectors, pulling)
         metric = Metric(matrix, self._dtype)
         if self.held_atoms is None:
             targets = metric.whiten(projections)
@@ -132,14 +143,26 @@ class Objective:
         if self.linear is not None:
             value += self.linear.value(vectors)
         value = value if np.isfinite(value) else np.inf
-        return Point(vectors, value, metric, atoms, projections, pull, pulling)
+        return Point(vectors, value, metric, atoms, projections, pull, pulling, features)
 
-    def _evaluate(self, vectors: np.ndarray, pulling: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    def _evaluate(
+        self, vectors: np.ndarray, pulling: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None, list | None]:
         dtype = self._dtype
         atoms = None if pulling is None else pulling.astype(dtype)
-        step = Evaluate(self.kernel, vectors.astype(dtype), len(self.products), atoms)
-        sums, _ = self.walker.run(step, self.kept)
-        return sums[0], sums[1] if len(sums) > 1 else None
+        at_features = vectors is self.feature_vectors
+        # A point without a gradient is the last of an iteration, and the next one codes with its features.
+        keeps_features = self.keeps_features and pulling is None
+        step = Evaluate(self.kernel, vectors.astype(dtype), len(self.products), atoms, at_features, keeps_features)
+        sums, kept = self.walker.run(step, self.kept)
+        projections, pull = sums[0], sums[1] if len(sums) > 1 else None
+        if self.memory is not None:
+            places, combinations = self.memory
+            values, slope = self.kernel.value_and_slope(places, vectors)
+            projections = projections + combinations @ values
+            if pull is not None:
+                pull = pull + self.kernel.pull(places, vectors, (combinations.T @ pulling) * slope)
+        return projections, pull, kept if keeps_features else None
 
     def with_pull(self, point: Point) -> Point:
         """The point with the pull of the signals, by its own atoms where none was asked for."""
@@ -178,6 +201,20 @@ class LBFGS:
         self.n_steps = n_steps
         self.radius = radius
         self._pairs: deque = deque(maxlen=10)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The curvature learned so far."""
+        if not self._pairs:
+            return {}
+        shifts, changes, curvatures = zip(*self._pairs, strict=True)
+        return {"shifts": np.stack(shifts), "changes": np.stack(changes), "curvatures": np.array(curvatures)}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a state over."""
+        self._pairs.clear()
+        if "shifts" in state:
+            curvatures = state["curvatures"].tolist()
+            self._pairs.extend(zip(state["shifts"], state["changes"], curvatures, strict=True))
 
     def move(self, objective: Objective, start: Point) -> Point:
         """The best point found; its value is never above that of the start."""
@@ -284,6 +321,14 @@ class GradientDescent:
         self.learning_rate = learning_rate
         self._rate = learning_rate
         self._warned = False
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The rate found so far."""
+        return {} if self._rate is None else {"rate": np.array(self._rate)}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a state over."""
+        self._rate = float(state["rate"]) if "rate" in state else self.learning_rate
 
     def move(self, objective: Objective, start: Point) -> Point:
         """The point after the sweeps; with a rate of its own its value is never above that of the start."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import assert_all_finite, check_array
+from sklearn.utils import check_array
 
 from rkdl._kernels import squared_norms as row_squares
 from rkdl._maps import LinearMap
@@ -265,7 +265,7 @@ def encode_signals(
             parts = list(walker.each(task))
         except NotFiniteError:
             # What scikit-learn says of NaN and infinity says it better.
-            assert_all_finite(signals.data, input_name="X")
+            signals.check_finite()
             raise
     if dense is not None:
         return dense

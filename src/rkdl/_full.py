@@ -122,6 +122,22 @@ class FullProblem:
         self.correlations = correlations * factors
         self.gram = gram * factors * factors[:, None]
 
+    def state(self) -> dict[str, np.ndarray]:
+        """What the next iteration starts from."""
+        return {
+            "atoms": self.atoms,
+            "correlations": self.correlations,
+            "gram": self.gram,
+            "objective": np.array(self.objective),
+            "n_revived": np.array(self.n_revived),
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a state over."""
+        self.atoms, self.correlations, self.gram = state["atoms"], state["correlations"], state["gram"]
+        self.objective = float(state["objective"])
+        self.n_revived = int(state["n_revived"])
+
     def iterate(self) -> None:
         """Codes, atoms, revival; the state changes only at the end."""
         n_atoms = len(self.atoms)
@@ -153,7 +169,12 @@ class FullProblem:
 
         if self.refit:
             correlations = self.correlations.copy()
-            aksvd_sweep(codes, targets, mixed, correlations, aims, metric)
+
+            def correlate(j: int, rows: np.ndarray, couplings: np.ndarray, norm: float) -> np.ndarray:
+                correlations[:, j] = (aims[:, j] - correlations @ couplings) / norm
+                return correlations[rows, j]
+
+            aksvd_sweep(codes, targets, mixed, correlate, metric)
             products[:] = 0.0
             accumulate_gram(codes.indptr, codes.indices, codes.values, products)
             rows = np.repeat(np.arange(codes.n_signals), np.diff(codes.indptr))

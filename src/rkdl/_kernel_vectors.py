@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +13,14 @@ from rkdl._kernels import Kernel, squared_norms
 from rkdl._learning import ReducedProblem, worst_signals
 from rkdl._maps import LinearMap
 from rkdl._metric import IdentityMetric
-from rkdl._signals import Walker
+from rkdl._signals import Signals, Walker, chunk_bounds
 from rkdl._statistics import Pursuit
 
 METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
 
-# Pivoted Cholesky looks at no more signals than this.
+# Kernel vectors are chosen from no more signals than this, or than so many for each vector.
 LARGEST_SAMPLE = 20_000
+SAMPLES_A_VECTOR = 100
 KMEANS_ITERATIONS = 20
 
 DICTIONARY_ITERATIONS = 10
@@ -51,17 +54,40 @@ def choose_kernel_vectors(
     pursuit, refit : Pursuit, bool
         How "dictionary" codes and updates.
     """
-    if method == "dictionary":
-        return train_dictionary(walker, count, rng, pursuit=pursuit, refit=refit)
     signals = walker.signals
     n_signals = signals.shape[0]
     if method == "random":
         return signals.take(rng.choice(n_signals, count, replace=False)).astype(np.float64)
-    if method == "kmeans":
-        return _cluster_centres(walker, count, rng)
-    size = min(n_signals, max(LARGEST_SAMPLE, count))
-    sample = signals.take(np.sort(rng.choice(n_signals, size, replace=False)))
-    return sample[_random_pivots(sample, count, kernel, rng)].astype(np.float64)
+    if method == "rpcholesky":
+        size = min(n_signals, max(LARGEST_SAMPLE, count))
+        sample = signals.take(np.sort(rng.choice(n_signals, size, replace=False)))
+        return sample[_random_pivots(sample, count, kernel, rng)].astype(np.float64)
+    with _sampled(walker, max(LARGEST_SAMPLE, SAMPLES_A_VECTOR * count), rng) as few:
+        if method == "kmeans":
+            vectors = _cluster_centres(few, count, rng)
+        else:
+            vectors = train_dictionary(few, count, rng, pursuit=pursuit, refit=refit)
+    walker.is_interrupted |= few.is_interrupted
+    return vectors
+
+
+@contextmanager
+def _sampled(walker: Walker, size: int, rng: np.random.RandomState) -> Iterator[Walker]:
+    """A walker over `size` random signals in memory, or the walker itself where there are no more.
+
+    A rule of sizes alone: wherever the signals lie, the same ones are chosen.
+    """
+    signals = walker.signals
+    if signals.shape[0] <= size and not signals.is_remote:
+        yield walker
+        return
+    if signals.shape[0] <= size:
+        sample, bounds = signals.read(0, signals.shape[0]), walker.bounds
+    else:
+        sample = signals.take(np.sort(rng.choice(signals.shape[0], size, replace=False)))
+        bounds = chunk_bounds(size, 2 * signals.shape[1], signals.dtype.itemsize)
+    with Walker(Signals(sample, signals.dtype), bounds, walker.n_jobs) as few:
+        yield few
 
 
 def train_dictionary(

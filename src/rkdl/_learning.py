@@ -6,19 +6,34 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from rkdl._atoms import aksvd_sweep, gram_sweep
+from rkdl._atoms import aksvd_sweep, gram_sweep, project_rows
+from rkdl._checkpoint import Checkpoint
 from rkdl._descent import LinearTerm, Mover, Objective
 from rkdl._kernels import Custom
-from rkdl._maps import FeatureMap, KernelMap, LinearMap
+from rkdl._maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
+from rkdl._memory import Memory
 from rkdl._metric import IdentityMetric, Metric
 from rkdl._pursuit import Codes
 from rkdl._signals import Walker
-from rkdl._statistics import Compare, Kept, Learn, NotFiniteError, Pursuit, Residual, accumulate_gram
+from rkdl._statistics import (
+    Features,
+    Kept,
+    Learn,
+    NotFiniteError,
+    Pursuit,
+    Residual,
+    accumulate_gram,
+    accumulate_products,
+)
+
+# Features are kept until the kernel vectors move while they take no more than this.
+FEATURE_BYTES = 64 << 20
 
 
 class Problem(Protocol):
@@ -31,9 +46,23 @@ class Problem(Protocol):
     def iterate(self) -> None:
         """One iteration: codes, atoms, kernel vectors; all or nothing."""
 
+    def state(self) -> dict[str, np.ndarray]:
+        """What the next iteration starts from."""
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a state over."""
+
 
 def alternate(
-    problem: Problem, *, max_iter: int, tol: float, n_numbers: int, unit: float, verbose: int, name: str
+    problem: Problem,
+    *,
+    max_iter: int,
+    tol: float,
+    n_numbers: int,
+    unit: float,
+    verbose: int,
+    name: str,
+    checkpoint: Checkpoint | None = None,
 ) -> list[float]:
     """Iterate until the relative gain falls below `tol`; Ctrl-C ends it with what was learned so far.
 
@@ -51,6 +80,8 @@ def alternate(
         A progress bar if positive.
     name : str
         What the bar is called.
+    checkpoint : Checkpoint or None
+        Where the state after every iteration is written; the fit goes on from the one that was found there.
 
     Returns
     -------
@@ -58,9 +89,15 @@ def alternate(
         The error after every iteration.
     """
     errors: list[float] = []
+    is_settled = False
+    if checkpoint is not None and checkpoint.state is not None:
+        problem.restore(checkpoint.state)
+        errors, is_settled = list(checkpoint.errors), checkpoint.is_settled
     with _progress(max_iter, verbose, name) as bar:
+        if bar is not None and errors:
+            bar.update(len(errors))
         try:
-            for _ in range(max_iter):
+            while len(errors) < max_iter and not is_settled:
                 if problem.walker.is_interrupted:
                     raise KeyboardInterrupt
                 revived_before = problem.n_revived
@@ -71,8 +108,9 @@ def alternate(
                 if bar is not None:
                     bar.set_postfix_str(f"error {errors[-1]:.4e}", refresh=False)
                     bar.update()
-                if problem.n_revived == revived_before and _has_settled(errors, tol):
-                    break
+                is_settled = problem.n_revived == revived_before and _has_settled(errors, tol)
+                if checkpoint is not None:
+                    checkpoint.write(problem.state(), errors, is_settled)
         except KeyboardInterrupt:
             warnings.warn(
                 f"{name}: interrupted after {len(errors)} of {max_iter} iterations; the estimator holds what was "
@@ -129,6 +167,8 @@ class ReducedProblem:
         ``f`` after the last iteration.
     n_revived : int
         Unused atoms replaced so far.
+    memory : Memory or None
+        Statistics of signals that were seen before and count too: a stream's. None in a fit.
     """
 
     def __init__(
@@ -153,6 +193,8 @@ class ReducedProblem:
         self.linear = linear
         self.objective = np.inf
         self.n_revived = 0
+        self.memory: Memory | None = None
+        self._features: list | None = None
 
     @property
     def atoms(self) -> np.ndarray:
@@ -161,15 +203,17 @@ class ReducedProblem:
 
     def iterate(self) -> None:
         """Codes, atoms, kernel vectors, revival; the state changes only at the end."""
-        dtype = self.walker.signals.dtype
-        atoms = self.atoms.astype(dtype)
-        gram = unit_gram(self.white).astype(dtype)
-        step = Learn(self.feature_map, atoms, gram, self.pursuit)
-        (products, projections, trace, _), kept = self.walker.run(step)
-
+        memory = self.memory
         feature_map, metric, white = self.feature_map, self.metric, self.white.copy()
-        used = products.diagonal() > 0.0
+        (products, projections, trace, lost), kept = self._encode(white)
+        dtype = self.walker.signals.dtype
+        if self._codes_twice():
+            _sweep(products, metric.whiten(projections), white, trace)
+            (products, projections, trace, lost), kept = self._encode(white, kept)
+        # A fading sum never ends at zero; what is left of it counts for nothing.
+        used = products.diagonal() > (1e-6 * products.diagonal().max() if memory is not None and memory.fades else 0.0)
         mover = self.mover if self.mover is not None and self.mover.n_steps > 0 else None
+        factors = np.ones(len(white))
         targets = metric.whiten(projections)
         if self.refit:
             kept, products, objective = self._refit(kept, targets, white, trace)
@@ -177,48 +221,152 @@ class ReducedProblem:
             factors, objective = _sweep(products, targets, white, trace)
             products *= factors[:, None] * factors
             projections *= factors[:, None]
-            kept = [item._replace(codes=_rescale(item.codes, factors)) for item in kept]
+            if mover is not None or isinstance(feature_map, LinearMap):
+                kept = self.walker.change(partial(_rescale, factors=factors), kept)
 
+        linear_sums = None
         if mover is not None:
             assert isinstance(feature_map, KernelMap)
             assert not isinstance(feature_map.kernel, Custom)
             atoms_before = metric.unwhiten(white)
-            linear = self._linear_term(float(trace))
+            linear_sums = self._linear_sums()
+            linear = self._linear_term(linear_sums, float(trace))
             surface = Objective(self.walker, kept, feature_map.kernel, products, float(trace), linear)
+            surface.feature_vectors, surface.keeps_features = feature_map.kernel_vectors, self._keeps_features()
             if not mover.projects_atoms:
                 surface.held_atoms = atoms_before
-            point = mover.move(surface, surface.at(feature_map.kernel_vectors, None if self.refit else projections))
+            known = None if self.refit else projections
+            if memory is not None and memory.sums is not None:
+                past = memory.projections * factors[:, None]
+                surface.memory, known = (feature_map.kernel_vectors, metric.unwhiten(metric.whiten(past))), None
+            point = mover.move(surface, surface.at(feature_map.kernel_vectors, known))
             feature_map, metric = replace(feature_map, kernel_vectors=point.vectors), point.metric
+            projections = point.projections
             if mover.projects_atoms:
                 white = normalize_rows(metric.to_white(atoms_before))
-                objective = _sweep(products, metric.whiten(point.projections), white, trace)[1]
+                factors, objective = _sweep(products, metric.whiten(projections), white, trace)
             else:
-                white = normalize_rows(metric.to_white(point.atoms), otherwise=metric.to_white(atoms_before))
+                free = metric.to_white(point.atoms)
+                white = normalize_rows(free, otherwise=metric.to_white(atoms_before))
+                factors = np.linalg.norm(free, axis=1)
                 objective = point.value - (surface.linear.value(point.vectors) if surface.linear else 0.0)
 
-        if isinstance(feature_map, LinearMap) and objective < 1e3 * float(np.finfo(dtype).eps) * trace:
+        is_alone = memory is None or memory.sums is None
+        if is_alone and isinstance(feature_map, LinearMap) and objective < 1e3 * float(np.finfo(dtype).eps) * trace:
             # The difference of squares has no digits left: take the residual itself.
             (objective,), _ = self.walker.run(Residual(white.astype(dtype)), kept)
-        revived = self._revive(kept, used, feature_map, metric, white)
+        revived = self._revive(kept, lost, used, feature_map, metric, white)
+        if memory is not None:
+            if mover is not None:
+                products = products * factors * factors[:, None]
+                projections = projections * factors[:, None]
+            products[~used] = products[:, ~used] = projections[~used] = 0.0
+            self.memory = Memory(
+                products,
+                projections,
+                float(trace),
+                memory.weight + self.walker.signals.shape[0],
+                linear_sums,
+                fades=memory.fades,
+            )
+        if mover is not None:
+            self._features = None if point.features is None else [_features_alone(item) for item in point.features]
         self.feature_map, self.metric, self.white = feature_map, metric, white
         self.objective = float(objective)
         self.n_revived += revived
+
+    def attend(self, walker: Walker | None) -> None:
+        """Turn to other signals, or to none."""
+        self.walker = walker  # type: ignore[assignment]
+        self._features = None
+
+    def accumulate(self) -> None:
+        """Codes alone: their sums are added to the memory, and nothing else changes."""
+        memory = self.memory
+        assert memory is not None
+        (products, projections, trace, lost), kept = self._encode(self.white)
+        n_signals = self.walker.signals.shape[0]
+        residuals, signals = self._worst(kept, len(self.white))
+        self.memory = replace(
+            memory,
+            products=products,
+            projections=projections,
+            trace=float(trace),
+            weight=memory.weight + n_signals,
+            linear=self._linear_sums(),
+            lost=float(lost),
+            n_waiting=memory.n_waiting + n_signals,
+            worst_residuals=residuals,
+            worst_signals=signals,
+        )
+
+    def _codes_twice(self) -> bool:
+        """Whether codes and atoms are alternated once more before the kernel vectors move.
+
+        It costs little beside the move, whose walks it shares features with, and spares a third of the iterations. The
+        first iteration moves at once, so that it is what one epoch of a stream is.
+        """
+        is_first = not np.isfinite(self.objective)
+        is_projected = self.mover is not None and self.mover.projects_atoms and self.mover.n_steps > 0
+        return is_projected and not self.refit and not is_first and self.memory is None
+
+    def _encode(self, white: np.ndarray, kept: list | None = None) -> tuple[tuple, list]:
+        """Sums of the codes against whitened atoms, those of the memory included; and the codes."""
+        dtype = self.walker.signals.dtype
+        atoms = self.metric.unwhiten(white).astype(dtype)
+        step = Learn(self.feature_map, atoms, unit_gram(white).astype(dtype), self.pursuit, self._keeps_features())
+        start = None if self.memory is None else self.memory.sums
+        sums, kept = self.walker.run(step, self._features if kept is None else kept, start=start)
+        if step.keeps_features and self.mover is None:
+            self._features = [_features_alone(item) for item in kept]
+        return sums, kept
+
+    def _keeps_features(self) -> bool:
+        """Whether features are asked for again, in this iteration or the next, and are few enough to be kept."""
+        signals = self.walker.signals
+        if isinstance(self.feature_map, LinearMap) or not signals.is_in_memory:
+            return False
+        return signals.shape[0] * self.feature_map.size * signals.dtype.itemsize <= FEATURE_BYTES
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What the next iteration starts from."""
+        state = {
+            "white": self.white,
+            "objective": np.array(self.objective),
+            "n_revived": np.array(self.n_revived),
+            **self.feature_map.state(),
+        }
+        return state if self.mover is None else {**state, **self.mover.state()}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a state over."""
+        self.feature_map = self.feature_map.restored(state)
+        assert not isinstance(self.feature_map, GivenKernelMap)
+        self.metric = self.feature_map.metric(self.walker.signals.dtype)
+        self.white = state["white"]
+        self.objective = float(state["objective"])
+        self.n_revived = int(state["n_revived"])
+        if self.mover is not None:
+            self.mover.restore(state)
 
     def _refit(
         self, kept: list[Kept], targets: np.ndarray, white: np.ndarray, trace: float
     ) -> tuple[list[Kept], np.ndarray, float]:
         """The paper's sweep over all signals at once; `white` changes in place."""
-        dtype = self.walker.signals.dtype
-        step = Compare(self.feature_map, self.atoms.astype(dtype), self.metric.unwhiten(targets).astype(dtype))
-        _, pairs = self.walker.run(step, kept)
-        correlations = np.concatenate([pair[0] for pair in pairs]).astype(np.float64)
-        aims = np.concatenate([pair[1] for pair in pairs]).astype(np.float64)
+        kept = self.walker.fetch(_itself, kept)
+        parts = self.walker.fetch(_itself, self.walker.run(Features(self.feature_map), kept)[1])
+        features = parts[0] if len(parts) == 1 else np.concatenate(parts)
         codes = join_codes([item.codes for item in kept])
-        aksvd_sweep(codes, targets, white, correlations, aims)
+
+        def correlate(j: int, rows: np.ndarray, couplings: np.ndarray, norm: float) -> np.ndarray:
+            return project_rows(features, rows, self.metric.unwhiten(white[j : j + 1])[0])
+
+        aksvd_sweep(codes, targets, white, correlate)
         products = np.zeros((len(white), len(white)))
         accumulate_gram(codes.indptr, codes.indices, codes.values, products)
-        rows = np.repeat(np.arange(codes.n_signals), np.diff(codes.indptr))
-        fit = float(np.vdot(codes.values, correlations[rows, codes.indices]))
+        projections = np.zeros((len(white), features.shape[1]))
+        accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
+        fit = float(np.vdot(self.metric.whiten(projections), white))
         objective = float(trace) - 2.0 * fit + float(np.vdot(products, white @ white.T))
         parts = split_codes(codes, [item.codes for item in kept])
         return (
@@ -227,36 +375,60 @@ class ReducedProblem:
             objective,
         )
 
-    def _linear_term(self, kernel_trace: float) -> LinearTerm | None:
-        """Codes X of the signals against the current kernel vectors, as sums."""
+    def _linear_sums(self) -> tuple[np.ndarray, np.ndarray, float] | None:
+        """``X'X``, ``X'Y`` and ``|Y|^2``, X the codes of the signals against the current kernel vectors."""
         if self.linear is None:
             return None
-        weight, pursuit = self.linear
         assert isinstance(self.feature_map, KernelMap)
         vectors = self.feature_map.kernel_vectors
         norms = np.linalg.norm(vectors, axis=1)
         norms[norms == 0.0] = 1.0
         unit = vectors / norms[:, None]
         dtype = self.walker.signals.dtype
-        step = Learn(LinearMap(vectors.shape[1]), unit.astype(dtype), unit_gram(unit).astype(dtype), pursuit)
+        step = Learn(LinearMap(vectors.shape[1]), unit.astype(dtype), unit_gram(unit).astype(dtype), self.linear[1])
         (products, projections, trace, _), _ = self.walker.run(step)
-        if trace > 0.0:
+        products, projections, trace = products / norms / norms[:, None], projections / norms[:, None], float(trace)
+        past = None if self.memory is None else self.memory.linear
+        if past is None:
+            return products, projections, trace
+        return past[0] + products, past[1] + projections, past[2] + trace
+
+    def _linear_term(self, sums: tuple | None, kernel_trace: float) -> LinearTerm | None:
+        if self.linear is None or sums is None:
+            return None
+        weight = self.linear[0]
+        if sums[2] > 0.0:
             # Beyond this the rounding of the linear term covers the other one.
-            weight = min(weight, 1e15 * kernel_trace / float(trace))
-        return LinearTerm(weight, products / norms / norms[:, None], projections / norms[:, None], float(trace))
+            weight = min(weight, 1e15 * kernel_trace / sums[2])
+        return LinearTerm(weight, *sums)
+
+    def _worst(self, kept: list, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals and signals of the `count` worst-represented, those that wait in the memory first among equals."""
+        found = self.walker.fetch(partial(_worst_of, count=count), kept)
+        residuals = np.concatenate([values for values, _ in found])
+        starts = [start for start, _ in self.walker.bounds]
+        places = np.concatenate([start + rows for start, (_, rows) in zip(starts, found, strict=True)])
+        order = np.argsort(-residuals, kind="stable")[:count]
+        residuals, signals = residuals[order], self.walker.signals.take(places[order])
+        if self.memory is None or self.memory.worst_residuals is None:
+            return residuals, signals
+        assert self.memory.worst_signals is not None
+        residuals = np.concatenate([self.memory.worst_residuals, residuals])
+        order = np.argsort(-residuals, kind="stable")[:count]
+        return residuals[order], np.concatenate([self.memory.worst_signals, signals])[order]
 
     def _revive(
-        self, kept: list[Kept], used: np.ndarray, feature_map: FeatureMap, metric: Any, white: np.ndarray
+        self, kept: list, lost: float, used: np.ndarray, feature_map: FeatureMap, metric: Any, white: np.ndarray
     ) -> int:
         """Replace unused atoms by the worst-represented signals; returns how many."""
         unused = np.flatnonzero(~used)
         if unused.size == 0 or metric.rank == 0:
             return 0
-        residuals = np.concatenate([item.residuals for item in kept])
-        worst = worst_signals(residuals, unused.size)
-        if worst.size == 0:
+        residuals, signals = self._worst(kept, unused.size)
+        n_signals = self.walker.signals.shape[0] + (0 if self.memory is None else self.memory.n_waiting)
+        signals = signals[residuals > rounding_level(residuals.dtype, float(lost) / n_signals)]
+        if len(signals) == 0:
             return 0
-        signals = self.walker.signals.take(worst)
         features = feature_map.features(signals).astype(np.float64)
         fresh = metric.whiten(features)
         norms = np.linalg.norm(fresh, axis=1)
@@ -264,6 +436,15 @@ class ReducedProblem:
         fresh, unused = (fresh[usable] / norms[usable, None]), unused[: int(usable.sum())]
         white[unused] = fresh[: unused.size]
         return int(unused.size)
+
+
+def _itself(kept: Any) -> Any:
+    return kept
+
+
+def _features_alone(kept: Kept) -> Kept:
+    """What is kept without its codes."""
+    return Kept(Codes(*(np.empty(0, dtype=np.int32),) * 3), np.empty(0), kept.features)
 
 
 def _sweep(products: np.ndarray, targets: np.ndarray, white: np.ndarray, trace: float) -> tuple[np.ndarray, float]:
@@ -277,8 +458,18 @@ def _sweep(products: np.ndarray, targets: np.ndarray, white: np.ndarray, trace: 
 def worst_signals(residuals: np.ndarray, count: int) -> np.ndarray:
     """Indices of the `count` largest residuals, ties to the first, those at rounding level left out."""
     order = np.argsort(-residuals, kind="stable")[:count]
-    level = 1e3 * float(np.finfo(residuals.dtype).eps) * float(residuals.mean())
-    return order[residuals[order] > level]
+    return order[residuals[order] > rounding_level(residuals.dtype, float(residuals.mean()))]
+
+
+def rounding_level(dtype: np.dtype, mean: float) -> float:
+    """Squared residuals up to this are rounding where their mean is `mean`."""
+    return 1e3 * float(np.finfo(dtype).eps) * mean
+
+
+def _worst_of(kept: Kept, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` largest residuals of a chunk and their rows."""
+    rows = np.argsort(-kept.residuals, kind="stable")[:count]
+    return kept.residuals[rows], rows
 
 
 def normalize_rows(rows: np.ndarray, otherwise: np.ndarray | None = None) -> np.ndarray:
@@ -315,5 +506,6 @@ def split_codes(codes: Codes, like: list[Codes]) -> list[Codes]:
     return parts
 
 
-def _rescale(codes: Codes, factors: np.ndarray) -> Codes:
-    return codes._replace(values=codes.values * factors.astype(codes.values.dtype)[codes.indices])
+def _rescale(kept: Kept, factors: np.ndarray) -> Kept:
+    codes = kept.codes
+    return kept._replace(codes=codes._replace(values=codes.values * factors.astype(codes.values.dtype)[codes.indices]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,14 @@ class LinearMap:
     def metric(self, dtype: np.dtype) -> IdentityMetric:
         """The identity."""
         return IdentityMetric(self.size)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Nothing that learning changes."""
+        return {}
+
+    def restored(self, state: dict[str, np.ndarray]) -> LinearMap:
+        """The same map."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,14 @@ class FourierMap:
     def metric(self, dtype: np.dtype) -> IdentityMetric:
         """The identity."""
         return IdentityMetric(self.size)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a map of the same kind is made from."""
+        return {"frequencies": self.frequencies}
+
+    def restored(self, state: dict[str, np.ndarray]) -> FourierMap:
+        """The map of a state."""
+        return replace(self, frequencies=state["frequencies"])
 
 
 @dataclass(frozen=True)
@@ -112,6 +128,14 @@ class KernelMap:
             )
         return Metric(matrix, dtype)
 
+    def state(self) -> dict[str, np.ndarray]:
+        """What a map of the same kind is made from."""
+        return {"kernel_vectors": self.kernel_vectors}
+
+    def restored(self, state: dict[str, np.ndarray]) -> KernelMap:
+        """The map of a state."""
+        return replace(self, kernel_vectors=state["kernel_vectors"])
+
 
 @dataclass(frozen=True)
 class GivenKernelMap:
@@ -131,6 +155,14 @@ class GivenKernelMap:
     def squared_norms(self, signals: np.ndarray) -> np.ndarray:
         """Not known, so that no residual is ever small."""
         return np.full(len(signals), np.finfo(signals.dtype).max / len(signals), dtype=signals.dtype)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Nothing that learning changes."""
+        return {}
+
+    def restored(self, state: dict[str, np.ndarray]) -> GivenKernelMap:
+        """The same map."""
+        return self
 
 
 FeatureMap = LinearMap | FourierMap | KernelMap | GivenKernelMap

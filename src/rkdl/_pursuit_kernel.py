@@ -7,12 +7,13 @@ overlap. So it is given to LLVM as explicit vector instructions, which it lowers
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from rkdl._jit import compiled
 
 # Bytes of a vector: one register of AVX-512, two of AVX2, four of NEON.
 VECTOR_BYTES = 64
@@ -217,7 +218,7 @@ advance_ols = _make_advance(True)
 advance_omp = _make_advance(False)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@compiled(fastmath=True)
 def _fill_row(dictionary, atom, row):
     """Inner products of one atom with all."""
     own = dictionary[atom]
@@ -229,7 +230,7 @@ def _fill_row(dictionary, atom, row):
         row[j] = total
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"})
+@compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
 def pursue_rows(
     correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
 ):
@@ -313,7 +314,7 @@ def pursue_rows(
         residuals[t] = max(residual, zero)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def scatter_rows(indptr, indices, values, factors, dense):
     """Codes in CSR form, times a factor an atom, into the zeros of `dense`."""
     for t in range(len(indptr) - 1):

@@ -44,6 +44,11 @@ class Signals:
         self.shape: tuple[int, int] = tuple(data.shape)
         self.median_gamma: float | None = None
 
+    # Whether a walk happens elsewhere, and few signals are better fetched than visited.
+    is_remote = False
+    # Whether the signals fit in memory, so that something of their size may be kept beside them.
+    is_in_memory = True
+
     def _finish(self, rows: Any) -> np.ndarray:
         if sparse.issparse(rows):
             rows = rows.toarray()
@@ -124,6 +129,9 @@ def chunk_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[in
     rows = min(max(rows, SMALLEST_CHUNK), LARGEST_CHUNK)
     rows = min(rows, max(SMALLEST_CHUNK, -(-n_signals // 8)))
     n_chunks = max(1, -(-n_signals // rows))
+    if 4 < n_chunks <= 16:
+        # A multiple of four: two or four threads end together. Of more chunks one more or less is no matter.
+        n_chunks = -(-n_chunks // 4) * 4
     edges = [n_signals * i // n_chunks for i in range(n_chunks + 1)]
     return list(itertools.pairwise(edges))
 
@@ -148,6 +156,7 @@ class Walker:
     def __init__(self, signals: Signals, bounds: Sequence[tuple[int, int]], n_jobs: int | None) -> None:
         self.signals = signals
         self.bounds = list(bounds)
+        self.n_jobs = n_jobs
         self._threads = min(resolve_threads(n_jobs), len(self.bounds))
         self._pool: ThreadPoolExecutor | None = None
         # Set by a preparation that was interrupted and went on with what it had.
@@ -205,8 +214,17 @@ class Walker:
         self.signals.check_finite()
         self.signals.scale = unit_scale(self.signals.largest(), self.signals.dtype)
 
-    def run(self, step: Step, kept: list | None = None) -> tuple[tuple, list]:
+    def run(self, step: Step, kept: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
         """Apply `step` to every chunk.
+
+        Parameters
+        ----------
+        step : callable
+            The step.
+        kept : list, default=None
+            What an earlier step kept, one item a chunk.
+        start : tuple, default=None
+            Sums of earlier signals that the chunks' are added to.
 
         Returns
         -------
@@ -219,14 +237,29 @@ class Walker:
         def task(number: int, start: int, stop: int) -> tuple[tuple, Any]:
             return step(self.signals.read(start, stop), kept[number] if kept is not None else None)
 
-        totals: list | None = None
+        totals = start
         retained = []
         for sums, item in self.each(task):
             retained.append(item)
-            if totals is None:
-                totals = [np.array(part, dtype=np.float64) for part in sums]
-            else:
-                for total, part in zip(totals, sums, strict=True):
-                    total += part
+            totals = add_sums(totals, sums, fresh=totals is start)
         assert totals is not None
-        return tuple(totals), retained
+        return totals, retained
+
+    def change(self, function: Callable[[Any], Any], kept: list) -> list:
+        """`function` of what is kept with every chunk; it stays with the chunk."""
+        return [function(item) for item in kept]
+
+    def fetch(self, function: Callable[[Any], Any], kept: list) -> list:
+        """`function` of what is kept with every chunk, brought here."""
+        return [function(item) for item in kept]
+
+
+def add_sums(totals: tuple | None, sums: tuple, *, fresh: bool = True) -> tuple:
+    """A chunk's sums added to those of the chunks before it, in float64; in place unless `fresh`."""
+    if totals is None:
+        return tuple(np.array(part, dtype=np.float64) for part in sums)
+    if fresh:
+        totals = tuple(np.array(total, dtype=np.float64) for total in totals)
+    for total, part in zip(totals, sums, strict=True):
+        total += part
+    return totals

@@ -18,6 +18,11 @@ from rkdl._signals import Signals
 LARGEST_BLOCK = 64 << 20
 
 
+def is_dask(X: Any) -> bool:
+    """Whether signals are a Dask array, told without importing Dask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "to_delayed") and hasattr(X, "chunks")
+
+
 def is_source(X: Any) -> bool:
     """Whether signals are to be read chunk by chunk: shape, dtype and row slices, and not an array in memory."""
     if isinstance(X, np.ndarray):
@@ -41,9 +46,7 @@ def check_source(X: Any, name: str) -> None:
         raise ValueError(f"X is of dtype {dtype}: signals are numbers.")
     for count, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
         if count < 1:
-            raise ValueError(
-                f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by {name}."
-            )
+            raise ValueError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by {name}.")
 
 
 def float_dtype(dtype: Any) -> np.dtype:
@@ -62,6 +65,8 @@ class RowSource(Signals):
     scale : float, default=1.0
         What rows are multiplied by when they are read.
     """
+
+    is_in_memory = False
 
     def __init__(self, data: Any, scale: float = 1.0) -> None:
         super().__init__(data, float_dtype(data.dtype), scale)

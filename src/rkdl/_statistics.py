@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from rkdl._kernels import DifferentiableKernel
+from rkdl._jit import compiled
+from rkdl._kernels import RBF, DifferentiableKernel
 from rkdl._maps import FeatureMap, LinearMap
 from rkdl._pursuit import Codes, pursue
 from rkdl._signals import is_safe, safe_scale
@@ -26,6 +26,10 @@ class NotFiniteError(ValueError):
             "The signals' features are not finite in their dtype: scale the signals, lower the kernel's gamma or "
             "degree, or use float64."
         )
+
+    def __reduce__(self) -> tuple:
+        # From a worker to the client: the message is not an argument.
+        return NotFiniteError, ()
 
 
 class Pursuit(NamedTuple):
@@ -48,10 +52,11 @@ def conditioning_scale(rows: np.ndarray) -> float:
 
 
 class Kept(NamedTuple):
-    """What stays with a chunk between steps."""
+    """What stays with a chunk between steps; of an iteration to come, its features alone."""
 
     codes: Codes
     residuals: np.ndarray
+    features: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,11 @@ class Encoder:
         """Numbers that a signal occupies while it is coded: itself, its features, its correlations."""
         return self.feature_map.signal_size + self.feature_map.size + 2 * self.n_atoms
 
-    def encode(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray, Codes, np.ndarray]:
-        """Features, squared norms, codes and squared residuals of a chunk."""
-        features, correlations = self._correlate(signals)
+    def encode(
+        self, signals: np.ndarray, features: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, Codes, np.ndarray]:
+        """Features, squared norms, codes and squared residuals of a chunk; `features` where they are known."""
+        features, correlations = self._correlate(signals, features)
         norms = self.feature_map.squared_norms(signals)
         codes, residuals = pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)
         return features, norms, codes, residuals
@@ -120,9 +127,10 @@ class Encoder:
         pursuit = self.pursuit._replace(residual_tol=self.pursuit.residual_tol * scale * scale)
         return replace(self, pursuit=pursuit), signals * signals.dtype.type(scale), scale
 
-    def _correlate(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _correlate(self, signals: np.ndarray, features: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         with np.errstate(over="ignore", invalid="ignore"):
-            features = self.feature_map.features(signals)
+            if features is None:
+                features = self.feature_map.features(signals)
             correlations = features @ self.atoms.T
             flat = correlations.ravel()
             # One non-finite feature makes this sum non-finite.
@@ -135,15 +143,17 @@ class Encoder:
 class Learn(Encoder):
     """Sums ``S, P, tr K, sum of squared residuals`` of a chunk; its codes and residuals are kept."""
 
+    keeps_features: bool = False
+
     def __call__(self, signals: np.ndarray, kept: Kept | None) -> tuple[tuple, Kept]:
-        features, norms, codes, residuals = self.encode(signals)
+        features, norms, codes, residuals = self.encode(signals, None if kept is None else kept.features)
         n_atoms = len(self.atoms)
         products = np.zeros((n_atoms, n_atoms))
         projections = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
         accumulate_gram(codes.indptr, codes.indices, codes.values, products)
         accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
         sums = (products, projections, norms.sum(dtype=np.float64), residuals.sum(dtype=np.float64))
-        return sums, Kept(codes, residuals)
+        return sums, Kept(codes, residuals, features if self.keeps_features else None)
 
 
 @dataclass(frozen=True)
@@ -157,14 +167,21 @@ class Evaluate:
     kernel_vectors: np.ndarray
     n_atoms: int
     atoms: np.ndarray | None
+    # Whether the kernel vectors are still those that the kept features belong to.
+    at_features: bool = False
+    keeps_features: bool = False
 
     def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, Kept]:
-        features, slope = self.kernel.value_and_slope(signals, self.kernel_vectors)
+        if self.at_features and kept.features is not None and isinstance(self.kernel, RBF):
+            # An RBF kernel's slope is its value.
+            features = slope = kept.features
+        else:
+            features, slope = self.kernel.value_and_slope(signals, self.kernel_vectors)
         projections = np.zeros((self.n_atoms, features.shape[1]), dtype=features.dtype)
         codes = kept.codes
         accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
         if self.atoms is None:
-            return (projections,), kept
+            return (projections,), kept._replace(features=features) if self.keeps_features else kept
         weights = np.empty_like(slope)
         _weigh(codes.indptr, codes.indices, codes.values, self.atoms, slope, weights)
         return (projections, self.kernel.pull(signals, self.kernel_vectors, weights)), kept
@@ -182,19 +199,16 @@ class Residual:
 
 
 @dataclass(frozen=True)
-class Compare:
-    """Correlations with the atoms and with their targets, both (c, n), for the refitting sweep."""
+class Features:
+    """The features (c, p) of a chunk, kept."""
 
     feature_map: FeatureMap
-    atoms: np.ndarray
-    targets: np.ndarray
 
-    def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, tuple[np.ndarray, np.ndarray]]:
-        features = self.feature_map.features(signals)
-        return (), (features @ self.atoms.T, features @ self.targets.T)
+    def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, np.ndarray]:
+        return (), self.feature_map.features(signals)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def accumulate_gram(indptr, indices, values, products):
     """Add ``Z'Z``; rows have ascending indices, so the upper triangle is filled and then mirrored."""
     for t in range(len(indptr) - 1):
@@ -208,7 +222,7 @@ def accumulate_gram(indptr, indices, values, products):
             products[i, j] = products[j, i]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
+@compiled(error_model="numpy", fastmath={"contract", "nsz"})
 def accumulate_products(indptr, indices, values, features, projections):
     """Add ``Z'F``."""
     for t in range(len(indptr) - 1):
@@ -220,7 +234,7 @@ def accumulate_products(indptr, indices, values, features, projections):
                 target[i] += value * source[i]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
+@compiled(error_model="numpy", fastmath={"contract", "nsz"})
 def _weigh(indptr, indices, values, atoms, slope, weights):
     """``(Z A) * slope`` into `weights`."""
     for t in range(len(indptr) - 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any
@@ -9,15 +10,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
-from sklearn.utils import Tags, assert_all_finite, check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from rkdl._blas import one_blas_thread
+from rkdl._checkpoint import Checkpoint, describe
+from rkdl._config import plan_chunks
 from rkdl._encode import PURSUITS, check_pursuit, encode_signals
 from rkdl._learning import Problem, alternate
 from rkdl._signals import Signals, Walker, chunk_bounds
+from rkdl._sources import RowSource, check_source, is_dask, is_source
 from rkdl._statistics import Encoder, NotFiniteError, Pursuit
+from rkdl.estimators._saving import save_estimator
 
 FLOATS = [np.float64, np.float32]
 
@@ -34,6 +39,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "init": [StrOptions({"data", "random"}), "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
+        "half_life": [Interval(Real, 0, None, closed="neither"), None],
         "sparse_output": ["boolean"],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -51,6 +57,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         init="data",
         max_iter=30,
         tol=1e-4,
+        half_life=None,
         sparse_output=False,
         n_jobs=None,
         random_state=None,
@@ -64,14 +71,17 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.init = init
         self.max_iter = max_iter
         self.tol = tol
+        self.half_life = half_life
         self.sparse_output = sparse_output
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @abstractmethod
-    def _problem(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> Problem:
-        """The learning problem, ready to iterate."""
+    def _problem(
+        self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+    ) -> Problem:
+        """The learning problem, ready to iterate; what a saved state will replace need not be chosen."""
 
     @abstractmethod
     def _store(self, problem: Any, signals: Signals) -> None:
@@ -90,36 +100,79 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return 1.0
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, *, checkpoint=None):
         """Learn from signals.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row.
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk; blocks of a Dask array are worked on where they are.
         y : None
             Ignored.
+        checkpoint : str or path, default=None
+            A file that the state is written to after every iteration, whole or not at all. A fit with the same
+            settings on the same signals that finds it goes on from there and ends at the same bits; `max_iter` may
+            be raised. Anything else in its place is refused.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
-        # Whether the signals are finite is seen in the first walk over them.
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_all_finite=False)
-        self._fit_signals(X)
+        self._fit_signals(self._read_signals(X, reset=True), checkpoint)
         return self
 
-    def _fit_signals(self, X: Any) -> None:
+    def save(self, path):
+        """Write the fitted estimator to a file that `rkdl.load` reads: numbers and text, no code.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; one that is there is replaced.
+        """
+        check_is_fitted(self)
+        save_estimator(self, path)
+
+    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
+        """Signals in memory or not, checked; whether they are finite is seen in the first walk over them."""
+        if is_dask(X):
+            from rkdl._dask import DaskSignals
+
+            check_source(X, type(self).__name__)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return DaskSignals(X)
+        if is_source(X):
+            check_source(X, type(self).__name__)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return RowSource(X)
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=reset, ensure_all_finite=False)
+        return Signals(X, X.dtype)
+
+    def _walker(self, signals: Signals) -> Walker:
+        """What walks the signals while they are learned from."""
+        if signals.is_remote:
+            from rkdl._dask import DaskSignals, DaskWalker
+
+            assert isinstance(signals, DaskSignals)
+            return DaskWalker(signals, self.n_jobs)
+        n_signals, n_features = signals.shape
+        width = self._working_width(n_signals, n_features)
+        return Walker(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
+
+    def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> None:
         rng = check_random_state(self.random_state)
-        n_signals, n_features = X.shape
-        signals = Signals(X, X.dtype)
+        n_signals, n_features = signals.shape
         self._check_sizes(n_signals)
-        bounds = chunk_bounds(n_signals, self._working_width(n_signals, n_features), X.dtype.itemsize)
-        with Walker(signals, bounds, self.n_jobs) as walker:
+        with self._walker(signals) as walker:
             self._inspect(walker)
             unit = self._feature_scale(signals.scale)
-            problem = self._problem(walker, self._pursuit(unit), rng)
+            checkpoint = None
+            if path is not None:
+                description = describe(type(self).__name__, self.get_params(deep=False), walker)
+                checkpoint = Checkpoint(path, description, self.max_iter)
+            saved = None if checkpoint is None else checkpoint.state
+            problem = self._problem(walker, self._pursuit(unit), rng, saved)
             errors = alternate(
                 problem,
                 max_iter=self.max_iter,
@@ -128,6 +181,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 unit=unit,
                 verbose=self.verbose,
                 name=type(self).__name__,
+                checkpoint=checkpoint,
             )
             self._store(problem, signals)
         self.errors_ = np.array(errors)
@@ -158,14 +212,19 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row.
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk; blocks of a Dask array are worked on where they are.
 
         Returns
         -------
         codes : ndarray or csr_array of shape (n_signals, n_components)
-            CSR if `sparse_output`.
+            CSR if `sparse_output`. A lazy Dask array if `X` is one.
         """
         signals, encoder, unit = self._ready(X)
+        if signals.is_remote:
+            from rkdl._dask import transform_lazily
+
+            return transform_lazily(self, signals)
         return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit)
 
     def reconstruction_error(self, X):
@@ -174,13 +233,18 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row.
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk; blocks of a Dask array are worked on where they are.
 
         Returns
         -------
         errors : ndarray of shape (n_signals,)
-            ``|phi(y) - phi-atoms' combination|``, at least 0.
+            ``|phi(y) - phi-atoms' combination|``, at least 0. A lazy Dask array if `X` is one.
         """
+        if is_dask(X):
+            from rkdl._dask import reconstruction_error_lazily
+
+            return reconstruction_error_lazily(self, self._ready(X)[0])
         return self._residuals(X)[0]
 
     def score(self, X, y=None):
@@ -192,7 +256,8 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row.
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk; blocks of a Dask array are worked on where they are.
         y : None
             Ignored.
 
@@ -201,12 +266,17 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         score : float
             ``1 - sum of squared residuals / sum of squared norms``, at most 1.
         """
-        residuals, norms = self._residuals(X)
-        largest = float(norms.max())
+        if is_dask(X):
+            from rkdl._dask import norms_of_blocks
+
+            parts = norms_of_blocks(self, self._ready(X)[0])
+        else:
+            parts = [energies(*self._residuals(X))]
+        largest = max(part[0] for part in parts)
         if largest == 0.0:
             return 1.0
-        lost, energy = (np.sum((part.astype(np.float64) / largest) ** 2) for part in (residuals, norms))
-        return 1.0 - float(lost / energy)
+        lost, energy = (sum(part[i] * (part[0] / largest) ** 2 for part in parts) for i in (1, 2))
+        return 1.0 - lost / energy
 
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Norms of the residuals and of the signals, in feature space."""
@@ -227,7 +297,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 for _ in walker.each(task):
                     pass
             except NotFiniteError:
-                assert_all_finite(signals.data, input_name="X")
+                signals.check_finite()
                 raise
         return residuals, norms
 
@@ -236,11 +306,11 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False, ensure_all_finite=False)
-        scale = self._fitted_scale(X.dtype)
+        signals = self._read_signals(X, reset=False)
+        scale = signals.scale = self._fitted_scale(signals.dtype)
         with one_blas_thread():
-            encoder = self._encoder(X.dtype, scale)
-        return Signals(X, X.dtype, scale), encoder, self._feature_scale(scale)
+            encoder = self._encoder(signals.dtype, scale)
+        return signals, encoder, self._feature_scale(scale)
 
     def _fitted_scale(self, dtype: np.dtype) -> float:
         """What signals of `dtype` are multiplied by before they are coded."""
@@ -255,6 +325,14 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def energies(residuals: np.ndarray, norms: np.ndarray) -> tuple[float, float, float]:
+    """Largest norm, and the sums of squared residuals and of squared norms in units of its square."""
+    largest = float(norms.max())
+    unit = largest or 1.0
+    lost, energy = (float(np.sum((part.astype(np.float64) / unit) ** 2)) for part in (residuals, norms))
+    return largest, lost, energy
 
 
 def is_array(value: Any) -> bool:

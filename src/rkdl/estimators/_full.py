@@ -19,6 +19,7 @@ from rkdl._full import FullProblem, KernelRows
 from rkdl._maps import GivenKernelMap
 from rkdl._pursuit import pursue
 from rkdl._signals import Signals, Walker, is_safe
+from rkdl._sources import is_source
 from rkdl._statistics import Encoder, Pursuit
 from rkdl.estimators._base import FLOATS, is_array, pick_signals
 from rkdl.estimators._kernel import KERNELS, KernelLearner
@@ -155,7 +156,7 @@ class KDL(KernelLearner):
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, *, checkpoint=None):
         """Learn from signals, or from their kernel matrix.
 
         Parameters
@@ -164,15 +165,22 @@ class KDL(KernelLearner):
             One signal a row; with ``kernel="precomputed"`` the kernel matrix (n_signals, n_signals).
         y : None
             Ignored.
+        checkpoint : str or path, default=None
+            A file that the state is written to after every iteration, whole or not at all. A fit with the same
+            settings on the same signals that finds it goes on from there and ends at the same bits; `max_iter` may
+            be raised. Anything else in its place is refused.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
+        if is_source(X):
+            # Every signal meets every other one: they are needed together.
+            X = np.asarray(X[0 : X.shape[0]])
         accept_sparse = False if self._is_precomputed else "csr"
         X = validate_data(self, X, dtype=FLOATS, accept_sparse=accept_sparse, ensure_all_finite=self._is_precomputed)
-        self._fit_signals(X)
+        self._fit_signals(Signals(X, X.dtype), checkpoint)
         return self
 
     def _inspect(self, walker: Walker) -> None:
@@ -188,7 +196,9 @@ class KDL(KernelLearner):
         # Row blocks of the kernel matrix are what a chunk works on.
         return n_signals
 
-    def _problem(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> FullProblem:
+    def _problem(
+        self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+    ) -> FullProblem:
         signals = walker.signals
         n_signals = signals.shape[0]
         if self._is_precomputed:

@@ -6,7 +6,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._kernels import Kernel, make_kernel
@@ -43,14 +42,14 @@ class KernelLearner(DictionaryLearner):
     def _inspect(self, walker: Walker) -> None:
         if callable(self.kernel):
             # A user's function sees the user's signals, not scaled ones.
-            assert_all_finite(walker.signals.data, input_name="X")
+            walker.signals.check_finite()
         else:
             super()._inspect(walker)
 
     def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
         signals, encoder, unit = super()._ready(X)
         if callable(self.kernel):
-            assert_all_finite(signals.data, input_name="X")
+            signals.check_finite()
         return signals, encoder, unit
 
     def _fitted_scale(self, dtype: np.dtype) -> float:
@@ -66,7 +65,7 @@ class KernelLearner(DictionaryLearner):
     def _make_kernel(self, signals: Signals) -> Kernel:
         """The kernel for the signals as they are read."""
         raw_gamma(self.gamma, signals)
-        sample = spread_sample(signals)
+        sample = spread_sample(signals, 100)
         return make_kernel(
             self.kernel,
             gamma=find_gamma(self.gamma, signals),

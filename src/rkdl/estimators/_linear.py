@@ -9,22 +9,25 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from rkdl._learning import ReducedProblem
+from rkdl._learning import ReducedProblem, normalize_rows
 from rkdl._maps import FeatureMap, FourierMap, LinearMap
 from rkdl._metric import IdentityMetric
 from rkdl._signals import Signals, Walker
 from rkdl._statistics import Encoder, Pursuit
 from rkdl.estimators._base import DictionaryLearner, dense_codes, is_array, pick_signals
 from rkdl.estimators._gamma import find_gamma, raw_gamma
+from rkdl.estimators._stream import StreamLearner
 
 
-class _CoordinateLearner(DictionaryLearner):
+class _CoordinateLearner(StreamLearner):
     """Atoms are rows of features; the metric is the identity."""
 
     def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> FeatureMap:
         raise NotImplementedError
 
-    def _problem(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
+    def _problem(
+        self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+    ) -> ReducedProblem:
         signals = walker.signals
         feature_map = self._feature_map(signals, rng)
         shape = (self.n_components, feature_map.size)
@@ -43,6 +46,12 @@ class _CoordinateLearner(DictionaryLearner):
             pursuit,
             refit=self.atom_update == "aksvd",
         )
+
+    def _continued(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
+        problem = self._problem(walker, pursuit, rng)
+        problem.feature_map = self._encoder(np.dtype(np.float64), walker.signals.scale).feature_map
+        problem.white = normalize_rows(self.components_.astype(np.float64))
+        return problem
 
     def _store(self, problem: Any, signals: Signals) -> None:
         self.components_ = problem.white.astype(signals.dtype)
@@ -77,6 +86,8 @@ class DL(_CoordinateLearner):
         Most iterations.
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
+    half_life : float, default=None
+        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     n_jobs : int, default=None
@@ -181,6 +192,8 @@ class FourierDL(_CoordinateLearner):
         Most iterations.
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
+    half_life : float, default=None
+        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     n_jobs : int, default=None
@@ -242,6 +255,7 @@ class FourierDL(_CoordinateLearner):
         init="data",
         max_iter=30,
         tol=1e-4,
+        half_life=None,
         sparse_output=False,
         n_jobs=None,
         random_state=None,
@@ -256,6 +270,7 @@ class FourierDL(_CoordinateLearner):
             init=init,
             max_iter=max_iter,
             tol=tol,
+            half_life=half_life,
             sparse_output=sparse_output,
             n_jobs=n_jobs,
             random_state=random_state,

@@ -58,6 +58,8 @@ class ORKDL(ReducedLearner):
         Most iterations.
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
+    half_life : float, default=None
+        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     n_jobs : int, default=None
@@ -133,6 +135,7 @@ class ORKDL(ReducedLearner):
         learning_rate=None,
         max_iter=30,
         tol=1e-4,
+        half_life=None,
         sparse_output=False,
         n_jobs=None,
         random_state=None,
@@ -153,6 +156,7 @@ class ORKDL(ReducedLearner):
             init=init,
             max_iter=max_iter,
             tol=tol,
+            half_life=half_life,
             sparse_output=sparse_output,
             n_jobs=n_jobs,
             random_state=random_state,
@@ -230,6 +234,8 @@ class MORKDL(ORKDL):
         Most iterations.
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
+    half_life : float, default=None
+        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     n_jobs : int, default=None
@@ -305,6 +311,7 @@ class MORKDL(ORKDL):
         linear_n_nonzero_coefs=5,
         max_iter=30,
         tol=1e-4,
+        half_life=None,
         sparse_output=False,
         n_jobs=None,
         random_state=None,
@@ -328,6 +335,7 @@ class MORKDL(ORKDL):
             learning_rate=learning_rate,
             max_iter=max_iter,
             tol=tol,
+            half_life=half_life,
             sparse_output=sparse_output,
             n_jobs=n_jobs,
             random_state=random_state,

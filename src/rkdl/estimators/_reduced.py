@@ -14,15 +14,16 @@ from rkdl._descent import Mover
 from rkdl._encode import check_pursuit
 from rkdl._kernel_vectors import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
 from rkdl._kernels import Kernel
-from rkdl._learning import ReducedProblem
+from rkdl._learning import ReducedProblem, normalize_rows
 from rkdl._maps import KernelMap
 from rkdl._signals import Signals, Walker
 from rkdl._statistics import Pursuit
 from rkdl.estimators._base import is_array, pick_signals
 from rkdl.estimators._kernel import KernelLearner
+from rkdl.estimators._stream import StreamLearner
 
 
-class ReducedLearner(KernelLearner):
+class ReducedLearner(KernelLearner, StreamLearner):
     """Kernel vectors are chosen, then atoms are learned on them, and the kernel vectors too if a subclass says so."""
 
     _parameter_constraints: dict = {
@@ -89,7 +90,9 @@ class ReducedLearner(KernelLearner):
             refit=self.atom_update == "aksvd",
         )
 
-    def _problem(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
+    def _problem(
+        self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+    ) -> ReducedProblem:
         signals = walker.signals
         kernel = self._make_kernel(signals)
         mover = self._mover(walker)
@@ -99,8 +102,8 @@ class ReducedLearner(KernelLearner):
                 f"kernel={self.kernel!r} is a function without one: use 'rbf', 'poly' or 'linear', or RKDL, which "
                 f"needs no derivative."
             )
-        vectors = self._first_kernel_vectors(walker, kernel, rng)
-        if mover is not None and mover.radius is not None:
+        vectors = self._first_kernel_vectors(walker, kernel, rng) if saved is None else saved["kernel_vectors"]
+        if saved is None and mover is not None and mover.radius is not None:
             vectors = self._on_sphere(vectors, mover.radius, rng)
         feature_map = KernelMap(kernel, vectors)
         metric = feature_map.metric(signals.dtype)
@@ -123,6 +126,14 @@ class ReducedLearner(KernelLearner):
             mover=mover,
             linear=self._linear(len(vectors), signals.scale),
         )
+
+    def _continued(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
+        scale = walker.signals.scale
+        saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64) * scale}
+        problem = self._problem(walker, pursuit, rng, saved)
+        atoms = self.dual_components_.astype(np.float64) / self._feature_scale(scale)
+        problem.white = normalize_rows(problem.metric.to_white(atoms))
+        return problem
 
     def _on_sphere(self, vectors: np.ndarray, radius: float, rng: np.random.RandomState) -> np.ndarray:
         """Kernel vectors of norm `radius`; a zero signal that was drawn gets a random direction."""
@@ -186,6 +197,8 @@ class RKDL(ReducedLearner):
         Most iterations.
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
+    half_life : float, default=None
+        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     n_jobs : int, default=None
@@ -251,6 +264,7 @@ class RKDL(ReducedLearner):
         init="data",
         max_iter=30,
         tol=1e-4,
+        half_life=None,
         sparse_output=False,
         n_jobs=None,
         random_state=None,
@@ -271,6 +285,7 @@ class RKDL(ReducedLearner):
             init=init,
             max_iter=max_iter,
             tol=tol,
+            half_life=half_life,
             sparse_output=sparse_output,
             n_jobs=n_jobs,
             random_state=random_state,

@@ -1,0 +1,71 @@
+"""Files that are whole or not there, and that run nothing when they are read: arrays and a JSON header in an .npz."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1
+_HEADER = "header"
+
+
+def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[str, np.ndarray]) -> None:
+    """Write arrays and a header so that `path` holds either what it held before or all of the new.
+
+    Parameters
+    ----------
+    path : path
+        Where.
+    kind : str
+        What the file is: "checkpoint" or "estimator".
+    header : dict
+        Whatever JSON holds.
+    arrays : dict of str to ndarray
+        Numbers, not objects.
+    """
+    path = Path(path)
+    assert all(array.dtype != object for array in arrays.values())
+    text = json.dumps({"rkdl": kind, "format": FORMAT, **header})
+    part = path.with_name(path.name + ".part")
+    with open(part, "wb") as file:
+        members: dict[str, Any] = {_HEADER: np.frombuffer(text.encode(), dtype=np.uint8), **arrays}
+        np.savez(file, **members)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+    if hasattr(os, "O_DIRECTORY"):
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # The new name is safe only when the folder is.
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, dict[str, np.ndarray]]:
+    """Header and arrays of a file of `kind`; anything else is refused, with the remedy."""
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            if not isinstance(stored, np.lib.npyio.NpzFile) or _HEADER not in stored.files:
+                raise ValueError(f"{path} is not a file of rkdl: {remedy}")
+            arrays = {name: stored[name] for name in stored.files}
+        header = json.loads(arrays.pop(_HEADER).tobytes().decode())
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, UnicodeDecodeError, ValueError, AttributeError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) or "of rkdl" in str(error):
+            raise
+        raise ValueError(f"{path} is truncated or not a file of rkdl ({error}): {remedy}") from error
+    if not isinstance(header, dict) or header.get("rkdl") != kind:
+        found = header.get("rkdl", "something else") if isinstance(header, dict) else "something else"
+        raise ValueError(f"{path} is not a file of rkdl of the kind {kind!r} but {found!r}: {remedy}")
+    if header.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} has format {header.get('format')!r} and this version of rkdl reads format {FORMAT}: {remedy}"
+        )
+    return header, arrays

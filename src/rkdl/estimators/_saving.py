@@ -1,0 +1,124 @@
+"""Fitted estimators as files that run nothing when they are read."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from rkdl._files import read_file, write_file
+
+_PLAIN = (bool, int, float, str)
+
+
+def save_estimator(model: Any, path: str | os.PathLike) -> None:
+    """Parameters and fitted attributes to a file."""
+    arrays: dict[str, np.ndarray] = {}
+    parameters = {
+        name: _encode(f"parameter.{name}", value, arrays) for name, value in model.get_params(deep=False).items()
+    }
+    attributes = {
+        name: _encode(f"attribute.{name}", value, arrays)
+        for name, value in vars(model).items()
+        if name.endswith("_") and not name.startswith("_")
+    }
+    header = {"estimator": type(model).__name__, "parameters": parameters, "attributes": attributes}
+    write_file(path, "estimator", header, arrays)
+
+
+def load(path, *, kernel=None):
+    """Load an estimator that its `save` wrote.
+
+    The file holds numbers and text only, so that loading it runs no code of its own.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    kernel : callable, default=None
+        The kernel, where the estimator was saved with a function for one: files do not hold functions.
+
+    Returns
+    -------
+    estimator : object
+        The fitted estimator.
+
+    See Also
+    --------
+    RKDL : One of the estimators with a `save`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import DL, load
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> path = os.path.join(tempfile.mkdtemp(), "digits.rkdl")
+    >>> DL(n_components=32, random_state=0).fit(X).save(path)
+    >>> load(path).components_.shape
+    (32, 64)
+    """
+    from rkdl import estimators
+
+    header, arrays = read_file(path, "estimator", "give a file that an estimator's save wrote.")
+    name = header.get("estimator")
+    if name not in estimators.__all__:
+        raise ValueError(f"{path} holds a {name!r}, which this version of rkdl does not know: use a newer one.")
+    cls = getattr(estimators, name)
+    unknown = set(header["parameters"]) - set(cls().get_params())
+    if unknown:
+        raise ValueError(
+            f"{path} holds a {name} with {', '.join(sorted(unknown))}, which this version of rkdl does not know: use a "
+            f"newer one."
+        )
+    values = {}
+    for key, value in header["parameters"].items():
+        if isinstance(value, dict) and "function" in value:
+            if not callable(kernel):
+                raise ValueError(
+                    f"{path} was saved with {key}={value['function']}, a function, which a file does not hold: give it "
+                    f"as load(path, kernel=...)."
+                )
+            values[key] = kernel
+        else:
+            values[key] = _decode(f"parameter.{key}", value, arrays)
+    model = cls(**values)
+    for key, value in header["attributes"].items():
+        setattr(model, key, _decode(f"attribute.{key}", value, arrays))
+    return model
+
+
+def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """What stands for a value in the header; an array goes to the arrays."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, np.random.RandomState):
+        kind, keys, *rest = value.get_state(legacy=True)
+        if kind != "MT19937":
+            raise ValueError(f"A RandomState of {kind} cannot be saved: give random_state as a number.")
+        arrays[name] = np.asarray(keys)
+        return {"random_state": rest}
+    if callable(value):
+        return {"function": f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', '?')}"}
+    array = np.asarray(value)
+    if array.dtype == object:
+        if not all(isinstance(item, str) for item in array.ravel()) or array.ndim != 1:
+            raise ValueError(f"{name} holds objects, which cannot be saved.")
+        return {"names": list(array)}
+    arrays[name] = array
+    return {"array": True}
+
+
+def _decode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "names" in value:
+        return np.array(value["names"], dtype=object)
+    if "random_state" in value:
+        rng = np.random.RandomState()
+        rng.set_state(("MT19937", arrays[name], *value["random_state"]))
+        return rng
+    return arrays[name]

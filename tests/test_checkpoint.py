@@ -1,0 +1,293 @@
+"""Fits that survive their process, and files that hold no code: same bits, whole files, clear refusals."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import rkdl
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
+from rkdl._files import read_file
+
+# Seconds after which a child is taken to hang.
+PATIENCE = 60
+
+COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 5, "tol": 0.0, "random_state": 0}
+REDUCED = {**COMMON, "n_kernel_vectors": 12}
+ESTIMATORS = {
+    "DL": DL(**COMMON),
+    "DL-aksvd": DL(atom_update="aksvd", **COMMON),
+    "FourierDL": FourierDL(n_fourier_features=32, **COMMON),
+    "KDL": KDL(**COMMON),
+    "KDL-aksvd": KDL(atom_update="aksvd", **COMMON),
+    "RKDL": RKDL(**REDUCED),
+    "RKDL-kmeans": RKDL(kernel_vectors="kmeans", kernel="poly", **REDUCED),
+    "RKDL-many-atoms": RKDL(**{**REDUCED, "n_components": 60, "n_nonzero_coefs": 1}),
+    "ORKDL": ORKDL(**REDUCED),
+    "ORKDL-gd": ORKDL(solver="gd", **REDUCED),
+    "MORKDL": MORKDL(**REDUCED),
+    "MORKDL-gd": MORKDL(solver="gd", learning_rate=1e-5, **REDUCED),
+}
+
+each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+def signals():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((700, 20)) @ rng.standard_normal((20, 20)) / 5.0
+
+
+@pytest.fixture(scope="module")
+def X():
+    return signals()
+
+
+def copy_of(name, **changes):
+    return clone(ESTIMATORS[name]).set_params(**changes)
+
+
+def learned(model):
+    found = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
+    return {name: np.asarray(value).tobytes() for name, value in found.items()}
+
+
+@each_estimator
+def test_goes_on_with_the_same_bits(name, X, tmp_path):
+    path = tmp_path / "fit.rkdl"
+    expected = learned(copy_of(name).fit(X))
+    for made in (1, 3, 5, 5):
+        model = copy_of(name, max_iter=made).fit(X, checkpoint=path)
+        assert model.n_iter_ == made
+    assert learned(model) == expected
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.rkdl"]
+
+
+@pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
+def test_randomness_is_spent_once(random_state, X, tmp_path):
+    """What was drawn before the checkpoint is in it."""
+    path = tmp_path / "fit.rkdl"
+    first = copy_of("RKDL", kernel_vectors="random", max_iter=2, random_state=random_state)
+    first.fit(X, checkpoint=path)
+    second = copy_of("RKDL", kernel_vectors="random", max_iter=3, random_state=random_state).fit(X, checkpoint=path)
+    assert np.array_equal(first.kernel_vectors_, second.kernel_vectors_)
+    assert np.array_equal(first.errors_, second.errors_[:2])
+
+
+def test_a_fit_that_had_settled_stays_so(X, tmp_path):
+    path = tmp_path / "fit.rkdl"
+    model = copy_of("RKDL", tol=0.01, max_iter=50).fit(X, checkpoint=path)
+    assert model.n_iter_ < 50
+    assert learned(copy_of("RKDL", tol=0.01, max_iter=80).fit(X, checkpoint=path)) == learned(model)
+
+
+def test_out_of_core_and_other_threads(X, tmp_path):
+    stored = np.memmap(tmp_path / "X.dat", dtype=X.dtype, mode="w+", shape=X.shape)
+    stored[:] = X
+    path = str(tmp_path / "fit.rkdl")
+    copy_of("ORKDL", max_iter=2, n_jobs=1).fit(stored, checkpoint=path)
+    assert learned(copy_of("ORKDL", n_jobs=2).fit(X, checkpoint=path)) == learned(copy_of("ORKDL").fit(X))
+
+
+class TestRefusals:
+    @pytest.fixture
+    def path(self, X, tmp_path):
+        copy_of("RKDL", max_iter=2).fit(X, checkpoint=tmp_path / "fit.rkdl")
+        return tmp_path / "fit.rkdl"
+
+    def refuse(self, path, words, X, model=None):
+        before = path.read_bytes()
+        with pytest.raises(ValueError, match=words) as caught:
+            (model or copy_of("RKDL")).fit(X, checkpoint=path)
+        assert str(path) in str(caught.value)
+        assert "delete it" in str(caught.value)
+        assert path.read_bytes() == before
+
+    def test_truncated(self, path, X):
+        whole = path.read_bytes()
+        for size in (0, 1, 40, len(whole) // 2, len(whole) - 1):
+            path.write_bytes(whole[:size])
+            self.refuse(path, "truncated or not a file of rkdl", X)
+
+    def test_damaged(self, path, X):
+        whole = bytearray(path.read_bytes())
+        whole[len(whole) // 2] ^= 0xFF
+        path.write_bytes(whole)
+        self.refuse(path, "truncated or not a file of rkdl", X)
+
+    def test_foreign(self, path, X):
+        path.write_bytes(b"something else " * 100)
+        self.refuse(path, "not a file of rkdl", X)
+        np.savez(path.open("wb"), header=np.zeros(3), other=np.ones(2))
+        self.refuse(path, "not a file of rkdl", X)
+        np.savez(path.open("wb"), other=np.ones(2))
+        self.refuse(path, "not a file of rkdl", X)
+        np.save(path.open("wb"), np.ones(3))
+        self.refuse(path, "not a file of rkdl", X)
+
+    def test_objects_are_never_unpickled(self, path, X):
+        np.savez(path.open("wb"), header=np.array([print], dtype=object))
+        self.refuse(path, "truncated or not a file of rkdl", X)
+
+    def test_an_estimator_is_no_checkpoint(self, path, X):
+        copy_of("RKDL").fit(X).save(path)
+        self.refuse(path, "'checkpoint' but 'estimator'", X)
+
+    def test_other_settings(self, path, X):
+        self.refuse(path, "n_components is 8 there and 9 here", X, copy_of("RKDL", n_components=9))
+        self.refuse(path, "estimator is RKDL there and ORKDL here", X, copy_of("ORKDL"))
+        self.refuse(path, "random_state is 0 there and 1 here", X, copy_of("RKDL", random_state=1))
+        self.refuse(path, "kernel_vectors is dictionary there", X, copy_of("RKDL", kernel_vectors=X[:12]))
+        self.refuse(path, "iteration 2, and max_iter is 1", X, copy_of("RKDL", max_iter=1))
+
+    def test_other_signals(self, path, X):
+        self.refuse(path, "shape of X", X[:-1])
+        self.refuse(path, "dtype of X is float64 there and float32 here", X.astype(np.float32))
+        self.refuse(path, "some signals", X + 1.0)
+        with config_context(chunk_rows=100):
+            self.refuse(path, "chunks", X)
+
+    def test_other_format(self, path, X):
+        with np.load(path) as stored:
+            arrays = dict(stored)
+        header = json.loads(arrays.pop("header").tobytes())
+        header["format"] = 99
+        np.savez(path.open("wb"), header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays)
+        self.refuse(path, "format 99", X)
+
+    def test_no_folder(self, X, tmp_path):
+        with pytest.raises(FileNotFoundError, match="does not exist: make it first"):
+            copy_of("RKDL").fit(X, checkpoint=tmp_path / "nowhere" / "fit.rkdl")
+
+
+CHILD = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_checkpoint import SLOW, signals
+{before}
+print("ready", flush=True)
+SLOW.fit(signals(), checkpoint={path!r})
+print("done", flush=True)
+"""
+SLOW = MORKDL(**{**REDUCED, "max_iter": 40})
+
+
+def child(path, before=""):
+    from pathlib import Path
+
+    code = CHILD.format(tests=str(Path(__file__).parent), path=str(path), before=before)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+def test_killed_at_random_moments(X, tmp_path):
+    """SIGKILL wherever it falls; every fresh process goes on, and the last one ends at the same bits."""
+    path = tmp_path / "fit.rkdl"
+    chance = random.Random(0)
+    start = time.perf_counter()
+    expected = learned(clone(SLOW).fit(X))
+    duration = time.perf_counter() - start
+    iterations = [0]
+    for _ in range(4):
+        process = child(path)
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(chance.uniform(0.0, 0.6) * duration)
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE)
+        process.stdout.close()
+        if path.exists():
+            iterations.append(len(read_file(path, "checkpoint", "")[0]["errors"]))
+    assert iterations == sorted(iterations)
+    assert iterations[-1] > 0
+    assert learned(clone(SLOW).fit(X, checkpoint=path)) == expected
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        # In the middle of the file, before it is on the disk, before it has its name.
+        "import numpy as np\n"
+        "whole = np.savez\n"
+        "def savez(file, **arrays):\n"
+        "    whole(file, **arrays)\n"
+        "    if os.path.exists({path!r}):\n"
+        "        file.truncate(file.tell() // 2); file.flush(); os.kill(os.getpid(), 9)\n"
+        "np.savez = savez",
+        "done = os.fsync\nos.fsync = lambda file: os.kill(os.getpid(), 9) if os.path.exists({path!r}) else done(file)",
+        "done = os.replace\n"
+        "os.replace = lambda *names: os.kill(os.getpid(), 9) if os.path.exists({path!r}) else done(*names)",
+    ],
+)
+def test_killed_while_writing(before, X, tmp_path):
+    """The checkpoint before is whole, and the fit goes on from it."""
+    path = tmp_path / "fit.rkdl"
+    process = child(path, "import os\n" + before.format(path=str(path)))
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGKILL
+    assert len(read_file(path, "checkpoint", "")[0]["errors"]) == 1
+    assert learned(clone(SLOW).fit(X, checkpoint=path)) == learned(clone(SLOW).fit(X))
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.rkdl"]
+
+
+class TestSaving:
+    @each_estimator
+    def test_same_estimator(self, name, X, tmp_path):
+        model = copy_of(name).fit(X)
+        model.save(tmp_path / "model.rkdl")
+        found = rkdl.load(tmp_path / "model.rkdl")
+        assert type(found) is type(model)
+        assert found.get_params() == model.get_params()
+        assert learned(found) == learned(model)
+        assert found.transform(X).tobytes() == model.transform(X).tobytes()
+        assert learned(clone(found).fit(X)) == learned(model)
+
+    def test_arrays_and_random_states_among_the_parameters(self, X, tmp_path):
+        model = copy_of("RKDL", kernel_vectors=X[:12].tolist(), random_state=np.random.RandomState(1)).fit(X)
+        model.save(tmp_path / "model.rkdl")
+        found = rkdl.load(tmp_path / "model.rkdl")
+        assert np.array_equal(found.kernel_vectors, X[:12])
+        assert found.random_state.randint(1000) == model.random_state.randint(1000)
+
+    def test_names_of_features(self, X, tmp_path):
+        model = copy_of("DL").fit(X)
+        model.feature_names_in_ = np.array([f"pixel {i}" for i in range(20)], dtype=object)
+        model.save(tmp_path / "model.rkdl")
+        assert list(rkdl.load(tmp_path / "model.rkdl").feature_names_in_) == list(model.feature_names_in_)
+
+    def test_a_function_is_given_again(self, X, tmp_path):
+        def kernel(X, Y):
+            return (1.0 + X @ Y.T) ** 2
+
+        model = copy_of("RKDL", kernel=kernel).fit(X)
+        model.save(tmp_path / "model.rkdl")
+        with pytest.raises(ValueError, match=r"load\(path, kernel="):
+            rkdl.load(tmp_path / "model.rkdl")
+        assert np.array_equal(rkdl.load(tmp_path / "model.rkdl", kernel=kernel).transform(X), model.transform(X))
+
+    def test_refusals(self, X, tmp_path):
+        path = tmp_path / "model.rkdl"
+        with pytest.raises(FileNotFoundError):
+            rkdl.load(path)
+        copy_of("RKDL", max_iter=1).fit(X, checkpoint=path)
+        with pytest.raises(ValueError, match="'estimator' but 'checkpoint'"):
+            rkdl.load(path)
+        path.write_bytes(b"no such thing")
+        with pytest.raises(ValueError, match="not a file of rkdl"):
+            rkdl.load(path)
+        with pytest.raises(ValueError, match="not fitted"):
+            DL().save(path)
+
+    def test_the_file_is_plain(self, X, tmp_path):
+        """Arrays and JSON, nothing that a pickle could hide in."""
+        copy_of("ORKDL").fit(X).save(tmp_path / "model.rkdl")
+        with zipfile.ZipFile(tmp_path / "model.rkdl") as archive:
+            assert all(name.endswith(".npy") for name in archive.namelist())
+        with np.load(tmp_path / "model.rkdl", allow_pickle=False) as stored:
+            assert json.loads(stored["header"].tobytes())["estimator"] == "ORKDL"

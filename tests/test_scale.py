@@ -1,0 +1,276 @@
+"""Signals that are not in memory: the same bits as those that are, read ahead and in bounded memory."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _kernel_vectors, config_context
+from rkdl._config import plan_chunks
+from rkdl._signals import Walker, chunk_bounds
+from rkdl._sources import RowSource, is_source
+
+COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 2, "tol": 0.0, "random_state": 0}
+REDUCED = {**COMMON, "n_kernel_vectors": 12}
+ESTIMATORS = {
+    "DL": DL(**COMMON),
+    "DL-aksvd": DL(atom_update="aksvd", **COMMON),
+    "FourierDL": FourierDL(n_fourier_features=32, **COMMON),
+    "KDL": KDL(**COMMON),
+    "RKDL": RKDL(**REDUCED),
+    "RKDL-kmeans": RKDL(kernel_vectors="kmeans", **REDUCED),
+    "RKDL-random": RKDL(kernel_vectors="random", **REDUCED),
+    "RKDL-rpcholesky": RKDL(kernel_vectors="rpcholesky", init="random", **REDUCED),
+    "RKDL-callable": RKDL(kernel=lambda X, Y: (1.0 + X @ Y.T) ** 2, **REDUCED),
+    "ORKDL": ORKDL(**REDUCED),
+    "MORKDL": MORKDL(**REDUCED),
+}
+
+
+class Rows:
+    """The least that signals may be: shape, dtype and row slices."""
+
+    def __init__(self, data):
+        self.data, self.shape, self.dtype = data, data.shape, data.dtype
+        self.threads = set()
+
+    def __getitem__(self, rows):
+        assert isinstance(rows, slice)
+        self.threads.add(threading.current_thread().name)
+        return self.data[rows]
+
+
+def as_memmap(X, folder):
+    path = folder / "signals.dat"
+    stored = np.memmap(path, dtype=X.dtype, mode="w+", shape=X.shape)
+    stored[:] = X
+    stored.flush()
+    return np.memmap(path, dtype=X.dtype, mode="r", shape=X.shape)
+
+
+def as_zarr(X, folder):
+    zarr = pytest.importorskip("zarr", reason="Zarr is not installed")
+    stored = zarr.create_array(str(folder / "signals.zarr"), shape=X.shape, chunks=(177, 20), dtype=X.dtype)
+    stored[:] = X
+    return stored
+
+
+def as_hdf5(X, folder, **layout):
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    return h5py.File(folder / "signals.h5", "w").create_dataset("signals", data=X, **layout)
+
+
+SOURCES = {
+    "memmap": as_memmap,
+    "zarr": as_zarr,
+    "hdf5": as_hdf5,
+    "hdf5-chunked": lambda X, folder: as_hdf5(X, folder, chunks=(500, 20), compression="gzip"),
+    "slices": lambda X, folder: Rows(X),
+}
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    return (rng.standard_normal((1500, 20)) @ rng.standard_normal((20, 20)) / 5.0).astype(np.float32)
+
+
+def outcome(model, X):
+    model = clone(model).fit(X)
+    found = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
+    return {
+        **{name: np.asarray(value).tobytes() for name, value in found.items()},
+        "transform": model.transform(X).tobytes(),
+        "reconstruction_error": model.reconstruction_error(X).tobytes(),
+        "score": model.score(X),
+    }
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_same_bits(name, source, X, tmp_path):
+    assert outcome(ESTIMATORS[name], SOURCES[source](X, tmp_path)) == outcome(ESTIMATORS[name], X)
+
+
+@pytest.mark.parametrize("source", ["memmap", "zarr", "hdf5"])
+def test_integers_are_read_as_float64(source, X, tmp_path):
+    whole = np.round(10.0 * X).astype(np.int16)
+    assert outcome(ESTIMATORS["RKDL"], SOURCES[source](whole, tmp_path)) == outcome(ESTIMATORS["RKDL"], whole)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_signals_are_read_on_a_thread(n_jobs, X):
+    rows = Rows(X)
+    clone(ESTIMATORS["RKDL"]).set_params(n_jobs=n_jobs).fit(rows)
+    assert any(name.startswith("rkdl-read") for name in rows.threads)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rkdl-read")]
+
+
+def test_reading_ahead_is_bounded():
+    """No more rows are in flight than a window of chunks, however fast they are read."""
+    read, done = [], []
+
+    class Counted(Rows):
+        def __getitem__(self, rows):
+            read.append(rows.start)
+            return super().__getitem__(rows)
+
+    source = RowSource(Counted(np.zeros((10_000, 4))))
+    bounds = [(start, start + 100) for start in range(0, 10_000, 100)]
+
+    def task(number, start, stop):
+        source.read(start, stop)
+        done.append(number)
+        return len(read) - number
+
+    for n_jobs, most in ((1, 3), (4, 11)):
+        read.clear(), done.clear()
+        with Walker(source, bounds, n_jobs) as walker:
+            assert max(walker.each(task)) <= most
+        assert read == [start for start, _ in bounds]
+
+
+def test_a_storage_block_is_unpacked_once(X):
+    class Blocks(Rows):
+        chunks = (600, 20)
+        reads = 0
+
+        def __getitem__(self, rows):
+            self.reads += 1
+            assert rows.stop - rows.start <= 600
+            return super().__getitem__(rows)
+
+    data = Blocks(X)
+    source = RowSource(data)
+    with Walker(source, [(start, start + 100) for start in range(0, 1500, 100)], 2) as walker:
+        (total,), _ = walker.run(lambda rows, kept: ((rows.sum(dtype=np.float64),), None))
+    assert total == pytest.approx(X.sum(dtype=np.float64))
+    assert data.reads == 3
+    data.reads = 0
+    rows = np.random.default_rng(0).integers(0, 1500, 300)
+    assert np.array_equal(source.take(rows), X[rows])
+    assert data.reads == 3
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_rows_are_taken_in_any_order(source, X, tmp_path):
+    signals = RowSource(SOURCES[source](X, tmp_path))
+    for rows in ([3], [5, 4, 3], [0, 1499, 7, 7, 700, 701], np.random.default_rng(0).permutation(1500)):
+        assert np.array_equal(signals.take(np.asarray(rows)), X[rows])
+
+
+def test_memory_does_not_grow_with_the_signals(tmp_path):
+    """What a fit allocates beyond the kept codes is a few chunks and the sample."""
+    rng = np.random.default_rng(0)
+    atoms = rng.standard_normal((20, 100)).astype(np.float32)
+    peaks = {}
+    for count in (10_000, 40_000):
+        path = tmp_path / f"{count}.dat"
+        data = np.memmap(path, dtype=np.float32, mode="w+", shape=(count, 100))
+        data[:] = rng.standard_normal((count, 20)).astype(np.float32) @ atoms
+        data.flush()
+        model = RKDL(**{**REDUCED, "kernel_vectors": "random"})
+        model.fit(data[:2000])
+        gc.collect()
+        tracemalloc.start()
+        model.fit(data)
+        peaks[count] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    kept = 30_000 * (3 * 8 + 8)
+    assert peaks[40_000] - peaks[10_000] < 2 * kept + (4 << 20)
+
+
+def test_copy_on_write_pages_are_not_lost(X, tmp_path):
+    as_memmap(X, tmp_path)
+    changed = np.memmap(tmp_path / "signals.dat", dtype=X.dtype, mode="c", shape=X.shape)
+    changed[:] = 2.0 * X
+    expected = outcome(ESTIMATORS["DL"], 2.0 * X)
+    assert outcome(ESTIMATORS["DL"], changed) == expected
+    assert np.array_equal(changed, 2.0 * X)
+
+
+def test_slices_of_a_memory_map(X, tmp_path):
+    stored = as_memmap(X, tmp_path)
+    expected = outcome(ESTIMATORS["RKDL"], np.ascontiguousarray(X[100:1400]))
+    assert outcome(ESTIMATORS["RKDL"], stored[100:1400]) == expected
+    assert outcome(ESTIMATORS["RKDL"], stored[100:1400][:, ::2]) == outcome(ESTIMATORS["RKDL"], X[100:1400, ::2])
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite(source, value, X, tmp_path):
+    bad = X.copy()
+    bad[1400, 3] = value
+    words = "Input X contains NaN" if np.isnan(value) else "Input X contains infinity"
+    stored = SOURCES[source](bad, tmp_path)
+    with pytest.raises(ValueError, match=words):
+        clone(ESTIMATORS["RKDL"]).fit(stored)
+    model = clone(ESTIMATORS["RKDL"]).fit(X)
+    for method in (model.transform, model.reconstruction_error, model.score):
+        with pytest.raises(ValueError, match=words):
+            method(stored)
+
+
+@pytest.mark.parametrize("magnitude", [1e-25, 1e25])
+def test_signals_far_from_one(magnitude, X, tmp_path):
+    far = (X * np.float32(magnitude)).astype(np.float32)
+    assert outcome(ESTIMATORS["DL"], as_memmap(far, tmp_path)) == outcome(ESTIMATORS["DL"], far)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (np.zeros(5), "Expected 2D"),
+        (np.zeros((2, 2, 2)), "Expected 2D"),
+        (np.zeros((0, 4)), "0 sample"),
+        (np.zeros((4, 0)), "0 feature"),
+        (np.zeros((4, 4), dtype=complex), "Complex data not supported"),
+        (np.zeros((4, 4), dtype="U3"), "signals are numbers"),
+    ],
+)
+def test_what_signals_cannot_be(data, words):
+    with pytest.raises(ValueError, match=words):
+        DL(2).fit(Rows(data))
+
+
+def test_number_of_features(X):
+    model = clone(ESTIMATORS["RKDL"]).fit(Rows(X))
+    assert model.n_features_in_ == 20
+    with pytest.raises(ValueError, match="expecting 20 features"):
+        model.transform(Rows(X[:, :7]))
+
+
+def test_what_is_a_source(X):
+    assert is_source(Rows(X))
+    assert not any(is_source(value) for value in (X, X.tolist(), sparse.csr_array(X), "X", None, 3.0))
+
+
+def test_kernel_vectors_of_many_signals_come_from_a_sample(X, monkeypatch):
+    """A rule of the sizes alone, so that it is the same in memory and out of it."""
+    monkeypatch.setattr(_kernel_vectors, "LARGEST_SAMPLE", 400)
+    monkeypatch.setattr(_kernel_vectors, "SAMPLES_A_VECTOR", 10)
+    for name in ("RKDL", "RKDL-kmeans", "RKDL-rpcholesky"):
+        rows = Rows(X)
+        assert outcome(ESTIMATORS[name], rows) == outcome(ESTIMATORS[name], X)
+
+
+def test_chunks_can_be_fixed(X):
+    plain = chunk_bounds(1500, 20, 4)
+    assert plan_chunks(1500, 20, 4) == plain
+    with config_context(chunk_rows=400):
+        assert plan_chunks(1500, 20, 4) == [(0, 400), (400, 800), (800, 1200), (1200, 1500)]
+        with config_context(chunk_rows=(1000, 500)):
+            assert plan_chunks(1500, 20, 4) == [(0, 1000), (1000, 1500)]
+            with pytest.raises(ValueError, match="add up to 1500 rows, and there are 1499"):
+                plan_chunks(1499, 20, 4)
+        with config_context():
+            assert plan_chunks(1500, 20, 4) == plain
+    for wrong in (0, -1, 2.5, (3, 0)):
+        with pytest.raises(ValueError, match="chunk_rows"), config_context(chunk_rows=wrong):
+            pass
