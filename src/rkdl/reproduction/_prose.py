@@ -4,7 +4,8 @@ from __future__ import annotations
 
 OPENING = """# Reproduction of the paper
 
-The paper is D. C. Ilie-Ablachim and B. Dumitrescu, *Reduced Kernel Dictionary Learning* (EUSIPCO 2022, arXiv:2307.08798).
+The paper is D. C. Ilie-Ablachim and B. Dumitrescu, *Reduced Kernel Dictionary Learning* (EUSIPCO 2022,
+arXiv:2307.08798).
 Its experiments compare full kernel dictionary learning (KDL), whose kernel matrix has a row for every signal,
 with three methods that learn on a few kernel vectors D: RKDL-D keeps a D that was trained as a linear
 dictionary, ORKDL-D moves it by gradient steps, and MORKDL-D moves it with a linear term in the objective.
