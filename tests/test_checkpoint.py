@@ -172,6 +172,8 @@ CHILD = """
 import sys
 sys.path.insert(0, {tests!r})
 from test_checkpoint import SLOW, signals
+from sklearn.base import clone
+clone(SLOW).set_params(max_iter=2).fit(signals())
 {before}
 print("ready", flush=True)
 SLOW.fit(signals(), checkpoint={path!r})
@@ -198,7 +200,7 @@ def test_killed_at_random_moments(X, tmp_path):
     for _ in range(4):
         process = child(path)
         assert process.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0.0, 0.6) * duration)
+        time.sleep(chance.uniform(0.05, 0.5) * duration)
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE)
         process.stdout.close()

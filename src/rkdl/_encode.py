@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
+from rkdl._blas import one_blas_thread
 from rkdl._kernels import squared_norms as row_squares
 from rkdl._maps import LinearMap
 from rkdl._pursuit import Codes, pursue, scatter
@@ -81,11 +82,13 @@ def sparse_encode(
             f"X has {X.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
         )
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
-    # A few signals meet few atoms: their rows of the Gram matrix alone are computed, and nothing in float64.
+    # A few signals meet few atoms: their rows of the Gram matrix alone are computed.
     few = X.shape[0] * options.n_nonzero < len(dictionary) // 2
-    unit, norms = _unit_rows(np.ascontiguousarray(dictionary, dtype=X.dtype if few else np.float64))
-    gram = None if few else (unit @ unit.T).astype(X.dtype)
-    encoder = Encoder(LinearMap(X.shape[1]), unit.astype(X.dtype, copy=False), gram, options)
+    unit, norms = _unit_rows(np.ascontiguousarray(dictionary, dtype=X.dtype))
+    # BLAS threads would go on spinning, for a while, beside those that walk the chunks.
+    with one_blas_thread():
+        gram = None if few else unit @ unit.T
+    encoder = Encoder(LinearMap(X.shape[1]), unit, gram, options)
     return encode_signals(Signals(X, X.dtype), encoder, sparse_output, n_jobs, factors=1.0 / norms)
 
 

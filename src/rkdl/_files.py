@@ -52,13 +52,16 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
     """Header and arrays of a file of `kind`; anything else is refused, with the remedy."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            if not isinstance(stored, np.lib.npyio.NpzFile) or _HEADER not in stored.files:
-                raise ValueError(f"{path} is not a file of rkdl: {remedy}")
+        stored = np.load(path, allow_pickle=False)
+        if not isinstance(stored, np.lib.npyio.NpzFile):
+            raise ValueError("it holds a single array")
+        with stored:
+            if _HEADER not in stored.files:
+                raise ValueError("it has no header")
             arrays = {name: stored[name] for name in stored.files}
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, UnicodeDecodeError, ValueError, AttributeError) as error:
-        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) or "of rkdl" in str(error):
+        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
             raise
         raise ValueError(f"{path} is truncated or not a file of rkdl ({error}): {remedy}") from error
     if not isinstance(header, dict) or header.get("rkdl") != kind:
