@@ -1,9 +1,15 @@
 """Reduced kernel dictionary learning: nonlinear sparse representations on learned kernel vectors."""
 
-from rkdl._config import config_context
-from rkdl._encode import sparse_encode, sparse_encode_gram
-from rkdl.estimators import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
-from rkdl.estimators._saving import load
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rkdl._config import config_context
+    from rkdl._encode import sparse_encode, sparse_encode_gram
+    from rkdl.estimators import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
+    from rkdl.estimators._saving import load
 
 __version__ = "0.1.0"
 
@@ -19,3 +25,23 @@ __all__ = [
     "sparse_encode",
     "sparse_encode_gram",
 ]
+
+# Where each name lives: it is imported when it is first used, so that the command line and its help start at once.
+_HOMES = {
+    "config_context": "rkdl._config",
+    "load": "rkdl.estimators._saving",
+    "sparse_encode": "rkdl._encode",
+    "sparse_encode_gram": "rkdl._encode",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'rkdl' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "rkdl.estimators")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

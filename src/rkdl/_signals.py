@@ -16,8 +16,9 @@ from sklearn.utils import assert_all_finite
 
 from rkdl._blas import one_blas_thread, resolve_threads
 
-# Bytes that a chunk's signals, features and correlations take together: about one core's second-level cache.
-CHUNK_BYTES = 2 << 20
+# Bytes that a chunk's signals, features and correlations take together: few enough for a core's share of the last
+# cache, many enough that a product of matrices and the Python around it lose nothing.
+CHUNK_BYTES = 5 << 20
 SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
 
 # Squares of squares of the signals must stay finite in the dtype.

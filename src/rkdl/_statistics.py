@@ -88,7 +88,8 @@ class Encoder:
     @property
     def row_width(self) -> int:
         """Numbers that a signal occupies while it is coded: itself, its features, its correlations."""
-        return self.feature_map.signal_size + self.feature_map.size + 2 * self.n_atoms
+        own_features = 0 if isinstance(self.feature_map, LinearMap) else self.feature_map.size
+        return self.feature_map.signal_size + own_features + 2 * self.n_atoms
 
     def encode(
         self, signals: np.ndarray, features: np.ndarray | None = None
