@@ -43,6 +43,12 @@ def gram_sweep(
         What each atom's codes are multiplied by; 1 for an atom that is not used.
     """
     factors = np.ones(len(atoms))
+    if metric is None:
+        rows = np.ascontiguousarray(atoms)
+        _sweep_plain(np.ascontiguousarray(products), np.ascontiguousarray(targets), rows, factors)
+        if rows is not atoms:
+            atoms[:] = rows
+        return factors
     for j in range(len(atoms)):
         if not products[j, j] > 0.0:
             continue
@@ -119,6 +125,39 @@ def _improve(j: int, targets: np.ndarray, couplings: np.ndarray, atoms: np.ndarr
     norm = float(np.sqrt(square))
     atoms[j] = direction / norm
     return norm
+
+
+@compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"})
+def _sweep_plain(products, targets, atoms, factors):
+    """The sweep of `gram_sweep` where the metric is the identity, without Python between the atoms."""
+    n_atoms, size = atoms.shape
+    direction = np.empty(size)
+    for j in range(n_atoms):
+        if not products[j, j] > 0.0:
+            continue
+        target = targets[j]
+        terms = 0.0
+        for k in range(size):
+            direction[k] = target[k]
+            terms += target[k] * target[k]
+        for i in range(n_atoms):
+            coupling = products[j, i] * factors[i]
+            if i == j or coupling == 0.0:
+                continue
+            terms += coupling * coupling
+            other = atoms[i]
+            for k in range(size):
+                direction[k] -= coupling * other[k]
+        square = 0.0
+        for k in range(size):
+            square += direction[k] * direction[k]
+        if not square > _SHORT * terms:
+            continue
+        norm = np.sqrt(square)
+        own = atoms[j]
+        for k in range(size):
+            own[k] = direction[k] / norm
+        factors[j] = norm / products[j, j]
 
 
 @compiled()

@@ -1,0 +1,25 @@
+"""The README's example prints what the README says."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+
+
+def test_example():
+    text = README.read_text()
+    found = re.search(r"```python\n(.*?)```\n\nprints\n\n```\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    code, printed = found.groups()
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        exec(compile(code, str(README), "exec"), {})
+    # Rounding differs from machine to machine in the last digit shown.
+    shorten = re.compile(r"(\d\.\d{2})\d*e")
+    assert shorten.sub(r"\1e", told.getvalue()) == shorten.sub(r"\1e", printed)
+
+
+def test_no_placeholder_is_left():
+    assert not re.search(r"@[A-Z]+@", README.read_text())
