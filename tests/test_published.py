@@ -41,6 +41,20 @@ def test_codes_are_dense_in_the_reduced_methods_alone(signals):
     assert run_published("KDL", signals, **SIZES)["mean_nonzeros"] <= SIZES["n_nonzero_coefs"]
 
 
+@pytest.mark.parametrize("method", REDUCED)
+def test_one_line_restricted_keeps_the_support(method, signals):
+    sparse = run_published(method, signals, dense=False, **SIZES)
+    assert sparse["mean_nonzeros"] <= SIZES["n_nonzero_coefs"]
+    assert sparse["errors"][-1] > run_published(method, signals, **SIZES)["errors"][-1]
+
+
+def test_kdl_has_no_such_line(signals):
+    assert (
+        run_published("KDL", signals, dense=False, **SIZES)["errors"]
+        == run_published("KDL", signals, **SIZES)["errors"]
+    )
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_deterministic(method, signals):
     first, again = (run_published(method, signals, random_state=3, **SIZES) for _ in range(2))

@@ -1,10 +1,14 @@
 """The command ``rkdl reproduce``, from its options to the page it writes."""
 
+import dataclasses
+import html
 import html.parser
 import io
 import json
+import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,10 +19,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from rkdl import ORKDL, RKDL
+from rkdl import DL, ORKDL, RKDL
 from rkdl._cli import main
-from rkdl.datasets import normalize_signals
-from rkdl.reproduction import _claims, _presets, _run, document
+from rkdl.datasets import _download, normalize_signals
+from rkdl.reproduction import _claims, _presets, _run, _store, document
+from rkdl.reproduction._page import page_html
 from rkdl.reproduction._paper import METHODS, PAPER_METHODS, PRESETS, PRINTED_ERRORS, printed_column
 from rkdl.reproduction._summary import Spread, summarize
 from rkdl.reproduction._tables import error_table, time_table
@@ -176,6 +181,23 @@ class TestPresets:
         assert moved.errors == fixed.errors
         assert moved.dictionary_seconds == fixed.dictionary_seconds
 
+    def test_dictionary_of_the_paper_is_plain_aksvd(self, signals):
+        settings = _presets.settings_of("paper", "RKDL-D", "digits", 1)
+        assert "Gaussian" in settings["training of D"]
+        found = _presets.Round("paper", signals, 5, None).run("RKDL-D", settings).kernel_vectors
+        plain = DL(
+            50,
+            n_nonzero_coefs=5,
+            max_iter=10,
+            tol=0,
+            pursuit="omp",
+            atom_update="aksvd",
+            init="random",
+            random_state=5,
+        ).fit(signals)
+        np.testing.assert_allclose(found, plain.components_, rtol=1e-6)
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-5)
+
     def test_settings_of_the_paper(self):
         settings = _presets.settings_of("paper", "MORKDL-D", "cifar10")
         wanted = {"pursuit": "omp", "atom_update": "aksvd", "init": "random", "max_iter": 10, "tol": 0.0, "gamma": 0.1}
@@ -228,7 +250,6 @@ class TestResume:
             (["--seed", "3"], "seed 0, now 3"),
             (["--float64"], "dtype float32, now float64"),
             (["--iterations", "3"], "iterations 2, now 3"),
-            (["--n-jobs", "1"], "n_jobs not set, now 1"),
         ],
     )
     def test_other_settings_are_refused(self, images, started, capsys, change, named):
@@ -238,6 +259,49 @@ class TestResume:
         for part in (named, str(started), "--out", "--fresh"):
             assert part in err
         assert (started / "results.json").read_bytes() == before
+
+    def test_other_code_is_refused(self, images, started, capsys, monkeypatch):
+        monkeypatch.setattr(_store, "source_digest", lambda: "0123456789ab")
+        assert main(["reproduce", images, *self.COMMON, "--rounds", "1", "--out", str(started)]) == 2
+        assert "rkdl source" in one_line(capsys.readouterr().err)
+
+    def test_other_threads_cores_and_patches_are_noted(self, images, started, monkeypatch):
+        content = content_of(started)
+        content["machine"]["cores"] = 77
+        content["versions"]["numpy"] = ".".join(content["versions"]["numpy"].split(".")[:2]) + ".999"
+        (started / "results.json").write_text(json.dumps(content))
+        command = ["reproduce", images, *self.COMMON, "--rounds", "2", "--n-jobs", "1", "--out", str(started)]
+        assert main(command) == 0
+        (_, second) = content_of(started)["datasets"][images]["presets"]["rkdl"]["DL"]["rounds"]
+        assert second["made_with"]["n_jobs"] == 1
+        assert second["made_with"]["cores"] != 77
+        assert second["made_with"]["numpy"] == np.__version__
+
+    def test_results_of_the_wrong_shape(self, images, started, capsys):
+        def record(content):
+            return content["datasets"][images]["presets"]["rkdl"]["DL"]["rounds"][0]
+
+        spoils = [
+            lambda c: c["datasets"][images].pop("presets"),
+            lambda c: c["datasets"][images].update(printed={"column": "none"}),
+            lambda c: c["datasets"].update({images: []}),
+            lambda c: c["datasets"][images]["presets"].update(rkdl=3),
+            lambda c: c["datasets"][images]["presets"]["rkdl"].update(DL=None),
+            lambda c: record(c).update(errors=[]),
+            lambda c: record(c).update(seconds="1"),
+            lambda c: record(c).pop("warnings"),
+            lambda c: c["machine"].pop("cores"),
+            lambda c: c["versions"].pop("rkdl"),
+        ]
+        text = (started / "results.json").read_text()
+        for spoil in spoils:
+            content = json.loads(text)
+            spoil(content)
+            (started / "results.json").write_text(json.dumps(content))
+            assert main(["reproduce", images, *self.COMMON, "--rounds", "1", "--out", str(started)]) == 2
+            assert "results.json" in one_line(capsys.readouterr().err)
+            assert document.main([str(started / "results.json")]) == 2
+            assert "results.json" in one_line(capsys.readouterr().err)
 
     def test_other_data_are_refused(self, images, started, tmp_path, capsys):
         rows = np.load(images)
@@ -379,6 +443,64 @@ class TestBadInput:
             assert main(["reproduce", images, "--out", str(tmp_path / out)]) == 2
             assert "file" in one_line(capsys.readouterr().err)
 
+    @pytest.mark.parametrize("out", ["", " "])
+    def test_output_is_empty(self, images, capsys, out):
+        assert main(["reproduce", images, "--out", out]) == 2
+        assert "--out" in one_line(capsys.readouterr().err)
+
+    @pytest.mark.parametrize("kind", ["two signals", "one feature"])
+    def test_data_that_are_learned_exactly(self, images, capsys, tmp_path, kind):
+        rows = np.load(images).reshape(150, -1)
+        array = np.repeat(rows[:2], 40, 0) if kind == "two signals" else np.resize([1.0, -2.0, 3.0], (60, 1))
+        path = tmp_path / "exact.npy"
+        np.save(path, array)
+        code = main(["reproduce", str(path), *QUICK, "--out", str(tmp_path / "out")])
+        found = capsys.readouterr()
+        assert code == 0 or one_line(found.err)
+        assert "Traceback" not in found.err
+        if code == 0:
+            assert document.main([str(tmp_path / "out" / "results.json")]) == 0
+
+    def test_broken_models_are_left_out(self, finished, images, capsys, tmp_path):
+        folder = tmp_path / "out"
+        shutil.copytree(finished, folder)
+        models = sorted((folder / "models").glob("*.npz"))
+        models[0].write_bytes(models[0].read_bytes()[:300])
+        models[1].write_bytes(b"")
+        np.save(models[2].with_suffix(".npy"), np.ones(3))
+        models[2].with_suffix(".npy").rename(models[2])
+        assert main(["reproduce", images, *QUICK, "--out", str(folder), "--quiet"]) == 0
+        err = one_line(capsys.readouterr().err)
+        page = (folder / "index.html").read_text()
+        for path in models[:3]:
+            assert path.name in err
+            assert path.name in page
+
+    def test_without_stderr(self, images, tmp_path, monkeypatch, capsys):
+        monkeypatch.setattr(sys, "stderr", None)
+        options = ["--preset", "rkdl", "--methods", "DL", *QUICK, "--out", str(tmp_path / "out")]
+        assert main(["reproduce", images, *options]) == 0
+        capsys.readouterr()
+        assert main(["reproduce", "no-such-data"]) == 2
+        assert main(["reproduce", "--nonsense"]) == 2
+        assert capsys.readouterr().out == ""
+
+    def test_no_log_beside_a_failed_download(self, capsys, tmp_path, monkeypatch):
+        pooch = pytest.importorskip("pooch")
+        source = _download.SOURCES["mnist"]
+        monkeypatch.setitem(_download.SOURCES, "mnist", dataclasses.replace(source, base_url="http://127.0.0.1:9/"))
+        logger = pooch.get_logger()
+        handler = logging.StreamHandler(logged := io.StringIO())
+        level = logger.level
+        logger.addHandler(handler)
+        try:
+            assert main(["reproduce", "mnist", "--data-dir", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+        finally:
+            logger.removeHandler(handler)
+        assert "127.0.0.1" in one_line(capsys.readouterr().err)
+        assert logged.getvalue() == ""
+        assert logger.level == level
+
     def test_two_files_of_one_name(self, images, capsys, tmp_path):
         path = tmp_path / "images.npy"
         np.save(path, np.load(images))
@@ -430,7 +552,7 @@ def test_diverged_runs_are_shown_as_such(images, tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "diverged" in out
     assert "in 1 of 1 rounds: the rate 5 is too high" in out
-    assert "not held: KDL, RKDL-D, ORKDL-D, MORKDL-D diverged" in out
+    assert "not held, one round: KDL, RKDL-D, ORKDL-D, MORKDL-D diverged" in out
     assert "NaN" not in (tmp_path / "out" / "results.json").read_text()
 
 
@@ -530,6 +652,31 @@ class TestClaims:
         content = synthetic({"KDL": 8e-3, "RKDL-D": 7.9e-3}, {"KDL": 60, "RKDL-D": 9})
         assert {claim.verdict for claim in claims_of(content).values()} == {"not tested"}
 
+    def test_one_round_says_so(self):
+        content = synthetic(by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3), by_method(60, 9, 40, 47), n_rounds=1)
+        assert {claim.shown for claim in claims_of(content).values()} == {"held, one round"}
+
+    def test_nothing_is_divided_by_zero(self):
+        for errors in (by_method(0.0, 0.0, 0.0, 0.0), by_method(0.0, 1e-3, 0.0, 1e-3)):
+            content = synthetic(errors, by_method(0.0, 0.0, 0.0, 0.0), scatter=0.0)
+            assert claims_of(content)["order"].verdict == "not held"
+            assert "inf" not in claims_of(content)["reduced"].evidence
+            assert report_text(content)
+            assert document.document(content)
+
+    def test_percent(self):
+        assert _claims.percent(-0.00001) == _claims.percent(0.0) == "0.0 %"
+        assert _claims.percent(-0.0003) == "-0.03 %"
+        assert _claims.percent(0.05) == "+5.0 %"
+        assert _claims.percent(float("nan")) == "diverged"
+
+    @pytest.mark.parametrize(("name", "is_said"), [("digits", True), ("mnist-5000", True), ("mnist", False)])
+    def test_other_data_are_said_to_be_other(self, name, is_said):
+        content = synthetic(by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3), by_method(60, 9, 40, 47), name=name)
+        for text in (report_text(content), html.unescape(page_html(content, {}, False)), document.document(content)):
+            assert ("not one of the paper's data sets" in text) == is_said
+            assert "faster route" in text
+
     def test_against_printed(self):
         content = synthetic(by_method(8.081e-3, 7.9e-3, 7.8e-3, 7.7e-3), by_method(60, 0.5, 2.4, 3))
         text = "\n".join(_claims.against_printed("MNIST", summarize(content["datasets"]["mnist"])["published"]))
@@ -584,6 +731,15 @@ class TestDocument:
         page = self.write(tmp_path, content, capfdbinary)
         assert "on mnist RKDL-D +5.0 %, ORKDL-D +3.9 %, against KDL" in page
         assert "changes the error by -1.1 % on mnist" in " ".join(page.split())
+
+    def test_the_library_is_compared_with_its_own_kdl(self, tmp_path, capfdbinary):
+        content = synthetic(by_method(7.6e-3, 7.676e-3, 7.524e-3, 7.6e-3), by_method(1, 2, 3, 4), preset="rkdl")
+        page = " ".join(self.write(tmp_path, content, capfdbinary).split())
+        assert "against KDL's 7.600e-3: RKDL-D 1.0 % above, ORKDL-D 1.0 % below, MORKDL-D 0.0 %" in page
+        assert "differs from the printed KDL by -6.0 % on mnist" in page
+        assert "RKDL-D to ORKDL-D: -2.0 % on mnist" in page
+        assert "span of p = 50" in page
+        assert "no N x N residual and is itself fast" in page
 
     def test_other_data_agree_with_nothing(self, tmp_path, capfdbinary):
         content = synthetic(PRINTED_ERRORS["Digits"], by_method(60, 9, 40, 40), name="mnist-5000")

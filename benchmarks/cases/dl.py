@@ -84,6 +84,7 @@ def _one(source: str, settings: Settings) -> Iterator[Comparison]:
                 peaks=(partial(peak, library="rkdl", **params), partial(peak, library=peer.key)),
             )
 
-        yield row(spams, "rkdl", single, SPAMS_TARGET, "OLS", note=f"trainDL, SPARSITY, batch; rkdl {n_iter + extra} iterations")
+        note = f"trainDL, SPARSITY, batch; rkdl {n_iter + extra} iterations"
+        yield row(spams, "rkdl", single, SPAMS_TARGET, "OLS", note=note)
         yield row(dictlearn, "rkdl float64", double, DICTLEARN_TARGET, "default settings", note="dictlearn: AK-SVD")
         yield row(dictlearn, "rkdl aksvd", double, DICTLEARN_TARGET, "OMP and AK-SVD in both", **AKSVD)

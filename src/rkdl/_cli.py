@@ -49,15 +49,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return options.run(options)
     except KeyboardInterrupt:
-        print("rkdl: interrupted", file=sys.stderr)
+        _complain("rkdl: interrupted")
         return 130
     except BrokenPipeError:
         # The reader of a pipe has gone; Python would complain once more when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError, MemoryError) as error:
-        print(f"rkdl: error: {_one_line(error)}", file=sys.stderr)
+        _complain(f"rkdl: error: {_one_line(error)}")
         return 2
+
+
+def _complain(text: str) -> None:
+    if sys.stderr is not None:  # None where it was closed before Python started: print would take stdout
+        print(text, file=sys.stderr)
 
 
 def _one_line(error: BaseException) -> str:

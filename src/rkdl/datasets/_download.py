@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -75,8 +76,11 @@ def download(source_name: str, filename: str, folder: Path, base_url: str | None
         ) from None
 
     new_folders = [path for path in (folder, folder.parent) if not path.exists()]
-    show_progress = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
+    show_progress = sys.stderr is not None and sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
     downloader = pooch.HTTPDownloader(progressbar=show_progress, chunk_size=2**17, timeout=_TIMEOUT_SECONDS)
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel(logging.WARNING)  # an error is one line, without "Downloading data from" before it
     try:
         stored = pooch.retrieve(
             url, "md5:" + source.checksums[filename], fname=filename, path=folder, downloader=downloader
@@ -102,6 +106,8 @@ def download(source_name: str, filename: str, folder: Path, base_url: str | None
         )
     else:
         return Path(stored)
+    finally:
+        logger.setLevel(level)
     for created in new_folders:
         with contextlib.suppress(OSError):
             os.rmdir(created)

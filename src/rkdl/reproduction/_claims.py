@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rkdl.reproduction._paper import PAPER_METHODS, PRINTED_ERRORS, PRINTED_SECONDS
-from rkdl.reproduction._summary import Spread, Summary, show_error
+from rkdl.reproduction._summary import Spread, Summary, relative_change, show_error, times
 
 HELD, NOT_HELD, UNTESTED = "held", "not held", "not tested"
 
@@ -39,16 +39,21 @@ class Claim:
         The figures that decide it.
     is_clear : bool
         Whether the deciding errors differ by more than twice their standard error.
+    is_one_round : bool
+        Whether it rests on a single round.
     """
 
     key: str
     verdict: str
     evidence: str
     is_clear: bool = True
+    is_one_round: bool = False
 
     @property
     def shown(self) -> str:
         """The verdict, with a reservation where chance may have decided."""
+        if self.is_one_round:
+            return f"{self.verdict}, one round"
         return self.verdict if self.is_clear else f"{self.verdict}, within scatter"
 
 
@@ -65,7 +70,8 @@ def judge(methods: dict[str, Summary]) -> list[Claim]:
         quality = [Claim(key, NOT_HELD, evidence) for key in ("order", "reduced", "best")]
     else:
         quality = [_order(errors), _reduced(errors), _best(errors)]
-    return [*quality, _six(seconds), _saving(seconds)]
+    is_one_round = min(errors[method].count for method in PAPER_METHODS) == 1
+    return [replace(claim, is_one_round=is_one_round) for claim in (*quality, _six(seconds), _saving(seconds))]
 
 
 def against_printed(column: str, methods: dict[str, Summary]) -> list[str]:
@@ -77,7 +83,7 @@ def against_printed(column: str, methods: dict[str, Summary]) -> list[str]:
     near = [method for method in here if abs(gaps[method]) <= _NEAR]
     lowest = min(PRINTED_ERRORS[column].values())
     below = [method for method in here if methods[method].error.mean < lowest]
-    share = [PRINTED_SECONDS[column][method] / methods[method].seconds.mean for method in here]
+    share = [times(PRINTED_SECONDS[column][method], methods[method].seconds.mean) for method in here]
     fast = [method for method, ratio in zip(here, share, strict=True) if ratio > _FRACTION_OF_TIME]
     return [
         f"error against the printed one: {', '.join(f'{method} {percent(gaps[method])}' for method in here)}",
@@ -91,7 +97,7 @@ def against_printed(column: str, methods: dict[str, Summary]) -> list[str]:
 def gap_to_printed(column: str, methods: dict[str, Summary]) -> dict[str, float]:
     """Relative distance of each error from the printed one."""
     return {
-        method: methods[method].error.mean / PRINTED_ERRORS[column][method] - 1.0
+        method: relative_change(methods[method].error.mean, PRINTED_ERRORS[column][method])
         for method in PAPER_METHODS
         if method in methods
     }
@@ -100,8 +106,9 @@ def gap_to_printed(column: str, methods: dict[str, Summary]) -> dict[str, float]
 def percent(share: float) -> str:
     """A signed percentage, with one more digit where one would say nothing."""
     if not math.isfinite(share):
-        return "diverged"
-    return f"{100 * share:+.{1 if abs(share) >= 0.0005 else 2}f} %"
+        return "diverged" if math.isnan(share) else "above 0"
+    text = f"{100 * share:+.{1 if abs(share) >= 0.0005 else 2}f}"
+    return f"{text} %" if float(text) else "0.0 %"
 
 
 def verdicts(summaries: dict[str, dict[str, Summary]]) -> dict[str, list[Claim]]:
@@ -113,8 +120,9 @@ def _order(errors: dict[str, Spread]) -> Claim:
     pairs = list(itertools.pairwise(PAPER_METHODS))
     falls = [errors[after].mean < errors[before].mean for before, after in pairs]
     parts = [show_error(errors["KDL"].mean)]
-    for (_, after), does_fall in zip(pairs, falls, strict=True):
-        parts.append(f"{'>' if does_fall else '<'} {show_error(errors[after].mean)}")
+    for (before, after), does_fall in zip(pairs, falls, strict=True):
+        sign = ">" if does_fall else "=" if errors[after].mean == errors[before].mean else "<"
+        parts.append(f"{sign} {show_error(errors[after].mean)}")
     wrong = [pair for pair, does_fall in zip(pairs, falls, strict=True) if not does_fall]
     # A claim fails by its clearest violation and holds by its narrowest step.
     if wrong:
@@ -124,7 +132,7 @@ def _order(errors: dict[str, Spread]) -> Claim:
 
 def _reduced(errors: dict[str, Spread]) -> Claim:
     full = errors["KDL"]
-    gaps = {method: errors[method].mean / full.mean - 1.0 for method in PAPER_METHODS[1:]}
+    gaps = {method: relative_change(errors[method].mean, full.mean) for method in PAPER_METHODS[1:]}
     evidence = ", ".join(f"{method} {percent(gap)}" for method, gap in gaps.items())
     above = [method for method, gap in gaps.items() if gap >= 0.0]
     if above:
@@ -143,13 +151,13 @@ def _best(errors: dict[str, Spread]) -> Claim:
 
 
 def _six(seconds: dict[str, float]) -> Claim:
-    ratio = seconds["KDL"] / seconds["RKDL-D"]
+    ratio = times(seconds["KDL"], seconds["RKDL-D"])
     evidence = f"{seconds['RKDL-D']:.3g} s against {seconds['KDL']:.3g} s, {ratio:.1f} times"
     return Claim("six", HELD if ratio >= _LEAST_SPEEDUP else NOT_HELD, evidence)
 
 
 def _saving(seconds: dict[str, float]) -> Claim:
-    savings = {method: 1.0 - seconds[method] / seconds["KDL"] for method in ("ORKDL-D", "MORKDL-D")}
+    savings = {method: -relative_change(seconds[method], seconds["KDL"]) for method in ("ORKDL-D", "MORKDL-D")}
     evidence = ", ".join(f"{method} {_less_or_more(saving)}" for method, saving in savings.items())
     return Claim("saving", HELD if min(savings.values()) >= _LEAST_SAVING else NOT_HELD, evidence)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from rkdl.reproduction._paper import METHODS, PRESETS
 from rkdl.reproduction._progress import Progress
 from rkdl.reproduction._run import Interrupt, Plan, execute, prepare, warm_up
 from rkdl.reproduction._store import FILENAME, Results, remove_outputs
-from rkdl.reproduction._terminal import report_text, say
+from rkdl.reproduction._terminal import complain, report_text, say
 
 #: Rounds of the paper, and of a first look without arguments, which should take less than a minute.
 N_ROUNDS, N_QUICK_ROUNDS = 10, 3
@@ -63,12 +62,14 @@ def reproduce(options: argparse.Namespace) -> int:
             return _interrupted(results, len(units), progress.n_done, options.quiet)
         finally:
             progress.close()
-        has_figures, page = write_page(results.content, folder)
+        has_figures, page, unreadable = write_page(results.content, folder)
     if not options.quiet:
         say(report_text(results.content))
         say("")
     if not has_figures:
-        say(_NO_FIGURES, sys.stderr)
+        complain(_NO_FIGURES)
+    if unreadable:
+        complain(f"Left out of the pictures, because they cannot be read: {', '.join(map(str, unreadable))}")
     say(f"{len(units)} runs made, all results are in {folder / FILENAME}; the page: {page}")
     return 0
 
@@ -77,15 +78,16 @@ def _interrupted(results: Results, n_units: int, n_done: int, quiet: bool) -> in
     if not quiet and n_done:
         say(report_text(results.content))
         say("")
-    say(
+    complain(
         f"rkdl: interrupted after {n_done} of {n_units} runs, which are in {results.folder / FILENAME}; "
-        f"the same command goes on from there",
-        sys.stderr,
+        f"the same command goes on from there"
     )
     return 130
 
 
 def _output_folder(name: str) -> Path:
+    if not name.strip():
+        raise ValueError("--out is empty; name a folder")
     folder = Path(os.path.expanduser(name))
     if os.path.lexists(folder) and not folder.is_dir():
         raise ValueError(f"{folder}: is not a folder; give another with --out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rkdl.reproduction._plots import Figure, draw_figures
 from rkdl.reproduction._store import replacing
 from rkdl.reproduction._summary import ordered, round_count
 from rkdl.reproduction._tables import (
+    NOT_THE_PAPERS,
     as_html,
     claim_matrix,
     error_table,
@@ -60,23 +62,28 @@ dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
 """
 
 
-def write_page(content: dict[str, Any], folder: Path) -> tuple[bool, Path]:
-    """Draw the figures and write the page; returns whether there are figures, and the page's path."""
+def write_page(content: dict[str, Any], folder: Path) -> tuple[bool, Path, list[Path]]:
+    """Write figures and page; returns whether there are figures, the page's path, and models that cannot be read."""
     try:
-        figures = draw_figures(content, folder)
+        figures, unreadable = draw_figures(content, folder)
         has_figures = True
     except ImportError:
-        figures, has_figures = {}, False
+        figures, unreadable, has_figures = {}, [], False
     path = folder / "index.html"
     with replacing(path) as stream:
-        stream.write(page_html(content, figures, has_figures).encode())
-    return has_figures, path
+        stream.write(page_html(content, figures, has_figures, unreadable).encode())
+    return has_figures, path, unreadable
 
 
-def page_html(content: dict[str, Any], figures: dict[str, list[Figure]], has_figures: bool) -> str:
+def page_html(
+    content: dict[str, Any], figures: dict[str, list[Figure]], has_figures: bool, unreadable: Sequence[Path] = ()
+) -> str:
     """The page as text."""
     datasets = ordered(content)
     parts = [_opening(content, datasets, has_figures)]
+    if unreadable:
+        names = html.escape(", ".join(path.name for path in unreadable))
+        parts.append(f'<p class="note">Left out of the pictures, because they cannot be read: {names}.</p>')
     for name, (entry, summaries) in datasets.items():
         parts.append(_section(name, entry, summaries, figures.get(name, [])))
     parts.append(_settings(content, datasets))
@@ -103,7 +110,7 @@ def _opening(content: dict[str, Any], datasets: dict[str, Any], has_figures: boo
         f'<nav>{links}<a href="#settings">settings</a></nav>\n'
         f'<h3>Which claims held</h3>\n<div class="claims">{matrix}</div>\n'
         '<p class="note">By means over rounds. "Within scatter": the errors that decide differ by less than twice '
-        "their standard error.</p>"
+        'their standard error. "One round": nothing says how far chance went.</p>'
     )
 
 
@@ -117,6 +124,8 @@ def _section(name: str, entry: dict[str, Any], summaries: dict[str, Any], figure
         f"<h3>{html.escape(times.title)}</h3>\n{as_html(times)}",
         f"<h3>The paper's claims here</h3>\n{_claim_list(summaries)}",
     ]
+    if not (entry["printed"] and entry["printed"]["same_data"]):
+        parts.insert(1, f"<p><strong>{html.escape(NOT_THE_PAPERS)}</strong></p>")
     column = printed_name(entry)
     if column is not None:
         parts.append(f"<h3>{html.escape(printed_heading(entry))}</h3>")

@@ -14,7 +14,7 @@ METHODS = ("DL", *PAPER_METHODS, "Nystrom", "Fourier")
 COMPARABLE = (*PAPER_METHODS, "Nystrom")
 
 PRESETS = {
-    "paper": "the algorithms as the text defines them, with the sparsity held",
+    "paper": "the algorithms as the text defines them, D by plain AK-SVD, with the sparsity held",
     "published": "what the published code computes, slips and dense codes included",
     "rkdl": "the library's defaults, with the paper's kernel and sizes",
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,28 +38,35 @@ class Figure(NamedTuple):
     caption: str
 
 
-def draw_figures(content: dict[str, Any], folder: Path) -> dict[str, list[Figure]]:
+def draw_figures(content: dict[str, Any], folder: Path) -> tuple[dict[str, list[Figure]], list[Path]]:
     """Draw all figures of results.json into ``folder/figures``.
 
     Returns
     -------
-    dict
+    figures : dict
         The figures of each data set. ImportError is raised where there is no matplotlib.
+    unreadable : list of Path
+        Models that are left out because their files are broken.
     """
     import matplotlib
 
     drawn: dict[str, list[Figure]] = {}
+    unreadable: list[Path] = []
     (folder / "figures").mkdir(exist_ok=True)
     # The hash salt makes equal figures equal files.
     look: Any = {"font.size": 9, "svg.hashsalt": "rkdl", "axes.spines.top": False, "axes.spines.right": False}
     with matplotlib.rc_context(look):
         for name, (entry, summaries) in ordered(content).items():
-            drawn[name] = list(_figures_of(name, entry, summaries, folder))
-    return drawn
+            drawn[name] = list(_figures_of(name, entry, summaries, folder, unreadable))
+    return drawn, unreadable
 
 
 def _figures_of(
-    name: str, entry: dict[str, Any], summaries: dict[str, dict[str, Summary]], folder: Path
+    name: str,
+    entry: dict[str, Any],
+    summaries: dict[str, dict[str, Summary]],
+    folder: Path,
+    unreadable: list[Path],
 ) -> Iterator[Figure]:
     stem = slug(name)
     figure = _draw_curves(name, entry, summaries)
@@ -73,11 +82,16 @@ def _figures_of(
         return
     shape = tuple(entry["image_shape"])
     for preset, methods in summaries.items():
-        models = {
-            method: dict(np.load(path))
-            for method in methods
-            if (path := model_path(folder, name, preset, method)).exists()
-        }
+        models = {}
+        for method in methods:
+            path = model_path(folder, name, preset, method)
+            if not path.exists():
+                continue
+            model = _read_model(path, shape)
+            if model is None:
+                unreadable.append(path)
+            else:
+                models[method] = model
         if not models:
             continue
         yield _save(
@@ -94,6 +108,19 @@ def _figures_of(
             f"{preset}: the atoms of {method} in the first round, by their {_N_STRONGEST} kernel vectors of largest "
             f"weight. Blue frames and + are positive weights, orange frames and - negative ones.",
         )
+
+
+def _read_model(path: Path, shape: tuple[int, ...]) -> dict[str, np.ndarray] | None:
+    """Kernel vectors and atoms, or None where the file is broken or holds something else."""
+    try:
+        with np.load(path) as stored:
+            vectors, dual = stored["kernel_vectors"], stored["dual_components"]
+    except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error):
+        return None
+    numbers = vectors.dtype.kind == dual.dtype.kind == "f"
+    if not numbers or vectors.ndim != 2 or dual.ndim != 2 or not dual.size or dual.shape[1] != len(vectors):
+        return None
+    return {"kernel_vectors": vectors, "dual_components": dual} if vectors.shape[1] == np.prod(shape) else None
 
 
 def _save(figure: Any, folder: Path, stem: str, caption: str) -> Figure:
@@ -197,7 +224,7 @@ def _limits(panels: dict[str, dict[str, tuple]], column: str | None) -> tuple[fl
     if not values:
         return 0.0, 1.0
     low, high = min(values), max(values)
-    room = 0.06 * (high - low) or 0.05 * high
+    room = 0.06 * (high - low) or 0.05 * high or 1e-6
     return low - room, high + room
 
 

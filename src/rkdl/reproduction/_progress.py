@@ -51,12 +51,12 @@ class Progress:
         self._n_rounds = n_rounds
         self._seconds: dict[tuple[str, str, str], list[float]] = {}
         self._timed_work = self._timed_seconds = 0.0
-        self._is_terminal = sys.stderr.isatty()
+        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
         self._bar: Any = tqdm(
             desc="preparing ",
             total=len(self._left),
             bar_format="{desc}|{bar}| {n_fmt}/{total_fmt}{postfix}",
-            disable=quiet or not self._left,
+            disable=quiet or not self._left or sys.stderr is None,
             dynamic_ncols=True,
             file=sys.stderr,
             leave=False,

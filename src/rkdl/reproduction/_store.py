@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import json
 import math
 import os
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rkdl.reproduction._checks import find_fault
 from rkdl.reproduction._data import Dataset, slug
 from rkdl.reproduction._presets import Outcome
 
@@ -37,6 +40,7 @@ class Results:
     def __init__(self, folder: Path, content: dict[str, Any]) -> None:
         self.folder = folder
         self.content = content
+        self._made_with: dict[str, Any] = {}
 
     @classmethod
     def open(cls, folder: Path, settings: dict[str, Any], fresh: bool) -> Results:
@@ -49,13 +53,17 @@ class Results:
         }
         path = folder / FILENAME
         if fresh or not os.path.lexists(path):
-            return cls(folder, {**header, "datasets": {}})
+            results = cls(folder, {**header, "datasets": {}})
+            results._made_with = _per_run(header)
+            return results
         content = read_results(path)
         for part in ("settings", "versions", "machine"):
-            difference = _first_difference(content[part], header[part])
+            difference = _first_difference(_binding(content[part]), _binding(header[part]))
             if difference:
                 raise ValueError(f"{path} was made with other {part} ({difference}): {_REMEDY}")
-        return cls(folder, content)
+        results = cls(folder, content)
+        results._made_with = _per_run(header)
+        return results
 
     def expect(self, data: Dataset, preset: str, method: str, settings: dict[str, Any]) -> None:
         """Make a place for runs of a method; a ValueError if the folder holds some of other data or settings."""
@@ -93,6 +101,7 @@ class Results:
         record = {
             "dictionary_seconds": outcome.dictionary_seconds,
             "errors": [error if math.isfinite(error) else None for error in outcome.errors],
+            "made_with": self._made_with,
             "mean_nonzeros": outcome.mean_nonzeros,
             "round": number,
             "seconds": outcome.seconds,
@@ -128,13 +137,16 @@ def read_results(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a results file, or not whole ({error}): {_REMEDY}") from error
     parts = ("datasets", "machine", "settings", "versions")
     if not isinstance(content, dict) or not all(isinstance(content.get(part), dict) for part in parts):
         raise ValueError(f"{path}: not a results file of rkdl reproduce: {_REMEDY}")
     if content.get("format") != FORMAT:
         raise ValueError(f"{path}: its format is {content.get('format')!r}, this version knows {FORMAT}: {_REMEDY}")
+    fault = find_fault(content)
+    if fault:
+        raise ValueError(f"{path}: not a results file of rkdl reproduce, or spoilt ({fault}): {_REMEDY}")
     return content
 
 
@@ -145,14 +157,24 @@ def to_json(content: dict[str, Any]) -> str:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
+    """Versions of what the numbers depend on, and a digest of rkdl's own source."""
     from rkdl import __version__
 
-    found = {"python": platform.python_version(), "rkdl": __version__}
+    found = {"python": platform.python_version(), "rkdl": __version__, "rkdl source": source_digest()}
     for package in _PACKAGES[1:]:
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
     return found
+
+
+@functools.cache  # of the code that runs: files may change under a running process
+def source_digest() -> str:
+    """Twelve hexadecimal digits that change with any of rkdl's own source files."""
+    root = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 def describe_machine() -> dict[str, Any]:
@@ -167,6 +189,25 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return " ".join(line.partition(":")[2].split())
     return platform.processor() or platform.machine()
+
+
+# Runs may differ in these, each of which is recorded with every run.
+_FREE = ("cores", "n_jobs")
+_PATCH_FREE = ("numpy", "python", "scipy")
+
+
+def _binding(part: dict[str, Any]) -> dict[str, Any]:
+    """What all runs of a folder must share."""
+    return {
+        key: ".".join(str(value).split(".")[:2]) if key in _PATCH_FREE else value
+        for key, value in part.items()
+        if key not in _FREE
+    }
+
+
+def _per_run(header: dict[str, Any]) -> dict[str, Any]:
+    everything = {**header["machine"], **header["settings"], **header["versions"]}
+    return {key: everything[key] for key in sorted((*_FREE, *_PATCH_FREE)) if key in everything}
 
 
 def _first_difference(then: dict[str, Any], now: dict[str, Any]) -> str:

@@ -105,6 +105,28 @@ def show_error(value: float, digits: int = 3) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def times(number: float, unit: float) -> float:
+    """How many times one number holds another; infinite where the other is 0."""
+    return number / unit if unit else math.inf
+
+
+def relative_change(value: float, base: float) -> float:
+    """``value / base - 1``; from 0, no change or an infinite one."""
+    return value / base - 1.0 if base else math.nan if math.isnan(value) else math.inf if value else 0.0
+
+
+def core_count(content: dict[str, Any]) -> str:
+    """Cores of the machine in words; runs that were resumed may have had other numbers of them."""
+    counts = {
+        record.get("made_with", content["machine"]).get("cores", content["machine"]["cores"])
+        for entry in content["datasets"].values()
+        for methods in entry["presets"].values()
+        for place in methods.values()
+        for record in place["rounds"]
+    } or {content["machine"]["cores"]}
+    return " or ".join(map(str, sorted(counts))) + " cores"
+
+
 def _summarize(rounds: list[dict[str, Any]], settings: dict[str, Any]) -> Summary:
     training = [record["dictionary_seconds"] for record in rounds]
     totals = [record["seconds"] + record["dictionary_seconds"] for record in rounds]

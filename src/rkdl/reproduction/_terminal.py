@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from rkdl.reproduction import _claims
 from rkdl.reproduction._paper import GAMMA, PRESETS
 from rkdl.reproduction._summary import ordered, round_count
-from rkdl.reproduction._tables import as_text, error_table, printed_heading, printed_name, time_table
+from rkdl.reproduction._tables import NOT_THE_PAPERS, as_text, error_table, printed_heading, printed_name, time_table
 
 WIDTH = 100
 
@@ -20,6 +20,8 @@ def report_text(content: dict[str, Any]) -> str:
     for name, (entry, summaries) in ordered(content).items():
         title = f"{name}: {entry['description']}, gamma {GAMMA:g}, {round_count(summaries)}"
         parts.append(f"{title}\n{'=' * min(len(title), WIDTH)}")
+        if not (entry["printed"] and entry["printed"]["same_data"]):
+            parts.append("\n".join(_hanging(NOT_THE_PAPERS, 0)))
         parts.append("\n".join(f"{preset}: {PRESETS[preset]}" for preset in summaries))
         parts.append(as_text(error_table(entry, summaries), WIDTH))
         parts.append(as_text(time_table(entry, summaries), WIDTH))
@@ -33,12 +35,20 @@ def report_text(content: dict[str, Any]) -> str:
 def say(text: str, stream: TextIO | None = None) -> None:
     """Print, in ASCII where the terminal knows no more."""
     stream = stream or sys.stdout
+    if stream is None:  # closed before Python started
+        return
     encoding = getattr(stream, "encoding", None) or "ascii"
     try:
         text.encode(encoding)
     except (UnicodeEncodeError, LookupError):
         text = text.replace("±", "+-").encode("ascii", "replace").decode()
     print(text, file=stream, flush=True)
+
+
+def complain(text: str) -> None:
+    """Print to stderr, where there is one."""
+    if sys.stderr is not None:
+        say(text, sys.stderr)
 
 
 def _claim_lines(summaries: dict) -> str:

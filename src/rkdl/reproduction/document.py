@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from rkdl.reproduction import _claims, _prose
-from rkdl.reproduction._paper import GAMMA, PAPER_METHODS, PRINTED_ERRORS, PRINTED_SECONDS
+from rkdl.reproduction._paper import GAMMA, N_NONZERO_COEFS, PAPER_METHODS, PRINTED_ERRORS, PRINTED_SECONDS
 from rkdl.reproduction._store import read_results
-from rkdl.reproduction._summary import Summary, ordered, round_count, show_error
+from rkdl.reproduction._summary import Summary, core_count, ordered, relative_change, round_count, show_error, times
 from rkdl.reproduction._tables import (
+    NOT_THE_PAPERS,
     Summaries,
     Table,
     as_markdown,
@@ -28,10 +29,12 @@ from rkdl.reproduction._tables import (
     settings_table,
     time_table,
 )
+from rkdl.reproduction._terminal import complain
 
 _NEAR = 0.01
 _SCATTER = (
-    'By means over rounds. "Within scatter": the errors that decide differ by less than twice their standard error.'
+    'By means over rounds. "Within scatter": the errors that decide differ by less than twice their standard error. '
+    '"One round": nothing says how far chance went.'
 )
 
 Datasets = dict[str, tuple[dict[str, Any], Summaries]]
@@ -74,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         text = document(read_results(options.results))
     except ValueError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        complain(f"{parser.prog}: error: {error}")
         return 2
     sys.stdout.buffer.write(text.encode())
     return 0
@@ -99,7 +102,7 @@ def _what_was_run(content: dict[str, Any], datasets: Datasets) -> str:
         [
             as_markdown(table),
             "",
-            f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}. Versions: {versions}. "
+            f"Machine: {machine['processor']}, {core_count(content)}, {machine['system']}. Versions: {versions}. "
             f"Kernel: `exp(-{GAMMA:g} |x - y|²)`. Signals in {settings['dtype']}; `published` computes in float64. "
             f"Seeds from {settings['seed']}.",
             "",
@@ -121,7 +124,7 @@ def _in_short(datasets: Datasets) -> list[str]:
                 continue
             gap = methods[best].error.mean / min(PRINTED_ERRORS[column].values()) - 1.0
             side = "below" if gap < 0 else "above"
-            ratio = PRINTED_SECONDS[column][best] / methods[best].seconds.mean
+            ratio = times(PRINTED_SECONDS[column][best], methods[best].seconds.mean)
             lines.append(
                 f"- {name}, {preset}: lowest error {show_error(methods[best].error.mean)} ({best}), "
                 f"{abs(gap) * 100:.1f} % {side} the lowest printed one, with {_nonzero_text(methods[best])} non-zeros "
@@ -133,6 +136,8 @@ def _in_short(datasets: Datasets) -> list[str]:
 
 def _section(name: str, entry: dict[str, Any], summaries: Summaries) -> list[str]:
     parts = [f"\n## {name}\n", f"{entry['description']}, {round_count(summaries)}.\n"]
+    if not _is_same_data(entry):
+        parts.append(f"{NOT_THE_PAPERS}\n")
     for table in (error_table(entry, summaries), time_table(entry, summaries)):
         parts += [f"**{table.title}**\n", as_markdown(table), ""]
     parts.append("**The paper's claims**\n")
@@ -185,7 +190,7 @@ def _reasons(columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict
         for _, preset, methods, _ in columns
         if preset == "published"
         for method, summary in methods.items()
-        if method != "KDL" and summary.nonzeros is not None and summary.nonzeros > summary.settings["n_nonzero_coefs"]
+        if method != "KDL" and summary.nonzeros is not None and summary.nonzeros > N_NONZERO_COEFS
     ]
     if dense:
         text = " to ".join(dict.fromkeys(f"{count:.0f}" for count in (min(dense), max(dense))))
@@ -195,23 +200,15 @@ def _reasons(columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict
         if preset != "paper" or any(method not in methods for method in PAPER_METHODS):
             continue
         full, fixed = methods["KDL"].error.mean, methods["RKDL-D"].error.mean
-        above = {method: methods[method].error.mean / full - 1.0 for method in PAPER_METHODS[1:]}
+        above = {method: relative_change(methods[method].error.mean, full) for method in PAPER_METHODS[1:]}
         cells = [f"{method} {_claims.percent(gap)}" for method, gap in above.items() if gap >= 0.0]
         if cells:
             behind.append(f"on {name} {', '.join(cells)}")
-        gains.append(f"{_claims.percent(methods['ORKDL-D'].error.mean / fixed - 1.0)} on {name}")
+        gains.append(f"{_claims.percent(relative_change(methods['ORKDL-D'].error.mean, fixed))} on {name}")
     if behind:
         text = _prose.REASONS["order"]
         reasons.append(text.format(cells="; ".join(behind), gains=" and ".join(gains)))
-    below = []
-    for name, preset, methods, column in columns:
-        best = _best(methods)
-        lowest = min(PRINTED_ERRORS[column].values())
-        if preset == "rkdl" and best is not None and methods[best].error.mean < lowest:
-            error = show_error(methods[best].error.mean)
-            below.append(f"{error} on {name} ({best}; lowest printed {show_error(lowest)})")
-    if below:
-        reasons.append(_prose.REASONS["default"].format(cells=" and ".join(below)))
+    reasons += _default_reasons(columns, gaps)
     slow = any(
         claim.key in ("six", "saving") and claim.verdict == _claims.NOT_HELD
         for _, _, methods, _ in columns
@@ -229,6 +226,44 @@ def _reasons(columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict
     if far:
         reasons.append(_prose.REASONS["gap"].format(cells=", ".join(far)))
     return [line for reason in reasons for line in (reason, "")]
+
+
+def _default_reasons(
+    columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict[tuple[str, str], dict]
+) -> list[str]:
+    """The library's preset against its own KDL, and which claims it misses."""
+    cells, steps, shared = [], [], []
+    missed: dict[str, list[str]] = {}
+    is_beaten = False
+    for name, preset, methods, _ in columns:
+        errors = {method: methods[method].error.mean for method in PAPER_METHODS if method in methods}
+        if preset != "rkdl" or len(errors) < len(PAPER_METHODS) or not all(map(math.isfinite, errors.values())):
+            continue
+        against = [f"{method} {_side(relative_change(errors[method], errors['KDL']))}" for method in PAPER_METHODS[1:]]
+        cells.append(f"On {name}, against KDL's {show_error(errors['KDL'])}: {', '.join(against)}")
+        steps.append(f"{_claims.percent(relative_change(errors['ORKDL-D'], errors['RKDL-D']))} on {name}")
+        shared.append(f"{_claims.percent(gaps[name, preset]['KDL'])} on {name}")
+        not_held = [claim.key for claim in _claims.judge(methods) if claim.verdict == _claims.NOT_HELD]
+        is_beaten |= errors["ORKDL-D"] < errors["MORKDL-D"]
+        for key in not_held:
+            missed.setdefault(key, []).append(name)
+    if not cells:
+        return []
+    share = _prose.REASONS["shared"].format(cells=" and ".join(shared))
+    text = _prose.REASONS["default"].format(cells=". ".join(cells), shared=share, steps=" and ".join(steps))
+    reasons = [text]
+    if missed:
+        why = _prose.REASONS["missed_error"] if "reduced" in missed else ""
+        why += _prose.REASONS["missed_best"] if is_beaten else ""
+        why += _prose.REASONS["missed_time"] if missed.keys() & {"six", "saving"} else ""
+        listed = "; ".join(f'"{_claims.CLAIMS[key]}" ({", ".join(names)})' for key, names in missed.items())
+        reasons.append(_prose.REASONS["missed"].format(cells=listed, why=why.strip()))
+    return reasons
+
+
+def _side(gap: float) -> str:
+    text = _claims.percent(gap)
+    return text if text[0] not in "+-" else f"{text[1:]} {'below' if text[0] == '-' else 'above'}"
 
 
 def _settings(datasets: Datasets) -> list[str]:

@@ -123,6 +123,7 @@ def run_published(
     random_state: int = 0,
     callback: Callable[[int, float], Any] | None = None,
     linear_term: str = "off",
+    dense: bool = True,
 ) -> dict[str, Any]:
     """Run one method of the paper as its published code does, slips included (see the module's docstring).
 
@@ -148,6 +149,10 @@ def run_published(
         Called as ``callback(iteration, error)`` after each iteration, which counts from 1.
     linear_term : {"off", "coded", "text"}
         Reading of MORKDL-D's linear term, see `LINEAR_TERMS`.
+    dense : bool, default=True
+        Whether the reduced methods overwrite an atom's coefficients for all signals, as the published code does.
+        False restricts that one line to the signals that use the atom, and changes nothing else: what the
+        published errors owe to dense codes. KDL ignores it.
 
     Returns
     -------
@@ -207,7 +212,7 @@ def run_published(
             codes = _full(signals, dual, n_nonzero_coefs, n_iter, gamma, rng, report)
         else:
             move = None if method == "RKDL-D" else descend
-            codes = _reduced(signals, kernel_vectors, dual, n_nonzero_coefs, n_iter, gamma, rng, report, move)
+            codes = _reduced(signals, kernel_vectors, dual, n_nonzero_coefs, n_iter, gamma, rng, report, move, dense)
     seconds = perf_counter() - start
     return {
         "errors": errors,
@@ -265,6 +270,7 @@ def _reduced(
     rng: Generator,
     report: Report,
     descend: Callable[[Array, Array], None] | None,
+    dense: bool,
 ) -> Array:
     """RKDL-D, or, where `descend` moves `vectors`, ORKDL-D and MORKDL-D. `dual` is changed in place."""
     features, metric = _rbf(signals, vectors, gamma), _rbf(vectors, vectors, gamma)
@@ -285,7 +291,8 @@ def _reduced(
             dual[j] = atom / np.sqrt(atom @ metric @ atom)
             cross = dual @ (metric @ dual[j])
             cross[j] = 0.0
-            codes[:, j] = features @ dual[j] - codes @ cross  # all signals, not the users of the atom alone
+            new = features @ dual[j] - codes @ cross
+            codes[:, j] = new if dense else np.where(old != 0.0, new, 0.0)  # the code's: all signals, not the users
         if descend is not None:
             descend(vectors, codes @ dual)
             features, metric = _rbf(signals, vectors, gamma), _rbf(vectors, vectors, gamma)
