@@ -7,7 +7,7 @@ ROUNDS ?= 3
 
 # The main job: train the paper's methods on bundled data and write a report.
 reproduce: $(VENV)/.installed
-	$(BIN)/rkdl reproduce --rounds $(ROUNDS) --out reproduction $(DATASETS)
+	$(BIN)/rkdl reproduce --fresh --rounds $(ROUNDS) --out reproduction $(DATASETS)
 
 test: $(VENV)/.installed-test
 	$(BIN)/ruff check .
