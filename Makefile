@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ROUNDS ?= 3
 
-.PHONY: reproduce test lint bench docs clean
+.PHONY: reproduce test lint bench clean
 
 # The main job: train the paper's methods on bundled data and write a report.
 reproduce: $(VENV)/.installed

@@ -532,9 +532,11 @@ class TestPrecomputed:
             assert np.isfinite(getattr(model, method)(K)).all()
             with pytest.raises(ValueError, match=r"k\(x, x\).* precomputed|precomputed.* training signals alone"):
                 getattr(model, method)(K[:5])
-        model = make(KDL, kernel="precomputed", residual_tol=0.1).fit(K)
+        model = make(KDL, kernel="precomputed", n_nonzero_coefs=5, residual_tol=0.1).fit(K)
+        counts = np.count_nonzero(model.transform(K), axis=1)
+        assert counts.min() < counts.max()
         with pytest.raises(ValueError, match=r"residual_tol .* kernel='precomputed' .* Set residual_tol=None"):
-            model.transform(K)
+            model.transform(K[:5])
 
     def test_wrong_number_of_columns_after_fit(self, K):
         with pytest.raises(ValueError, match="X has 5 features, but KDL is expecting 40"):
@@ -1196,3 +1198,38 @@ class TestSparseEncodeGram:
         with pytest.warns(UserWarning, match=r"n_nonzero_coefs=9 exceeds the number of atoms, 5: 5 is used"):
             codes = encode_products(X, dictionary, n_nonzero_coefs=9)
         np.testing.assert_array_equal(codes, encode_products(X, dictionary, n_nonzero_coefs=5))
+
+
+class TestMagnitudesSideBySide:
+    """A signal's code does not depend on the signals beside it, however large they are."""
+
+    @pytest.mark.parametrize(("dtype", "huge"), [(np.float32, -3.4028235e38), (np.float64, 1e200)])
+    @pytest.mark.parametrize("sparse_output", [False, True])
+    def test_a_huge_row(self, dtype, huge, sparse_output, X, dictionary):
+        X = X.astype(dtype)
+        expected = sparse_encode(X, dictionary, n_nonzero_coefs=2)
+        X[7, 0] = huge
+        codes = sparse_encode(X, dictionary, n_nonzero_coefs=2, sparse_output=sparse_output)
+        codes = codes.toarray() if sparse_output else codes
+        others = np.arange(len(X)) != 7
+        np.testing.assert_allclose(codes[others], expected[others], rtol=1e-5, atol=1e-6)
+        assert np.isfinite(codes).all()
+
+    @pytest.mark.parametrize("bad", [np.inf, -np.inf])
+    @every
+    def test_infinity_among_positive_signals(self, kind, bad, X):
+        """Where all kernel vectors are positive, infinity must not pass for a signal that is merely far."""
+        X = np.abs(X) + 0.5
+        model = make(kind).fit(X)
+        X[1, 2] = bad
+        for method in METHODS:
+            with pytest.raises(ValueError, match="infinity"):
+                getattr(model, method)(X)
+
+    @every
+    def test_a_failed_fit_leaves_the_earlier_one(self, kind, X):
+        model = make(kind).fit(X)
+        before = model.transform(X)
+        with pytest.raises(ValueError, match="NaN"):
+            model.fit(np.full((10, 3), np.nan))
+        np.testing.assert_array_equal(model.transform(X), before)

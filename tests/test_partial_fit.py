@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
+import rkdl
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
 
 COMMON = {"n_components": 12, "n_nonzero_coefs": 3, "max_iter": 1, "tol": 0.0, "random_state": 0}
@@ -196,6 +197,24 @@ def test_a_pickle_goes_on(name, X):
     model = copy_of(name).partial_fit(X[:500])
     again = pickle.loads(pickle.dumps(model))
     assert learned(again.partial_fit(X[500:])) == learned(model.partial_fit(X[500:]))
+
+
+@each_estimator
+def test_a_file_goes_on(name, X, tmp_path):
+    """The statistics are in it, those that wait for an update too."""
+    model = copy_of(name, half_life=500.0).partial_fit(X[:500]).partial_fit(X[500:700], update=False)
+    model.save(tmp_path / "model.rkdl")
+    rkdl.load(tmp_path / "model.rkdl").save(tmp_path / "again.rkdl")
+    again = rkdl.load(tmp_path / "again.rkdl")
+    expected = learned(model.partial_fit(X[700:]))
+    assert learned(again.partial_fit(X[700:])) == expected
+
+
+def test_the_radius_outlives_the_batch(X):
+    model = copy_of("MORKDL").fit(X)
+    radius = np.linalg.norm(model.kernel_vectors_, axis=1)
+    model.partial_fit(3.0 * X[:300])
+    np.testing.assert_allclose(np.linalg.norm(model.kernel_vectors_, axis=1), radius)
 
 
 @pytest.mark.parametrize("update", [True, False])

@@ -274,3 +274,14 @@ def test_chunks_can_be_fixed(X):
     for wrong in (0, -1, 2.5, (3, 0)):
         with pytest.raises(ValueError, match="chunk_rows"), config_context(chunk_rows=wrong):
             pass
+
+
+def test_the_benchmark_runs(capsys):
+    """Small sizes; what needs minutes is left to the benchmark itself."""
+    scale = pytest.importorskip("benchmarks.scale", reason="the benchmarks are not part of an installed package")
+    scale.main(["--small", "--only", "stream", "costs", "plan"])
+    told = capsys.readouterr().out
+    rows = [line for line in told.splitlines() if line.startswith("| ") and "at most" in line]
+    assert len(rows) == 5
+    assert all(float(row.split("|")[4].split()[0]) <= 1.02 for row in rows)
+    assert "30 iterations by the slower of the two" in told

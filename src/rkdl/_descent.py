@@ -184,6 +184,10 @@ class Objective:
         return gradient
 
 
+def _radius_state(radius: float | None) -> dict[str, np.ndarray]:
+    return {} if radius is None else {"radius": np.array(radius)}
+
+
 class LBFGS:
     """A few quasi-Newton steps an outer iteration; what was learned of the curvature is carried over.
 
@@ -204,13 +208,15 @@ class LBFGS:
 
     def state(self) -> dict[str, np.ndarray]:
         """The curvature learned so far."""
+        state = _radius_state(self.radius)
         if not self._pairs:
-            return {}
+            return state
         shifts, changes, curvatures = zip(*self._pairs, strict=True)
-        return {"shifts": np.stack(shifts), "changes": np.stack(changes), "curvatures": np.array(curvatures)}
+        return {**state, "shifts": np.stack(shifts), "changes": np.stack(changes), "curvatures": np.array(curvatures)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over."""
+        self.radius = float(state["radius"]) if "radius" in state else self.radius
         self._pairs.clear()
         if "shifts" in state:
             curvatures = state["curvatures"].tolist()
@@ -324,10 +330,12 @@ class GradientDescent:
 
     def state(self) -> dict[str, np.ndarray]:
         """The rate found so far."""
-        return {} if self._rate is None else {"rate": np.array(self._rate)}
+        state = _radius_state(self.radius)
+        return state if self._rate is None else {**state, "rate": np.array(self._rate)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over."""
+        self.radius = float(state["radius"]) if "radius" in state else self.radius
         self._rate = float(state["rate"]) if "rate" in state else self.learning_rate
 
     def move(self, objective: Objective, start: Point) -> Point:

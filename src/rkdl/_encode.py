@@ -15,7 +15,7 @@ from rkdl._kernels import squared_norms as row_squares
 from rkdl._maps import LinearMap
 from rkdl._pursuit import Codes, pursue, scatter
 from rkdl._signals import Signals, Walker, chunk_bounds, is_safe
-from rkdl._statistics import Encoder, NotFiniteError, Pursuit, conditioning_scale
+from rkdl._statistics import Encoder, NotFiniteError, Pursuit, alike, conditioning_scale
 
 _FLOATS = [np.float64, np.float32]
 PURSUITS = ("ols", "omp")
@@ -251,15 +251,32 @@ def encode_signals(
     scaled = bool((factors != 1.0).any())
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=dtype)
 
+    def code(given: np.ndarray, norms: np.ndarray | None) -> tuple[Codes, np.ndarray]:
+        coder, rows, scale = encoder.condition(given)
+        if norms is not None:
+            norms = norms * dtype.type(scale) * dtype.type(scale)
+        return coder.codes(rows, norms), factors if scale == 1.0 else (wide_factors / scale).astype(dtype)
+
     def task(number: int, start: int, stop: int) -> Codes | None:
-        coder, rows, scale = encoder.condition(signals.read(start, stop))
-        norms = None if squared_norms is None else squared_norms[start:stop] * dtype.type(scale) * dtype.type(scale)
-        codes = coder.codes(rows, norms)
-        own_factors = factors if scale == 1.0 else (wide_factors / scale).astype(dtype)
+        rows = signals.read(start, stop)
+        norms = None if squared_norms is None else squared_norms[start:stop]
+        groups = alike(rows)
+        if len(groups) > 1:
+            block = np.zeros((stop - start, n_atoms), dtype=dtype)
+            for group in groups:
+                part = np.zeros((len(group), n_atoms), dtype=dtype)
+                scatter(*code(rows[group], None if norms is None else norms[group]), part)
+                block[group] = part
+            if dense is not None:
+                dense[start:stop] = block
+                return None
+            found = sparse.csr_array(block)
+            return Codes(found.indptr, found.indices, found.data)
+        codes, own_factors = code(rows, norms)
         if dense is not None:
             scatter(codes, own_factors, dense[start:stop])
             return None
-        if scaled or scale != 1.0:
+        if scaled or own_factors is not factors:
             codes.values[:] *= own_factors[codes.indices]
         return codes
 

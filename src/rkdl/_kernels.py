@@ -43,8 +43,12 @@ class RBF:
         values = X @ Y.T
         dtype = values.dtype.type
         values *= dtype(2.0 * self.gamma)
-        values -= (self.gamma * squared_norms(X)).astype(dtype, copy=False)[:, None]
+        own = squared_norms(X)
+        values -= (self.gamma * own).astype(dtype, copy=False)[:, None]
         values -= (self.gamma * squared_norms(Y)).astype(dtype, copy=False)
+        if not np.isfinite(own.sum()):
+            # Or a signal at infinity would pass for one that is merely far.
+            values[~np.isfinite(own)] = np.nan
         np.minimum(values, dtype(0.0), out=values)
         self._join_equals(values, X, Y)
         return np.exp(values, out=values)
@@ -151,11 +155,13 @@ class Custom:
     @classmethod
     def wrap(cls, function: Callable[..., Any], sample: np.ndarray) -> Custom:
         """Find out by trying which of the two the function is."""
-        left, right = sample[:1].repeat(2, axis=0), sample[:1].repeat(3, axis=0)
+        # As many rows as a product of two rows cannot be mistaken for.
+        n_right = sample.shape[1] + 2
+        left, right = sample[:1].repeat(2, axis=0), sample[:1].repeat(n_right, axis=0)
         trial_error: Exception | None = None
         try:
             values = np.asarray(function(left, right))
-            if values.shape == (2, 3):
+            if values.shape == (2, n_right):
                 return cls(function, of_rows=False)
         except Exception as error:
             trial_error = error

@@ -100,7 +100,6 @@ def alternate(
             while len(errors) < max_iter and not is_settled:
                 if problem.walker.is_interrupted:
                     raise KeyboardInterrupt
-                revived_before = problem.n_revived
                 problem.iterate()
                 if not np.isfinite(problem.objective):
                     raise NotFiniteError
@@ -108,7 +107,7 @@ def alternate(
                 if bar is not None:
                     bar.set_postfix_str(f"error {errors[-1]:.4e}", refresh=False)
                     bar.update()
-                is_settled = problem.n_revived == revived_before and _has_settled(errors, tol)
+                is_settled = _has_settled(errors, tol)
                 if checkpoint is not None:
                     checkpoint.write(problem.state(), errors, is_settled)
         except KeyboardInterrupt:

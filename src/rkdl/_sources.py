@@ -16,6 +16,10 @@ from rkdl._signals import Signals
 
 # Bytes of a storage block that is kept while its rows are asked for; larger ones are read piece by piece.
 LARGEST_BLOCK = 64 << 20
+# Rows of a memory map between two looks at its pages; a row may bring in some hundred kilobytes of them.
+_TAKEN_AT_ONCE = 128
+# The system maps pages around the one that was asked for; those are let go with it.
+_AROUND = 256 << 10
 
 
 def is_dask(X: Any) -> bool:
@@ -27,7 +31,7 @@ def is_source(X: Any) -> bool:
     """Whether signals are to be read chunk by chunk: shape, dtype and row slices, and not an array in memory."""
     if isinstance(X, np.ndarray):
         return isinstance(X, np.memmap) and X.ndim == 2
-    if sparse.issparse(X) or hasattr(X, "iloc") or not hasattr(type(X), "__getitem__"):
+    if isinstance(X, np.generic) or sparse.issparse(X) or hasattr(X, "iloc") or not hasattr(type(X), "__getitem__"):
         return False
     try:
         return len(X.shape) >= 0 and np.dtype(X.dtype) is not None
@@ -125,9 +129,11 @@ class RowSource(Signals):
         """The rows of the given indices, in their order, scaled; every storage block is read once."""
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
         if isinstance(self.data, np.memmap):
-            rows = np.asarray(self.data)[wanted]
-            for index in wanted if len(wanted) < self.shape[0] // 64 else ():
-                _forget_pages(self.data, int(index), int(index) + 1)
+            rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
+            for begin in range(0, len(wanted), _TAKEN_AT_ONCE):
+                own = wanted[begin : begin + _TAKEN_AT_ONCE]
+                rows[begin : begin + len(own)] = np.asarray(self.data)[own]
+                _forget_pages(self.data, int(own[0]), int(own[-1]) + 1)
             return self._finish(rows)[inverse]
         # Rows of one storage block, or without blocks neighbouring rows, are one slice.
         group = wanted // self._block_rows if self._block_rows > 1 else wanted - np.arange(len(wanted))
@@ -158,7 +164,8 @@ def _forget_pages(data: np.memmap, start: int, stop: int) -> None:
         return
     base = np.frombuffer(mapped, dtype=np.uint8).__array_interface__["data"][0]
     rows = data[start:stop]
-    first = (rows.__array_interface__["data"][0] - base) // mmap.PAGESIZE * mmap.PAGESIZE
-    last = rows.__array_interface__["data"][0] - base + rows.nbytes
-    if 0 <= first < last <= len(mapped):
+    place = rows.__array_interface__["data"][0] - base
+    first = max(0, place - _AROUND) // mmap.PAGESIZE * mmap.PAGESIZE
+    last = min(place + rows.nbytes + _AROUND, len(mapped))
+    if place >= 0 and first < last:
         mapped.madvise(mmap.MADV_DONTNEED, first, last - first)

@@ -51,6 +51,17 @@ def conditioning_scale(rows: np.ndarray) -> float:
     return safe_scale(rows)
 
 
+def alike(rows: np.ndarray) -> list[np.ndarray]:
+    """Indices of rows of like magnitude, a group each, so that no row is lost beside a far larger one."""
+    everything = [np.arange(len(rows))]
+    flat = rows.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        if is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype):
+            return everything
+        exponents = np.frexp(np.abs(rows).max(axis=1))[1]
+    return [np.flatnonzero(exponents == exponent) for exponent in np.unique(exponents)] or everything
+
+
 class Kept(NamedTuple):
     """What stays with a chunk between steps; of an iteration to come, its features alone."""
 

@@ -20,8 +20,8 @@ from rkdl._config import plan_chunks
 from rkdl._encode import PURSUITS, check_pursuit, encode_signals
 from rkdl._learning import Problem, alternate
 from rkdl._signals import Signals, Walker, chunk_bounds
-from rkdl._sources import RowSource, check_source, is_dask, is_source
-from rkdl._statistics import Encoder, NotFiniteError, Pursuit
+from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
+from rkdl._statistics import Encoder, NotFiniteError, Pursuit, alike
 from rkdl.estimators._saving import save_estimator
 
 FLOATS = [np.float64, np.float32]
@@ -120,7 +120,14 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self : object
             The fitted estimator.
         """
-        self._fit_signals(self._read_signals(X, reset=True), checkpoint)
+        before = dict(vars(self))
+        try:
+            self._fit_signals(self._read_signals(X, reset=True), checkpoint)
+        except BaseException:
+            # A fit that fails leaves what an earlier one learned.
+            vars(self).clear()
+            vars(self).update(before)
+            raise
         return self
 
     def save(self, path):
@@ -146,8 +153,11 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             check_source(X, type(self).__name__)
             validate_data(self, X, reset=reset, skip_check_array=True)
             return RowSource(X)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=reset, ensure_all_finite=False)
-        return Signals(X, X.dtype)
+        # Integers and the like become floats chunk by chunk, not all at once.
+        kind = getattr(getattr(X, "dtype", None), "kind", "O")
+        dtype = None if isinstance(X, np.ndarray) and kind in "iub" else FLOATS
+        X = validate_data(self, X, dtype=dtype, accept_sparse="csr", reset=reset, ensure_all_finite=False)
+        return Signals(X, float_dtype(X.dtype))
 
     def _walker(self, signals: Signals) -> Walker:
         """What walks the signals while they are learned from."""
@@ -285,11 +295,13 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         norms = np.empty(signals.shape[0], dtype=signals.dtype)
 
         def task(number: int, start: int, stop: int) -> None:
-            coder, rows, scale = encoder.condition(signals.read(start, stop))
-            _, chunk_norms, codes, squares = coder.encode(rows)
-            factor = scale * unit
-            residuals[start:stop] = self._residual_norms(rows, codes, squares, coder) / factor
-            norms[start:stop] = np.sqrt(chunk_norms) / factor
+            given = signals.read(start, stop)
+            for group in alike(given):
+                coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
+                _, chunk_norms, codes, squares = coder.encode(rows)
+                factor = scale * unit
+                residuals[start + group] = self._residual_norms(rows, codes, squares, coder) / factor
+                norms[start + group] = np.sqrt(chunk_norms) / factor
 
         bounds = chunk_bounds(signals.shape[0], encoder.row_width, signals.dtype.itemsize)
         with Walker(signals, bounds, self.n_jobs) as walker:

@@ -12,9 +12,10 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.base import _fit_context
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import validate_data
 
 from rkdl._blas import one_blas_thread
+from rkdl._encode import encode_signals
 from rkdl._full import FullProblem, KernelRows
 from rkdl._maps import GivenKernelMap
 from rkdl._pursuit import pursue
@@ -178,10 +179,7 @@ class KDL(KernelLearner):
         if is_source(X):
             # Every signal meets every other one: they are needed together.
             X = np.asarray(X[0 : X.shape[0]])
-        accept_sparse = False if self._is_precomputed else "csr"
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse=accept_sparse, ensure_all_finite=self._is_precomputed)
-        self._fit_signals(Signals(X, X.dtype), checkpoint)
-        return self
+        return super().fit(X, y, checkpoint=checkpoint)
 
     def _inspect(self, walker: Walker) -> None:
         if self._is_precomputed:
@@ -237,35 +235,61 @@ class KDL(KernelLearner):
         self.gram_ = problem.gram
         if self._is_precomputed:
             self.gamma_ = None
+            self.__dict__.pop("kernel_vectors_", None)
             return
         self.gamma_ = self._stored_gamma(signals)
         data = signals.data
         # A copy, so that the model does not change with the user's array.
-        self.kernel_vectors_ = data.toarray() if sparse.issparse(data) else np.array(data, order="C")
+        self.kernel_vectors_ = (
+            data.toarray().astype(signals.dtype, copy=False)
+            if sparse.issparse(data)
+            else np.array(data, dtype=signals.dtype, order="C")
+        )
 
     def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
         if not self._is_precomputed:
             return super()._encoder(dtype, scale)
-        if self.residual_tol is not None:
-            raise ValueError(
-                "residual_tol cannot be held with kernel='precomputed' after fit: kernel values with the training "
-                "signals do not tell a new signal's norm. Set residual_tol=None and n_nonzero_coefs."
-            )
         size = self.dual_components_.shape[1]
         atoms = self.dual_components_.astype(dtype, copy=False)
         return Encoder(GivenKernelMap(size), atoms, self.gram_.astype(dtype), self._pursuit(1.0))
 
-    def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
-        if self._is_precomputed:
-            X = check_array(X, dtype=FLOATS, input_name="X")
-        return super()._ready(X)
+    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
+        if not self._is_precomputed:
+            return super()._read_signals(X, reset=reset)
+        X = validate_data(self, X, dtype=FLOATS, reset=reset)
+        return Signals(X, X.dtype)
+
+    def transform(self, X):
+        """Sparse codes of signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row; with ``kernel="precomputed"`` kernel values with the training signals. With `residual_tol`
+            too, only the square kernel matrix of the training signals tells the norms that are needed.
+
+        Returns
+        -------
+        codes : ndarray or csr_array of shape (n_signals, n_components)
+            CSR if `sparse_output`.
+        """
+        if not self._is_precomputed or self.residual_tol is None:
+            return super().transform(X)
+        signals, encoder, _ = self._ready(X)
+        if not _is_training_matrix(signals.data):
+            raise ValueError(
+                "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
+                "training signals do not tell a new signal's norm. Set residual_tol=None and n_nonzero_coefs."
+            )
+        squares = np.maximum(signals.data.diagonal(), 0.0)
+        return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, squared_norms=squares)
 
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         if not self._is_precomputed:
             return super()._residuals(X)
         signals, encoder, _ = self._ready(X)
         kernel = signals.data
-        if kernel.shape[0] != kernel.shape[1] or not np.allclose(kernel, kernel.T):
+        if not _is_training_matrix(kernel):
             raise ValueError(
                 "A residual needs k(x, x), which kernel='precomputed' tells for the training signals alone, by their "
                 "square kernel matrix: for other signals give the kernel by name or as a function."
@@ -281,6 +305,12 @@ class KDL(KernelLearner):
         tags.input_tags.pairwise = self._is_precomputed
         tags.input_tags.sparse = not self._is_precomputed
         return tags
+
+
+def _is_training_matrix(kernel: np.ndarray) -> bool:
+    """Whether kernel values are those of signals with themselves, as far as symmetry tells."""
+    slack = 1e3 * float(np.finfo(kernel.dtype).eps) * float(np.abs(kernel).max(initial=0.0))
+    return kernel.shape[0] == kernel.shape[1] and bool(np.allclose(kernel, kernel.T, rtol=0.0, atol=slack))
 
 
 def _physical_memory() -> int:

@@ -131,9 +131,16 @@ class ReducedLearner(KernelLearner, StreamLearner):
         scale = walker.signals.scale
         saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64) * scale}
         problem = self._problem(walker, pursuit, rng, saved)
+        self._hold_radius(problem)
         atoms = self.dual_components_.astype(np.float64) / self._feature_scale(scale)
         problem.white = normalize_rows(problem.metric.to_white(atoms))
         return problem
+
+    def _hold_radius(self, problem: ReducedProblem) -> None:
+        # The norm of the kernel vectors is that of the signals that they were learned from, not of these.
+        if problem.mover is not None and problem.mover.radius is not None:
+            assert isinstance(problem.feature_map, KernelMap)
+            problem.mover.radius = float(np.linalg.norm(problem.feature_map.kernel_vectors[0]))
 
     def _on_sphere(self, vectors: np.ndarray, radius: float, rng: np.random.RandomState) -> np.ndarray:
         """Kernel vectors of norm `radius`; a zero signal that was drawn gets a random direction."""

@@ -24,6 +24,11 @@ def save_estimator(model: Any, path: str | os.PathLike) -> None:
         if name.endswith("_") and not name.startswith("_")
     }
     header = {"estimator": type(model).__name__, "parameters": parameters, "attributes": attributes}
+    stream = getattr(model, "_stream", None)
+    state = stream.state() if stream is not None else getattr(model, "_saved_stream", None)
+    if state is not None:
+        header["stream"] = state[0]
+        arrays |= {f"stream.{name}": value for name, value in state[1].items()}
     write_file(path, "estimator", header, arrays)
 
 
@@ -86,6 +91,9 @@ def load(path, *, kernel=None):
     model = cls(**values)
     for key, value in header["attributes"].items():
         setattr(model, key, _decode(f"attribute.{key}", value, arrays))
+    if "stream" in header:
+        state = {key.removeprefix("stream."): value for key, value in arrays.items() if key.startswith("stream.")}
+        model._saved_stream = (header["stream"], state)
     return model
 
 

@@ -26,6 +26,27 @@ class Stream:
     scale: float
     gamma: float | None
 
+    def state(self) -> tuple[dict, dict[str, np.ndarray]]:
+        """Everything that a stream goes on from: numbers, and arrays."""
+        memory = self.problem.memory
+        assert memory is not None
+        held = {name: value for name, value in vars(memory).items() if name != "linear"}
+        numbers = {name: value for name, value in held.items() if isinstance(value, bool | int | float)}
+        arrays = {f"memory.{name}": value for name, value in held.items() if isinstance(value, np.ndarray)}
+        if memory.linear is not None:
+            arrays |= {"linear.0": memory.linear[0], "linear.1": memory.linear[1]}
+            numbers["linear_trace"] = memory.linear[2]
+        return {"scale": self.scale, "gamma": self.gamma, "memory": numbers}, {**self.problem.state(), **arrays}
+
+    @staticmethod
+    def memory(numbers: dict, arrays: dict[str, np.ndarray]) -> Memory:
+        """The memory of a state."""
+        values = {key: value for key, value in numbers["memory"].items() if key != "linear_trace"}
+        values |= {key.removeprefix("memory."): value for key, value in arrays.items() if key.startswith("memory.")}
+        if "linear.0" in arrays:
+            values["linear"] = (arrays["linear.0"], arrays["linear.1"], numbers["memory"]["linear_trace"])
+        return Memory(**values)
+
 
 def _learns_from_sums(model: Any) -> bool:
     if model.atom_update == "aksvd":
@@ -117,6 +138,15 @@ class StreamLearner(DictionaryLearner):
     def _begin(self, walker: Walker, is_first: bool) -> Stream:
         signals = walker.signals
         rng = check_random_state(self.random_state)
+        saved = self.__dict__.pop("_saved_stream", None)
+        if saved is not None:
+            numbers, arrays = saved
+            signals.scale, signals.median_gamma = numbers["scale"], numbers["gamma"]
+            pursuit = self._pursuit(self._feature_scale(signals.scale))
+            again = self._continued(walker, pursuit, rng)
+            again.restore(arrays)
+            again.memory = Stream.memory(numbers, arrays)
+            return Stream(again, signals.scale, signals.median_gamma)
         if not is_first:
             signals.scale = self._fitted_scale(signals.dtype)
             gamma = getattr(self, "gamma_", None)
@@ -133,4 +163,5 @@ class StreamLearner(DictionaryLearner):
 
     def _fit_signals(self, signals: Any, path: Any = None) -> None:
         super()._fit_signals(signals, path)
-        self.__dict__.pop("_stream", None)
+        for name in ("_stream", "_saved_stream"):
+            self.__dict__.pop(name, None)
