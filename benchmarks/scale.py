@@ -353,7 +353,7 @@ def measure_plan(folder: Path, small: bool) -> Iterator[str]:
     yield f"- one core here works through {speed:,.0f} signals/s (RKDL, n = {n}, p = {p}, s = {s}): an iteration is"
     yield f"  {work:,.0f} core-seconds, {work / cores:,.0f} s on {cores} cores"
     yield f"- chunks of {rows:,} rows ({rows * m * 4 / 1e6:.0f} MB): {chunks:,} of them, {tasks:,} tasks an iteration;"
-    yield f"  at the 1 ms a task that Dask's documentation reckons with, {tasks * 1e-3:.0f} s of scheduling meanwhile"
+    yield f"  at an assumed 1 ms a task in Dask's scheduler, {tasks * 1e-3:.0f} s of scheduling meanwhile"
     yield f"- 30 iterations by the slower of the two: {hours:.2f} h"
     step = ((n * p + n * n) * 4 + p * m * 8) / 1e6
     back = (n * n + n * p + 2) * 8 / 1e6
