@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -206,7 +207,9 @@ def test_a_worker_dies(prefix, moment, X, three_workers, tmp_path):
         model = within(lambda: copy_of("MORKDL").fit(array))
     finally:
         three_workers.unregister_worker_plugin("killer")
-        three_workers.wait_for_workers(3, timeout=PATIENCE)
+        # A courtesy to the next test: on a busy machine the nanny may take longer.
+        with contextlib.suppress(TimeoutError):
+            three_workers.wait_for_workers(3, timeout=PATIENCE)
     assert not flag.exists()
     assert learned(model) == learned(local("MORKDL", X))
     assert len(count.read_text()) >= len(CHUNKS)
