@@ -136,10 +136,10 @@ images_of_3 = np.zeros((3, 28, 28))
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("train-images-idx3-ubyte.gz", gzip.compress(idx(images_of_3))[:-20], "cut short"),
+        ("train-images-idx3-ubyte.gz", gzip.compress(idx(images_of_3), mtime=0)[:-20], "cut short"),
         (
             "train-images-idx3-ubyte.gz",
-            gzip.compress(idx(images_of_3))[:30] + b"?" * 30,
+            gzip.compress(idx(images_of_3), mtime=0)[:30] + b"?" * 30,
             "gzip file is broken",
         ),
         ("train-images-idx3-ubyte", idx(images_of_3, magic=0x0D03), "magic number is 0x00000d03"),
@@ -152,6 +152,7 @@ images_of_3 = np.zeros((3, 28, 28))
         ("train-labels-idx1-ubyte", idx([1, 2, 10]), "label 10 is not a digit"),
         ("train-labels-idx1-ubyte", idx(images_of_3), "magic number"),
     ],
+    ids=range(11),
 )
 def test_broken_mnist_file_is_named(tmp_path, name, content, match):
     files = {"train-images-idx3-ubyte": idx(images_of_3), "train-labels-idx1-ubyte": idx([1, 2, 3])}
