@@ -79,7 +79,7 @@ def aksvd_sweep(
     atoms: np.ndarray,
     correlate: Callable[[int, np.ndarray, np.ndarray, float], np.ndarray],
     metric: np.ndarray | None = None,
-) -> None:
+) -> np.ndarray:
     """The paper's sweep: update an atom, then refit its codes on their support, before the next atom.
 
     Parameters
@@ -93,26 +93,32 @@ def aksvd_sweep(
         the target less the coupled atoms, divided by `norm`.
     metric : ndarray of shape (r, r) or None
         The coordinates' metric; None for the identity.
+
+    Returns
+    -------
+    fits : ndarray of shape (n,)
+        ``sum_t z_tj <phi(y_t), a_j>`` with the new codes and atoms; NaN for an atom that could not be updated.
     """
     n_atoms = len(atoms)
-    order = np.argsort(codes.indices, kind="stable")
-    counts = np.bincount(codes.indices, minlength=n_atoms)
-    column_pointers = np.concatenate(([0], np.cumsum(counts)))
-    all_rows = np.repeat(np.arange(codes.n_signals), np.diff(codes.indptr))[order]
+    fits = np.zeros(n_atoms)
+    starts, users, places = _users_of_atoms(codes.indptr, codes.indices, n_atoms)
     couplings = np.zeros(n_atoms)
     for j in range(n_atoms):
-        support = slice(column_pointers[j], column_pointers[j + 1])
-        rows, positions = all_rows[support], order[support]
+        support = slice(starts[j], starts[j + 1])
+        rows, positions = users[support], places[support]
         square = _couple(codes.indptr, codes.indices, codes.values, rows, positions, couplings)
         if not square > 0.0:
             continue
         couplings[j] = 0.0
         norm = _improve(j, targets, couplings, atoms, metric)
         if norm == 0.0:
+            fits[j] = np.nan
             continue
         correlations = correlate(j, rows, couplings, norm)
         gram_row = atoms @ (atoms[j] if metric is None else metric @ atoms[j])
         _refit(codes.indptr, codes.indices, codes.values, rows, positions, correlations, gram_row)
+        fits[j] = correlations @ codes.values[positions]
+    return fits
 
 
 def _improve(j: int, targets: np.ndarray, couplings: np.ndarray, atoms: np.ndarray, metric: np.ndarray | None) -> float:
@@ -158,6 +164,26 @@ def _sweep_plain(products, targets, atoms, factors):
         for k in range(size):
             own[k] = direction[k] / norm
         factors[j] = norm / products[j, j]
+
+
+@compiled()
+def _users_of_atoms(indptr, indices, n_atoms):
+    """Signals that use an atom, atom after atom: where each begins, their rows and their positions in the codes."""
+    starts = np.zeros(n_atoms + 1, dtype=np.int64)
+    for index in indices:
+        starts[index + 1] += 1
+    for j in range(n_atoms):
+        starts[j + 1] += starts[j]
+    rows = np.empty(len(indices), dtype=np.int64)
+    positions = np.empty(len(indices), dtype=np.int64)
+    ends = starts[:-1].copy()
+    for t in range(len(indptr) - 1):
+        for position in range(indptr[t], indptr[t + 1]):
+            place = ends[indices[position]]
+            rows[place] = t
+            positions[place] = position
+            ends[indices[position]] += 1
+    return starts, rows, positions
 
 
 @compiled()

@@ -257,8 +257,19 @@ def encode_signals(
             norms = norms * dtype.type(scale) * dtype.type(scale)
         return coder.codes(rows, norms), factors if scale == 1.0 else (wide_factors / scale).astype(dtype)
 
+    def finish(codes: Codes, own_factors: np.ndarray, start: int, stop: int) -> Codes | None:
+        if dense is not None:
+            scatter(codes, own_factors, dense[start:stop])
+            return None
+        if scaled or own_factors is not factors:
+            codes.values[:] *= own_factors[codes.indices]
+        return codes
+
     def task(number: int, start: int, stop: int) -> Codes | None:
         rows = signals.read(start, stop)
+        codes = encoder.plain_codes(rows) if squared_norms is None else None
+        if codes is not None:
+            return finish(codes, factors, start, stop)
         norms = None if squared_norms is None else squared_norms[start:stop]
         groups = alike(rows)
         if len(groups) > 1:
@@ -272,13 +283,7 @@ def encode_signals(
                 return None
             found = sparse.csr_array(block)
             return Codes(found.indptr, found.indices, found.data)
-        codes, own_factors = code(rows, norms)
-        if dense is not None:
-            scatter(codes, own_factors, dense[start:stop])
-            return None
-        if scaled or own_factors is not factors:
-            codes.values[:] *= own_factors[codes.indices]
-        return codes
+        return finish(*code(rows, norms), start, stop)
 
     with Walker(signals, chunk_bounds(n_signals, encoder.row_width, dtype.itemsize), n_jobs) as walker:
         try:

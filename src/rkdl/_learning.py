@@ -29,7 +29,6 @@ from rkdl._statistics import (
     Pursuit,
     Residual,
     accumulate_gram,
-    accumulate_products,
 )
 
 # Features are kept until the kernel vectors move while they take no more than this.
@@ -353,26 +352,33 @@ class ReducedProblem:
     ) -> tuple[list[Kept], np.ndarray, float]:
         """The paper's sweep over all signals at once; `white` changes in place."""
         kept = self.walker.fetch(_itself, kept)
-        parts = self.walker.fetch(_itself, self.walker.run(Features(self.feature_map), kept)[1])
-        features = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        features = self._all_features(kept)
         codes = join_codes([item.codes for item in kept])
 
         def correlate(j: int, rows: np.ndarray, couplings: np.ndarray, norm: float) -> np.ndarray:
             return project_rows(features, rows, self.metric.unwhiten(white[j : j + 1])[0])
 
-        aksvd_sweep(codes, targets, white, correlate)
+        fits = aksvd_sweep(codes, targets, white, correlate)
+        for j in np.flatnonzero(np.isnan(fits)):
+            users = np.flatnonzero(codes.indices == j)
+            rows = np.searchsorted(codes.indptr, users, side="right") - 1
+            fits[j] = correlate(j, rows, fits, 1.0) @ codes.values[users]
         products = np.zeros((len(white), len(white)))
         accumulate_gram(codes.indptr, codes.indices, codes.values, products)
-        projections = np.zeros((len(white), features.shape[1]))
-        accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
-        fit = float(np.vdot(self.metric.whiten(projections), white))
-        objective = float(trace) - 2.0 * fit + float(np.vdot(products, white @ white.T))
+        objective = float(trace) - 2.0 * float(fits.sum()) + float(np.vdot(products, white @ white.T))
         parts = split_codes(codes, [item.codes for item in kept])
         return (
             [item._replace(codes=part) for item, part in zip(kept, parts, strict=True)],
             products,
             objective,
         )
+
+    def _all_features(self, kept: list[Kept]) -> np.ndarray:
+        """Features (N, p) of all signals together; signals that lie together are their own."""
+        if isinstance(self.feature_map, LinearMap) and self.walker.signals.is_in_memory:
+            return self.walker.signals.read(0, self.walker.signals.shape[0])
+        parts = self.walker.fetch(_itself, self.walker.run(Features(self.feature_map), kept)[1])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _linear_sums(self) -> tuple[np.ndarray, np.ndarray, float] | None:
         """``X'X``, ``X'Y`` and ``|Y|^2``, X the codes of the signals against the current kernel vectors."""

@@ -14,7 +14,7 @@ import numpy as np
 from rkdl._jit import compiled
 from rkdl._kernels import RBF, DifferentiableKernel
 from rkdl._maps import FeatureMap, LinearMap
-from rkdl._pursuit import Codes, pursue
+from rkdl._pursuit import Codes, correlate, pursue
 from rkdl._signals import is_safe, safe_scale
 
 
@@ -40,12 +40,17 @@ class Pursuit(NamedTuple):
     ols: bool
 
 
-def conditioning_scale(rows: np.ndarray) -> float:
-    """What finite rows must be multiplied by for their squares to stay in the dtype's range; mostly 1.0."""
+def has_safe_squares(rows: np.ndarray) -> bool:
+    """Whether squares of the numbers, and squares of those, stay well inside the dtype; False if one is not finite."""
     flat = rows.ravel()
     with np.errstate(over="ignore", invalid="ignore"):
-        if is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype):
-            return 1.0
+        return is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype)
+
+
+def conditioning_scale(rows: np.ndarray) -> float:
+    """What finite rows must be multiplied by for their squares to stay in the dtype's range; mostly 1.0."""
+    if has_safe_squares(rows):
+        return 1.0
     if not np.isfinite(rows).all():
         raise NotFiniteError
     return safe_scale(rows)
@@ -54,10 +59,9 @@ def conditioning_scale(rows: np.ndarray) -> float:
 def alike(rows: np.ndarray) -> list[np.ndarray]:
     """Indices of rows of like magnitude, a group each, so that no row is lost beside a far larger one."""
     everything = [np.arange(len(rows))]
-    flat = rows.ravel()
-    with np.errstate(over="ignore", invalid="ignore"):
-        if is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype):
-            return everything
+    if has_safe_squares(rows):
+        return everything
+    with np.errstate(invalid="ignore"):
         exponents = np.frexp(np.abs(rows).max(axis=1))[1]
     return [np.flatnonzero(exponents == exponent) for exponent in np.unique(exponents)] or everything
 
@@ -122,6 +126,16 @@ class Encoder:
             norms = self.feature_map.squared_norms(signals)
         return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
 
+    def plain_codes(self, signals: np.ndarray) -> Codes | None:
+        """Codes of a chunk whose correlations show that nothing leaves the dtype's range; None for any other."""
+        if self.pursuit.residual_tol >= 0.0:
+            return None
+        _, correlations = self._multiply(signals)
+        if not has_safe_squares(correlations):
+            return None
+        norms = np.full(len(signals), np.inf, dtype=correlations.dtype)
+        return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
+
     def _limited(self) -> Pursuit:
         # No more atoms than coordinates are independent; what a further one could fit is rounding.
         return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, self.feature_map.size))
@@ -140,15 +154,19 @@ class Encoder:
         return replace(self, pursuit=pursuit), signals * signals.dtype.type(scale), scale
 
     def _correlate(self, signals: np.ndarray, features: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        features, correlations = self._multiply(signals, features)
+        flat = correlations.ravel()
         with np.errstate(over="ignore", invalid="ignore"):
-            if features is None:
-                features = self.feature_map.features(signals)
-            correlations = features @ self.atoms.T
-            flat = correlations.ravel()
             # One non-finite feature makes this sum non-finite.
             if not np.isfinite(np.dot(flat, flat)):
                 raise NotFiniteError
         return features, correlations
+
+    def _multiply(self, signals: np.ndarray, features: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if features is None:
+                features = self.feature_map.features(signals)
+            return features, correlate(features, self.atoms)
 
 
 @dataclass(frozen=True)
