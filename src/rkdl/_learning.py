@@ -362,7 +362,7 @@ class ReducedProblem:
         for j in np.flatnonzero(np.isnan(fits)):
             users = np.flatnonzero(codes.indices == j)
             rows = np.searchsorted(codes.indptr, users, side="right") - 1
-            fits[j] = correlate(j, rows, fits, 1.0) @ codes.values[users]
+            fits[j] = correlate(int(j), rows, fits, 1.0) @ codes.values[users]
         products = np.zeros((len(white), len(white)))
         accumulate_gram(codes.indptr, codes.indices, codes.values, products)
         objective = float(trace) - 2.0 * float(fits.sum()) + float(np.vdot(products, white @ white.T))
