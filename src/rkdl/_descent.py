@@ -124,8 +124,11 @@ class Objective:
         pulling : ndarray of shape (n, p), default=None
             Atoms to take the gradient with; None where no gradient will be asked for.
         """
-        matrix = KernelMap(self.kernel, vectors).matrix()
-        if not np.isfinite(matrix).all():
+        # What is finite here may not be in the signals' dtype.
+        with np.errstate(over="ignore", invalid="ignore"):
+            is_finite = np.isfinite(vectors.astype(self._dtype)).all()
+            matrix = KernelMap(self.kernel, vectors).matrix() if is_finite else None
+        if matrix is None or not np.isfinite(matrix).all():
             return Point(vectors, np.inf)
         pull = features = None
         if projections is None:
@@ -344,31 +347,32 @@ class GradientDescent:
         for step in range(self.n_steps):
             point = objective.with_pull(point)
             pulling = None if step + 1 == self.n_steps else point.atoms
-            if self.learning_rate is not None:
-                point = self._fixed(objective, point, pulling, self.learning_rate)
-                continue
-            trial = self._backtrack(objective, point, pulling)
+            if self.learning_rate is None:
+                trial = self._backtrack(objective, point, pulling)
+            else:
+                trial = self._fixed(objective, point, pulling, self.learning_rate)
             if trial is None:
                 break
             point = trial
-        if self.learning_rate is not None and point.value > start.value and not self._warned:
+        if self.learning_rate is not None and point.value > start.value:
+            self._warn(f"raised the objective from {start.value:.6g} to {point.value:.6g}")
+        return point
+
+    def _fixed(self, objective: Objective, point: Point, pulling: np.ndarray | None, rate: float) -> Point | None:
+        trial = objective.at(self.sweep(objective, point, rate), pulling=pulling)
+        if not np.isfinite(trial.value):
+            self._warn("would make the kernel vectors diverge, and they are left where they were")
+            return None
+        return trial
+
+    def _warn(self, what: str) -> None:
+        if not self._warned:
             self._warned = True
             warnings.warn(
-                f"learning_rate={self.learning_rate} raised the objective from {start.value:.6g} to {point.value:.6g}: "
-                f"lower it, or leave it None for a rate that backtracks.",
+                f"learning_rate={self.learning_rate} {what}: lower it, or leave it None for a rate that backtracks.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        return point
-
-    def _fixed(self, objective: Objective, point: Point, pulling: np.ndarray | None, rate: float) -> Point:
-        trial = objective.at(self.sweep(objective, point, rate), pulling=pulling)
-        if not np.isfinite(trial.value):
-            raise ValueError(
-                f"learning_rate={rate} made the kernel vectors diverge: lower it, or leave it None for a rate that "
-                f"backtracks."
-            )
-        return trial
 
     def _backtrack(self, objective: Objective, point: Point, pulling: np.ndarray | None) -> Point | None:
         if self._rate is None:

@@ -61,7 +61,13 @@ def choose_kernel_vectors(
     if method == "rpcholesky":
         size = min(n_signals, max(LARGEST_SAMPLE, count))
         sample = signals.take(np.sort(rng.choice(n_signals, size, replace=False)))
-        return sample[_random_pivots(sample, count, kernel, rng)].astype(np.float64)
+        pivots: list[int] = []
+        try:
+            _draw_pivots(sample, count, kernel, rng, pivots)
+        except KeyboardInterrupt:
+            walker.is_interrupted = True
+            pivots += _others(sample, pivots, count, rng)
+        return sample[pivots].astype(np.float64)
     with _sampled(walker, max(LARGEST_SAMPLE, SAMPLES_A_VECTOR * count), rng) as few:
         if method == "kmeans":
             vectors = _cluster_centres(few, count, rng)
@@ -153,33 +159,34 @@ def _cluster_centres(walker: Walker, count: int, rng: np.random.RandomState) -> 
     sample = signals.take(rng.choice(signals.shape[0], min(signals.shape[0], 20 * count), replace=False))
     centres = kmeans_plusplus(sample, count, random_state=rng)[0].astype(np.float64)
     previous = np.inf
-    for _ in range(KMEANS_ITERATIONS):
-        (sums, counts, total), distances = walker.run(_Assign(centres.astype(signals.dtype)))
-        filled = counts > 0
-        centres[filled] = sums[filled] / counts[filled, None]
-        empty = np.flatnonzero(~filled)
-        if empty.size:
-            farthest = worst_signals(np.concatenate(distances), empty.size)
-            centres[empty[: farthest.size]] = signals.take(farthest)
-        if previous - total <= 1e-4 * total:
-            break
-        previous = float(total)
+    try:
+        for _ in range(KMEANS_ITERATIONS):
+            (sums, counts, total), distances = walker.run(_Assign(centres.astype(signals.dtype)))
+            filled = counts > 0
+            centres[filled] = sums[filled] / counts[filled, None]
+            empty = np.flatnonzero(~filled)
+            if empty.size:
+                farthest = worst_signals(np.concatenate(distances), empty.size)
+                centres[empty[: farthest.size]] = signals.take(farthest)
+            if previous - total <= 1e-4 * total:
+                break
+            previous = float(total)
+    except KeyboardInterrupt:
+        walker.is_interrupted = True
     return centres
 
 
-def _random_pivots(sample: np.ndarray, count: int, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
+def _draw_pivots(sample: np.ndarray, count: int, kernel: Kernel, rng: np.random.RandomState, pivots: list[int]) -> None:
     """Randomly pivoted Cholesky: each pivot is drawn with the probability of what the earlier ones left of it."""
     residuals = kernel.diagonal(sample).astype(np.float64)
     negligible = float(np.finfo(sample.dtype).eps) * float(residuals.max(initial=0.0))
     factor = np.zeros((count, len(sample)))
-    pivots: list[int] = []
     for step in range(count):
         residuals[residuals < negligible] = 0.0
         total = float(residuals.sum())
         if total <= 0.0:
             # The rest adds nothing to the span: any other signals will do.
-            rest = np.setdiff1d(np.arange(len(sample)), pivots)
-            pivots.extend(int(t) for t in rng.choice(rest, count - step, replace=False))
+            pivots += _others(sample, pivots, count, rng)
             break
         pivot = int(rng.choice(len(sample), p=residuals / total))
         column = kernel(sample, sample[pivot : pivot + 1])[:, 0].astype(np.float64)
@@ -189,4 +196,9 @@ def _random_pivots(sample: np.ndarray, count: int, kernel: Kernel, rng: np.rando
         residuals -= column * column
         residuals[pivot] = 0.0
         pivots.append(pivot)
-    return np.array(pivots)
+
+
+def _others(sample: np.ndarray, pivots: list[int], count: int, rng: np.random.RandomState) -> list[int]:
+    """As many signals besides the pivots as are missing, at random."""
+    rest = np.setdiff1d(np.arange(len(sample)), pivots)
+    return [int(t) for t in rng.choice(rest, count - len(pivots), replace=False)]

@@ -54,6 +54,13 @@ class ReducedLearner(KernelLearner, StreamLearner):
                 UserWarning,
                 stacklevel=4,
             )
+        if self.n_components > self._count(n_signals):
+            warnings.warn(
+                f"n_components={self.n_components} exceeds the number of kernel vectors, {self._count(n_signals)}: the "
+                f"atoms span no more dimensions than that.",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _linear_nonzeros(self) -> int:
         """Non-zeros of the linear codes that kernel vectors are trained with."""
