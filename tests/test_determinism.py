@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _signals, sparse_encode, sparse_encode_gram
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _learning, _signals, sparse_encode, sparse_encode_gram
 from rkdl._blas import one_blas_thread
 
 # Seconds after which a child is taken to hang.
@@ -89,6 +89,18 @@ def differences(first, second):
     """Names of what differs."""
     assert first.keys() == second.keys()
     return [name for name in first if first[name] != second[name]]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if "RKDL" in name or name == "FourierDL"])
+def test_kept_features(X, monkeypatch, name, dtype):
+    """Features that are kept between walks are those that would be computed again."""
+    model = clone(ESTIMATORS[name]).set_params(max_iter=4)
+    kept = clone(model).fit(X.astype(dtype))
+    monkeypatch.setattr(_learning, "FEATURE_BYTES", 0)
+    again = clone(model).fit(X.astype(dtype))
+    np.testing.assert_array_equal(kept.errors_, again.errors_)
+    np.testing.assert_array_equal(kept.transform(X.astype(dtype)), again.transform(X.astype(dtype)))
 
 
 class TestThreads:
