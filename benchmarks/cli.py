@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks import machine, peers, report
 from benchmarks.cases import ALIASES, CASES
 from benchmarks.data import MissingDataError
+from benchmarks.environment import ROOT
 from benchmarks.rows import FAILED, SKIPPED, Figure, Row
 from benchmarks.settings import Settings
 
@@ -45,6 +46,8 @@ def run(arguments: Sequence[str]) -> int:
         print(f"\n== {name}, {time.perf_counter() - start:.1f} s\n\n{report.as_text(found)}", flush=True)
         # What is known is saved after every case, so that an interrupted run leaves its part.
         saved = report.save(rows, head, options.out)
+    if options.write:
+        report.write_documents(rows, head, ROOT)
     print("", *report.summary(rows), f"Saved {saved[0]} and {saved[1]}.", sep="\n")
     return 0
 
@@ -73,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", type=Path, default=Path("results"), metavar="DIR", help="where the report goes (results)"
     )
+    parser.add_argument("--write", action="store_true", help="put the run into docs/benchmarks.md and README.md")
     parser.add_argument("--tiny", action="store_true", help="tiny inputs: does the benchmark itself work?")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with MNIST; else the variable RKDL_DATA")
     return parser

@@ -148,8 +148,8 @@ def as_text(rows: Sequence[Row]) -> str:
 
 
 def as_markdown(rows: Sequence[Row], head: dict[str, Any]) -> str:
-    """The tables for the README."""
-    machine, limits = head["machine"], head["limits"]
+    """The whole run, for docs/benchmarks.md."""
+    machine = head["machine"]
     installed = ", ".join(f"{name} {version}" for name, version in head["versions"].items())
     lines = [
         "# Benchmarks",
@@ -157,8 +157,7 @@ def as_markdown(rows: Sequence[Row], head: dict[str, Any]) -> str:
         f"{machine['processor']}, {machine['threads']} threads on {machine['cores']} cores; {installed}. "
         f"Best of {head['repeat']}, libraries in turns, load at the start {machine['load_1min']}.",
         "",
-        f"Limits measured here: sgemm {limits['sgemm_gflops']:.0f} and dgemm {limits['dgemm_gflops']:.0f} GFLOP/s, "
-        f"copying {limits['copy_gbytes_per_s']:.1f} GB/s.",
+        f"Limits measured here: {_limits(head['limits'])}.",
         "",
         "Ratio: the peer's time over rkdl's. Agreement: mean residual norms of the codes, or errors of what was "
         "learned, rkdl's first. MB: peak memory of a fresh process above its loaded inputs. Limit: the matrix product "
@@ -168,11 +167,41 @@ def as_markdown(rows: Sequence[Row], head: dict[str, Any]) -> str:
     if head["tiny"]:
         lines += ["**Tiny inputs: this run checks the benchmark, its figures mean nothing.**", ""]
     for title, names, cells in tables(rows):
-        lines += [f"## {title}", "", _markdown_row(names), _markdown_row(["---"] * len(names))]
-        lines += [_markdown_row(row) for row in cells]
-        lines.append("")
+        lines += [f"## {title}", "", *_markdown_table(names, cells), ""]
     lines += ["## Summary", "", *(f"- {line}" for line in summary(rows)), ""]
     return "\n".join(lines)
+
+
+def as_excerpt(rows: Sequence[Row], head: dict[str, Any]) -> list[str]:
+    """Times, ratios and targets alone, for the README."""
+    met = " ".join(line for line in summary(rows)[:1] if line.endswith("targets met."))
+    lines = [f"{head['machine']['cores']} cores; {_limits(head['limits'])}. {met}".rstrip(), ""]
+    for title, names, cells in tables(rows):
+        if title == "Growth":
+            continue
+        keep = [i for i, name in enumerate(names) if name not in ("agreement", "rkdl, MB", "peer, MB", "limit", "note")]
+        lines += [*_markdown_table([names[i] for i in keep], [[row[i] for i in keep] for row in cells]), ""]
+    return lines
+
+
+def write_documents(rows: Sequence[Row], head: dict[str, Any], root: Path) -> None:
+    """The run into docs/benchmarks.md, and its excerpt into the README between its marks."""
+    (root / "docs" / "benchmarks.md").write_text(as_markdown(rows, head))
+    readme, first, last = root / "README.md", "<!-- benchmarks -->", "<!-- end of benchmarks -->"
+    before, _, rest = readme.read_text().partition(first)
+    _, _, after = rest.partition(last)
+    readme.write_text("\n".join([before + first, *as_excerpt(rows, head), last + after]))
+
+
+def _limits(limits: dict[str, float]) -> str:
+    return (
+        f"sgemm {limits['sgemm_gflops']:.0f} and dgemm {limits['dgemm_gflops']:.0f} GFLOP/s, copying "
+        f"{limits['copy_gbytes_per_s']:.1f} GB/s"
+    )
+
+
+def _markdown_table(names: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    return [_markdown_row(names), _markdown_row(["---"] * len(names)), *(_markdown_row(row) for row in cells)]
 
 
 def _markdown_row(cells: Sequence[str]) -> str:

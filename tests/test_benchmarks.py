@@ -92,11 +92,11 @@ def test_every_case_runs_on_tiny_inputs(tmp_path):
 def test_startup_runs(tmp_path):
     content, markdown, _ = run_tiny(tmp_path, "startup")
     figures = content["figures"]
-    assert [row["case"] for row in figures] == ["startup"] * 5
+    assert [row["case"] for row in figures] == ["startup"] * 6
     assert all(row["status"] == rows.OK for row in figures), figures
     (in_home,) = [row for row in figures if row["what"] == "works where the package folder cannot be written"]
     assert in_home["value"] == 1.0, in_home
-    assert check_tables(markdown) == 5 + 2
+    assert check_tables(markdown) == 6 + 2
 
 
 def test_missing_data_is_a_row_that_says_so(tmp_path):
@@ -167,6 +167,29 @@ def test_a_target_is_met_only_by_a_solution_as_good():
     assert "NO" in cells
     assert "**no**" in report._markdown_row(cells)
     assert any(line.startswith("Falls short: c") for line in report.summary([row]))
+
+
+def test_documents_take_over_a_run(tmp_path):
+    (tmp_path / "docs").mkdir()
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- benchmarks -->\nold\n<!-- end of benchmarks -->\nafter\n")
+    head = {
+        "machine": {"processor": "P", "threads": 2, "cores": 2, "load_1min": 0.0},
+        "limits": {"sgemm_gflops": 200.0, "dgemm_gflops": 100.0, "copy_gbytes_per_s": 40.0},
+        "versions": {},
+        "repeat": 5,
+        "tiny": False,
+    }
+    found = [rows.Figure("c", "what", 2.0, "s", bound=1.0), rows.Figure("c", "other", 0.5, "s", bound=1.0)]
+    for _ in range(2):
+        report.write_documents(found, head, tmp_path)
+    text = readme.read_text()
+    assert text.startswith("before\n<!-- benchmarks -->\n2 cores; sgemm 200")
+    assert text.endswith("<!-- end of benchmarks -->\nafter\n")
+    assert "1 of 2 targets met." in text
+    assert "| c | what | 2.00 s | at most 1 | **no** |" in text
+    assert "old" not in text
+    assert "Falls short: c, what." in (tmp_path / "docs" / "benchmarks.md").read_text()
 
 
 def test_growth_is_judged_by_its_worst_climb():
