@@ -1,7 +1,7 @@
 """The few things that the learning asks of a small array, whether it is NumPy's or torch's.
 
-Large arrays are left to the kernels of each side (`rkdl._statistics`, `rkdl._torch.steps`); here are the verbs with which
-the loop around them is written once. Nothing imports torch: a tensor is told by its type's module.
+Large arrays are left to the kernels of each side (`rkdl._statistics`, `rkdl._torch.steps`); here are the verbs with
+which the loop around them is written once. Nothing imports torch: without it there are no tensors.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ def norm(array: Any) -> float:
     return float(sys.modules["torch"].linalg.vector_norm(array) if is_tensor(array) else np.linalg.norm(array))
 
 
-def all_finite(array: Any) -> bool:
-    """Whether no entry is NaN or infinite."""
-    return bool(array.isfinite().all() if is_tensor(array) else np.isfinite(array).all())
+def dots(*pairs: tuple[Any, Any]) -> list[float]:
+    """`dot` of several pairs as numbers, waiting once."""
+    found = [dot(left, right) for left, right in pairs]
+    return sys.modules["torch"].stack(found).tolist() if is_tensor(found[0]) else [float(value) for value in found]
 
 
 def stacked(arrays: Any) -> Any:

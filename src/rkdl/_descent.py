@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from rkdl._arrays import all_finite, cast, copied, dot, norm, row_norms, stacked
+from rkdl._arrays import cast, copied, dot, dots, is_tensor, norm, row_norms, stacked
 from rkdl._atoms import least_squares_atoms
-from rkdl._kernels import DifferentiableKernel
+from rkdl._kernels import RBF, DifferentiableKernel
 from rkdl._maps import KernelMap
 from rkdl._metric import Metric, make_metric
 from rkdl._signals import Walker
@@ -132,13 +132,12 @@ class Objective:
         pulling : ndarray of shape (n, p), default=None
             Atoms to take the gradient with; None where no gradient will be asked for.
         """
-        matrix = self.feature_map(vectors).matrix()
-        if not all_finite(matrix):
+        metric = make_metric(self.feature_map(vectors).matrix(), self._dtype)
+        if metric is None:
             return Point(vectors, np.inf)
         pull = features = None
         if projections is None:
             projections, pull, features = self._evaluate(vectors, pulling)
-        metric = make_metric(matrix, self._dtype)
         if self.held_atoms is None:
             targets = metric.whiten(projections)
             white = least_squares_atoms(self._products_metric, targets)
@@ -184,7 +183,11 @@ class Objective:
         assert point.pulling is not None
         assert point.pull is not None
         couplings = point.pulling.T @ self.products @ point.pulling
-        _, slope = self.kernel.value_and_slope(point.vectors, point.vectors)
+        if isinstance(self.kernel, RBF):
+            # An RBF kernel's slope is its value.
+            slope = point.metric.matrix
+        else:
+            _, slope = self.kernel.value_and_slope(point.vectors, point.vectors)
         pairs = self.kernel.pull(point.vectors, point.vectors, couplings * slope)
         gradient = 2.0 * (pairs - point.pull)
         if self.linear is not None:
@@ -276,6 +279,10 @@ class LBFGS:
             spread = norm(free - free.mean(0)) or norm(free) or 1.0
             length = norm(gradient)
             return direction * (0.1 * spread / length) if length > 0.0 else direction
+        if is_tensor(gradient):
+            from rkdl._torch.lbfgs import find_direction
+
+            return find_direction(gradient, self.pairs)
         weights = []
         for shift, change, curvature in reversed(self.pairs):
             weight = dot(shift, direction) / curvature
@@ -309,8 +316,8 @@ class LBFGS:
         return None
 
     def _remember(self, shift: np.ndarray, change: np.ndarray) -> None:
-        curvature = float(dot(shift, change))
-        if curvature > 1e-10 * norm(shift) * norm(change):
+        curvature, shift_square, change_square = dots((shift, change), (shift, shift), (change, change))
+        if curvature > 1e-10 * np.sqrt(shift_square * change_square):
             self.pairs.append((shift, change, curvature))
 
 

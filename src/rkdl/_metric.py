@@ -65,12 +65,12 @@ class Metric:
 
 
 def make_metric(matrix: Any, dtype: np.dtype | type) -> Any:
-    """The metric of a matrix, where the matrix is."""
+    """The metric of a matrix, where the matrix is; None for a matrix that is not finite."""
     if is_tensor(matrix):
         from rkdl._torch.metric import TensorMetric
 
-        return TensorMetric(matrix, dtype)
-    return Metric(matrix, dtype)
+        return TensorMetric.of(matrix, dtype)
+    return Metric(matrix, dtype) if np.isfinite(matrix).all() else None
 
 
 class IdentityMetric:

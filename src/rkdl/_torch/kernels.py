@@ -19,13 +19,14 @@ def squared_norms(rows: torch.Tensor) -> torch.Tensor:
 
 
 def summed_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """``left' right`` over many rows, in float64: blocks of rows in their own dtype, their sums in float64."""
+    """``left' right`` over many rows, in float64: sums of blocks of rows, added, so that few digits are lost."""
     n_blocks = len(left) // BLOCK_ROWS
+    if n_blocks < 2:
+        return (left.T @ right).double()
     whole = n_blocks * BLOCK_ROWS
-    total = torch.zeros((left.shape[1], right.shape[1]), dtype=torch.float64, device=left.device)
-    if n_blocks:
-        blocks = [part[:whole].reshape(n_blocks, BLOCK_ROWS, -1) for part in (left, right)]
-        total += torch.bmm(blocks[0].mT, blocks[1]).sum(0, dtype=torch.float64)
+    blocks = [part[:whole].reshape(n_blocks, BLOCK_ROWS, -1) for part in (left, right)]
+    # A conversion of all blocks to float64 would take longer than it is worth.
+    total = torch.bmm(blocks[0].mT, blocks[1]).sum(0).double()
     if whole < len(left):
         total += left[whole:].T @ right[whole:]
     return total
@@ -44,18 +45,18 @@ class TensorRBF(RBF):
         X, Y = self._centred(X), self._centred(Y)
         values = X @ (Y * (2.0 * self.gamma)).T
         own, other = self.gamma * squared_norms(X), self.gamma * squared_norms(Y)
-        # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
-        own = own + (own - own)
-        # Where gamma is so large that the rounding of a zero distance shows, zero is put for it.
         rounding = 8.0 * torch.finfo(values.dtype).eps
-        near = torch.where(rounding * other.max() > 1e-4, rounding, 0.0).to(values.dtype)
         if values.device.type == "cuda" and has_triton():
             from rkdl._torch.triton_kernels import finish_rbf
 
-            finish_rbf(values, own, other, near)
+            finish_rbf(values, own, other, other.max(), rounding)
             return values
+        # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
+        own = own + (own - own)
         values -= own[:, None]
         values -= other
+        # Where gamma is so large that the rounding of a zero distance shows, zero is put for it.
+        near = torch.where(rounding * other.max() > 1e-4, rounding, 0.0).to(values.dtype)
         values = torch.where(values > -near * (own[:, None] + other), 0.0, values)
         return values.clamp_(max=0.0).exp_()
 

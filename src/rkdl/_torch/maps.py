@@ -51,12 +51,12 @@ class TensorKernelMap(KernelMap):
 
     def metric(self, dtype: np.dtype) -> TensorMetric:  # type: ignore[override]
         """``K(D, D)``, its rank decided for signals of `dtype`."""
-        matrix = self.matrix()
-        if not matrix.isfinite().all():
+        metric = TensorMetric.of(self.matrix(), dtype)
+        if metric is None:
             raise ValueError(
                 "The kernel overflows on the kernel vectors: scale the signals down, or lower gamma or degree."
             )
-        return TensorMetric(matrix, dtype)
+        return metric
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 
 from rkdl._metric import Metric
 
-# Where the smallest pivot is this many times what counts as zero, no other order of pivots would find one that does.
+# Where the smallest pivot is this many times what counts as zero, no other order of pivots finds one that does.
 _CLEAR = 100.0
 
 
@@ -32,13 +32,22 @@ class TensorMetric:
     """
 
     def __init__(self, matrix: torch.Tensor, dtype: Any) -> None:
+        # Whether the matrix is finite shows in the factor, and only a factor that fails is looked into.
         factor = torch.linalg.cholesky_ex(matrix)[0]
         lowest, largest = torch.stack([factor.diagonal().min(), matrix.diagonal().max()]).tolist()
         zero = len(matrix) * float(np.finfo(dtype).eps) * largest
-        if lowest > 0.0 and lowest * lowest > _CLEAR * zero:
+        if lowest > 0.0 and (lowest * lowest > _CLEAR * zero or _smallest_left(factor) > 2.0 * zero):
             self._hold(matrix, len(matrix), None, factor)
+        elif not matrix.isfinite().all():
+            self._hold(matrix, -1, None, factor)
         else:
             self._take(Metric(matrix.cpu().numpy(), dtype), matrix)
+
+    @classmethod
+    def of(cls, matrix: torch.Tensor, dtype: Any) -> TensorMetric | None:
+        """The metric of a matrix; None if that is not finite."""
+        metric = cls(matrix, dtype)
+        return metric if metric.rank >= 0 else None
 
     def _hold(self, matrix: torch.Tensor, rank: int, pivots: torch.Tensor | None, factor: torch.Tensor) -> None:
         self.matrix, self.rank, self.pivots, self.factor = matrix, rank, pivots, factor
@@ -79,3 +88,10 @@ class TensorMetric:
     def to_white(self, combinations: torch.Tensor) -> torch.Tensor:
         """Combinations (n, p) to whitened coordinates: those of their projection on the kept span."""
         return self.whiten(combinations @ self.matrix)
+
+
+def _smallest_left(factor: torch.Tensor) -> float:
+    """The least that all other coordinates leave of one: no order of pivots has a smaller last pivot."""
+    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+    return 1.0 / float(inverse.square().sum(0).max())

@@ -217,24 +217,32 @@ def pursue(
 
 
 @triton.jit
-def _rbf_kernel(values, own, other, near, n_columns, BLOCK: tl.constexpr):
+def _rbf_kernel(values, own, other, largest, n_columns, ROUNDING: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < n_columns
     place = values + row * n_columns + columns
     left, right = tl.load(own + row), tl.load(other + columns, mask=inside, other=0.0)
+    # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
+    left += left - left
+    near = tl.where(tl.load(largest) * ROUNDING > 1e-4, ROUNDING, 0.0).to(left.dtype)
     exponents = tl.load(place, mask=inside, other=0.0) - left - right
-    exponents = tl.where(exponents > -tl.load(near) * (left + right), 0.0, exponents)
+    exponents = tl.where(exponents > -near * (left + right), 0.0, exponents)
     tl.store(place, tl.exp(tl.where(exponents > 0.0, 0.0, exponents)), mask=inside)
 
 
-def finish_rbf(values: torch.Tensor, own: torch.Tensor, other: torch.Tensor, near: torch.Tensor) -> None:
-    """``exp(min(values - own_t - other_i, 0))`` in place; an exponent within ``near (own_t + other_i)`` is zero."""
+def finish_rbf(
+    values: torch.Tensor, own: torch.Tensor, other: torch.Tensor, largest: torch.Tensor, rounding: float
+) -> None:
+    """``exp(min(values - own_t - other_i, 0))`` in place.
+
+    Where `rounding` shows in the `largest` of `other`, an exponent within ``rounding (own_t + other_i)`` of zero is zero.
+    """
     n_rows, n_columns = values.shape
     block = min(1024, triton.next_power_of_2(n_columns))
     with _on(values.device):
         _rbf_kernel[(n_rows, triton.cdiv(n_columns, block))](
-            values, own, other, near, n_columns, BLOCK=block, num_warps=4
+            values, own, other, largest, n_columns, ROUNDING=rounding, BLOCK=block, num_warps=4
         )
 
 

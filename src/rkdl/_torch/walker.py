@@ -138,7 +138,8 @@ class TensorWalker(Walker):
 def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
     """A chunk's sums added to those before it, in float64 and in place."""
     if totals is None:
-        return tuple(part.to(torch.float64, copy=True) for part in sums)
+        # What a step returns is its own, and may be added to.
+        return tuple(part.to(torch.float64) for part in sums)
     for total, part in zip(totals, sums, strict=True):
         total += part
     return totals
