@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -133,7 +134,7 @@ def _encode_on_host(
     if not sparse_output:
         return upload(codes, signals.home)
     parts = (torch.from_numpy(part) for part in (codes.indptr, codes.indices, codes.data))
-    return torch.sparse_csr_tensor(*parts, size=codes.shape).to(signals.home)
+    return _csr(*parts, codes.shape).to(signals.home)
 
 
 def to_sparse(parts: list[TensorCodes], n_atoms: int) -> torch.Tensor:
@@ -150,7 +151,14 @@ def to_sparse(parts: list[TensorCodes], n_atoms: int) -> torch.Tensor:
     else:
         is_used = torch.arange(width, device=counts.device) < counts[:, None]
         indices, values = indices[is_used], values[is_used]
-    return torch.sparse_csr_tensor(starts, indices.to(kind), values, size=(n_signals, n_atoms))
+    return _csr(starts, indices.to(kind), values, (n_signals, n_atoms))
+
+
+def _csr(starts: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+    with warnings.catch_warnings():
+        # torch tells every process once that its CSR tensors are in beta.
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(starts, indices, values, size=shape, check_invariants=False)
 
 
 def _gather(parts: list[Any], n_atoms: int, sparse_output: bool) -> np.ndarray | sparse.csr_array:
@@ -188,33 +196,33 @@ def residuals_of(model: Any, signals: Any, encoder: Encoder, unit: float) -> tup
 
     with TensorWalker(signals, encoder.row_width) as walker:
         placed = walker.place(encoder)
+        is_linear = isinstance(encoder.feature_map, LinearMap)
 
         def work(rows: torch.Tensor, kept: Any) -> tuple[tuple, torch.Tensor]:
-            _, norms, codes, squares = encode(placed, rows)
-            if isinstance(encoder.feature_map, LinearMap):
+            features, norms, codes, squares = encode(placed, rows)
+            if is_linear:
                 # From the residual itself: the difference of squares has no digits left where the fit is close.
                 residual = rows - codes.dense(len(placed.atoms)) @ placed.atoms
                 squares = torch.linalg.vecdot(residual, residual)
-            return (), torch.stack([squares, norms], dim=1).sqrt() / unit
+            return (_square_sum(features),), torch.stack([squares, norms], dim=1).sqrt() / unit
 
         found: list[torch.Tensor] = []
         checks: list[float] = []
 
         def task(number: int, start: int, stop: int) -> None:
-            rows = signals.read(start, stop)
-            checks.append(float(_square_sum(rows)) / max(1, rows.numel()))
-            found.append(walker.attempt(work, rows)[1])
+            (check,), pair = walker.attempt(work, signals.read(start, stop))
+            checks.append(float(check) / ((stop - start) * signals.shape[1]))
+            found.append(pair)
 
         for _ in walker.each(task):
             pass
         both = torch.cat(found)
-        is_linear = isinstance(encoder.feature_map, LinearMap)
         if is_linear and not all(is_safe(mean, signals.dtype) or mean == 0.0 for mean in checks):
             # What the CPU makes of signals that are not finite, huge or tiny.
             given = to_host(signals.data) if signals.home is not None else signals.source.data
             pair = np.stack(clone_to_host(model)._residuals(given), axis=1)
             both = torch.from_numpy(pair)
-        elif not bool(both.isfinite().all()):
+        elif not np.isfinite(checks).all() or not bool(both.isfinite().all()):
             signals.check_finite()
             raise NotFiniteError
     both = both.cpu().numpy() if signals.home is None else both.to(signals.home)

@@ -21,7 +21,7 @@ from rkdl._torch.signals import StreamedSignals, TensorSignals
 from rkdl._torch.steps import tensor_step
 
 # A piece of a chunk this small that does not fit means that the device is full of something else.
-SMALLEST_PIECE = 64
+SMALLEST_PIECE = 16
 
 
 class TensorWalker(Walker):
@@ -118,6 +118,7 @@ class TensorWalker(Walker):
                         f"device, or device=None, which computes on the CPU."
                     ) from error
             # Outside the handler, whose traceback holds what was being computed.
+            found = []
             self._pieces *= 2
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
