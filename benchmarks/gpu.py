@@ -4,10 +4,10 @@
 
 runs the tests of tensors on the GPU, then measures, in this order: the GPU's own limits; encoding of 64-dimensional
 signals; ORKDL on 1,000,000 signals, from the device and from host memory; KDL on all of MNIST; the paper's own problem.
-Each fit is made once to compile and load what it needs, then timed, best of several; its errors stand beside those of the
-same fit on the CPU. The table is printed and written to the folder as gpu.md, all figures as gpu.json. `--only encode`
-(or million, kdl, paper) measures one thing; `--small` takes small inputs and `--device cpu` a machine without a GPU, to try
-the code; `--write` puts the table into docs/gpu.md.
+Each fit is made once to compile and load what it needs, then timed, best of several; its errors stand beside those of
+the same fit on the CPU. The table is printed and written to the folder as gpu.md, all figures as gpu.json. `--only
+encode` (or million, kdl, paper) measures one thing; `--small` takes small inputs and `--device cpu` a machine without
+a GPU, to try the code; `--write` puts the table into docs/gpu.md.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def encode_one(machine: Machine, n_atoms: int, n_nonzero: int, goal: float, coun
     plain = plain_rate(machine, signals[: min(count, 1 << 16)], atoms, n_nonzero)
     note = (
         f"{len(atoms)} atoms, s = {n_nonzero}, {count:,} signals to a CSR tensor, OLS; "
-        f"{moved / machine.bandwidth():.0%} of the bandwidth, {operations / machine.arithmetic():.0%} of the arithmetic "
-        f"limit; plain torch {plain / 1e6:.1f}; residual {other:.5g}, on the CPU {own:.5g}"
+        f"{moved / machine.bandwidth():.0%} of the bandwidth, {operations / machine.arithmetic():.0%} of the "
+        f"arithmetic limit; plain torch {plain / 1e6:.1f}; residual {other:.5g}, on the CPU {own:.5g}"
     )
     quarter = signals[: count // 4]
     dense = len(quarter) / machine.seconds(lambda: encode(quarter), 3)[0]
@@ -188,16 +188,13 @@ def fit_case(
 
 def million_case(machine: Machine, out: Path) -> list[dict]:
     count, few = (3_000, 1_000) if machine.small else (1_000_000, 60_000)
-    sizes = (
-        {"n_components": 16, "n_kernel_vectors": 24}
-        if machine.small
-        else {"n_components": 256, "n_kernel_vectors": 1000}
-    )
+    sizes = dict(zip(("n_components", "n_kernel_vectors"), (16, 24) if machine.small else (256, 1000), strict=True))
     model = ORKDL(**sizes, n_nonzero_coefs=6, n_inner_iter=3, max_iter=10, tol=0.0, gamma=0.1, random_state=0)
     held = enlarged_mnist(count, None, machine.small)
     signals = torch.from_numpy(held).to(machine.device)
-    what = f"{count:,} x {held.shape[1]}, p = {sizes['n_kernel_vectors']}, n = {sizes['n_components']}, s = 6, 10 x 3 steps"
-    first, fitted = fit_case(machine, out, "ORKDL, a million", model, signals, 6.0, 2, what)
+    n_vectors, n_atoms = sizes["n_kernel_vectors"], sizes["n_components"]
+    what = f"{count:,} x {held.shape[1]}, p = {n_vectors}, n = {n_atoms}, s = 6, ten iterations of three steps"
+    first, _ = fit_case(machine, out, "ORKDL, a million", model, signals, 6.0, 2, what)
     del signals
     streaming = clone(model).set_params(device=str(machine.device))
     spent, streamed = machine.seconds(lambda: clone(streaming).fit(held), 2)
@@ -233,7 +230,8 @@ def paper_case(machine: Machine, out: Path) -> list[dict]:
     sizes = {"n_components": 20, "n_kernel_vectors": 20 if machine.small else 50}
     model = ORKDL(**sizes, n_nonzero_coefs=4, max_iter=10, tol=0.0, gamma=0.1, random_state=0)
     signals = torch.from_numpy(held).to(machine.device)
-    what = f"{len(held):,} x {held.shape[1]}, p = {sizes['n_kernel_vectors']}, n = 20, s = 4, ten iterations, kernel vectors included"
+    what = f"{len(held):,} x {held.shape[1]}, p = {sizes['n_kernel_vectors']}, n = 20, s = 4, ten iterations"
+    what += ", the kernel vectors' choice included"
     first, _ = fit_case(machine, out, "ORKDL, the paper's", model, signals, 0.15, 3 if machine.small else 10, what)
     return [first, compared("the paper's", machine, model, held)]
 
@@ -243,8 +241,8 @@ RUN = {"encode": encode_case, "million": million_case, "kdl": kdl_case, "paper":
 
 def table(machine: Machine, rows: list[dict]) -> str:
     lines = [
-        f"{machine.describe()}. A copy moves {machine.bandwidth() / 1e12:.2f} TB/s, a float32 product of matrices runs at "
-        f"{machine.arithmetic() / 1e12:.1f} TFLOP/s.",
+        f"{machine.describe()}. A copy moves {machine.bandwidth() / 1e12:.2f} TB/s, a float32 product of matrices "
+        f"runs at {machine.arithmetic() / 1e12:.1f} TFLOP/s.",
         "",
         "| case | measured | asked for | |",
         "|---|---|---|---|",

@@ -46,7 +46,7 @@ def gram_sweep(
     if is_tensor(atoms):
         from rkdl._torch import atoms as on_device
 
-        return on_device.gram_sweep(products, targets, atoms, metric)
+        return on_device.gram_sweep(products, targets, atoms, metric)  # type: ignore[arg-type, return-value]
     factors = np.ones(len(atoms))
     if metric is None:
         rows = np.ascontiguousarray(atoms)

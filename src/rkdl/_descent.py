@@ -282,7 +282,7 @@ class LBFGS:
         if is_tensor(gradient):
             from rkdl._torch.lbfgs import find_direction
 
-            return find_direction(gradient, self.pairs)
+            return find_direction(gradient, self.pairs)  # type: ignore[arg-type, return-value]
         weights = []
         for shift, change, curvature in reversed(self.pairs):
             weight = dot(shift, direction) / curvature

@@ -54,7 +54,8 @@ def sparse_encode(
     sparse_output : bool, default=False
         Return a CSR array instead of a dense one.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None is where the signals are: a tensor's device, or NumPy.
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
 
@@ -130,7 +131,8 @@ def sparse_encode_gram(
     sparse_output : bool, default=False
         Return a CSR array instead of a dense one.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None is where the signals are: a tensor's device, or NumPy.
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
 
@@ -209,7 +211,14 @@ def _device_signals(X: Any, device: Any, name: str) -> Signals:
 
 
 def _encode_on_device(
-    X: Any, dictionary: Any, device: Any, sparse_output: bool, n_jobs: int | None, *options: Any
+    X: Any,
+    dictionary: Any,
+    device: Any,
+    sparse_output: bool,
+    n_jobs: int | None,
+    n_nonzero_coefs: int | None,
+    residual_tol: float | None,
+    pursuit: str,
 ) -> Any:
     """`sparse_encode` of a tensor, or through a device."""
     if device is None and not is_tensor(X):
@@ -217,9 +226,9 @@ def _encode_on_device(
         return sparse_encode(
             X,
             host(dictionary),
-            n_nonzero_coefs=options[0],
-            residual_tol=options[1],
-            pursuit=options[2],
+            n_nonzero_coefs=n_nonzero_coefs,
+            residual_tol=residual_tol,
+            pursuit=pursuit,
             sparse_output=sparse_output,
             n_jobs=n_jobs,
         )
@@ -227,12 +236,13 @@ def _encode_on_device(
     dictionary = check_array(host(dictionary), dtype=_FLOATS, input_name="dictionary")
     if signals.shape[1] != dictionary.shape[1]:
         raise ValueError(
-            f"X has {signals.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
+            f"X has {signals.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must "
+            f"agree."
         )
-    pursuit = check_pursuit(*options, len(dictionary))
+    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
     unit, norms = _unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
     # The inner products of the atoms are computed on the device.
-    encoder = Encoder(LinearMap(signals.shape[1]), unit, None, pursuit)
+    encoder = Encoder(LinearMap(signals.shape[1]), unit, None, options)
     return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms)
 
 
@@ -303,7 +313,8 @@ def encode_signals(
     if hasattr(signals, "device"):
         from rkdl._torch.encode import encode_signals as encode
 
-        return encode(signals, encoder, sparse_output, n_jobs, factors=factors, squared_norms=squared_norms)
+        options: Any = {"factors": factors, "squared_norms": squared_norms}
+        return encode(signals, encoder, sparse_output, n_jobs, **options)  # type: ignore[arg-type]
     n_signals, n_atoms = signals.shape[0], encoder.n_atoms
     dtype = signals.dtype
     wide_factors = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_atoms,))

@@ -363,7 +363,8 @@ class ReducedProblem:
         if is_tensor(white):
             from rkdl._torch.refit import refit
 
-            return refit(self.walker, self.feature_map, self.metric, kept, targets, white, trace)
+            found: Any = refit(self.walker, self.feature_map, self.metric, kept, targets, white, trace)
+            return found
         kept = self.walker.fetch(_itself, kept)
         parts = self.walker.fetch(_itself, self.walker.run(Features(self.feature_map), kept)[1])
         features = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -489,7 +490,7 @@ def normalize_rows(rows: np.ndarray, otherwise: np.ndarray | None = None) -> np.
     if is_tensor(rows):
         from rkdl._torch import atoms
 
-        return atoms.normalize_rows(rows, otherwise)
+        return atoms.normalize_rows(rows, otherwise)  # type: ignore[arg-type, return-value]
     norms = np.linalg.norm(rows, axis=1)
     tiny = norms <= 1e-14 * max(float(norms.max(initial=0.0)), np.finfo(np.float64).tiny)
     unit = np.where(tiny[:, None], 0.0, rows / np.where(tiny, 1.0, norms)[:, None])

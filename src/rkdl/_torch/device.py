@@ -13,7 +13,8 @@ try:
     import torch
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "device needs torch, which is not installed: pip install 'rkdl[torch]', or leave device=None to work with NumPy.",
+        "device needs torch, which is not installed: pip install 'rkdl[torch]', or use device=None, which computes in "
+        "NumPy.",
         name="torch",
     ) from error
 
@@ -37,8 +38,8 @@ def resolve_device(device: Any) -> torch.device:
     if found.type == "cuda":
         if not torch.cuda.is_available():
             raise ValueError(
-                f"device={str(device)!r} needs a CUDA GPU, and torch {torch.__version__} sees none here: check the driver "
-                f"with nvidia-smi and that torch is a CUDA build, or use device=None, which computes on the CPU."
+                f"device={str(device)!r} needs a CUDA GPU, and torch {torch.__version__} sees none here: check the "
+                f"driver with nvidia-smi and that torch is a CUDA build, or use device=None, which computes on the CPU."
             )
         count = torch.cuda.device_count()
         if found.index is not None and found.index >= count:
@@ -46,8 +47,8 @@ def resolve_device(device: Any) -> torch.device:
         return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
     if found.type != "cpu":
         raise ValueError(
-            f"device={str(device)!r} has no float64, in which the small matrices are computed: use 'cuda', or 'cpu' and "
-            f"move tensors there with X.cpu()."
+            f"device={str(device)!r} has no float64, in which the small matrices are computed: use 'cuda', or 'cpu' "
+            f"and move tensors there with X.cpu()."
         )
     return found
 

@@ -86,9 +86,9 @@ def _codes(encoder: Any, rows: torch.Tensor, norms: torch.Tensor | None) -> tupl
     """Codes of a chunk, and a number that is not finite, or too large or small, where they cannot be trusted."""
     if isinstance(encoder, _encode.GramEncoder):
         assert norms is not None
-        correlations = rows * encoder.factors.to(rows.dtype)  # type: ignore[attr-defined]
+        correlations = rows * encoder.factors.to(rows.dtype)
         check = _square_sum(rows)
-        return pursue(correlations, encoder.gram, norms, *encoder.pursuit)[0], check  # type: ignore[arg-type]
+        return pursue(correlations, encoder.gram, norms, *encoder.pursuit)[0], check
     features = encoder.feature_map.features(rows)
     correlations = features @ encoder.atoms.T
     if norms is None:
@@ -97,7 +97,7 @@ def _codes(encoder: Any, rows: torch.Tensor, norms: torch.Tensor | None) -> tupl
         else:
             norms = encoder.feature_map.squared_norms(rows)
     check = _square_sum(rows if isinstance(encoder.feature_map, LinearMap) else correlations)
-    return pursue(correlations, encoder.gram, norms, *encoder._limited())[0], check  # type: ignore[arg-type]
+    return pursue(correlations, encoder.gram, norms, *encoder._limited())[0], check
 
 
 def _placed(walker: TensorWalker, encoder: Any) -> Any:
@@ -133,8 +133,8 @@ def _encode_on_host(
         return codes
     if not sparse_output:
         return upload(codes, signals.home)
-    parts = (torch.from_numpy(part) for part in (codes.indptr, codes.indices, codes.data))
-    return _csr(*parts, codes.shape).to(signals.home)
+    starts, indices, values = (torch.from_numpy(part) for part in (codes.indptr, codes.indices, codes.data))
+    return _csr(starts, indices, values, codes.shape).to(signals.home)
 
 
 def to_sparse(parts: list[TensorCodes], n_atoms: int) -> torch.Tensor:

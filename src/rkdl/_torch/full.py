@@ -19,7 +19,7 @@ class TensorKernelRows(KernelRows):
     """Rows of the N x N kernel matrix on a device: kept whole, or computed again for every walk."""
 
     walker: TensorWalker
-    matrix: torch.Tensor | None  # type: ignore[assignment]
+    matrix: torch.Tensor | None
 
     @classmethod
     def compute(cls, walker: Any, kernel: Any) -> TensorKernelRows:
@@ -38,22 +38,22 @@ class TensorKernelRows(KernelRows):
 
         for number, (start, stop) in enumerate(walker.bounds):
             fill(number, start, stop)
-        return cls(walker, kernel, matrix)  # type: ignore[arg-type]
+        return cls(walker, kernel, matrix)
 
-    def rows(self, start: int, stop: int) -> torch.Tensor:  # type: ignore[override]
+    def rows(self, start: int, stop: int) -> torch.Tensor:
         """``K[start:stop]``."""
         if self.matrix is not None:
             return self.matrix[start:stop]
         every = _all_signals(self.walker.signals)
-        return self.kernel(every[start:stop], every)  # type: ignore[misc, return-value]
+        return self.kernel(every[start:stop], every)
 
-    def diagonal(self) -> torch.Tensor:  # type: ignore[override]
+    def diagonal(self) -> torch.Tensor:
         """``k(y, y)`` of every signal."""
         if self.matrix is not None:
             return self.matrix.diagonal().clone()
-        return self.kernel.diagonal(_all_signals(self.walker.signals))  # type: ignore[union-attr, return-value]
+        return self.kernel.diagonal(_all_signals(self.walker.signals))
 
-    def times(self, right: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def times(self, right: torch.Tensor) -> torch.Tensor:
         """``K @ right`` in the kernel's dtype."""
         right = right.to(torch_dtype(self.walker.signals.dtype))
         if self.matrix is not None:
@@ -61,7 +61,7 @@ class TensorKernelRows(KernelRows):
         every = _all_signals(self.walker.signals)
 
         def work(rows: torch.Tensor, kept: Any) -> tuple[tuple, torch.Tensor]:
-            return (), self.kernel(rows, every) @ right  # type: ignore[misc, operator]
+            return (), self.kernel(rows, every) @ right
 
         return torch.cat([self.walker.attempt(work, every[a:b])[1] for a, b in self.walker.bounds])
 
@@ -75,9 +75,9 @@ class TensorFullProblem(FullProblem):
 
     kernel_rows: TensorKernelRows
     walker: TensorWalker
-    atoms: torch.Tensor  # type: ignore[assignment]
-    gram: torch.Tensor  # type: ignore[assignment]
-    correlations: torch.Tensor  # type: ignore[assignment]
+    atoms: torch.Tensor
+    gram: torch.Tensor
+    correlations: torch.Tensor
 
     def _begin(self, atoms: Any) -> None:
         atoms = self.walker.place(atoms)

@@ -36,12 +36,12 @@ def summed_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 class TensorRBF(RBF):
     """``exp(-gamma |x - y|^2)``."""
 
-    shift: torch.Tensor | None = None  # type: ignore[assignment]
+    shift: torch.Tensor | None = None
 
-    def _centred(self, rows: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def _centred(self, rows: torch.Tensor) -> torch.Tensor:
         return rows if self.shift is None else rows - self.shift.to(rows.dtype)
 
-    def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         X, Y = self._centred(X), self._centred(Y)
         values = X @ (Y * (2.0 * self.gamma)).T
         own, other = self.gamma * squared_norms(X), self.gamma * squared_norms(Y)
@@ -60,11 +60,11 @@ class TensorRBF(RBF):
         values = torch.where(values > -near * (own[:, None] + other), 0.0, values)
         return values.clamp_(max=0.0).exp_()
 
-    def diagonal(self, X: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def diagonal(self, X: torch.Tensor) -> torch.Tensor:
         """``k(x, x)`` of every row."""
         return torch.ones(len(X), dtype=X.dtype, device=X.device)
 
-    def pull(self, X: torch.Tensor, Y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def pull(self, X: torch.Tensor, Y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
         X, Y = self._centred(X), self._centred(Y)
         pulled = summed_product(weights, X)
@@ -76,23 +76,23 @@ class TensorRBF(RBF):
 class TensorPolynomial(Polynomial):
     """``(gamma x'y + coef0)^degree``."""
 
-    def _base(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def _base(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         return (X @ Y.T).mul_(self.gamma).add_(self.coef0)
 
-    def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         return self._base(X, Y) ** int(self.degree)
 
-    def diagonal(self, X: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def diagonal(self, X: torch.Tensor) -> torch.Tensor:
         """``k(x, x)`` of every row."""
         return (self.gamma * squared_norms(X) + self.coef0) ** int(self.degree)
 
-    def value_and_slope(self, X: torch.Tensor, Y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+    def value_and_slope(self, X: torch.Tensor, Y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Kernel values, and the factor of the derivative that depends on both sides."""
         base = self._base(X, Y)
         slope = base ** (int(self.degree) - 1)
         return slope * base, slope
 
-    def pull(self, X: torch.Tensor, Y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def pull(self, X: torch.Tensor, Y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
         return summed_product(weights, X).mul_(self.degree * self.gamma)
 
@@ -101,16 +101,16 @@ class TensorPolynomial(Polynomial):
 class TensorLinear(Linear):
     """``x'y``."""
 
-    def diagonal(self, X: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def diagonal(self, X: torch.Tensor) -> torch.Tensor:
         """``k(x, x)`` of every row."""
         return squared_norms(X)
 
-    def value_and_slope(self, X: torch.Tensor, Y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+    def value_and_slope(self, X: torch.Tensor, Y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Kernel values, and the factor of the derivative that depends on both sides."""
         values = X @ Y.T
         return values, torch.ones_like(values)
 
-    def pull(self, X: torch.Tensor, Y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def pull(self, X: torch.Tensor, Y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
         return summed_product(weights, X)
 
@@ -119,10 +119,10 @@ class TensorLinear(Linear):
 class TensorCustom(Custom):
     """A user's function of NumPy arrays: signals are brought to it, and its values back."""
 
-    def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         return self._returned(Custom.__call__(self, _host(X), _host(Y)), X)
 
-    def diagonal(self, X: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def diagonal(self, X: torch.Tensor) -> torch.Tensor:
         """``k(x, x)`` of every row."""
         return self._returned(Custom(self.function, self.of_rows).diagonal(_host(X)), X)
 

@@ -15,14 +15,14 @@ from rkdl._torch.metric import TensorMetric
 class TensorFourierMap(FourierMap):
     """Random Fourier features."""
 
-    frequencies: torch.Tensor  # type: ignore[assignment]
+    frequencies: torch.Tensor
 
-    def features(self, signals: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def features(self, signals: torch.Tensor) -> torch.Tensor:
         """Features (c, 2q) of a chunk."""
         phases = signals @ self.frequencies.to(signals.dtype).T
         return torch.cat([phases.cos(), phases.sin()], dim=1).mul_(len(self.frequencies) ** -0.5)
 
-    def squared_norms(self, signals: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def squared_norms(self, signals: torch.Tensor) -> torch.Tensor:
         """One for every signal."""
         return torch.ones(len(signals), dtype=signals.dtype, device=signals.device)
 
@@ -35,21 +35,21 @@ class TensorFourierMap(FourierMap):
 class TensorKernelMap(KernelMap):
     """Kernel values with a set of kernel vectors."""
 
-    kernel_vectors: torch.Tensor  # type: ignore[assignment]
+    kernel_vectors: torch.Tensor
 
-    def features(self, signals: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def features(self, signals: torch.Tensor) -> torch.Tensor:
         """``K(Y, D)`` of a chunk."""
-        return self.kernel(signals, self.kernel_vectors.to(signals.dtype))  # type: ignore[arg-type, return-value]
+        return self.kernel(signals, self.kernel_vectors.to(signals.dtype))
 
-    def matrix(self) -> torch.Tensor:  # type: ignore[override]
+    def matrix(self) -> torch.Tensor:
         """``K(D, D)`` in float64."""
         vectors = self.kernel_vectors.double()
-        matrix: torch.Tensor = self.kernel(vectors, vectors)  # type: ignore[arg-type, assignment]
+        matrix: torch.Tensor = self.kernel(vectors, vectors)
         matrix = 0.5 * (matrix + matrix.T)
-        matrix.diagonal().copy_(self.kernel.diagonal(vectors))  # type: ignore[arg-type]
+        matrix.diagonal().copy_(self.kernel.diagonal(vectors))
         return matrix
 
-    def metric(self, dtype: np.dtype) -> TensorMetric:  # type: ignore[override]
+    def metric(self, dtype: np.dtype) -> TensorMetric:
         """``K(D, D)``, its rank decided for signals of `dtype`."""
         metric = TensorMetric.of(self.matrix(), dtype)
         if metric is None:
@@ -63,7 +63,7 @@ class TensorKernelMap(KernelMap):
 class TensorGivenKernelMap(GivenKernelMap):
     """Rows that are kernel values already."""
 
-    def squared_norms(self, signals: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def squared_norms(self, signals: torch.Tensor) -> torch.Tensor:
         """Not known, so that no residual is ever small."""
         largest = torch.finfo(signals.dtype).max / len(signals)
         return torch.full((len(signals),), largest, dtype=signals.dtype, device=signals.device)

@@ -36,9 +36,11 @@ class TensorMetric:
         factor = torch.linalg.cholesky_ex(matrix)[0]
         lowest, largest = torch.stack([factor.diagonal().min(), matrix.diagonal().max()]).tolist()
         zero = len(matrix) * float(np.finfo(dtype).eps) * largest
-        if lowest > 0.0 and (lowest * lowest > _CLEAR * zero or _smallest_left(factor) > 2.0 * zero):
+        if lowest > 0.0 and lowest * lowest > 2.0 * zero:
             self._hold(matrix, len(matrix), None, factor)
-        elif not matrix.isfinite().all():
+            if lowest * lowest > _CLEAR * zero or self._smallest_left() > 2.0 * zero:
+                return
+        if not matrix.isfinite().all():
             self._hold(matrix, -1, None, factor)
         else:
             self._take(Metric(matrix.cpu().numpy(), dtype), matrix)
@@ -51,6 +53,9 @@ class TensorMetric:
 
     def _hold(self, matrix: torch.Tensor, rank: int, pivots: torch.Tensor | None, factor: torch.Tensor) -> None:
         self.matrix, self.rank, self.pivots, self.factor = matrix, rank, pivots, factor
+        # Small solves are mostly launches: the factor is inverted once, and whitening is a product.
+        identity = torch.eye(rank if rank > 0 else 0, dtype=torch.float64, device=matrix.device)
+        self.inverse = torch.linalg.solve_triangular(factor, identity, upper=False) if rank > 0 else identity
 
     def _take(self, metric: Metric, matrix: torch.Tensor) -> None:
         device = matrix.device
@@ -71,14 +76,18 @@ class TensorMetric:
         metric.pivots = np.arange(self.rank) if self.pivots is None else self.pivots.cpu().numpy()
         return metric
 
+    def _smallest_left(self) -> float:
+        """The least that all other coordinates leave of one: no order of pivots has a smaller last pivot."""
+        return 1.0 / float(self.inverse.square().sum(0).max())
+
     def whiten(self, products: torch.Tensor) -> torch.Tensor:
         """Products with the coordinates (n, p) to coordinates in which the metric is the identity (n, rank)."""
         kept = products if self.pivots is None else products[:, self.pivots]
-        return torch.linalg.solve_triangular(self.factor, kept.T, upper=False).T
+        return kept @ self.inverse.T
 
     def unwhiten(self, coordinates: torch.Tensor) -> torch.Tensor:
         """Whitened coordinates (n, rank) back to combinations of the original ones (n, p)."""
-        combined = torch.linalg.solve_triangular(self.factor.T, coordinates.T, upper=True).T
+        combined = coordinates @ self.inverse
         if self.pivots is None:
             return combined
         full = torch.zeros((len(coordinates), len(self.matrix)), dtype=combined.dtype, device=combined.device)
@@ -88,10 +97,3 @@ class TensorMetric:
     def to_white(self, combinations: torch.Tensor) -> torch.Tensor:
         """Combinations (n, p) to whitened coordinates: those of their projection on the kept span."""
         return self.whiten(combinations @ self.matrix)
-
-
-def _smallest_left(factor: torch.Tensor) -> float:
-    """The least that all other coordinates leave of one: no order of pivots has a smaller last pivot."""
-    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
-    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return 1.0 / float(inverse.square().sum(0).max())

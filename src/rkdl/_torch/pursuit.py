@@ -117,7 +117,7 @@ def pursue_compiled(
         counts,
         residuals,
     )
-    return tuple(torch.from_numpy(part) for part in (indices, values, counts, residuals))  # type: ignore[return-value]
+    return tuple(torch.from_numpy(part) for part in (indices, values, counts, residuals))
 
 
 def pursue_plainly(
@@ -137,7 +137,7 @@ def pursue_plainly(
     ]
     if len(parts) == 1:
         return parts[0]
-    return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))  # type: ignore[return-value]
+    return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
 
 
 def _pursue_rows(

@@ -38,11 +38,11 @@ class TensorSignals(Signals):
         self.home: torch.device | None = data.device
         self.data = data.detach().to(device)
 
-    def _finish(self, rows: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def _finish(self, rows: torch.Tensor) -> torch.Tensor:
         rows = rows.to(torch_dtype(self.dtype)).contiguous()
         return rows if self.scale == 1.0 else rows * self.scale
 
-    def read(self, start: int, stop: int) -> torch.Tensor:  # type: ignore[override]
+    def read(self, start: int, stop: int) -> torch.Tensor:
         """Rows `start` to `stop`, scaled; not to be written to."""
         return self._finish(self.data[start:stop])
 
@@ -102,7 +102,7 @@ class StreamedSignals(Signals):
             if size <= KEPT_SHARE * free_bytes(device):
                 self._resident = torch.empty(self.shape, dtype=torch_dtype(self.dtype), device=device)
 
-    def read(self, start: int, stop: int) -> torch.Tensor:  # type: ignore[override]
+    def read(self, start: int, stop: int) -> torch.Tensor:
         """Rows `start` to `stop` on the device, scaled; not to be written to."""
         self.source.scale = self.scale
         if self.device.type != "cuda":

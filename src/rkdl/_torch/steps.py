@@ -34,11 +34,11 @@ def encode(
 ) -> tuple[torch.Tensor, torch.Tensor, TensorCodes, torch.Tensor]:
     """Features, squared norms, codes and squared residuals of a chunk; `features` where they are known."""
     if features is None:
-        features = encoder.feature_map.features(signals)  # type: ignore[arg-type, assignment]
+        features = encoder.feature_map.features(signals)
     assert features is not None
-    norms: Any = encoder.feature_map.squared_norms(signals)  # type: ignore[arg-type]
+    norms: Any = encoder.feature_map.squared_norms(signals)
     correlations = features @ encoder.atoms.T
-    codes, residuals = pursue(correlations, encoder.gram, norms, *encoder._limited())  # type: ignore[arg-type]
+    codes, residuals = pursue(correlations, encoder.gram, norms, *encoder._limited())
     return features, norms, codes, residuals
 
 
@@ -57,7 +57,7 @@ def _learn(step: Learn, signals: torch.Tensor, kept: Any) -> tuple[tuple, Kept]:
         norms.sum(dtype=torch.float64),
         residuals.sum(dtype=torch.float64),
     )
-    kept = Kept(codes, residuals, features if step.keeps_features else None)  # type: ignore[arg-type]
+    kept = Kept(codes, residuals, features if step.keeps_features else None)
     return sums, kept
 
 
@@ -71,11 +71,11 @@ def _evaluate(step: Evaluate, signals: torch.Tensor, kept: Any) -> tuple[tuple, 
         # An RBF kernel's slope is its value.
         features = slope = kept.features
     else:
-        features, slope = step.kernel.value_and_slope(signals, step.kernel_vectors)  # type: ignore[arg-type]
+        features, slope = step.kernel.value_and_slope(signals, step.kernel_vectors)
     projections = summed_product(kept.codes.dense(step.n_atoms), features)
     if step.atoms is None:
         return (projections,), kept._replace(features=features) if step.keeps_features else kept
-    pull = step.kernel.pull(signals, step.kernel_vectors, weigh(kept.codes, step.atoms, slope))  # type: ignore[arg-type]
+    pull = step.kernel.pull(signals, step.kernel_vectors, weigh(kept.codes, step.atoms, slope))
     return (projections, pull), kept
 
 
@@ -104,7 +104,7 @@ def _(step: Features) -> Step:
 
 
 def _features(step: Features, signals: torch.Tensor, kept: Any) -> tuple[tuple, torch.Tensor]:
-    return (), step.feature_map.features(signals)  # type: ignore[arg-type, return-value]
+    return (), step.feature_map.features(signals)
 
 
 @_twin.register

@@ -236,7 +236,8 @@ def finish_rbf(
 ) -> None:
     """``exp(min(values - own_t - other_i, 0))`` in place.
 
-    Where `rounding` shows in the `largest` of `other`, an exponent within ``rounding (own_t + other_i)`` of zero is zero.
+    Where `rounding` shows in the `largest` of `other`, an exponent within ``rounding (own_t + other_i)`` of zero is
+    zero.
     """
     n_rows, n_columns = values.shape
     block = min(1024, triton.next_power_of_2(n_columns))

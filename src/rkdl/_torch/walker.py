@@ -31,13 +31,15 @@ class TensorWalker(Walker):
     worked on in pieces, halves first.
     """
 
-    signals: TensorSignals | StreamedSignals  # type: ignore[assignment]
+    signals: TensorSignals | StreamedSignals
 
     def __init__(self, signals: TensorSignals | StreamedSignals, row_width: int) -> None:
         bounds = tensor_chunks(signals.shape[0], row_width, signals.dtype.itemsize, signals.device)
         super().__init__(signals, bounds, 1)
         self.row_width = row_width
         self.device = signals.device
+        # Asked once: the answer takes as long as many a kernel.
+        self._keepable = int(KEPT_SHARE * free_bytes(self.device))
         self._pieces = 1
         self._context = ExitStack()
 
@@ -64,9 +66,7 @@ class TensorWalker(Walker):
 
     def may_keep(self, n_bytes: int) -> bool:
         """Whether so much may be kept on the device from one walk to the next."""
-        return (
-            super().may_keep(n_bytes) if self.device.type == "cpu" else n_bytes <= KEPT_SHARE * free_bytes(self.device)
-        )
+        return super().may_keep(n_bytes) if self.device.type == "cpu" else n_bytes <= self._keepable
 
     def each(self, task: Callable[[int, int, int], Any]) -> Any:
         """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""
@@ -114,8 +114,8 @@ class TensorWalker(Walker):
             except torch.OutOfMemoryError as error:
                 if len(rows) < 2 * self._pieces * SMALLEST_PIECE:
                     raise torch.OutOfMemoryError(
-                        f"{self.device} has no memory left for {len(rows) // self._pieces} signals: free some, use another "
-                        f"device, or device=None, which computes on the CPU."
+                        f"{self.device} has no memory left for {len(rows) // self._pieces} signals: free some, use "
+                        f"another device, or device=None, which computes on the CPU."
                     ) from error
             # Outside the handler, whose traceback holds what was being computed.
             found = []
