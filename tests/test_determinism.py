@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _learning, _signals, sparse_encode, sparse_encode_gram
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _signals, sparse_encode, sparse_encode_gram
 from rkdl._blas import one_blas_thread
 
 # Seconds after which a child is taken to hang.
@@ -97,7 +97,7 @@ def test_kept_features(X, monkeypatch, name, dtype):
     """Features that are kept between walks are those that would be computed again."""
     model = clone(ESTIMATORS[name]).set_params(max_iter=4)
     kept = clone(model).fit(X.astype(dtype))
-    monkeypatch.setattr(_learning, "FEATURE_BYTES", 0)
+    monkeypatch.setattr(_signals, "KEPT_BYTES", 0)
     again = clone(model).fit(X.astype(dtype))
     np.testing.assert_array_equal(kept.errors_, again.errors_)
     np.testing.assert_array_equal(kept.transform(X.astype(dtype)), again.transform(X.astype(dtype)))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rkdl._arrays import is_tensor
 from rkdl._jit import compiled
 from rkdl._metric import Metric
 from rkdl._pursuit import Codes
@@ -42,6 +43,10 @@ def gram_sweep(
     factors : ndarray of shape (n,)
         What each atom's codes are multiplied by; 1 for an atom that is not used.
     """
+    if is_tensor(atoms):
+        from rkdl._torch import atoms as on_device
+
+        return on_device.gram_sweep(products, targets, atoms, metric)  # type: ignore[arg-type, return-value]
     factors = np.ones(len(atoms))
     if metric is None:
         rows = np.ascontiguousarray(atoms)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rkdl._arrays import host
 from rkdl._files import read_file, write_file
 from rkdl._signals import Walker
 
@@ -94,7 +95,9 @@ def _describe(value: Any) -> Any:
         return "RandomState"
     if callable(value):
         return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__name__)}"
-    array = np.asarray(value)
+    if type(value).__name__ == "device":
+        return str(value)
+    array = np.asarray(host(value))
     return f"array {array.shape} ({_digest(array)})"
 
 

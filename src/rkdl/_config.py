@@ -1,9 +1,9 @@
-"""Settings that hold for a while: how signals are cut into chunks."""
+"""Settings that hold for a while: how signals are cut into chunks, how exact a GPU's products are."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Integral
@@ -11,11 +11,12 @@ from numbers import Integral
 from rkdl._signals import chunk_bounds
 
 _chunk_rows: ContextVar[int | tuple[int, ...] | None] = ContextVar("rkdl_chunk_rows", default=None)
+_tf32: ContextVar[bool] = ContextVar("rkdl_tf32", default=False)
 
 
 @contextmanager
-def config_context(*, chunk_rows: int | Sequence[int] | None = None) -> Iterator[None]:
-    """Fix the chunks that signals are learned from, for as long as the context lasts.
+def config_context(*, chunk_rows: int | Sequence[int] | None = None, tf32: bool = False) -> Iterator[None]:
+    """Fix the chunks that signals are learned from and a GPU's precision, for as long as the context lasts.
 
     Sums over signals are added chunk by chunk, so their last bits follow the chunks. The library chooses chunks that
     fit the cache; with the row chunks of a Dask array given here, a local fit ends at the bits of the cluster's.
@@ -25,6 +26,8 @@ def config_context(*, chunk_rows: int | Sequence[int] | None = None) -> Iterator
     chunk_rows : int or sequence of int, default=None
         Rows of a chunk, or of every chunk in turn, as in ``dask_array.chunks[0]``. None leaves the choice to the
         library.
+    tf32 : bool, default=False
+        Whether a GPU multiplies float32 matrices in TF32: several times as fast, three digits instead of seven.
 
     Yields
     ------
@@ -48,18 +51,29 @@ def config_context(*, chunk_rows: int | Sequence[int] | None = None) -> Iterator
     for rows in chunk_rows if isinstance(chunk_rows, tuple) else (chunk_rows,):
         if rows is not None and not (isinstance(rows, Integral) and int(rows) > 0):
             raise ValueError(f"chunk_rows={chunk_rows!r} must be a number of rows, several of them, or None.")
-    token = _chunk_rows.set(chunk_rows)
+    token, precision = _chunk_rows.set(chunk_rows), _tf32.set(bool(tf32))
     try:
         yield
     finally:
         _chunk_rows.reset(token)
+        _tf32.reset(precision)
 
 
-def plan_chunks(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:
-    """Chunks as the user fixed them, or else those of `rkdl._signals.chunk_bounds`."""
+def uses_tf32() -> bool:
+    """Whether the user asked for TF32."""
+    return _tf32.get()
+
+
+def plan_chunks(
+    n_signals: int,
+    row_width: int,
+    itemsize: int,
+    choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds,
+) -> list[tuple[int, int]]:
+    """Chunks as the user fixed them, or else those of `choose`."""
     rows = _chunk_rows.get()
     if rows is None:
-        return chunk_bounds(n_signals, row_width, itemsize)
+        return choose(n_signals, row_width, itemsize)
     if isinstance(rows, tuple):
         edges = [0, *itertools.accumulate(rows)]
         if edges[-1] != n_signals:

@@ -16,16 +16,19 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from rkdl._arrays import cast, copied, dot, dots, is_tensor, norm, row_norms, stacked
 from rkdl._atoms import least_squares_atoms
-from rkdl._kernels import DifferentiableKernel
+from rkdl._kernels import RBF, DifferentiableKernel
 from rkdl._maps import KernelMap
-from rkdl._metric import Metric
+from rkdl._metric import Metric, make_metric
 from rkdl._signals import Walker
 from rkdl._statistics import Evaluate
 
@@ -41,7 +44,7 @@ class LinearTerm:
 
     def value(self, vectors: np.ndarray) -> float:
         """The term at the kernel vectors (p, m)."""
-        fit = np.vdot(self.products, vectors @ vectors.T) - 2.0 * np.vdot(self.projections, vectors)
+        fit = dot(self.products, vectors @ vectors.T) - 2.0 * dot(self.projections, vectors)
         return self.weight * (self.trace + float(fit))
 
     def gradient(self, vectors: np.ndarray) -> np.ndarray:
@@ -88,6 +91,8 @@ class Objective:
         Atoms to hold; None for the best ones at every point.
     feature_vectors : ndarray of shape (p, m) or None
         The kernel vectors that features kept with the codes belong to.
+    feature_map : callable
+        Kernel vectors (p, m) to their feature map.
     keeps_features : bool
         Whether features may be kept for all signals.
     memory : tuple of (ndarray of shape (q, m), ndarray of shape (n, q)) or None
@@ -102,13 +107,16 @@ class Objective:
     linear: LinearTerm | None = None
     held_atoms: np.ndarray | None = None
     feature_vectors: np.ndarray | None = None
+    feature_map: Callable[[np.ndarray], KernelMap] = None  # type: ignore[assignment]
     keeps_features: bool = False
     memory: tuple[np.ndarray, np.ndarray] | None = None
 
     def __post_init__(self) -> None:
+        if self.feature_map is None:
+            self.feature_map = partial(KernelMap, self.kernel)
         self._dtype = self.walker.signals.dtype
         if self.held_atoms is None:
-            self._products_metric = Metric(self.products, np.float64)
+            self._products_metric = make_metric(self.products, np.float64)
 
     def at(
         self, vectors: np.ndarray, projections: np.ndarray | None = None, pulling: np.ndarray | None = None
@@ -124,25 +132,23 @@ class Objective:
         pulling : ndarray of shape (n, p), default=None
             Atoms to take the gradient with; None where no gradient will be asked for.
         """
-        # What is finite here may not be in the signals' dtype.
-        with np.errstate(over="ignore", invalid="ignore"):
-            is_finite = np.isfinite(vectors.astype(self._dtype)).all()
-            matrix = KernelMap(self.kernel, vectors).matrix() if is_finite else None
-        if matrix is None or not np.isfinite(matrix).all():
+        metric = None
+        if is_tensor(vectors) or _stays_finite(vectors, self._dtype):
+            metric = make_metric(self.feature_map(vectors).matrix(), self._dtype)
+        if metric is None:
             return Point(vectors, np.inf)
         pull = features = None
         if projections is None:
             projections, pull, features = self._evaluate(vectors, pulling)
-        metric = Metric(matrix, self._dtype)
         if self.held_atoms is None:
             targets = metric.whiten(projections)
             white = least_squares_atoms(self._products_metric, targets)
-            value = self.trace - float(np.vdot(targets, white))
+            value = self.trace - float(dot(targets, white))
             atoms = metric.unwhiten(white)
         else:
             atoms = self.held_atoms
-            value = self.trace - 2.0 * float(np.vdot(projections, atoms))
-            value += float(np.vdot(self.products, atoms @ metric.matrix @ atoms.T))
+            value = self.trace - 2.0 * float(dot(projections, atoms))
+            value += float(dot(self.products, atoms @ metric.matrix @ atoms.T))
         if self.linear is not None:
             value += self.linear.value(vectors)
         value = value if np.isfinite(value) else np.inf
@@ -152,11 +158,11 @@ class Objective:
         self, vectors: np.ndarray, pulling: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray | None, list | None]:
         dtype = self._dtype
-        atoms = None if pulling is None else pulling.astype(dtype)
+        atoms = None if pulling is None else cast(pulling, dtype)
         at_features = vectors is self.feature_vectors
         # A point without a gradient is the last of an iteration, and the next one codes with its features.
         keeps_features = self.keeps_features and pulling is None
-        step = Evaluate(self.kernel, vectors.astype(dtype), len(self.products), atoms, at_features, keeps_features)
+        step = Evaluate(self.kernel, cast(vectors, dtype), len(self.products), atoms, at_features, keeps_features)
         sums, kept = self.walker.run(step, self.kept)
         projections, pull = sums[0], sums[1] if len(sums) > 1 else None
         if self.memory is not None:
@@ -179,12 +185,22 @@ class Objective:
         assert point.pulling is not None
         assert point.pull is not None
         couplings = point.pulling.T @ self.products @ point.pulling
-        _, slope = self.kernel.value_and_slope(point.vectors, point.vectors)
+        if isinstance(self.kernel, RBF):
+            # An RBF kernel's slope is its value.
+            slope = point.metric.matrix
+        else:
+            _, slope = self.kernel.value_and_slope(point.vectors, point.vectors)
         pairs = self.kernel.pull(point.vectors, point.vectors, couplings * slope)
         gradient = 2.0 * (pairs - point.pull)
         if self.linear is not None:
             gradient += self.linear.gradient(point.vectors)
         return gradient
+
+
+def _stays_finite(vectors: np.ndarray, dtype: np.dtype) -> bool:
+    """Whether vectors in float64 are finite in the signals' dtype too."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(vectors.astype(dtype)).all())
 
 
 def _radius_state(radius: float | None) -> dict[str, np.ndarray]:
@@ -207,23 +223,23 @@ class LBFGS:
     def __init__(self, n_steps: int, radius: float | None) -> None:
         self.n_steps = n_steps
         self.radius = radius
-        self._pairs: deque = deque(maxlen=10)
+        self.pairs: deque = deque(maxlen=10)
 
     def state(self) -> dict[str, np.ndarray]:
         """The curvature learned so far."""
         state = _radius_state(self.radius)
-        if not self._pairs:
+        if not self.pairs:
             return state
-        shifts, changes, curvatures = zip(*self._pairs, strict=True)
-        return {**state, "shifts": np.stack(shifts), "changes": np.stack(changes), "curvatures": np.array(curvatures)}
+        shifts, changes, curvatures = zip(*self.pairs, strict=True)
+        return {**state, "shifts": stacked(shifts), "changes": stacked(changes), "curvatures": np.array(curvatures)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over."""
         self.radius = float(state["radius"]) if "radius" in state else self.radius
-        self._pairs.clear()
+        self.pairs.clear()
         if "shifts" in state:
             curvatures = state["curvatures"].tolist()
-            self._pairs.extend(zip(state["shifts"], state["changes"], curvatures, strict=True))
+            self.pairs.extend(zip(state["shifts"], state["changes"], curvatures, strict=True))
 
     def move(self, objective: Objective, start: Point) -> Point:
         """The best point found; its value is never above that of the start."""
@@ -231,16 +247,16 @@ class LBFGS:
         gradient = self._free_gradient(objective, point, free)
         for step in range(self.n_steps):
             direction = self._direction(gradient, free)
-            slope = float(np.vdot(direction, gradient))
+            slope = float(dot(direction, gradient))
             if not slope < 0.0:
                 break
             is_last = step + 1 == self.n_steps
             found = self._search(objective, point, free, direction, slope, None if is_last else point.atoms)
             if found is None:
-                if not self._pairs:
+                if not self.pairs:
                     break
                 # The carried curvature may be of another problem by now: forget it and try once more.
-                self._pairs.clear()
+                self.pairs.clear()
                 continue
             point, moved = found
             if is_last:
@@ -253,7 +269,7 @@ class LBFGS:
     def _place(self, free: np.ndarray) -> np.ndarray:
         if self.radius is None:
             return free
-        return free * (self.radius / np.linalg.norm(free, axis=1, keepdims=True))
+        return free * (self.radius / row_norms(free)[:, None])
 
     def _free_gradient(self, objective: Objective, point: Point, free: np.ndarray) -> np.ndarray:
         gradient = objective.gradient(point)
@@ -261,25 +277,29 @@ class LBFGS:
             return gradient
         # d = radius v / |v|: only what is tangent to the sphere moves d.
         unit = point.vectors / self.radius
-        gradient = gradient - np.sum(gradient * unit, axis=1, keepdims=True) * unit
-        return gradient * (self.radius / np.linalg.norm(free, axis=1, keepdims=True))
+        gradient = gradient - (gradient * unit).sum(1)[:, None] * unit
+        return gradient * (self.radius / row_norms(free)[:, None])
 
     def _direction(self, gradient: np.ndarray, free: np.ndarray) -> np.ndarray:
         """The two-loop recursion; a first step moves the vectors by a tenth of their spread."""
         direction = -gradient
-        if not self._pairs:
-            spread = float(np.linalg.norm(free - free.mean(axis=0))) or float(np.linalg.norm(free)) or 1.0
-            length = float(np.linalg.norm(gradient))
+        if not self.pairs:
+            spread = norm(free - free.mean(0)) or norm(free) or 1.0
+            length = norm(gradient)
             return direction * (0.1 * spread / length) if length > 0.0 else direction
+        if is_tensor(gradient):
+            from rkdl._torch.lbfgs import find_direction
+
+            return find_direction(gradient, self.pairs)  # type: ignore[arg-type, return-value]
         weights = []
-        for shift, change, curvature in reversed(self._pairs):
-            weight = float(np.vdot(shift, direction)) / curvature
+        for shift, change, curvature in reversed(self.pairs):
+            weight = dot(shift, direction) / curvature
             direction -= weight * change
             weights.append(weight)
-        shift, change, curvature = self._pairs[-1]
-        direction *= curvature / float(np.vdot(change, change))
-        for (shift, change, curvature), weight in zip(self._pairs, reversed(weights), strict=True):
-            direction += (weight - float(np.vdot(change, direction)) / curvature) * shift
+        shift, change, curvature = self.pairs[-1]
+        direction *= curvature / dot(change, change)
+        for (shift, change, curvature), weight in zip(self.pairs, reversed(weights), strict=True):
+            direction += (weight - dot(change, direction) / curvature) * shift
         return direction
 
     def _search(
@@ -304,9 +324,9 @@ class LBFGS:
         return None
 
     def _remember(self, shift: np.ndarray, change: np.ndarray) -> None:
-        curvature = float(np.vdot(shift, change))
-        if curvature > 1e-10 * float(np.linalg.norm(shift)) * float(np.linalg.norm(change)):
-            self._pairs.append((shift, change, curvature))
+        curvature, shift_square, change_square = dots((shift, change), (shift, shift), (change, change))
+        if curvature > 1e-10 * np.sqrt(shift_square * change_square):
+            self.pairs.append((shift, change, curvature))
 
 
 class GradientDescent:
@@ -376,8 +396,8 @@ class GradientDescent:
 
     def _backtrack(self, objective: Objective, point: Point, pulling: np.ndarray | None) -> Point | None:
         if self._rate is None:
-            spread = float(np.linalg.norm(point.vectors - point.vectors.mean(axis=0)))
-            length = float(np.linalg.norm(objective.gradient(point)))
+            spread = norm(point.vectors - point.vectors.mean(0))
+            length = norm(objective.gradient(point))
             self._rate = 0.1 * (spread or 1.0) / length if length > 0.0 else 1.0
         for _ in range(30):
             trial = objective.at(self.sweep(objective, point, self._rate), pulling=pulling)
@@ -393,7 +413,7 @@ class GradientDescent:
         With the atoms held, the signals' part of a vector's gradient depends on that vector alone, so the point's
         pull serves the whole sweep.
         """
-        vectors = point.vectors.copy()
+        vectors = copied(point.vectors)
         couplings = point.atoms.T @ objective.products @ point.atoms
         kernel = objective.kernel
         pull = objective.with_pull(point).pull
@@ -409,7 +429,7 @@ class GradientDescent:
                     step += 2.0 * linear.weight * (linear.products[i] @ vectors - linear.projections[i])
                 moved = vectors[i] - rate * step
                 if self.radius is not None:
-                    moved *= self.radius / np.linalg.norm(moved)
+                    moved *= self.radius / norm(moved)
                 vectors[i] = moved
         return vectors
 

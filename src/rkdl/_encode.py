@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
+from rkdl._arrays import host, is_tensor
 from rkdl._blas import one_blas_thread
 from rkdl._kernels import squared_norms as row_squares
 from rkdl._maps import LinearMap
@@ -29,6 +30,7 @@ def sparse_encode(
     residual_tol: float | None = None,
     pursuit: str = "ols",
     sparse_output: bool = False,
+    device: Any = None,
     n_jobs: int | None = None,
 ) -> np.ndarray | sparse.csr_array:
     """Sparse codes of signals against a dictionary.
@@ -51,13 +53,16 @@ def sparse_encode(
         Orthogonal least squares or orthogonal matching pursuit.
     sparse_output : bool, default=False
         Return a CSR array instead of a dense one.
+    device : str or torch.device, default=None
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
 
     Returns
     -------
     codes : ndarray or csr_array of shape (n_signals, n_components)
-        The codes, float32 if the signals are float32, else float64.
+        The codes, float32 if the signals are float32, else float64; a dense or CSR tensor where the signals are one.
 
     See Also
     --------
@@ -72,6 +77,8 @@ def sparse_encode(
     >>> sparse_encode([[3.0, 0.1, -2.0]], dictionary, n_nonzero_coefs=2)
     array([[ 3.,  0., -2.]])
     """
+    if device is not None or is_tensor(X) or is_tensor(dictionary):
+        return _encode_on_device(X, dictionary, device, sparse_output, n_jobs, n_nonzero_coefs, residual_tol, pursuit)
     # A chunk's own sums show what is not finite, at no extra walk over the signals.
     if not _is_plain(X):
         X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
@@ -101,6 +108,7 @@ def sparse_encode_gram(
     residual_tol: float | None = None,
     pursuit: str = "ols",
     sparse_output: bool = False,
+    device: Any = None,
     n_jobs: int | None = None,
 ) -> np.ndarray | sparse.csr_array:
     """Sparse codes from inner products alone: kernel pursuit, for any kernel.
@@ -122,13 +130,17 @@ def sparse_encode_gram(
         Orthogonal least squares or orthogonal matching pursuit.
     sparse_output : bool, default=False
         Return a CSR array instead of a dense one.
+    device : str or torch.device, default=None
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
 
     Returns
     -------
     codes : ndarray or csr_array of shape (n_signals, n_components)
-        The codes, float32 if the correlations are float32, else float64.
+        The codes, float32 if the correlations are float32, else float64; a dense or CSR tensor where the correlations
+        are one.
 
     See Also
     --------
@@ -142,13 +154,19 @@ def sparse_encode_gram(
     >>> sparse_encode_gram(gram, [[2.0, 1.0]], n_nonzero_coefs=1)
     array([[2., 0.]])
     """
-    correlations = check_array(correlations, dtype=_FLOATS, input_name="correlations")
-    gram = check_array(gram, dtype=np.float64, input_name="gram")
+    if device is not None or is_tensor(correlations):
+        signals = _device_signals(correlations, device, "correlations")
+        signals.check_finite()
+    else:
+        correlations = check_array(correlations, dtype=_FLOATS, input_name="correlations")
+        signals = Signals(correlations, correlations.dtype)
+    n_signals, dtype = signals.shape[0], signals.dtype
+    gram = check_array(host(gram), dtype=np.float64, input_name="gram")
     n_atoms = len(gram)
     if gram.shape != (n_atoms, n_atoms):
         raise ValueError(f"gram has shape {gram.shape}: it must be square, one row and one column an atom.")
-    if correlations.shape[1] != n_atoms:
-        raise ValueError(f"correlations has {correlations.shape[1]} columns and gram {n_atoms} atoms.")
+    if signals.shape[1] != n_atoms:
+        raise ValueError(f"correlations has {signals.shape[1]} columns and gram {n_atoms} atoms.")
     scale = float(np.abs(gram).max())
     if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-5 * scale):
         raise ValueError("gram is not symmetric: give inner products of the atoms, for instance A @ A.T.")
@@ -161,11 +179,11 @@ def sparse_encode_gram(
                 "residual_tol needs squared_norms, the squared norm of every signal: inner products with the atoms do "
                 "not tell it."
             )
-        squares = np.full(len(correlations), np.inf, dtype=correlations.dtype)
+        squares = np.full(n_signals, np.inf, dtype=dtype)
     else:
-        squares = check_array(squared_norms, dtype=correlations.dtype, ensure_2d=False, input_name="squared_norms")
-        if squares.shape != (len(correlations),):
-            raise ValueError(f"squared_norms has shape {squares.shape}, expected ({len(correlations)},).")
+        squares = check_array(host(squared_norms), dtype=dtype, ensure_2d=False, input_name="squared_norms")
+        if squares.shape != (n_signals,):
+            raise ValueError(f"squared_norms has shape {squares.shape}, expected ({n_signals},).")
         if squares.min() < 0.0:
             raise ValueError(f"squared_norms has a negative entry, {squares.min()}: no signal has such a norm.")
     norms = np.sqrt(gram.diagonal())
@@ -175,9 +193,57 @@ def sparse_encode_gram(
         raise ValueError(
             "gram is not positive semidefinite: an inner product of two atoms exceeds the product of their norms."
         )
-    encoder = GramEncoder(unit_gram.astype(correlations.dtype), 1.0 / norms, options)
-    signals = Signals(correlations, correlations.dtype)
+    encoder = GramEncoder(unit_gram.astype(dtype), 1.0 / norms, options)
     return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms, squared_norms=squares)
+
+
+def _device_signals(X: Any, device: Any, name: str) -> Signals:
+    """Signals on a device: a tensor where it is or is wanted, an array chunk by chunk."""
+    from rkdl._torch.device import resolve_device
+    from rkdl._torch.read import read_tensor
+    from rkdl._torch.signals import StreamedSignals
+
+    if is_tensor(X):
+        return read_tensor(X, device, "sparse_encode")
+    place = resolve_device(device)
+    X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name=name)
+    return StreamedSignals(Signals(X, X.dtype), place)
+
+
+def _encode_on_device(
+    X: Any,
+    dictionary: Any,
+    device: Any,
+    sparse_output: bool,
+    n_jobs: int | None,
+    n_nonzero_coefs: int | None,
+    residual_tol: float | None,
+    pursuit: str,
+) -> Any:
+    """`sparse_encode` of a tensor, or through a device."""
+    if device is None and not is_tensor(X):
+        # Atoms alone that are a tensor decide nothing.
+        return sparse_encode(
+            X,
+            host(dictionary),
+            n_nonzero_coefs=n_nonzero_coefs,
+            residual_tol=residual_tol,
+            pursuit=pursuit,
+            sparse_output=sparse_output,
+            n_jobs=n_jobs,
+        )
+    signals = _device_signals(X, device, "X")
+    dictionary = check_array(host(dictionary), dtype=_FLOATS, input_name="dictionary")
+    if signals.shape[1] != dictionary.shape[1]:
+        raise ValueError(
+            f"X has {signals.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must "
+            f"agree."
+        )
+    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
+    unit, norms = _unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
+    # The inner products of the atoms are computed on the device.
+    encoder = Encoder(LinearMap(signals.shape[1]), unit, None, options)
+    return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms)
 
 
 def _is_plain(array: Any) -> bool:
@@ -244,6 +310,11 @@ def encode_signals(
     squared_norms : ndarray of shape (n_signals,), default=None
         Squared norms of the signals, where the encoder cannot tell them.
     """
+    if hasattr(signals, "device"):
+        from rkdl._torch.encode import encode_signals as encode
+
+        options: Any = {"factors": factors, "squared_norms": squared_norms}
+        return encode(signals, encoder, sparse_output, n_jobs, **options)  # type: ignore[arg-type]
     n_signals, n_atoms = signals.shape[0], encoder.n_atoms
     dtype = signals.dtype
     wide_factors = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_atoms,))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rkdl._arrays import cast, host
 from rkdl._atoms import aksvd_sweep, gram_sweep
 from rkdl._kernels import Kernel
 from rkdl._learning import join_codes, worst_signals
@@ -105,12 +106,15 @@ class FullProblem:
         self.pursuit = pursuit
         self.refit = refit
         self.squared_norms = kernel_rows.diagonal()
-        self.trace = float(self.squared_norms.sum(dtype=np.float64))
+        self.trace = float(cast(self.squared_norms, np.float64).sum())
         if not np.isfinite(self.trace):
             raise NotFiniteError
         self.objective = np.inf
         self.n_revived = 0
-        self._set(atoms, kernel_rows.times(atoms.T).astype(np.float64))
+        self._begin(atoms)
+
+    def _begin(self, atoms: np.ndarray) -> None:
+        self._set(atoms, self.kernel_rows.times(atoms.T).astype(np.float64))
 
     def _set(self, atoms: np.ndarray, correlations: np.ndarray, gram: np.ndarray | None = None) -> None:
         """Normalise and take over a state; an atom without direction becomes zero and is revived later."""
@@ -125,9 +129,9 @@ class FullProblem:
     def state(self) -> dict[str, np.ndarray]:
         """What the next iteration starts from."""
         return {
-            "atoms": self.atoms,
-            "correlations": self.correlations,
-            "gram": self.gram,
+            "atoms": host(self.atoms),
+            "correlations": host(self.correlations),
+            "gram": host(self.gram),
             "objective": np.array(self.objective),
             "n_revived": np.array(self.n_revived),
         }

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from rkdl._arrays import host
 from rkdl._kernels import Kernel, squared_norms
 from rkdl._learning import ReducedProblem, worst_signals
 from rkdl._maps import LinearMap
 from rkdl._metric import IdentityMetric
-from rkdl._signals import Signals, Walker, chunk_bounds
+from rkdl._signals import Signals, Walker
 from rkdl._statistics import Pursuit
 
 METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
@@ -88,11 +89,10 @@ def _sampled(walker: Walker, size: int, rng: np.random.RandomState) -> Iterator[
         yield walker
         return
     if signals.shape[0] <= size:
-        sample, bounds = signals.read(0, signals.shape[0]), walker.bounds
-    else:
-        sample = signals.take(np.sort(rng.choice(signals.shape[0], size, replace=False)))
-        bounds = chunk_bounds(size, 2 * signals.shape[1], signals.dtype.itemsize)
-    with Walker(Signals(sample, signals.dtype), bounds, walker.n_jobs) as few:
+        with Walker(Signals(signals.read(0, signals.shape[0]), signals.dtype), walker.bounds, walker.n_jobs) as few:
+            yield few
+        return
+    with walker.over(signals.subset(np.sort(rng.choice(signals.shape[0], size, replace=False)))) as few:
         yield few
 
 
@@ -114,7 +114,7 @@ def train_dictionary(
     except KeyboardInterrupt:
         walker.is_interrupted = True
     mean, radius = signal_moments(walker)
-    atoms = problem.atoms
+    atoms = host(problem.atoms)
     signs = np.where(atoms @ mean < 0.0, -1.0, 1.0)
     return atoms * (signs * radius)[:, None]
 
@@ -123,7 +123,7 @@ def signal_moments(walker: Walker) -> tuple[np.ndarray, float]:
     """The signals' mean (m,) and the root mean square of their norms."""
     (total, squares), _ = walker.run(_moments)
     count = walker.signals.shape[0]
-    return total / count, float(np.sqrt(squares / count))
+    return host(total) / count, float(np.sqrt(float(squares) / count))
 
 
 def _moments(signals: np.ndarray, kept: object) -> tuple[tuple, None]:
@@ -161,12 +161,13 @@ def _cluster_centres(walker: Walker, count: int, rng: np.random.RandomState) -> 
     previous = np.inf
     try:
         for _ in range(KMEANS_ITERATIONS):
-            (sums, counts, total), distances = walker.run(_Assign(centres.astype(signals.dtype)))
+            found, distances = walker.run(_Assign(centres.astype(signals.dtype)))
+            sums, counts, total = map(host, found)
             filled = counts > 0
             centres[filled] = sums[filled] / counts[filled, None]
             empty = np.flatnonzero(~filled)
             if empty.size:
-                farthest = worst_signals(np.concatenate(distances), empty.size)
+                farthest = worst_signals(np.concatenate(walker.fetch(host, distances)), empty.size)
                 centres[empty[: farthest.size]] = signals.take(farthest)
             if previous - total <= 1e-4 * total:
                 break

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from rkdl._arrays import is_tensor
+
 # Squared distances lose digits to cancellation when the offset outweighs the spread this many times.
 _OFFSET_RATIO = 100.0
 
@@ -286,6 +288,8 @@ def median_gamma(sample: np.ndarray) -> float:
 
 def squared_norms(rows: np.ndarray) -> np.ndarray:
     """``|x|^2`` of every row, in the rows' dtype."""
+    if is_tensor(rows):
+        return (rows * rows).sum(1)  # type: ignore[call-overload]
     return np.einsum("ij,ij->i", rows, rows)
 
 

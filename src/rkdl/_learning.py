@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from rkdl._arrays import cast, copied, dot, host, is_tensor, row_norms
 from rkdl._atoms import aksvd_sweep, gram_sweep, project_rows
 from rkdl._checkpoint import Checkpoint
-from rkdl._descent import LinearTerm, Mover, Objective
+from rkdl._descent import LBFGS, LinearTerm, Mover, Objective
 from rkdl._kernels import Custom
 from rkdl._maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._memory import Memory
@@ -30,9 +31,6 @@ from rkdl._statistics import (
     Residual,
     accumulate_gram,
 )
-
-# Features are kept until the kernel vectors move while they take no more than this.
-FEATURE_BYTES = 64 << 20
 
 
 class Problem(Protocol):
@@ -182,9 +180,9 @@ class ReducedProblem:
         linear: tuple[float, Pursuit] | None = None,
     ) -> None:
         self.walker = walker
-        self.feature_map = feature_map
-        self.metric = metric
-        self.white = normalize_rows(white)
+        self.feature_map = walker.place(feature_map)
+        self.metric = walker.place(metric)
+        self.white = normalize_rows(walker.place(white))
         self.pursuit = pursuit
         self.refit = refit
         self.mover = mover
@@ -202,7 +200,7 @@ class ReducedProblem:
     def iterate(self) -> None:
         """Codes, atoms, kernel vectors, revival; the state changes only at the end."""
         memory = self.memory
-        feature_map, metric, white = self.feature_map, self.metric, self.white.copy()
+        feature_map, metric, white = self.feature_map, self.metric, copied(self.white)
         (products, projections, trace, lost), kept = self._encode(white)
         dtype = self.walker.signals.dtype
         if self._codes_twice():
@@ -211,7 +209,7 @@ class ReducedProblem:
         # A fading sum never ends at zero; what is left of it counts for nothing.
         used = products.diagonal() > (1e-6 * products.diagonal().max() if memory is not None and memory.fades else 0.0)
         mover = self.mover if self.mover is not None and self.mover.n_steps > 0 else None
-        factors = np.ones(len(white))
+        factors: Any = self.walker.place(np.ones(len(white)))
         targets = metric.whiten(projections)
         if self.refit:
             kept, products, objective = self._refit(kept, targets, white, trace)
@@ -230,6 +228,7 @@ class ReducedProblem:
             linear_sums = self._linear_sums()
             linear = self._linear_term(linear_sums, float(trace))
             surface = Objective(self.walker, kept, feature_map.kernel, products, float(trace), linear)
+            surface.feature_map = partial(type(feature_map), feature_map.kernel)
             surface.feature_vectors, surface.keeps_features = feature_map.kernel_vectors, self._keeps_features()
             if not mover.projects_atoms:
                 surface.held_atoms = atoms_before
@@ -246,13 +245,13 @@ class ReducedProblem:
             else:
                 free = metric.to_white(point.atoms)
                 white = normalize_rows(free, otherwise=metric.to_white(atoms_before))
-                factors = np.linalg.norm(free, axis=1)
+                factors = row_norms(free)
                 objective = point.value - (surface.linear.value(point.vectors) if surface.linear else 0.0)
 
         is_alone = memory is None or memory.sums is None
         if is_alone and isinstance(feature_map, LinearMap) and objective < 1e3 * float(np.finfo(dtype).eps) * trace:
             # The difference of squares has no digits left: take the residual itself.
-            (objective,), _ = self.walker.run(Residual(white.astype(dtype)), kept)
+            (objective,), _ = self.walker.run(Residual(cast(white, dtype)), kept)
         revived = self._revive(kept, lost, used, feature_map, metric, white)
         if memory is not None:
             if mover is not None:
@@ -277,6 +276,12 @@ class ReducedProblem:
         """Turn to other signals, or to none."""
         self.walker = walker  # type: ignore[assignment]
         self._features = None
+        # Between batches everything is in NumPy, so that a stream may be saved, and go on anywhere.
+        place = Walker.place if walker is None else type(walker).place
+        held = (self.feature_map, self.metric, self.white, self.memory)
+        self.feature_map, self.metric, self.white, self.memory = place(walker, held)  # type: ignore[arg-type]
+        if isinstance(self.mover, LBFGS):
+            self.mover.pairs = place(walker, self.mover.pairs)  # type: ignore[arg-type]
 
     def accumulate(self) -> None:
         """Codes alone: their sums are added to the memory, and nothing else changes."""
@@ -311,8 +316,8 @@ class ReducedProblem:
     def _encode(self, white: np.ndarray, kept: list | None = None) -> tuple[tuple, list]:
         """Sums of the codes against whitened atoms, those of the memory included; and the codes."""
         dtype = self.walker.signals.dtype
-        atoms = self.metric.unwhiten(white).astype(dtype)
-        step = Learn(self.feature_map, atoms, unit_gram(white).astype(dtype), self.pursuit, self._keeps_features())
+        atoms = cast(self.metric.unwhiten(white), dtype)
+        step = Learn(self.feature_map, atoms, cast(unit_gram(white), dtype), self.pursuit, self._keeps_features())
         start = None if self.memory is None else self.memory.sums
         sums, kept = self.walker.run(step, self._features if kept is None else kept, start=start)
         if step.keeps_features and self.mover is None:
@@ -322,9 +327,9 @@ class ReducedProblem:
     def _keeps_features(self) -> bool:
         """Whether features are asked for again, in this iteration or the next, and are few enough to be kept."""
         signals = self.walker.signals
-        if isinstance(self.feature_map, LinearMap) or not signals.is_in_memory:
+        if isinstance(self.feature_map, LinearMap):
             return False
-        return signals.shape[0] * self.feature_map.size * signals.dtype.itemsize <= FEATURE_BYTES
+        return self.walker.may_keep(signals.shape[0] * self.feature_map.size * signals.dtype.itemsize)
 
     def state(self) -> dict[str, np.ndarray]:
         """What the next iteration starts from."""
@@ -334,10 +339,13 @@ class ReducedProblem:
             "n_revived": np.array(self.n_revived),
             **self.feature_map.state(),
         }
-        return state if self.mover is None else {**state, **self.mover.state()}
+        if self.mover is not None:
+            state |= self.mover.state()
+        return {name: host(value) for name, value in state.items()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over."""
+        state = self.walker.place(state)
         self.feature_map = self.feature_map.restored(state)
         assert not isinstance(self.feature_map, GivenKernelMap)
         self.metric = self.feature_map.metric(self.walker.signals.dtype)
@@ -351,6 +359,11 @@ class ReducedProblem:
         self, kept: list[Kept], targets: np.ndarray, white: np.ndarray, trace: float
     ) -> tuple[list[Kept], np.ndarray, float]:
         """The paper's sweep over all signals at once; `white` changes in place."""
+        if is_tensor(white):
+            from rkdl._torch.refit import refit
+
+            found: Any = refit(self.walker, self.feature_map, self.metric, kept, targets, white, trace)
+            return found
         kept = self.walker.fetch(_itself, kept)
         features = self._all_features(kept)
         codes = join_codes([item.codes for item in kept])
@@ -386,11 +399,11 @@ class ReducedProblem:
             return None
         assert isinstance(self.feature_map, KernelMap)
         vectors = self.feature_map.kernel_vectors
-        norms = np.linalg.norm(vectors, axis=1)
+        norms = row_norms(vectors)
         norms[norms == 0.0] = 1.0
         unit = vectors / norms[:, None]
         dtype = self.walker.signals.dtype
-        step = Learn(LinearMap(vectors.shape[1]), unit.astype(dtype), unit_gram(unit).astype(dtype), self.linear[1])
+        step = Learn(LinearMap(vectors.shape[1]), cast(unit, dtype), cast(unit_gram(unit), dtype), self.linear[1])
         (products, projections, trace, _), _ = self.walker.run(step)
         products, projections, trace = products / norms / norms[:, None], projections / norms[:, None], float(trace)
         past = None if self.memory is None else self.memory.linear
@@ -426,7 +439,7 @@ class ReducedProblem:
         self, kept: list, lost: float, used: np.ndarray, feature_map: FeatureMap, metric: Any, white: np.ndarray
     ) -> int:
         """Replace unused atoms by the worst-represented signals; returns how many."""
-        unused = np.flatnonzero(~used)
+        unused = np.flatnonzero(~host(used))
         if unused.size == 0 or metric.rank == 0:
             return 0
         residuals, signals = self._worst(kept, unused.size)
@@ -434,12 +447,12 @@ class ReducedProblem:
         signals = signals[residuals > rounding_level(residuals.dtype, float(lost) / n_signals)]
         if len(signals) == 0:
             return 0
-        features = feature_map.features(signals).astype(np.float64)
-        fresh = metric.whiten(features)
+        features = cast(feature_map.features(self.walker.place(signals)), np.float64)
+        fresh = host(metric.whiten(features))
         norms = np.linalg.norm(fresh, axis=1)
         usable = norms > 1e-12 * max(float(norms.max()), np.finfo(np.float64).tiny)
         fresh, unused = (fresh[usable] / norms[usable, None]), unused[: int(usable.sum())]
-        white[unused] = fresh[: unused.size]
+        white[unused] = self.walker.place(fresh[: unused.size])
         return int(unused.size)
 
 
@@ -456,8 +469,8 @@ def _sweep(products: np.ndarray, targets: np.ndarray, white: np.ndarray, trace: 
     """One sweep of the atoms, in place; the codes' factors, and the objective after both."""
     factors = gram_sweep(products, targets, white)
     scaled = products * factors[:, None] * factors
-    objective = float(trace) - 2.0 * float(np.vdot(targets * factors[:, None], white))
-    return factors, objective + float(np.vdot(scaled, white @ white.T))
+    fit = dot(targets * factors[:, None], white)
+    return factors, float(trace - 2.0 * fit + dot(scaled, white @ white.T))
 
 
 def worst_signals(residuals: np.ndarray, count: int) -> np.ndarray:
@@ -473,12 +486,17 @@ def rounding_level(dtype: np.dtype, mean: float) -> float:
 
 def _worst_of(kept: Kept, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The `count` largest residuals of a chunk and their rows."""
-    rows = np.argsort(-kept.residuals, kind="stable")[:count]
-    return kept.residuals[rows], rows
+    residuals = host(kept.residuals)
+    rows = np.argsort(-residuals, kind="stable")[:count]
+    return residuals[rows], rows
 
 
 def normalize_rows(rows: np.ndarray, otherwise: np.ndarray | None = None) -> np.ndarray:
     """Rows of unit norm; a row without direction becomes that of `otherwise`, or zero."""
+    if is_tensor(rows):
+        from rkdl._torch import atoms
+
+        return atoms.normalize_rows(rows, otherwise)  # type: ignore[arg-type, return-value]
     norms = np.linalg.norm(rows, axis=1)
     tiny = norms <= 1e-14 * max(float(norms.max(initial=0.0)), np.finfo(np.float64).tiny)
     unit = np.where(tiny[:, None], 0.0, rows / np.where(tiny, 1.0, norms)[:, None])
@@ -513,4 +531,8 @@ def split_codes(codes: Codes, like: list[Codes]) -> list[Codes]:
 
 def _rescale(kept: Kept, factors: np.ndarray) -> Kept:
     codes = kept.codes
-    return kept._replace(codes=codes._replace(values=codes.values * factors.astype(codes.values.dtype)[codes.indices]))
+    return kept._replace(codes=codes._replace(values=codes.values * _like(factors, codes.values)[codes.indices]))
+
+
+def _like(factors: Any, values: Any) -> Any:
+    return factors.to(values.dtype) if is_tensor(values) else factors.astype(values.dtype)

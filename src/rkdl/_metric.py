@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
+
+from rkdl._arrays import is_tensor
 
 
 class Metric:
@@ -58,6 +62,15 @@ class Metric:
     def to_white(self, combinations: np.ndarray) -> np.ndarray:
         """Combinations (n, p) to whitened coordinates: those of their projection on the kept span."""
         return self.whiten(combinations @ self.matrix)
+
+
+def make_metric(matrix: Any, dtype: np.dtype | type) -> Any:
+    """The metric of a matrix, where the matrix is; None for a matrix that is not finite."""
+    if is_tensor(matrix):
+        from rkdl._torch.metric import TensorMetric
+
+        return TensorMetric.of(matrix, dtype)
+    return Metric(matrix, dtype) if np.isfinite(matrix).all() else None
 
 
 class IdentityMetric:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,8 @@ from rkdl._blas import one_blas_thread, resolve_threads
 # cache, many enough that a product of matrices and the Python around it lose nothing.
 CHUNK_BYTES = 5 << 20
 SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
+# Features are kept until the kernel vectors move while they take no more than this.
+KEPT_BYTES = 64 << 20
 
 # Squares of squares of the signals must stay finite in the dtype.
 _SAFE_EXPONENT = {np.dtype(np.float32): 20, np.dtype(np.float64): 100}
@@ -67,6 +70,10 @@ class Signals:
         taken = np.empty_like(rows)
         taken[order] = rows
         return taken
+
+    def subset(self, indices: np.ndarray) -> Signals:
+        """Some of the signals, in memory."""
+        return Signals(self.take(indices), self.dtype)
 
     def reading(self) -> AbstractContextManager:
         """Lasts as long as a walk; a source that is slow to read reads announced rows ahead."""
@@ -179,6 +186,23 @@ class Walker:
         finally:
             self._pool = None
             self._blas.__exit__(None, None, None)
+
+    def place(self, value: Any) -> Any:
+        """The value with its arrays where this walker's signals are worked on: here, in NumPy."""
+        if "torch" not in sys.modules:
+            return value
+        from rkdl._torch.place import to_host
+
+        return to_host(value)
+
+    def over(self, signals: Signals) -> Walker:
+        """A walker over some of the signals."""
+        bounds = chunk_bounds(signals.shape[0], 2 * signals.shape[1], signals.dtype.itemsize)
+        return Walker(signals, bounds, self.n_jobs)
+
+    def may_keep(self, n_bytes: int) -> bool:
+        """Whether so much may be kept from one walk to the next."""
+        return self.signals.is_in_memory and n_bytes <= KEPT_BYTES
 
     def each(self, task: Callable[[int, int, int], Any]) -> Any:
         """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""

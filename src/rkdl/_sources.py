@@ -42,12 +42,17 @@ def is_source(X: Any) -> bool:
 def check_source(X: Any, name: str) -> None:
     """Refuse what no signals can be read from; `name` is the estimator's."""
     shape, dtype = tuple(X.shape), np.dtype(X.dtype)
-    if len(shape) != 2:
-        raise ValueError(f"Expected 2D array, got {len(shape)}D {type(X).__name__} instead: one signal a row.")
+    check_shape(shape, type(X).__name__, name)
     if dtype.kind == "c":
         raise ValueError(f"Complex data not supported: X is of dtype {dtype}.")
     if dtype.kind not in "fiub":
         raise ValueError(f"X is of dtype {dtype}: signals are numbers.")
+
+
+def check_shape(shape: tuple[int, ...], kind: str, name: str) -> None:
+    """Refuse what is not rows of signals; `kind` is what they are in and `name` the estimator's."""
+    if len(shape) != 2:
+        raise ValueError(f"Expected 2D array, got {len(shape)}D {kind} instead: one signal a row.")
     for count, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
         if count < 1:
             raise ValueError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by {name}.")

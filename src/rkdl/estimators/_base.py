@@ -14,6 +14,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from rkdl._arrays import host, is_tensor
 from rkdl._blas import one_blas_thread
 from rkdl._checkpoint import Checkpoint, describe
 from rkdl._config import plan_chunks
@@ -41,6 +42,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "tol": [Interval(Real, 0, None, closed="left")],
         "half_life": [Interval(Real, 0, None, closed="neither"), None],
         "sparse_output": ["boolean"],
+        "device": "no_validation",
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -59,6 +61,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tol=1e-4,
         half_life=None,
         sparse_output=False,
+        device=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -73,6 +76,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.tol = tol
         self.half_life = half_life
         self.sparse_output = sparse_output
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -107,7 +111,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
             One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; blocks of a Dask array are worked on where they are.
+            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
         y : None
             Ignored.
         checkpoint : str or path, default=None
@@ -143,6 +147,26 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         """Signals in memory or not, checked; whether they are finite is seen in the first walk over them."""
+        if is_tensor(X):
+            from rkdl._torch.read import read_tensor
+
+            found = read_tensor(X, self.device, type(self).__name__)
+            validate_data(self, found.data, reset=reset, skip_check_array=True)
+            return found
+        if self.device is None:
+            return self._read_arrays(X, reset=reset)
+        from rkdl._torch.device import resolve_device
+
+        device = resolve_device(self.device)
+        if is_dask(X):
+            raise ValueError(
+                f"device={str(device)!r} is for signals of one machine, and X is a Dask array: device=None."
+            )
+        from rkdl._torch.signals import StreamedSignals
+
+        return StreamedSignals(self._read_arrays(X, reset=reset), device)
+
+    def _read_arrays(self, X: Any, *, reset: bool) -> Signals:
         if is_dask(X):
             from rkdl._dask import DaskSignals
 
@@ -168,6 +192,10 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             return DaskWalker(signals, self.n_jobs)
         n_signals, n_features = signals.shape
         width = self._working_width(n_signals, n_features)
+        if hasattr(signals, "device"):
+            from rkdl._torch.walker import TensorWalker
+
+            return TensorWalker(signals, width)  # type: ignore[arg-type]
         return Walker(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
 
     def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> None:
@@ -211,7 +239,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _initial_array(self, shape: tuple[int, int], attribute: str) -> np.ndarray:
         """`init` given as an array, checked."""
-        array = check_array(self.init, dtype=np.float64, input_name="init", copy=True)
+        array = check_array(host(self.init), dtype=np.float64, input_name="init", copy=True)
         if array.shape != shape:
             raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom a row.")
         return array
@@ -223,12 +251,12 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
             One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; blocks of a Dask array are worked on where they are.
+            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
 
         Returns
         -------
         codes : ndarray or csr_array of shape (n_signals, n_components)
-            CSR if `sparse_output`. A lazy Dask array if `X` is one.
+            CSR if `sparse_output`. A lazy Dask array or a tensor if `X` is one.
         """
         signals, encoder, unit = self._ready(X)
         if signals.is_remote:
@@ -244,12 +272,12 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
             One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; blocks of a Dask array are worked on where they are.
+            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
 
         Returns
         -------
         errors : ndarray of shape (n_signals,)
-            ``|phi(y) - phi-atoms' combination|``, at least 0. A lazy Dask array if `X` is one.
+            ``|phi(y) - phi-atoms' combination|``, at least 0. A lazy Dask array or a tensor if `X` is one.
         """
         if is_dask(X):
             from rkdl._dask import reconstruction_error_lazily
@@ -267,7 +295,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
             One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; blocks of a Dask array are worked on where they are.
+            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
         y : None
             Ignored.
 
@@ -281,7 +309,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
             parts = norms_of_blocks(self, self._ready(X)[0])
         else:
-            parts = [energies(*self._residuals(X))]
+            parts = [energies(*map(host, self._residuals(X)))]
         largest = max(part[0] for part in parts)
         if largest == 0.0:
             return 1.0
@@ -291,6 +319,10 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Norms of the residuals and of the signals, in feature space."""
         signals, encoder, unit = self._ready(X)
+        if hasattr(signals, "device"):
+            from rkdl._torch.encode import residuals_of
+
+            return residuals_of(self, signals, encoder, unit)
         residuals = np.empty(signals.shape[0], dtype=signals.dtype)
         norms = np.empty(signals.shape[0], dtype=signals.dtype)
 
@@ -359,7 +391,7 @@ def pick_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np
 
 def dense_codes(codes: Any, n_components: int) -> Any:
     """Codes given to an inverse transform, checked; CSR stays CSR."""
-    codes = check_array(codes, dtype=FLOATS, accept_sparse="csr", input_name="codes")
+    codes = check_array(host(codes), dtype=FLOATS, accept_sparse="csr", input_name="codes")
     if codes.shape[1] != n_components:
         raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {n_components} atoms.")
     return sparse.csr_array(codes) if sparse.issparse(codes) else codes

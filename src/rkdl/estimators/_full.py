@@ -14,6 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
+from rkdl._arrays import host, is_tensor
 from rkdl._blas import one_blas_thread
 from rkdl._encode import encode_signals
 from rkdl._full import FullProblem, KernelRows
@@ -65,6 +66,9 @@ class KDL(KernelLearner):
         Stop when two iterations together lower the error by less than this share; 0 for never.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
+    device : str or torch.device, default=None
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
     random_state : int, RandomState instance or None, default=None
@@ -129,6 +133,7 @@ class KDL(KernelLearner):
         max_iter=30,
         tol=1e-4,
         sparse_output=False,
+        device=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -147,6 +152,7 @@ class KDL(KernelLearner):
             max_iter=max_iter,
             tol=tol,
             sparse_output=sparse_output,
+            device=device,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
@@ -176,14 +182,14 @@ class KDL(KernelLearner):
         self : object
             The fitted estimator.
         """
-        if is_source(X):
+        if is_source(X) and self.device is None:
             # Every signal meets every other one: they are needed together.
             X = np.asarray(X[0 : X.shape[0]])
         return super().fit(X, y, checkpoint=checkpoint)
 
     def _inspect(self, walker: Walker) -> None:
         if self._is_precomputed:
-            _check_kernel_matrix(walker.signals.data)
+            _check_kernel_matrix(host(walker.signals.data))
         else:
             super()._inspect(walker)
 
@@ -199,23 +205,30 @@ class KDL(KernelLearner):
     ) -> FullProblem:
         signals = walker.signals
         n_signals = signals.shape[0]
+        rows_of, problem_of, memory = KernelRows, FullProblem, _physical_memory()
+        if hasattr(signals, "device"):
+            from rkdl._torch import full
+            from rkdl._torch.device import total_bytes
+
+            rows_of, problem_of = full.TensorKernelRows, full.TensorFullProblem
+            memory = total_bytes(signals.device) or memory
         if self._is_precomputed:
-            rows = KernelRows(walker, None, signals.data)
+            given = signals.read(0, n_signals) if hasattr(signals, "device") else signals.data
+            rows = rows_of(walker, None, given)
         else:
-            kernel = self._make_kernel(signals)
+            kernel = walker.place(self._make_kernel(signals))
             needed = n_signals * n_signals * signals.dtype.itemsize
-            memory = _physical_memory()
             if needed <= MEMORY_SHARE * memory:
-                rows = KernelRows.compute(walker, kernel)
+                rows = rows_of.compute(walker, kernel)
             else:
                 warnings.warn(
-                    f"The kernel matrix of {n_signals} signals takes {needed / 2**30:.1f} GiB and this machine has "
+                    f"The kernel matrix of {n_signals} signals takes {needed / 2**30:.1f} GiB and there are "
                     f"{memory / 2**30:.1f}: its blocks are computed again in every iteration. RKDL or ORKDL learn from "
                     f"a few kernel vectors instead.",
                     UserWarning,
                     stacklevel=4,
                 )
-                rows = KernelRows(walker, kernel, None)
+                rows = rows_of(walker, kernel, None)
         if is_array(self.init):
             # Atoms are normalised in feature space, so a scale of the signals does not reach them.
             start = self._initial_array((self.n_components, n_signals), "dual_components_")
@@ -227,18 +240,18 @@ class KDL(KernelLearner):
                 n_picked = len(picked)
                 start[np.arange(n_picked), picked] = 1.0
             start[n_picked:] = rng.standard_normal((self.n_components - n_picked, n_signals))
-        return FullProblem(rows, start, pursuit, refit=self.atom_update == "aksvd")
+        return problem_of(rows, start, pursuit, refit=self.atom_update == "aksvd")
 
     def _store(self, problem: Any, signals: Signals) -> None:
         unit = self._feature_scale(signals.scale)
-        self.dual_components_ = (problem.atoms * unit).astype(signals.dtype)
-        self.gram_ = problem.gram
+        self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
+        self.gram_ = host(problem.gram)
         if self._is_precomputed:
             self.gamma_ = None
             self.__dict__.pop("kernel_vectors_", None)
             return
         self.gamma_ = self._stored_gamma(signals)
-        data = signals.data
+        data = host(signals.data)
         # A copy, so that the model does not change with the user's array.
         self.kernel_vectors_ = (
             data.toarray().astype(signals.dtype, copy=False)
@@ -256,6 +269,10 @@ class KDL(KernelLearner):
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         if not self._is_precomputed:
             return super()._read_signals(X, reset=reset)
+        if is_tensor(X) or self.device is not None:
+            found = super()._read_signals(X, reset=reset)
+            found.check_finite()
+            return found
         X = validate_data(self, X, dtype=FLOATS, reset=reset)
         return Signals(X, X.dtype)
 
@@ -276,19 +293,20 @@ class KDL(KernelLearner):
         if not self._is_precomputed or self.residual_tol is None:
             return super().transform(X)
         signals, encoder, _ = self._ready(X)
-        if not _is_training_matrix(signals.data):
+        kernel = host(signals.data)
+        if not _is_training_matrix(kernel):
             raise ValueError(
                 "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
                 "training signals do not tell a new signal's norm. Set residual_tol=None and n_nonzero_coefs."
             )
-        squares = np.maximum(signals.data.diagonal(), 0.0)
+        squares = np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
         return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, squared_norms=squares)
 
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         if not self._is_precomputed:
             return super()._residuals(X)
         signals, encoder, _ = self._ready(X)
-        kernel = signals.data
+        kernel = host(signals.data)
         if not _is_training_matrix(kernel):
             raise ValueError(
                 "A residual needs k(x, x), which kernel='precomputed' tells for the training signals alone, by their "
@@ -298,13 +316,23 @@ class KDL(KernelLearner):
         with one_blas_thread():
             correlations = kernel @ encoder.atoms.T
         residuals = pursue(correlations, encoder.gram, squares, *encoder.pursuit)[1]
-        return np.sqrt(residuals), np.sqrt(squares)
+        return tuple(alike_home(np.sqrt(part), signals) for part in (residuals, squares))  # type: ignore[return-value]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed
         tags.input_tags.sparse = not self._is_precomputed
         return tags
+
+
+def alike_home(values: np.ndarray, signals: Signals) -> Any:
+    """Values as a tensor where the signals came as one."""
+    home = getattr(signals, "home", None)
+    if home is None:
+        return values
+    from rkdl._torch.place import upload
+
+    return upload(values, home)
 
 
 def _is_training_matrix(kernel: np.ndarray) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from rkdl._arrays import host, is_tensor
 from rkdl._learning import ReducedProblem, normalize_rows
 from rkdl._maps import FeatureMap, FourierMap, LinearMap
 from rkdl._metric import IdentityMetric
@@ -49,12 +50,12 @@ class _CoordinateLearner(StreamLearner):
 
     def _continued(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
         problem = self._problem(walker, pursuit, rng)
-        problem.feature_map = self._encoder(np.dtype(np.float64), walker.signals.scale).feature_map
-        problem.white = normalize_rows(self.components_.astype(np.float64))
+        problem.feature_map = walker.place(self._encoder(np.dtype(np.float64), walker.signals.scale).feature_map)
+        problem.white = normalize_rows(walker.place(self.components_.astype(np.float64)))
         return problem
 
     def _store(self, problem: Any, signals: Signals) -> None:
-        self.components_ = problem.white.astype(signals.dtype)
+        self.components_ = host(problem.white).astype(signals.dtype)
 
     def _coordinate_encoder(self, feature_map: FeatureMap, dtype: np.dtype) -> Encoder:
         atoms = self.components_.astype(np.float64)
@@ -90,6 +91,9 @@ class DL(_CoordinateLearner):
         Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
+    device : str or torch.device, default=None
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
     random_state : int, RandomState instance or None, default=None
@@ -157,9 +161,13 @@ class DL(_CoordinateLearner):
         Returns
         -------
         signals : ndarray of shape (n_signals, n_features)
-            ``codes @ components_``.
+            ``codes @ components_``; a tensor where the codes are one.
         """
         check_is_fitted(self)
+        if is_tensor(X):
+            from rkdl._torch.encode import decode
+
+            return decode(X, self.components_)
         codes = dense_codes(X, self.n_components)
         return codes @ self.components_.astype(codes.dtype, copy=False)
 
@@ -196,6 +204,9 @@ class FourierDL(_CoordinateLearner):
         Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
+    device : str or torch.device, default=None
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
     random_state : int, RandomState instance or None, default=None
@@ -257,6 +268,7 @@ class FourierDL(_CoordinateLearner):
         tol=1e-4,
         half_life=None,
         sparse_output=False,
+        device=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -272,6 +284,7 @@ class FourierDL(_CoordinateLearner):
             tol=tol,
             half_life=half_life,
             sparse_output=sparse_output,
+            device=device,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
@@ -291,7 +304,7 @@ class FourierDL(_CoordinateLearner):
     def _store(self, problem: Any, signals: Signals) -> None:
         super()._store(problem, signals)
         self.gamma_ = raw_gamma(self.gamma, signals)
-        self.frequencies_ = (problem.feature_map.frequencies * signals.scale).astype(signals.dtype)
+        self.frequencies_ = (host(problem.feature_map.frequencies) * signals.scale).astype(signals.dtype)
 
     def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
         return self._coordinate_encoder(FourierMap(self.frequencies_ / scale), dtype)

@@ -62,6 +62,9 @@ class ORKDL(ReducedLearner):
         Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
+    device : str or torch.device, default=None
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
     random_state : int, RandomState instance or None, default=None
@@ -137,6 +140,7 @@ class ORKDL(ReducedLearner):
         tol=1e-4,
         half_life=None,
         sparse_output=False,
+        device=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -158,6 +162,7 @@ class ORKDL(ReducedLearner):
             tol=tol,
             half_life=half_life,
             sparse_output=sparse_output,
+            device=device,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,
@@ -238,6 +243,9 @@ class MORKDL(ORKDL):
         Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
+    device : str or torch.device, default=None
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
     random_state : int, RandomState instance or None, default=None
@@ -313,6 +321,7 @@ class MORKDL(ORKDL):
         tol=1e-4,
         half_life=None,
         sparse_output=False,
+        device=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -337,6 +346,7 @@ class MORKDL(ORKDL):
             tol=tol,
             half_life=half_life,
             sparse_output=sparse_output,
+            device=device,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array
 
+from rkdl._arrays import host
 from rkdl._descent import Mover
 from rkdl._encode import check_pursuit
 from rkdl._kernel_vectors import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
@@ -80,7 +81,7 @@ class ReducedLearner(KernelLearner, StreamLearner):
     def _first_kernel_vectors(self, walker: Walker, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
         signals = walker.signals
         if is_array(self.kernel_vectors):
-            vectors = check_array(self.kernel_vectors, dtype=np.float64, input_name="kernel_vectors", copy=True)
+            vectors = check_array(host(self.kernel_vectors), dtype=np.float64, input_name="kernel_vectors", copy=True)
             if vectors.shape[1] != signals.shape[1]:
                 raise ValueError(
                     f"kernel_vectors has {vectors.shape[1]} features and X has {signals.shape[1]}: they must agree."
@@ -139,7 +140,7 @@ class ReducedLearner(KernelLearner, StreamLearner):
         saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64) * scale}
         problem = self._problem(walker, pursuit, rng, saved)
         self._hold_radius(problem)
-        atoms = self.dual_components_.astype(np.float64) / self._feature_scale(scale)
+        atoms = walker.place(self.dual_components_.astype(np.float64) / self._feature_scale(scale))
         problem.white = normalize_rows(problem.metric.to_white(atoms))
         return problem
 
@@ -147,7 +148,7 @@ class ReducedLearner(KernelLearner, StreamLearner):
         # The norm of the kernel vectors is that of the signals that they were learned from, not of these.
         if problem.mover is not None and problem.mover.radius is not None:
             assert isinstance(problem.feature_map, KernelMap)
-            problem.mover.radius = float(np.linalg.norm(problem.feature_map.kernel_vectors[0]))
+            problem.mover.radius = float(np.linalg.norm(host(problem.feature_map.kernel_vectors[0])))
 
     def _on_sphere(self, vectors: np.ndarray, radius: float, rng: np.random.RandomState) -> np.ndarray:
         """Kernel vectors of norm `radius`; a zero signal that was drawn gets a random direction."""
@@ -165,9 +166,9 @@ class ReducedLearner(KernelLearner, StreamLearner):
 
     def _store(self, problem: Any, signals: Signals) -> None:
         unit = self._feature_scale(signals.scale)
-        self.dual_components_ = (problem.atoms * unit).astype(signals.dtype)
-        self.kernel_vectors_ = (problem.feature_map.kernel_vectors / signals.scale).astype(signals.dtype)
-        self.gram_ = problem.white @ problem.white.T
+        self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
+        self.kernel_vectors_ = (host(problem.feature_map.kernel_vectors) / signals.scale).astype(signals.dtype)
+        self.gram_ = host(problem.white @ problem.white.T)
         self.rank_ = problem.metric.rank
         self.gamma_ = self._stored_gamma(signals)
 
@@ -215,6 +216,9 @@ class RKDL(ReducedLearner):
         Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
+    device : str or torch.device, default=None
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
     random_state : int, RandomState instance or None, default=None
@@ -280,6 +284,7 @@ class RKDL(ReducedLearner):
         tol=1e-4,
         half_life=None,
         sparse_output=False,
+        device=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -301,6 +306,7 @@ class RKDL(ReducedLearner):
             tol=tol,
             half_life=half_life,
             sparse_output=sparse_output,
+            device=device,
             n_jobs=n_jobs,
             random_state=random_state,
             verbose=verbose,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rkdl._arrays import host
 from rkdl._files import read_file, write_file
 
 _PLAIN = (bool, int, float, str)
@@ -109,9 +110,11 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
             raise ValueError(f"A RandomState of {kind} cannot be saved: give random_state as a number.")
         arrays[name] = np.asarray(keys)
         return {"random_state": rest}
+    if type(value).__name__ == "device":
+        return str(value)
     if callable(value):
         return {"function": f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', '?')}"}
-    array = np.asarray(value)
+    array = np.asarray(host(value))
     if array.dtype == object:
         if not all(isinstance(item, str) for item in array.ravel()) or array.ndim != 1:
             raise ValueError(f"{name} holds objects, which cannot be saved.")

@@ -1,0 +1,60 @@
+"""The few things that the learning asks of a small array, whether it is NumPy's or torch's.
+
+Large arrays are left to the kernels of each side (`rkdl._statistics`, `rkdl._torch.steps`); here are the verbs with
+which the loop around them is written once. Nothing imports torch: without it there are no tensors.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a torch tensor, told without importing torch."""
+    return type(value) is not np.ndarray and "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
+
+
+def cast(array: Any, dtype: Any) -> Any:
+    """The array in a NumPy dtype; itself if it has it."""
+    if is_tensor(array):
+        return array.to(getattr(sys.modules["torch"], np.dtype(dtype).name))
+    return array.astype(dtype, copy=False)
+
+
+def copied(array: Any) -> Any:
+    """A copy."""
+    return array.clone() if is_tensor(array) else array.copy()
+
+
+def dot(left: Any, right: Any) -> Any:
+    """Sum of the products of all entries; of tensors a tensor, so that nothing waits for it yet."""
+    return (left * right).sum() if is_tensor(left) else np.vdot(left, right)
+
+
+def row_norms(rows: Any) -> Any:
+    """``|x|`` of every row."""
+    return (rows * rows).sum(1).sqrt() if is_tensor(rows) else np.linalg.norm(rows, axis=1)
+
+
+def norm(array: Any) -> float:
+    """Root of the sum of all squares."""
+    return float(sys.modules["torch"].linalg.vector_norm(array) if is_tensor(array) else np.linalg.norm(array))
+
+
+def dots(*pairs: tuple[Any, Any]) -> list[float]:
+    """`dot` of several pairs as numbers, waiting once."""
+    found = [dot(left, right) for left, right in pairs]
+    return sys.modules["torch"].stack(found).tolist() if is_tensor(found[0]) else [float(value) for value in found]
+
+
+def stacked(arrays: Any) -> Any:
+    """Arrays of one shape along a new first axis."""
+    return sys.modules["torch"].stack(list(arrays)) if is_tensor(arrays[0]) else np.stack(arrays)
+
+
+def host(value: Any) -> Any:
+    """A tensor as a NumPy array; anything else as it is."""
+    return value.detach().cpu().numpy() if is_tensor(value) else value

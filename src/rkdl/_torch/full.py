@@ -1,0 +1,161 @@
+"""Full kernel dictionary learning on a device: the algorithm of `rkdl._full` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from rkdl._full import FullProblem, KernelRows
+from rkdl._learning import worst_signals
+from rkdl._torch.atoms import aksvd_sweep, gram_sweep
+from rkdl._torch.device import torch_dtype
+from rkdl._torch.pursuit import pursue
+from rkdl._torch.walker import TensorWalker
+
+
+class TensorKernelRows(KernelRows):
+    """Rows of the N x N kernel matrix on a device: kept whole, or computed again for every walk."""
+
+    walker: TensorWalker
+    matrix: torch.Tensor | None
+
+    @classmethod
+    def compute(cls, walker: Any, kernel: Any) -> TensorKernelRows:
+        """The whole matrix, block of rows by block of rows."""
+        signals = walker.signals
+        size = signals.shape[0]
+        matrix = torch.empty((size, size), dtype=torch_dtype(signals.dtype), device=walker.device)
+        every = _all_signals(signals)
+
+        def fill(number: int, start: int, stop: int) -> None:
+            def work(rows: torch.Tensor, place: torch.Tensor) -> tuple[tuple, None]:
+                place.copy_(kernel(rows, every))
+                return (), None
+
+            walker.attempt(work, every[start:stop], matrix[start:stop])
+
+        for number, (start, stop) in enumerate(walker.bounds):
+            fill(number, start, stop)
+        return cls(walker, kernel, matrix)
+
+    def rows(self, start: int, stop: int) -> torch.Tensor:
+        """``K[start:stop]``."""
+        if self.matrix is not None:
+            return self.matrix[start:stop]
+        every = _all_signals(self.walker.signals)
+        return self.kernel(every[start:stop], every)
+
+    def diagonal(self) -> torch.Tensor:
+        """``k(y, y)`` of every signal."""
+        if self.matrix is not None:
+            return self.matrix.diagonal().clone()
+        return self.kernel.diagonal(_all_signals(self.walker.signals))
+
+    def times(self, right: torch.Tensor) -> torch.Tensor:
+        """``K @ right`` in the kernel's dtype."""
+        right = right.to(torch_dtype(self.walker.signals.dtype))
+        if self.matrix is not None:
+            return self.matrix @ right
+        every = _all_signals(self.walker.signals)
+
+        def work(rows: torch.Tensor, kept: Any) -> tuple[tuple, torch.Tensor]:
+            return (), self.kernel(rows, every) @ right
+
+        return torch.cat([self.walker.attempt(work, every[a:b])[1] for a, b in self.walker.bounds])
+
+
+def _all_signals(signals: Any) -> torch.Tensor:
+    return signals.read(0, signals.shape[0])
+
+
+class TensorFullProblem(FullProblem):
+    """KDL on a kernel matrix that is a tensor."""
+
+    kernel_rows: TensorKernelRows
+    walker: TensorWalker
+    atoms: torch.Tensor
+    gram: torch.Tensor
+    correlations: torch.Tensor
+
+    def _begin(self, atoms: Any) -> None:
+        atoms = self.walker.place(atoms)
+        self._set(atoms, self.kernel_rows.times(atoms.T).double())
+
+    def _set(self, atoms: Any, correlations: Any, gram: Any = None) -> None:
+        gram = atoms @ correlations if gram is None else gram
+        squares = gram.diagonal()
+        is_long = squares > 1e-12 * squares.max().clamp(min=torch.finfo(torch.float64).tiny)
+        factors = torch.where(is_long, torch.where(is_long, squares, 1.0).rsqrt(), 0.0)
+        self.atoms = atoms * factors[:, None]
+        self.correlations = correlations * factors
+        self.gram = gram * factors * factors[:, None]
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a state over."""
+        super().restore(self.walker.place(state))
+
+    def iterate(self) -> None:
+        """Codes, atoms, revival; the state changes only at the end."""
+        n_atoms = len(self.atoms)
+        dtype = torch_dtype(self.walker.signals.dtype)
+        norms: Any = self.squared_norms
+        codes, residuals = pursue(self.correlations.to(dtype), self.gram.to(dtype), norms, *self.pursuit)
+        dense = codes.dense(n_atoms, torch.float64)
+        aims = self.kernel_rows.times(dense).double()
+        products = dense.T @ dense
+
+        # Coordinates of the sweep: the codes' columns first, the old atoms after them.
+        crossed = dense.T @ self.correlations
+        metric = torch.cat([torch.cat([dense.T @ aims, crossed], 1), torch.cat([crossed.T, self.gram], 1)])
+        metric = 0.5 * (metric + metric.T)
+        identity = torch.eye(2 * n_atoms, dtype=torch.float64, device=self.walker.device)
+        targets, mixed = identity[:n_atoms].clone(), identity[n_atoms:].clone()
+        used = products.diagonal() > 0.0
+
+        if self.refit:
+            correlations, refitted = self.correlations.clone(), dense.clone()
+
+            def correlate(j: int, couplings: torch.Tensor, norm: float) -> torch.Tensor:
+                correlations[:, j] = (aims[:, j] - correlations @ couplings) / norm
+                return correlations[:, j]
+
+            aksvd_sweep(refitted, targets, mixed, correlate, metric)
+            products = refitted.T @ refitted
+            fit = (refitted * correlations).sum()
+        else:
+            factors = gram_sweep(products, targets, mixed, metric)
+            products = products * factors * factors[:, None]
+            correlations = aims @ mixed[:, :n_atoms].T + self.correlations @ mixed[:, n_atoms:].T
+            fit = (metric[:n_atoms] * factors[:, None] * mixed).sum()
+        gram_now = mixed @ metric @ mixed.T
+        objective = self.trace - 2.0 * fit + (products * gram_now).sum()
+        atoms = mixed[:, :n_atoms] @ dense.T + mixed[:, n_atoms:] @ self.atoms
+
+        unused = np.flatnonzero(~used.cpu().numpy())
+        revived = self._revive_tensors(residuals, unused, atoms, correlations, gram_now) if unused.size else 0
+        self._set(atoms, correlations, gram_now)
+        self.objective = float(objective)
+        self.n_revived += revived
+
+    def _revive_tensors(
+        self,
+        residuals: torch.Tensor,
+        unused: np.ndarray,
+        atoms: torch.Tensor,
+        correlations: torch.Tensor,
+        gram: torch.Tensor,
+    ) -> int:
+        """Replace unused atoms by the worst-represented signals, in place; returns how many."""
+        norms: Any = self.squared_norms
+        worst = worst_signals(residuals.cpu().numpy(), unused.size)
+        squares = norms[torch.from_numpy(worst.astype(np.int64)).to(norms.device)].double().cpu().numpy()
+        worst, squares = worst[squares > 0.0], squares[squares > 0.0]
+        for j, t, square in zip(unused.tolist(), worst.tolist(), squares.tolist(), strict=False):
+            norm = square**0.5
+            atoms[j] = 0.0
+            atoms[j, t] = 1.0 / norm
+            correlations[:, j] = self.kernel_rows.rows(t, t + 1)[0] / norm
+            gram[j] = gram[:, j] = atoms @ correlations[:, j]
+        return min(len(worst), len(unused))

@@ -1,0 +1,135 @@
+"""The steps of `rkdl._statistics` on a chunk that is a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, singledispatch
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from rkdl._kernel_vectors import _Assign, _moments
+from rkdl._kernels import RBF
+from rkdl._signals import _squares
+from rkdl._statistics import Encoder, Evaluate, Features, Kept, Learn, Residual
+from rkdl._torch.kernels import squared_norms, summed_product
+from rkdl._torch.pursuit import TensorCodes, has_triton, pursue
+
+Step = Callable[[torch.Tensor, Any], tuple[tuple, Any]]
+
+
+def tensor_step(step: Any) -> Step:
+    """The step for tensors that does what `step` does for arrays."""
+    return _FUNCTIONS[step] if isinstance(step, FunctionType) else _twin(step)
+
+
+@singledispatch
+def _twin(step: Any) -> Step:
+    raise NotImplementedError(f"{type(step).__name__} has no form for tensors.")
+
+
+def encode(
+    encoder: Encoder, signals: torch.Tensor, features: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor, TensorCodes, torch.Tensor]:
+    """Features, squared norms, codes and squared residuals of a chunk; `features` where they are known."""
+    if features is None:
+        features = encoder.feature_map.features(signals)
+    assert features is not None
+    norms: Any = encoder.feature_map.squared_norms(signals)
+    correlations = features @ encoder.atoms.T
+    codes, residuals = pursue(correlations, encoder.gram, norms, *encoder._limited())
+    return features, norms, codes, residuals
+
+
+@_twin.register
+def _(step: Learn) -> Step:
+    return partial(_learn, step)
+
+
+def _learn(step: Learn, signals: torch.Tensor, kept: Any) -> tuple[tuple, Kept]:
+    features, norms, codes, residuals = encode(step, signals, None if kept is None else kept.features)
+    dense = codes.dense(len(step.atoms))
+    wide = dense.double()
+    sums = (
+        wide.T @ wide,
+        summed_product(dense, features),
+        norms.sum(dtype=torch.float64),
+        residuals.sum(dtype=torch.float64),
+    )
+    kept = Kept(codes, residuals, features if step.keeps_features else None)
+    return sums, kept
+
+
+@_twin.register
+def _(step: Evaluate) -> Step:
+    return partial(_evaluate, step)
+
+
+def _evaluate(step: Evaluate, signals: torch.Tensor, kept: Any) -> tuple[tuple, Kept]:
+    if step.at_features and kept.features is not None and isinstance(step.kernel, RBF):
+        # An RBF kernel's slope is its value.
+        features = slope = kept.features
+    else:
+        features, slope = step.kernel.value_and_slope(signals, step.kernel_vectors)
+    projections = summed_product(kept.codes.dense(step.n_atoms), features)
+    if step.atoms is None:
+        return (projections,), kept._replace(features=features) if step.keeps_features else kept
+    pull = step.kernel.pull(signals, step.kernel_vectors, weigh(kept.codes, step.atoms, slope))
+    return (projections, pull), kept
+
+
+def weigh(codes: TensorCodes, atoms: Any, slope: torch.Tensor) -> Any:
+    """``(Z A) * slope``."""
+    if slope.device.type == "cuda" and has_triton():
+        from rkdl._torch import triton_kernels
+
+        return triton_kernels.weigh(codes.indices, codes.values, atoms, slope)
+    return (codes.dense(len(atoms)) @ atoms).mul_(slope)
+
+
+@_twin.register
+def _(step: Residual) -> Step:
+    return partial(_residual, step)
+
+
+def _residual(step: Residual, signals: torch.Tensor, kept: Any) -> tuple[tuple, Kept]:
+    residual = signals - kept.codes.dense(len(step.atoms)) @ step.atoms
+    return (residual.square().sum(dtype=torch.float64),), kept
+
+
+@_twin.register
+def _(step: Features) -> Step:
+    return partial(_features, step)
+
+
+def _features(step: Features, signals: torch.Tensor, kept: Any) -> tuple[tuple, torch.Tensor]:
+    return (), step.feature_map.features(signals)
+
+
+@_twin.register
+def _(step: _Assign) -> Step:
+    return partial(_assign, step)
+
+
+def _assign(step: _Assign, signals: torch.Tensor, kept: Any) -> tuple[tuple, torch.Tensor]:
+    centres: Any = step.centres
+    scores = (signals @ centres.T).mul_(-2.0).add_(squared_norms(centres))
+    lowest, nearest = scores.min(dim=1)
+    distances = lowest + squared_norms(signals)
+    members = torch.zeros((len(signals), len(centres)), dtype=signals.dtype, device=signals.device)
+    members.scatter_(1, nearest[:, None], 1.0)
+    sums = summed_product(members, signals), members.sum(0, dtype=torch.float64), distances.sum(dtype=torch.float64)
+    return sums, distances
+
+
+def _sum_of_squares(signals: torch.Tensor, kept: Any) -> tuple[tuple, None]:
+    flat = signals.reshape(-1)
+    return (torch.dot(flat, flat).double(),), None
+
+
+def _sums(signals: torch.Tensor, kept: Any) -> tuple[tuple, None]:
+    return (signals.sum(0, dtype=torch.float64), *_sum_of_squares(signals, kept)[0]), None
+
+
+_FUNCTIONS: dict[Any, Step] = {_squares: _sum_of_squares, _moments: _sums}

@@ -1,0 +1,693 @@
+"""Tensors in, tensors out: everything that runs on NumPy runs on torch and agrees; on a GPU too, where there is one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context, load, sparse_encode, sparse_encode_gram
+from rkdl._descent import LinearTerm, Objective
+from rkdl._kernels import RBF, Linear, Polynomial
+from rkdl._maps import KernelMap
+from rkdl._metric import Metric
+from rkdl._signals import Signals, Walker, chunk_bounds
+from rkdl._statistics import Learn, Pursuit
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")
+
+from rkdl import _atoms  # noqa: E402
+from rkdl._torch import atoms as tensor_atoms  # noqa: E402
+from rkdl._torch import pursuit as tensor_pursuit  # noqa: E402
+from rkdl._torch import steps  # noqa: E402
+from rkdl._torch.device import BLOCK_ROWS, GPU_CHUNK_BYTES, gpu_bounds  # noqa: E402
+from rkdl._torch.kernels import summed_product  # noqa: E402
+from rkdl._torch.metric import TensorMetric  # noqa: E402
+from rkdl._torch.place import to_device, to_host  # noqa: E402
+from rkdl._torch.signals import StreamedSignals, TensorSignals  # noqa: E402
+from rkdl._torch.walker import TensorWalker  # noqa: E402
+
+HAS_GPU = torch.cuda.is_available()
+on_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no CUDA GPU here")
+
+COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 2, "tol": 0.0, "random_state": 0}
+REDUCED = {**COMMON, "n_kernel_vectors": 12}
+ESTIMATORS = {
+    "DL": DL(**COMMON),
+    "DL-aksvd-omp": DL(atom_update="aksvd", pursuit="omp", **COMMON),
+    "DL-tolerance": DL(residual_tol=0.3, **COMMON),
+    "FourierDL": FourierDL(n_fourier_features=32, **COMMON),
+    "KDL": KDL(**COMMON),
+    "KDL-aksvd": KDL(atom_update="aksvd", init="random", **COMMON),
+    "RKDL-dictionary": RKDL(kernel="poly", **REDUCED),
+    "RKDL-kmeans": RKDL(kernel_vectors="kmeans", atom_update="aksvd", **REDUCED),
+    "RKDL-rpcholesky": RKDL(kernel_vectors="rpcholesky", init="random", **REDUCED),
+    "RKDL-linear": RKDL(kernel="linear", n_kernel_vectors=9, kernel_vectors="random", **COMMON),
+    "RKDL-callable": RKDL(kernel=lambda X, Y: (1.0 + X @ Y.T) ** 2, **REDUCED),
+    "ORKDL-lbfgs": ORKDL(**REDUCED),
+    "ORKDL-gd": ORKDL(solver="gd", **REDUCED),
+    "MORKDL-lbfgs": MORKDL(kernel="poly", degree=2, **REDUCED),
+    "MORKDL-gd": MORKDL(solver="gd", residual_tol=0.05, **REDUCED),
+}
+STREAMS = {name: ESTIMATORS[name] for name in ("DL", "FourierDL", "RKDL-dictionary", "ORKDL-lbfgs", "MORKDL-gd")}
+TOLERANCE = {np.float64: 1e-10, np.float32: 1e-5}
+
+each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+each_stream = pytest.mark.parametrize("name", STREAMS)
+each_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
+
+
+class Backend:
+    """Arrays in one library and on one device, and back."""
+
+    def __init__(self, name):
+        self.name = name
+        self.device = {"numpy": None, "torch-cpu": "cpu", "torch-cuda": "cuda"}[name]
+
+    def give(self, array):
+        return array if self.device is None else torch.tensor(array, device=self.device)
+
+    def back(self, found):
+        if self.device is None:
+            return found
+        assert isinstance(found, torch.Tensor)
+        assert found.device.type == self.device
+        return found.cpu().numpy() if found.layout is torch.strided else found.to_dense().cpu().numpy()
+
+
+@pytest.fixture(params=["numpy", "torch-cpu", pytest.param("torch-cuda", marks=on_gpu)])
+def backend(request):
+    return Backend(request.param)
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=on_gpu)])
+def device(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def X():
+    """Signals enough for several chunks."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((700, 12)) @ rng.standard_normal((12, 12)) / 4.0
+    assert len(chunk_bounds(*X.shape, X.itemsize)) > 1
+    return X
+
+
+@pytest.fixture(scope="module")
+def fitted(X):
+    """Every estimator, fitted in NumPy, in both dtypes."""
+    found = {}
+
+    def fit(name, dtype):
+        if (name, dtype) not in found:
+            found[name, dtype] = clone(ESTIMATORS[name]).fit(X.astype(dtype))
+        return found[name, dtype]
+
+    return fit
+
+
+def close(found, expected, dtype):
+    slack = TOLERANCE[dtype]
+    np.testing.assert_allclose(found, expected, rtol=slack, atol=slack * max(1.0, float(np.abs(expected).max())))
+
+
+def mostly_close(found, expected, dtype):
+    """All rows agree, but for a signal in a hundred at most whose two best atoms score the same to rounding."""
+    slack = 10.0 * TOLERANCE[dtype] * max(1.0, float(np.abs(expected).max()))
+    differing = (np.abs(found - expected) > slack).any(axis=1).mean()
+    assert differing <= (0.01 if dtype is np.float32 else 0.0)
+
+
+class TestEstimators:
+    @each_estimator
+    @each_dtype
+    def test_fit_agrees(self, backend, name, dtype, X, fitted):
+        signals = X.astype(dtype)
+        model = clone(ESTIMATORS[name]).fit(backend.give(signals))
+        expected = fitted(name, dtype)
+        close(model.errors_, expected.errors_, dtype)
+        assert model.n_revived_ == expected.n_revived_
+        for attribute in ("components_", "dual_components_", "kernel_vectors_", "gram_"):
+            if hasattr(expected, attribute):
+                assert isinstance(getattr(model, attribute), np.ndarray)
+                assert getattr(model, attribute).dtype == getattr(expected, attribute).dtype
+        codes = backend.back(model.transform(backend.give(signals)))
+        assert codes.dtype == dtype
+        mostly_close(codes, expected.transform(signals), dtype)
+
+    @each_estimator
+    @each_dtype
+    def test_coding_agrees(self, backend, name, dtype, X, fitted):
+        signals, model = X.astype(dtype)[:300], fitted(name, dtype)
+        given = backend.give(signals)
+        mostly_close(backend.back(model.transform(given)), model.transform(signals), dtype)
+        close(backend.back(model.reconstruction_error(given)), model.reconstruction_error(signals), dtype)
+        close(model.score(given), model.score(signals), dtype)
+        thin = clone(model).set_params(sparse_output=True)
+        vars(thin).update({key: value for key, value in vars(model).items() if key.endswith("_")})
+        found = thin.transform(given)
+        assert sparse.issparse(found) if backend.device is None else found.layout is torch.sparse_csr
+        if backend.device is not None:
+            mostly_close(backend.back(found), model.transform(signals), dtype)
+
+    def test_fit_transform_and_inverse(self, backend, X):
+        model = DL(**COMMON)
+        codes = model.fit_transform(backend.give(X))
+        again = backend.back(model.inverse_transform(codes))
+        np.testing.assert_allclose(again, backend.back(codes) @ model.components_, rtol=1e-10)
+
+    def test_precomputed_kernel(self, backend, X):
+        kernel = np.exp(-0.1 * np.sum((X[:200, None] - X[None, :200]) ** 2, axis=2))
+        model = KDL(kernel="precomputed", **COMMON)
+        expected = clone(model).fit(kernel)
+        found = clone(model).fit(backend.give(kernel))
+        close(found.errors_, expected.errors_, np.float64)
+        close(backend.back(found.transform(backend.give(kernel))), expected.transform(kernel), np.float64)
+        close(
+            backend.back(found.reconstruction_error(backend.give(kernel))),
+            expected.reconstruction_error(kernel),
+            np.float64,
+        )
+
+    def test_kernel_that_does_not_fit(self, backend, X, monkeypatch):
+        expected = KDL(**COMMON).fit(X[:300])
+        monkeypatch.setattr("rkdl.estimators._full.MEMORY_SHARE", 0.0)
+        with pytest.warns(UserWarning, match="kernel matrix of 300 signals"):
+            found = KDL(**COMMON).fit(backend.give(X[:300]))
+        close(found.errors_, expected.errors_, np.float64)
+
+    @each_stream
+    def test_partial_fit(self, backend, name, X):
+        expected, found = clone(STREAMS[name]), clone(STREAMS[name])
+        for start in (0, 250, 500):
+            expected.partial_fit(X[start : start + 250])
+            found.partial_fit(backend.give(X[start : start + 250]))
+            # A stream outlives its batches, and goes on in another library.
+            found = pickle.loads(pickle.dumps(found))
+        found.partial_fit(X[:300])
+        expected.partial_fit(X[:300])
+        close(found.errors_, expected.errors_, np.float64)
+
+    def test_revived_atoms(self, backend):
+        X = np.repeat(np.eye(6), 20, axis=0) + 1e-3 * np.random.default_rng(0).standard_normal((120, 6))
+        start = np.vstack([np.eye(6)[:2], -np.eye(6)[:1], np.eye(6)[:1], np.eye(6)[2:3]])
+        model = DL(5, n_nonzero_coefs=1, init=start, max_iter=4, tol=0.0)
+        expected, found = clone(model).fit(X), clone(model).fit(backend.give(X))
+        assert expected.n_revived_ > 0
+        assert found.n_revived_ == expected.n_revived_
+        close(found.errors_, expected.errors_, np.float64)
+
+
+class TestFunctions:
+    @each_pursuit
+    @each_dtype
+    @pytest.mark.parametrize("options", [{"n_nonzero_coefs": 4}, {"residual_tol": 0.4}, {}], ids=str)
+    def test_sparse_encode(self, backend, pursuit, dtype, options, X):
+        rng = np.random.default_rng(1)
+        signals, atoms = X.astype(dtype), (rng.standard_normal((30, 12)) * rng.uniform(0.1, 9.0, (30, 1))).astype(dtype)
+        expected = sparse_encode(signals, atoms, pursuit=pursuit, **options)
+        given = backend.give(signals), backend.give(atoms)
+        found = sparse_encode(*given, pursuit=pursuit, **options)
+        # An atom a tenth as long has a coefficient ten times as large.
+        norms = np.linalg.norm(atoms, axis=1)
+        mostly_close(backend.back(found) * norms, expected * norms, dtype)
+        thin = sparse_encode(*given, pursuit=pursuit, sparse_output=True, **options)
+        if backend.device is not None:
+            np.testing.assert_array_equal(backend.back(thin), backend.back(found))
+            assert thin.values().numel() == np.count_nonzero(backend.back(found))
+
+    @each_dtype
+    def test_sparse_encode_gram(self, backend, dtype, X):
+        rng = np.random.default_rng(1)
+        atoms = rng.standard_normal((30, 12))
+        gram, correlations = atoms @ atoms.T, (X @ atoms.T).astype(dtype)
+        norms = np.sum(X**2, axis=1).astype(dtype)
+        for options in ({"n_nonzero_coefs": 3}, {"residual_tol": 0.4, "squared_norms": norms}):
+            expected = sparse_encode_gram(gram, correlations, **options)
+            on_device = {
+                key: backend.give(value) if key == "squared_norms" else value for key, value in options.items()
+            }
+            found = sparse_encode_gram(backend.give(gram), backend.give(correlations), **on_device)
+            mostly_close(backend.back(found), expected, dtype)
+
+    @pytest.mark.parametrize("scale", [1e150, 1e-150])
+    def test_squares_out_of_range(self, backend, scale, X):
+        atoms = np.random.default_rng(1).standard_normal((20, 12))
+        expected = sparse_encode(X[:50], atoms, n_nonzero_coefs=3)
+        found = sparse_encode(backend.give(X[:50] * scale), atoms, n_nonzero_coefs=3)
+        np.testing.assert_allclose(backend.back(found) / scale, expected, rtol=1e-9, atol=1e-9)
+        model = DL(**COMMON).fit(backend.give(X * scale))
+        errors = backend.back(model.reconstruction_error(backend.give(X * scale)))
+        np.testing.assert_allclose(errors / scale, DL(**COMMON).fit(X).reconstruction_error(X), rtol=1e-8)
+
+    def test_atoms_alone_that_are_a_tensor(self, X):
+        atoms = np.eye(12)
+        found = sparse_encode(X, torch.from_numpy(atoms), n_nonzero_coefs=2)
+        np.testing.assert_array_equal(found, sparse_encode(X, atoms, n_nonzero_coefs=2))
+
+
+class TestPursuits:
+    """Each way to code a chunk of tensors against the compiled one, which the oracle's tests are about."""
+
+    def problem(self, n_atoms, n_features, dtype, device, count=400):
+        generator = torch.Generator().manual_seed(0)
+        atoms = torch.randn((n_atoms, n_features), dtype=dtype, generator=generator)
+        atoms /= atoms.norm(dim=1, keepdim=True)
+        if n_atoms > 3:
+            # A tie goes to the first, and an atom of norm zero is never used.
+            atoms[3], atoms[1] = atoms[2], 0.0
+        signals = torch.randn((count, n_features), dtype=dtype, generator=generator)
+        signals[0] = 0.0
+        parts = signals @ atoms.T, atoms @ atoms.T, signals.square().sum(1)
+        return parts, tuple(part.to(device) for part in parts)
+
+    def check(self, work, n_atoms, n_nonzero, dtype, device, ols, tolerance, n_features=64):
+        here, there = self.problem(n_atoms, n_features, dtype, device)
+        expected = tensor_pursuit.pursue_compiled(*here, n_nonzero, tolerance, ols)
+        indices, values, counts, residuals = (part.cpu() for part in work(*there, n_nonzero, tolerance, ols))
+        same = (indices == expected[0]).all(dim=1)
+        assert float(same.double().mean()) >= 0.99
+        slack = 1e-10 if dtype == torch.float64 else 1e-4
+        torch.testing.assert_close(values[same], expected[1][same], rtol=slack, atol=slack)
+        torch.testing.assert_close(residuals[same], expected[3][same], rtol=slack, atol=slack)
+        assert torch.equal(counts[same], expected[2][same])
+        assert int(counts[0]) == 0
+
+    @pytest.mark.parametrize("ols", [True, False])
+    @pytest.mark.parametrize("tolerance", [-1.0, 30.0])
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+    @pytest.mark.parametrize(("n_atoms", "n_nonzero"), [(1, 1), (20, 4), (200, 7)])
+    def test_plain(self, device, ols, tolerance, dtype, n_atoms, n_nonzero, monkeypatch):
+        monkeypatch.setattr(tensor_pursuit, "PLAIN_BYTES", 1 << 20)
+        self.check(tensor_pursuit.pursue_plainly, n_atoms, n_nonzero, dtype, device, ols, tolerance)
+
+    @on_gpu
+    @pytest.mark.parametrize("ols", [True, False])
+    @pytest.mark.parametrize("tolerance", [-1.0, 30.0])
+    @pytest.mark.parametrize(
+        ("n_atoms", "n_nonzero", "dtype"),
+        [(1, 1, torch.float32), (20, 4, torch.float64), (256, 6, torch.float32), (1000, 8, torch.float32)],
+    )
+    def test_triton(self, ols, tolerance, n_atoms, n_nonzero, dtype):
+        from rkdl._torch.triton_kernels import fits, pursue
+
+        assert fits(n_atoms, n_nonzero, dtype.itemsize)
+        self.check(pursue, n_atoms, n_nonzero, dtype, "cuda", ols, tolerance)
+
+    @on_gpu
+    def test_triton_with_many_atoms(self):
+        from rkdl._torch.triton_kernels import fits, pursue
+
+        assert fits(4096, 8, 4)
+        self.check(pursue, 4096, 8, torch.float32, "cuda", True, -1.0)
+
+    @on_gpu
+    def test_more_atoms_than_registers_hold(self):
+        from rkdl._torch.triton_kernels import fits
+
+        assert not fits(4096, 16, 4)
+        self.check(lambda *problem: flat(tensor_pursuit.pursue(*problem)), 4096, 16, torch.float32, "cuda", True, -1.0)
+
+
+def flat(found):
+    return *found[0], found[1]
+
+
+class TestEngine:
+    @pytest.mark.parametrize("kernel", [RBF(0.2), Polynomial(0.2, 3, 1.0), Linear()], ids=lambda k: type(k).__name__)
+    @pytest.mark.parametrize("has_linear", [False, True])
+    @pytest.mark.parametrize("holds_atoms", [False, True])
+    def test_objective_and_gradient(self, device, kernel, has_linear, holds_atoms, X):
+        rng = np.random.default_rng(0)
+        vectors = X[:9] + 0.1 * rng.standard_normal((9, 12))
+        atoms = rng.standard_normal((5, 9))
+        linear = LinearTerm(0.7, np.eye(9) * 3.0, rng.standard_normal((9, 12)), 5.0) if has_linear else None
+        found = []
+        for walker in (
+            Walker(Signals(X, X.dtype), chunk_bounds(700, 30, 8), 1),
+            TensorWalker(TensorSignals(torch.tensor(X), X.dtype, torch.device(device)), 30),
+        ):
+            with walker:
+                feature_map, unit = walker.place((KernelMap(kernel, vectors), atoms))
+                metric = feature_map.metric(X.dtype)
+                white = metric.to_white(unit)
+                white = white / ((white**2).sum(1) ** 0.5)[:, None]
+                step = Learn(feature_map, metric.unwhiten(white), white @ white.T, Pursuit(3, -1.0, True))
+                (products, _, trace, _), kept = walker.run(step)
+                surface = Objective(walker, kept, feature_map.kernel, products, float(trace), walker.place(linear))
+                surface.feature_map = lambda rows, like=feature_map: type(like)(like.kernel, rows)
+                if holds_atoms:
+                    surface.held_atoms = unit
+                point = surface.at(walker.place(vectors))
+                found.append((point.value, to_host(surface.gradient(point)), to_host(point.atoms)))
+        for ours, theirs in zip(found[1], found[0], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10 * np.abs(theirs).max())
+
+    def test_metric(self, device):
+        rng = np.random.default_rng(0)
+        for rank in (6, 4):
+            rows = rng.standard_normal((6, rank))
+            rows[:, 0] *= 1e-3
+            matrix = rows @ rows.T
+            for dtype in (np.float64, np.float32):
+                ours = TensorMetric(torch.tensor(matrix, device=device), dtype)
+                theirs = Metric(matrix, dtype)
+                assert ours.rank == theirs.rank
+                products = rng.standard_normal((3, 6)) @ matrix
+                given = torch.tensor(products, device=device)
+                white = ours.whiten(given).cpu().numpy()
+                np.testing.assert_allclose(
+                    white @ white.T, theirs.whiten(products) @ theirs.whiten(products).T, rtol=1e-6
+                )
+                again = ours.unwhiten(ours.whiten(given)).cpu().numpy()
+                np.testing.assert_allclose(
+                    matrix @ again.T, matrix @ theirs.unwhiten(theirs.whiten(products)).T, rtol=1e-6, atol=1e-9
+                )
+        assert TensorMetric.of(torch.full((2, 2), torch.nan, dtype=torch.float64, device=device), np.float64) is None
+        assert TensorMetric.of(torch.zeros((2, 2), dtype=torch.float64, device=device), np.float64).rank == 0
+
+    @pytest.mark.parametrize("kind", ["general", "unused", "short"])
+    @pytest.mark.parametrize("has_metric", [False, True])
+    def test_sweep(self, device, kind, has_metric):
+        rng = np.random.default_rng(0)
+        codes = rng.standard_normal((50, 7)) * (rng.random((50, 7)) < 0.5)
+        rows = rng.standard_normal((7, 9))
+        metric = rng.standard_normal((9, 9)) @ rng.standard_normal((9, 9)).T if has_metric else None
+        metric = None if metric is None else metric @ metric.T
+        if kind == "unused":
+            codes[:, 2] = 0.0
+        products = codes.T @ codes
+        targets = rng.standard_normal((7, 9))
+        if kind == "short":
+            # What the others leave of atom 0 is nothing.
+            targets[0] = products[0, 1:] @ rows[1:]
+        ours = torch.tensor(rows, device=device)
+        given = (torch.tensor(part, device=device) for part in (products, targets))
+        placed = None if metric is None else torch.tensor(metric, device=device)
+        factors = tensor_atoms.gram_sweep(*given, ours, placed).cpu().numpy()
+        np.testing.assert_allclose(factors, _atoms.gram_sweep(products, targets, rows, metric), rtol=1e-10)
+        np.testing.assert_allclose(ours.cpu().numpy(), rows, rtol=1e-9, atol=1e-12)
+
+    def test_many_rows_keep_their_digits(self, device):
+        generator = torch.Generator().manual_seed(0)
+        left, right = (torch.rand((5 * BLOCK_ROWS + 17, 3), generator=generator).to(device) for _ in range(2))
+        exact = left.double().T @ right.double()
+        torch.testing.assert_close(summed_product(left, right), exact, rtol=1e-6, atol=0.0)
+
+    def test_gpu_chunks(self):
+        bounds = gpu_bounds(1_000_000, 3552, 4)
+        assert bounds[0][0] == 0
+        assert bounds[-1][1] == 1_000_000
+        assert all(start % BLOCK_ROWS == 0 and stop > start for start, stop in bounds)
+        assert all((stop - start) * 3552 * 4 <= GPU_CHUNK_BYTES for start, stop in bounds)
+        assert gpu_bounds(10, 10**9, 4) == [(0, 10)]
+
+    def test_there_and_back(self, device, X):
+        memory = {
+            "map": KernelMap(RBF(0.3, shift=X[0]), X[:4]),
+            "pair": (X[:2], 1.0),
+            "metric": Metric(np.eye(3), np.float64),
+        }
+        again = to_host(to_device(memory, torch.device(device)))
+        assert type(again["map"]) is KernelMap
+        assert type(again["map"].kernel) is RBF
+        np.testing.assert_array_equal(again["map"].kernel.shift, X[0])
+        np.testing.assert_array_equal(again["pair"][0], X[:2])
+        np.testing.assert_array_equal(again["metric"].factor, np.eye(3))
+
+    @each_dtype
+    def test_offset_and_equal_signals(self, backend, dtype):
+        """Signals far from zero, and a gamma so large that K = I."""
+        rng = np.random.default_rng(0)
+        X = (rng.standard_normal((200, 5)) + 1e4).astype(dtype)
+        for gamma in (0.1, 1e6):
+            model = RKDL(4, n_nonzero_coefs=2, n_kernel_vectors=8, kernel_vectors="random", gamma=gamma, random_state=0)
+            model.set_params(max_iter=2)
+            expected, found = clone(model).fit(X), clone(model).fit(backend.give(X))
+            np.testing.assert_allclose(found.errors_, expected.errors_, rtol=1e-4)
+
+
+class TestDevices:
+    @each_estimator
+    def test_arrays_go_through_a_device(self, name, device, X):
+        """NumPy in, NumPy out, and the bits of the tensors."""
+        model = clone(ESTIMATORS[name]).set_params(device=device)
+        tensors = clone(ESTIMATORS[name]).fit(torch.tensor(X, device=device))
+        found = clone(model).fit(X)
+        np.testing.assert_array_equal(found.errors_, tensors.errors_)
+        codes = found.transform(X)
+        assert type(codes) is np.ndarray
+        np.testing.assert_array_equal(codes, tensors.transform(torch.tensor(X, device=device)).cpu().numpy())
+        assert type(found.reconstruction_error(X)) is np.ndarray
+        thin = found.set_params(sparse_output=True).transform(X)
+        np.testing.assert_array_equal(thin.toarray(), codes)
+
+    def test_other_sources(self, device, X, tmp_path):
+        model = RKDL(**REDUCED, device=device)
+        expected = clone(model).fit(X).errors_
+        stored = np.memmap(tmp_path / "signals.dat", dtype=X.dtype, mode="w+", shape=X.shape)
+        stored[:] = X
+        for given in (stored, np.asfortranarray(X), sparse.csr_array(X)):
+            np.testing.assert_array_equal(clone(model).fit(given).errors_, expected)
+
+    def test_signals_that_do_not_stay(self, device, X, monkeypatch):
+        """The same bits where two chunks at a time are all that fits."""
+        expected = ORKDL(**REDUCED, device=device).fit(X).errors_
+        monkeypatch.setattr("rkdl._torch.signals.KEPT_SHARE", 0.0)
+        with config_context(chunk_rows=(300, 100, 300)):
+            found = ORKDL(**REDUCED, device=device).fit(X).errors_
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    def test_tensor_sent_to_a_device(self, device, X):
+        model = RKDL(**REDUCED, device=device).fit(torch.from_numpy(X))
+        codes = model.transform(torch.from_numpy(X))
+        assert codes.device.type == "cpu"
+        assert sparse_encode(torch.from_numpy(X), np.eye(12), n_nonzero_coefs=1, device=device).device.type == "cpu"
+
+    @pytest.mark.skipif(HAS_GPU, reason="there is a GPU here")
+    def test_no_gpu(self, X):
+        for work in (
+            lambda: RKDL(device="cuda").fit(X),
+            lambda: RKDL(device="cuda").partial_fit(X),
+            lambda: sparse_encode(X, np.eye(12), device="cuda"),
+            lambda: sparse_encode_gram(np.eye(12), X, device="cuda:1"),
+        ):
+            with pytest.raises(ValueError, match=r"needs a CUDA GPU.*nvidia-smi.*device=None"):
+                work()
+
+    @pytest.mark.parametrize(("name", "told"), [("gpu", "is no device"), (7.5, "is no device"), ("meta", "no float64")])
+    def test_unknown_device(self, name, told, X):
+        with pytest.raises(ValueError, match=told):
+            RKDL(device=name).fit(X)
+
+    def test_dask_has_its_own_place(self, X):
+        array = pytest.importorskip("dask.array").from_array(X)
+        with pytest.raises(ValueError, match="Dask array"):
+            RKDL(device="cpu").fit(array)
+
+    def test_torch_is_not_imported(self):
+        code = (
+            "import sys, numpy as np, rkdl\n"
+            "X = np.random.default_rng(0).standard_normal((60, 5))\n"
+            "rkdl.RKDL(4, n_kernel_vectors=5, max_iter=1).fit(X).transform(X)\n"
+            "rkdl.sparse_encode(X, np.eye(5), n_nonzero_coefs=2)\n"
+            "assert 'torch' not in sys.modules\n"
+            "sys.modules['torch'] = None\n"
+            "try:\n    rkdl.RKDL(device='cuda').fit(X)\n"
+            "except ModuleNotFoundError as error:\n    print(error)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert "pip install 'rkdl[torch]'" in done.stdout
+
+    @each_estimator
+    def test_two_runs_have_the_same_bits(self, name, device, X):
+        given = torch.tensor(X, device=device, dtype=torch.float32)
+        first, second = (clone(ESTIMATORS[name]).fit(given) for _ in range(2))
+        np.testing.assert_array_equal(first.errors_, second.errors_)
+        assert torch.equal(first.transform(given), second.transform(given))
+
+    def test_input_stays_as_it_was(self, device, X):
+        given = torch.tensor(X, device=device)
+        before = given.clone()
+        for model in ESTIMATORS.values():
+            clone(model).fit(given).transform(given)
+        assert torch.equal(given, before)
+
+    def test_tf32_is_given_back(self, device, X):
+        before = torch.get_float32_matmul_precision()
+        with config_context(tf32=True):
+            found = RKDL(**REDUCED).fit(torch.tensor(X, dtype=torch.float32, device=device))
+        assert torch.get_float32_matmul_precision() == before
+        np.testing.assert_allclose(found.errors_, RKDL(**REDUCED).fit(X).errors_, rtol=1e-2)
+
+
+class TestOutOfMemory:
+    @pytest.fixture
+    def few_rows_fit(self, monkeypatch):
+        """No more signals are coded at a time than this."""
+
+        def limit(rows):
+            work = steps.pursue
+
+            def pursue(correlations, *rest):
+                if len(correlations) > rows:
+                    raise torch.OutOfMemoryError("CUDA out of memory")
+                return work(correlations, *rest)
+
+            for module in ("steps", "encode", "full"):
+                monkeypatch.setattr(f"rkdl._torch.{module}.pursue", pursue)
+
+        return limit
+
+    @pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL-kmeans", "ORKDL-lbfgs", "MORKDL-gd"])
+    def test_chunks_shrink(self, name, device, X, few_rows_fit):
+        given = torch.tensor(X, device=device)
+        expected = clone(ESTIMATORS[name]).fit(given)
+        codes = expected.transform(given)
+        few_rows_fit(90)
+        with pytest.warns(UserWarning, match="ran out of memory on .* signals: they are worked on in"):
+            found = clone(ESTIMATORS[name]).fit(given)
+        np.testing.assert_allclose(found.errors_, expected.errors_, rtol=1e-10)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.testing.assert_close(expected.transform(given), codes)
+            torch.testing.assert_close(
+                expected.set_params(sparse_output=True).transform(given).to_dense(), codes, rtol=1e-9, atol=1e-9
+            )
+
+    def test_nothing_fits(self, X, few_rows_fit):
+        few_rows_fit(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(torch.OutOfMemoryError, match=r"has no memory left for .* device=None"):
+                DL(**COMMON).fit(torch.from_numpy(X))
+
+    @on_gpu
+    def test_a_full_gpu(self):
+        """What is really there decides: all memory but a little is taken."""
+        X = torch.rand((400_000, 64), device="cuda")
+        model = RKDL(64, n_kernel_vectors=200, kernel_vectors="random", gamma=0.1, max_iter=1, random_state=0)
+        expected = clone(model).fit(X).errors_
+        torch.cuda.empty_cache()
+        free = torch.cuda.mem_get_info()[0]
+        taken = torch.empty(max(0, free - (600 << 20)), dtype=torch.uint8, device="cuda")
+        try:
+            with pytest.warns(UserWarning, match="ran out of memory"):
+                found = clone(model).fit(X)
+        finally:
+            del taken
+        np.testing.assert_allclose(found.errors_, expected, rtol=1e-5)
+
+
+class TestInput:
+    def test_what_is_refused(self, device, X):
+        def given(values):
+            return torch.tensor(values, device=device)
+
+        bad = X.copy()
+        bad[5, 3] = np.nan
+        cases = [
+            (bad, "Input X contains NaN"),
+            (np.where(np.isnan(bad), np.inf, bad), "Input X contains infinity"),
+            (X[0], "Expected 2D array, got 1D tensor"),
+            (X[None], "Expected 2D array, got 3D tensor"),
+            (X + 1j, "Complex data not supported"),
+            (X[:0], r"0 sample\(s\)"),
+            (X[:, :0], r"0 feature\(s\)"),
+        ]
+        for values, told in cases:
+            for model in (DL(**COMMON), ORKDL(**REDUCED), KDL(**COMMON)):
+                with pytest.raises(ValueError, match=told):
+                    model.fit(given(values))
+        model = RKDL(**REDUCED).fit(given(X))
+        with pytest.raises(ValueError, match="X has 5 features, but RKDL is expecting 12"):
+            model.transform(given(X[:, :5]))
+        for method in (model.transform, model.reconstruction_error, DL(**COMMON).fit(X).transform):
+            with pytest.raises(ValueError, match="Input X contains NaN"):
+                method(given(bad))
+        with pytest.raises(ValueError, match="Input X contains NaN"):
+            sparse_encode(given(bad), np.eye(12), n_nonzero_coefs=2)
+        with pytest.raises(ValueError, match="X has 12 features and the atoms of dictionary have 5"):
+            sparse_encode(given(X), np.eye(5), n_nonzero_coefs=2)
+        with pytest.raises(ValueError, match="The codes have shape"):
+            DL(**COMMON).fit(X).inverse_transform(given(X))
+
+    @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.bool, torch.float16, torch.bfloat16])
+    def test_other_numbers(self, device, dtype, X):
+        given = torch.tensor(np.abs(X) * 3.0, device=device).to(dtype)
+        model = RKDL(**REDUCED).fit(given)
+        wide = given.float() if dtype.is_floating_point else given.double()
+        np.testing.assert_array_equal(model.errors_, RKDL(**REDUCED).fit(wide).errors_)
+        assert model.transform(given).dtype == wide.dtype
+
+    def test_layouts(self, device, X):
+        given = torch.tensor(X, device=device)
+        expected = RKDL(**REDUCED).fit(given).errors_
+        strided = torch.tensor(np.repeat(X, 2, axis=1), device=device)[:, ::2]
+        leaf = given.clone().requires_grad_()
+        for other in (strided, given.T.contiguous().T, given.to_sparse_csr(), leaf):
+            np.testing.assert_array_equal(RKDL(**REDUCED).fit(other).errors_, expected)
+
+    def test_parameters_that_are_tensors(self, device, X):
+        init = np.random.default_rng(0).standard_normal((8, 9))
+        vectors, start = (torch.tensor(part, device=device) for part in (X[:9], init))
+        model = RKDL(kernel_vectors=vectors, init=start, **COMMON).fit(torch.tensor(X, device=device))
+        expected = RKDL(kernel_vectors=X[:9], init=init, **COMMON).fit(X)
+        np.testing.assert_allclose(model.errors_, expected.errors_, rtol=1e-10)
+
+
+class TestLife:
+    """Copies, files and checkpoints of models that learned on a device."""
+
+    @pytest.mark.parametrize("name", ["DL", "KDL", "ORKDL-lbfgs", "MORKDL-gd"])
+    def test_copies(self, name, device, X, tmp_path):
+        given = torch.tensor(X, device=device)
+        model = clone(ESTIMATORS[name]).set_params(device=device).fit(given)
+        expected = model.transform(given)
+        assert clone(model).get_params()["device"] == device
+        model.save(tmp_path / "model.rkdl")
+        for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), load(tmp_path / "model.rkdl")):
+            assert again.get_params()["device"] == device
+            assert torch.equal(again.transform(given), expected)
+        # Elsewhere there may be no torch: the model holds arrays.
+        assert not any(isinstance(value, torch.Tensor) for value in vars(model).values())
+        mostly_close(model.set_params(device=None).transform(X), expected.cpu().numpy(), np.float64)
+
+    def test_device_object(self, device, X, tmp_path):
+        model = RKDL(**REDUCED, device=torch.device(device)).fit(X)
+        model.save(tmp_path / "model.rkdl")
+        assert load(tmp_path / "model.rkdl").device == device
+
+    @pytest.mark.parametrize("name", ["DL", "KDL", "ORKDL-lbfgs", "MORKDL-gd"])
+    def test_checkpoint(self, name, device, X, tmp_path):
+        given = torch.tensor(X, device=device)
+        expected = clone(ESTIMATORS[name]).set_params(max_iter=4).fit(given).errors_
+        clone(ESTIMATORS[name]).fit(given, checkpoint=tmp_path / "fit.rkdl")
+        found = clone(ESTIMATORS[name]).set_params(max_iter=4).fit(given, checkpoint=tmp_path / "fit.rkdl")
+        np.testing.assert_array_equal(found.errors_, expected)
+
+    def test_streamed_signals_read_once(self, X):
+        """On a CPU nothing is copied that need not be."""
+        signals = StreamedSignals(Signals(X, X.dtype), torch.device("cpu"))
+        assert signals.read(0, 5).data_ptr() == X.ctypes.data
+
+
+def test_benchmark_runs_on_small_inputs(tmp_path):
+    gpu = pytest.importorskip("benchmarks.gpu")
+    assert gpu.main(["--small", "--device", "cpu", "--no-tests", "--out", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / "gpu.json").read_text())
+    assert {"encode, n = 256", "KDL, exact", "ORKDL, the paper's", "from host memory"} <= {row["what"] for row in rows}
+    assert all(np.isfinite(row["value"]) for row in rows)
+    assert "| case | measured | asked for |" in (tmp_path / "gpu.md").read_text()
+    if not HAS_GPU:
+        assert gpu.main(["--out", str(tmp_path)]) == 2
