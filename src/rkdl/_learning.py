@@ -111,6 +111,7 @@ def alternate(
                 if checkpoint is not None:
                     checkpoint.write(problem.state(), errors, is_settled)
         except KeyboardInterrupt:
+            problem.walker.is_interrupted = True
             warnings.warn(
                 f"{name}: interrupted after {len(errors)} of {max_iter} iterations; the estimator holds what was "
                 f"learned until then.",
@@ -194,6 +195,8 @@ class ReducedProblem:
         self.n_revived = 0
         self.memory: Memory | None = None
         self._features: list | None = None
+        # Bytes that features may take while they are kept.
+        self.feature_bytes = FEATURE_BYTES
 
     @property
     def atoms(self) -> np.ndarray:
@@ -325,7 +328,7 @@ class ReducedProblem:
         signals = self.walker.signals
         if isinstance(self.feature_map, LinearMap) or not signals.is_in_memory:
             return False
-        return signals.shape[0] * self.feature_map.size * signals.dtype.itemsize <= FEATURE_BYTES
+        return signals.shape[0] * self.feature_map.size * signals.dtype.itemsize <= self.feature_bytes
 
     def state(self) -> dict[str, np.ndarray]:
         """What the next iteration starts from."""
