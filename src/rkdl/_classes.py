@@ -37,6 +37,8 @@ LANES = VECTOR_BYTES // 4
 BATCH, STEPS = 1000, 16
 SMALLEST_BATCH = 64
 MOMENTUM = 0.9
+# A refinement takes the residuals for less telling than they are, so that signals near the border count too.
+DOUBT = 0.6
 # A signal whose probability of a class is this close to the truth has nothing to tell about it.
 NEGLIGIBLE = 0.01
 # Where the residuals of a class are all at rounding level, any number will do.
@@ -273,7 +275,7 @@ class Refinement:
     pursuits : list of Pursuit
         How signals are coded.
     sharpness : float
-        What relative residuals are multiplied by before the softmax.
+        What relative residuals are multiplied by for probabilities.
     learning_rate : float
         Step of an atom, as a share of the one that least squares would make.
     rng : RandomState
@@ -302,7 +304,7 @@ class Refinement:
     ) -> None:
         self.signals, self.labels, self.feature_map = signals, labels, feature_map
         self.whites, self.pursuits = list(whites), list(pursuits)
-        self.sharpness, self.learning_rate = sharpness, learning_rate
+        self.sharpness, self.learning_rate = DOUBT * sharpness, learning_rate
         self.rng, self.n_jobs = rng, n_jobs
         self._threads = resolve_threads(n_jobs)
         self._momenta = [np.zeros_like(white) for white in whites]

@@ -106,6 +106,9 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     errors_ : ndarray of shape (n_iter_,)
         ``sqrt(f / (m N))`` after every iteration, f the squared error of all signals in feature space, each with the
         dictionary of its class.
+    n_nonzero_coefs_ : int
+        Most non-zeros of a code: `n_nonzero_coefs` of the method, and no more than half the rank of the features, since
+        as many atoms as coordinates represent the signals of all classes.
     losses_ : ndarray of shape (n_refinements,)
         Mean cross-entropy over each pass of the refinement.
     n_iter_ : int
@@ -253,7 +256,8 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"KDLClassifier compares the dictionaries of at least two classes, and y holds one class, "
-                f"{self.classes_[0]!r}: add signals of another, or use RKDL's reconstruction_error to score one class."
+                f"{self.classes_.tolist()[0]!r}: add signals of another, or use RKDL's reconstruction_error to score "
+                f"signals by one class."
             )
         return labels
 
@@ -353,6 +357,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             self.components_[k, :count] = own
             self.grams_[k, :count, :count] = white @ white.T
         self.n_atoms_ = np.array(counts)
+        self.n_nonzero_coefs_ = work.pursuit.n_nonzero
         method._store(work.shared, signals)
         self.kernel_vectors_ = getattr(method, "kernel_vectors_", getattr(method, "frequencies_", None))
         self.gamma_ = getattr(method, "gamma_", None)
@@ -386,7 +391,8 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         labels : ndarray of shape (n_signals,)
             Labels of `classes_`; of classes that represent a signal equally well, the first.
         """
-        return self.classes_[self._residuals(X).argmin(axis=1)]
+        nearest = self._residuals(X).argmin(axis=1)
+        return self.classes_[nearest]
 
     def decision_function(self, X):
         """How well the dictionaries represent signals.
@@ -437,12 +443,14 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         feature_map = method._fitted_map(signals.dtype, scale)
         unit = method._feature_scale(scale)
         length = unit if isinstance(feature_map, KernelMap) else 1.0
-        pursuit = method._pursuit(unit)
+        tolerance = -1.0 if method.residual_tol is None else method.residual_tol * unit * unit
+        pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit == "ols")
         atoms, grams, pursuits = [], [], []
         for own, gram, count in zip(self.components_, self.grams_, self.n_atoms_, strict=True):
             height = count + -count % LANES
             atoms.append((own[:height] / length).astype(signals.dtype, copy=False))
-            grams.append(np.ascontiguousarray(gram[:height, :height], dtype=signals.dtype))
+            # A copy, since a model that was mapped from a file is read-only and the pursuit takes no such arrays.
+            grams.append(np.array(gram[:height, :height], dtype=signals.dtype, order="C"))
             pursuits.append(pursuit._replace(n_nonzero=min(pursuit.n_nonzero, int(count))))
         coder = ClassCoder(feature_map, atoms, grams, pursuits)
         return relative_residuals(signals, coder, self.n_jobs)
@@ -474,10 +482,12 @@ class _Work:
     ) -> None:
         self.method, self.walker, self.shared = method, walker, shared
         self.held_out, self.labels = held_out, labels
-        self.pursuit: Pursuit = shared.pursuit
         self.feature_map: FeatureMap = shared.feature_map
         if isinstance(shared.feature_map, KernelMap):
             self.feature_map = WhiteMap.of(shared.feature_map, shared.metric, walker.signals.dtype)
+        # As many atoms as coordinates represent any signal, of any class.
+        limit = min(shared.pursuit.n_nonzero, max(1, self.feature_map.size // 2))
+        self.pursuit: Pursuit = shared.pursuit._replace(n_nonzero=limit)
 
 
 def _shared_problem(method: DictionaryLearner, walker: Walker, rng: np.random.RandomState) -> Any:
