@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -576,3 +579,53 @@ def test_signals_picked_are_rows():
     assert picked.shape == (3, 3)
     np.testing.assert_array_equal(picked.read(0, 2), 2.0 * data[[3, 0]])
     np.testing.assert_array_equal(picked.take(np.array([2, 0])), 2.0 * data[[2, 3]])
+
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.skipif(not (ROOT / "benchmarks").is_dir(), reason="the benchmark is not part of an installed package")
+class TestBenchmark:
+    @pytest.fixture
+    def benchmark(self, monkeypatch):
+        monkeypatch.syspath_prepend(str(ROOT))
+        return importlib.import_module("benchmarks.classification")
+
+    def test_it_runs_on_a_few_digits(self, benchmark, tmp_path, capsys):
+        benchmark.main(["--small", "--out", str(tmp_path)])
+        printed = capsys.readouterr().out
+        for name in benchmark.PARTS:
+            table = (tmp_path / f"{name}.md").read_text()
+            assert table.strip() in printed
+            rows = [line for line in table.splitlines() if line.startswith("|")]
+            assert len(rows) > 2
+            assert len({row.count("|") for row in rows}) == 1
+            shares = [float(cell[:-2]) for row in rows[2:] for cell in re.findall(r"[\d.]+ %", row)]
+            # Better than guessing one of ten digits, even in the worst of the spoiled images.
+            assert min(shares) > 12.0
+            assert max(shares) > 70.0
+
+    def test_the_page_has_every_table(self, benchmark, tmp_path):
+        text = benchmark.PAGE.read_text()
+        page = tmp_path / "page.md"
+        page.write_text(text)
+        for name in benchmark.PARTS:
+            table = text.split(f"<!-- {name} -->")[1].split(f"<!-- end of {name} -->")[0].strip()
+            assert "|---|" in table
+            benchmark.put(name, table.splitlines(), page)
+        assert page.read_text() == text
+
+    def test_the_settings_shown_are_those_measured(self, benchmark):
+        page, model = benchmark.PAGE.read_text(), benchmark.classifier()
+        shown = re.search(r"RKDL\((.*)\)", page).group(1)
+        given = eval(f"dict({shown})")
+        assert given == {name: model.estimator.get_params()[name] for name in given}
+        assert f"n_refinements={model.n_refinements}, random_state={model.random_state}" in page
+
+
+@pytest.mark.skipif(not (ROOT / "examples").is_dir(), reason="examples are not part of an installed package")
+def test_the_example_draws_its_figure(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    importlib.import_module("classify_digits").main(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert "RKDL underneath: 99" in capsys.readouterr().out
