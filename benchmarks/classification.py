@@ -154,7 +154,7 @@ def digits(split: Split, small: bool) -> Iterator[str]:
     y = y[: len(X)]
     passes = (0, 2, 4)
     folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=1 if small else 4, random_state=VALIDATION_SEED)
-    yield f"{len(X):,} digits of 8 x 8 pixels, five-fold cross-validation, mean and standard error over the repetitions:"
+    yield f"{len(X):,} digits of 8 x 8 pixels, five-fold cross-validation, mean and its standard error:"
     yield ""
     yield "| method | " + " | ".join(f"{count} passes" for count in passes) + " |"
     yield "|---" * (1 + len(passes)) + "|"
