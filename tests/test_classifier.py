@@ -292,6 +292,17 @@ class TestWhatIsComputed:
 
 
 class TestProbabilities:
+    def test_many_signals_are_learned_from_once(self, blobs, monkeypatch):
+        """Beyond the largest calibration those held out are left out, however the shares of the classes are rounded."""
+        X, y = blobs
+        rounds, learn = [], KDLClassifier._learn
+        monkeypatch.setattr(KDLClassifier, "_learn", lambda *arguments: rounds.append(1) or learn(*arguments))
+        make().fit(X, y)
+        assert len(rounds) == 2
+        monkeypatch.setattr("rkdl.estimators._classifier.LARGEST_CALIBRATION", 8)
+        make().fit(X, y)
+        assert len(rounds) == 3
+
     def test_sharpness_is_the_likeliest(self):
         """Labels drawn from the softmax of residuals give the number that they were drawn with."""
         rng = np.random.default_rng(0)
@@ -555,6 +566,36 @@ class TestProgress:
             model = make(n_refinements=3).fit(X, y)
         assert model.losses_.size == 1
         assert model.score(X, y) > 0.9
+
+    def test_ctrl_c_within_a_pass_keeps_its_steps(self, digits, monkeypatch):
+        X, y, _, _ = digits
+        step, count = Refinement._step, []
+
+        def interrupted(self, *arguments):
+            if len(count) == 3:
+                raise KeyboardInterrupt
+            count.append(1)
+            return step(self, *arguments)
+
+        monkeypatch.setattr(Refinement, "_step", interrupted)
+        with pytest.warns(ConvergenceWarning, match="after 0 of 2 passes"):
+            model = make(learning_rate=0.5).fit(X, y)
+        plain = make(n_refinements=0).fit(X, y)
+        assert model.score(X, y) > 0.8
+        assert np.abs(model.components_).sum() != np.abs(plain.components_).sum()
+
+    def test_ctrl_c_while_calibrating(self, blobs, monkeypatch):
+        X, y = blobs
+
+        def interrupted(*arguments):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr("rkdl.estimators._classifier.relative_residuals", interrupted)
+            with pytest.warns(ConvergenceWarning, match="probabilities were calibrated"):
+                model = make().fit(X, y)
+        assert model.score(X, y) > 0.9
+        assert np.isfinite(model.predict_proba(X)).all()
 
     def test_ctrl_c_in_the_second_round_keeps_the_first(self, blobs, monkeypatch):
         X, y = blobs

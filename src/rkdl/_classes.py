@@ -385,7 +385,7 @@ class Refinement:
                 momentum += pulls[k][:count] / np.maximum(known, floor)[:, None]
             return normalize_rows(self.whites[k] + rate * momentum, otherwise=self.whites[k])
 
-        self.whites = side_by_side(move, range(len(self.whites)), self._threads)
+        self.whites[:] = side_by_side(move, range(len(self.whites)), self._threads)
         return loss
 
 

@@ -208,7 +208,8 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             seeds = rng.randint(np.iinfo(np.int32).max, size=2)
             work = _Work(method, walker, shared, held_out, labels)
             learned = self._learn(work, np.where(held_out, -1, labels), seeds[0])
-            if 0 < held_out.sum() < LARGEST_CALIBRATION and not walker.is_interrupted:
+            is_small = self.calibration_size * len(labels) <= LARGEST_CALIBRATION
+            if is_small and held_out.any() and not walker.is_interrupted:
                 again = self._learn(work, labels, seeds[1], learned)
                 # What was learned from fewer signals to the end is better than what was begun from all.
                 learned = learned if walker.is_interrupted else again
@@ -304,34 +305,34 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
 
     def _refine(self, work: _Work, learned: _Learned, labels: np.ndarray, rng: np.random.RandomState) -> None:
         """Passes that tell the classes apart; Ctrl-C ends them with what was learned so far."""
-        refinement = Refinement(
-            work.walker.signals,
-            labels,
-            work.feature_map,
-            learned.whites,
-            learned.pursuits,
-            sharpness=learned.sharpness,
-            learning_rate=self.learning_rate,
-            rng=rng,
-            n_jobs=self.n_jobs,
-        )
         share = 1.0 / self.n_refinements
         with _progress(self.n_refinements, work.method.verbose, f"{type(self).__name__}: refinement") as bar:
             try:
+                refinement = Refinement(
+                    work.walker.signals,
+                    labels,
+                    work.feature_map,
+                    learned.whites,
+                    learned.pursuits,
+                    sharpness=learned.sharpness,
+                    learning_rate=self.learning_rate,
+                    rng=rng,
+                    n_jobs=self.n_jobs,
+                )
+                # The same list, so that every step is kept.
+                learned.whites = refinement.whites
                 for number in range(self.n_refinements):
                     learned.losses.append(refinement.run_pass(1.0 - number * share, share))
                     if bar is not None:
                         bar.set_postfix_str(f"cross-entropy {learned.losses[-1]:.4f}", refresh=False)
                         bar.update()
             except KeyboardInterrupt:
-                work.walker.is_interrupted = True
-                warnings.warn(
-                    f"{type(self).__name__}: interrupted after {len(learned.losses)} of {self.n_refinements} passes of "
-                    f"the refinement; the classifier holds what was learned until then.",
-                    ConvergenceWarning,
-                    stacklevel=5,
-                )
-        learned.whites = refinement.whites
+                passes = f"{len(learned.losses)} of {self.n_refinements} passes of the refinement"
+                self._note_interruption(work, f"interrupted after {passes}; the classifier holds what was learned.")
+
+    def _note_interruption(self, work: _Work, message: str) -> None:
+        work.walker.is_interrupted = True
+        warnings.warn(f"{type(self).__name__}: {message}", ConvergenceWarning, stacklevel=6)
 
     def _calibrate(self, work: _Work, learned: _Learned) -> float:
         """How sharply residuals tell the classes apart, by the signals that were held out."""
@@ -341,7 +342,11 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         dtype = work.walker.signals.dtype
         atoms = [pad_atoms(white.astype(dtype)) for white in learned.whites]
         coder = ClassCoder(work.feature_map, atoms, [gram_of(own) for own in atoms], learned.pursuits)
-        residuals = relative_residuals(Picked(work.walker.signals, rows), coder, self.n_jobs)
+        try:
+            residuals = relative_residuals(Picked(work.walker.signals, rows), coder, self.n_jobs)
+        except KeyboardInterrupt:
+            self._note_interruption(work, "interrupted while probabilities were calibrated; predict_proba is a guess.")
+            rows, residuals = rows[:0], np.empty((0, len(self.classes_)))
         return fit_sharpness(residuals, work.labels[rows])
 
     def _store(self, work: _Work, learned: _Learned) -> None:
