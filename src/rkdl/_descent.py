@@ -429,7 +429,8 @@ class GradientDescent:
                     step += 2.0 * linear.weight * (linear.products[i] @ vectors - linear.projections[i])
                 moved = vectors[i] - rate * step
                 if self.radius is not None:
-                    moved *= self.radius / norm(moved)
+                    length = norm(moved)
+                    moved *= self.radius / length if length > 0.0 else np.inf
                 vectors[i] = moved
         return vectors
 

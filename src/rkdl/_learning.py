@@ -108,6 +108,7 @@ def alternate(
                 if checkpoint is not None:
                     checkpoint.write(problem.state(), errors, is_settled)
         except KeyboardInterrupt:
+            problem.walker.is_interrupted = True
             warnings.warn(
                 f"{name}: interrupted after {len(errors)} of {max_iter} iterations; the estimator holds what was "
                 f"learned until then.",
@@ -191,6 +192,7 @@ class ReducedProblem:
         self.n_revived = 0
         self.memory: Memory | None = None
         self._features: list | None = None
+        # Bytes that features may take while they are kept.
 
     @property
     def atoms(self) -> np.ndarray:

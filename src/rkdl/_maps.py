@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from rkdl._kernels import Kernel, squared_norms
 from rkdl._metric import IdentityMetric, Metric
@@ -165,4 +166,60 @@ class GivenKernelMap:
         return self
 
 
-FeatureMap = LinearMap | FourierMap | KernelMap | GivenKernelMap
+@dataclass(frozen=True)
+class WhiteMap:
+    """Kernel values in coordinates whose metric is the identity, so that what learns from them is linear.
+
+    Attributes
+    ----------
+    kernel_map : KernelMap
+        On the kernel vectors that its metric kept.
+    whitening : ndarray of shape (r, r)
+        What turns their kernel values into coordinates.
+    """
+
+    kernel_map: KernelMap
+    whitening: np.ndarray
+
+    @classmethod
+    def of(cls, kernel_map: KernelMap, metric: Metric, dtype: np.dtype) -> WhiteMap:
+        """The coordinates of a map with its metric, for signals of `dtype`."""
+        kept = replace(kernel_map, kernel_vectors=kernel_map.kernel_vectors[metric.pivots].astype(dtype))
+        identity = np.eye(metric.rank)
+        whitening = (
+            solve_triangular(metric.factor, identity, lower=True, check_finite=False).T if metric.rank else identity
+        )
+        return cls(kept, np.ascontiguousarray(whitening, dtype=dtype))
+
+    @property
+    def signal_size(self) -> int:
+        """Length of a signal."""
+        return self.kernel_map.signal_size
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return len(self.whitening)
+
+    def features(self, signals: np.ndarray) -> np.ndarray:
+        """Coordinates (c, r) of a chunk."""
+        return self.kernel_map.features(signals) @ self.whitening.astype(signals.dtype, copy=False)
+
+    def squared_norms(self, signals: np.ndarray) -> np.ndarray:
+        """``k(y, y)`` of every signal, of which the coordinates hold a part."""
+        return self.kernel_map.squared_norms(signals)
+
+    def metric(self, dtype: np.dtype) -> IdentityMetric:
+        """The identity."""
+        return IdentityMetric(self.size)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Nothing that learning changes."""
+        return {}
+
+    def restored(self, state: dict[str, np.ndarray]) -> WhiteMap:
+        """The same map."""
+        return self
+
+
+FeatureMap = LinearMap | FourierMap | KernelMap | GivenKernelMap | WhiteMap

@@ -169,6 +169,8 @@ class Walker:
         self._pool: ThreadPoolExecutor | None = None
         # Set by a preparation that was interrupted and went on with what it had.
         self.is_interrupted = False
+        # Bytes that may be kept from one walk to the next; None for as many as elsewhere.
+        self.kept_bytes: int | None = None
         self._blas = one_blas_thread()
 
     def __enter__(self) -> Walker:
@@ -202,7 +204,8 @@ class Walker:
 
     def may_keep(self, n_bytes: int) -> bool:
         """Whether so much may be kept from one walk to the next."""
-        return self.signals.is_in_memory and n_bytes <= KEPT_BYTES
+        limit = KEPT_BYTES if self.kept_bytes is None else self.kept_bytes
+        return self.signals.is_in_memory and n_bytes <= limit
 
     def each(self, task: Callable[[int, int, int], Any]) -> Any:
         """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""

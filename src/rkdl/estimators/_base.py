@@ -20,6 +20,7 @@ from rkdl._checkpoint import Checkpoint, describe
 from rkdl._config import plan_chunks
 from rkdl._encode import PURSUITS, check_pursuit, encode_signals
 from rkdl._learning import Problem, alternate
+from rkdl._maps import FeatureMap
 from rkdl._signals import Signals, Walker, chunk_bounds
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl._statistics import Encoder, NotFiniteError, Pursuit, alike
@@ -92,6 +93,10 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Set the fitted attributes from the problem's state."""
 
     @abstractmethod
+    def _fitted_map(self, dtype: np.dtype, scale: float) -> FeatureMap:
+        """The fitted feature map, for signals of `dtype` that were multiplied by `scale`."""
+
+    @abstractmethod
     def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
         """What codes signals of `dtype` that were multiplied by `scale`."""
 
@@ -154,7 +159,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             validate_data(self, found.data, reset=reset, skip_check_array=True)
             return found
         if self.device is None:
-            return self._read_arrays(X, reset=reset)
+            return read_signals(self, X, reset=reset)
         from rkdl._torch.device import resolve_device
 
         device = resolve_device(self.device)
@@ -164,24 +169,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             )
         from rkdl._torch.signals import StreamedSignals
 
-        return StreamedSignals(self._read_arrays(X, reset=reset), device)
-
-    def _read_arrays(self, X: Any, *, reset: bool) -> Signals:
-        if is_dask(X):
-            from rkdl._dask import DaskSignals
-
-            check_source(X, type(self).__name__)
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return DaskSignals(X)
-        if is_source(X):
-            check_source(X, type(self).__name__)
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return RowSource(X)
-        # Integers and the like become floats chunk by chunk, not all at once.
-        kind = getattr(getattr(X, "dtype", None), "kind", "O")
-        dtype = None if isinstance(X, np.ndarray) and kind in "iub" else FLOATS
-        X = validate_data(self, X, dtype=dtype, accept_sparse="csr", reset=reset, ensure_all_finite=False)
-        return Signals(X, float_dtype(X.dtype))
+        return StreamedSignals(read_signals(self, X, reset=reset), device)
 
     def _walker(self, signals: Signals) -> Walker:
         """What walks the signals while they are learned from."""
@@ -369,6 +357,25 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def read_signals(estimator: Any, X: Any, *, reset: bool) -> Signals:
+    """Signals in memory or not, checked; whether they are finite is seen in the first walk over them."""
+    if is_dask(X):
+        from rkdl._dask import DaskSignals
+
+        check_source(X, type(estimator).__name__)
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return DaskSignals(X)
+    if is_source(X):
+        check_source(X, type(estimator).__name__)
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return RowSource(X)
+    # Integers and the like become floats chunk by chunk, not all at once.
+    kind = getattr(getattr(X, "dtype", None), "kind", "O")
+    dtype = None if isinstance(X, np.ndarray) and kind in "iub" else FLOATS
+    X = validate_data(estimator, X, dtype=dtype, accept_sparse="csr", reset=reset, ensure_all_finite=False)
+    return Signals(X, float_dtype(X.dtype))
 
 
 def energies(residuals: np.ndarray, norms: np.ndarray) -> tuple[float, float, float]:

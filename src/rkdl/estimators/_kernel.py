@@ -75,15 +75,18 @@ class KernelLearner(DictionaryLearner):
             check=True,
         )
 
-    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
+    def _fitted_map(self, dtype: np.dtype, scale: float) -> KernelMap:
         vectors = self.kernel_vectors_ if scale == 1.0 else self.kernel_vectors_ * scale
         gamma = self.gamma_ / scale / scale
         kernel = make_kernel(self.kernel, gamma=gamma, degree=self.degree, coef0=self.coef0, sample=vectors)
+        return KernelMap(kernel, vectors.astype(dtype))
+
+    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
         # Atoms of unit norm in the scaled features are longer by what the features are shorter.
         atoms = self.dual_components_ / self._feature_scale(scale)
         gram = self.gram_.astype(dtype)
         pursuit = self._pursuit(self._feature_scale(scale))
-        return Encoder(KernelMap(kernel, vectors.astype(dtype)), atoms.astype(dtype), gram, pursuit)
+        return Encoder(self._fitted_map(dtype, scale), atoms.astype(dtype), gram, pursuit)
 
     def _stored_gamma(self, signals: Signals) -> float:
         """`gamma` for the signals as the user gave them."""

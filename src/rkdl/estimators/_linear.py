@@ -57,7 +57,8 @@ class _CoordinateLearner(StreamLearner):
     def _store(self, problem: Any, signals: Signals) -> None:
         self.components_ = host(problem.white).astype(signals.dtype)
 
-    def _coordinate_encoder(self, feature_map: FeatureMap, dtype: np.dtype) -> Encoder:
+    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
+        feature_map = self._fitted_map(dtype, scale)
         atoms = self.components_.astype(np.float64)
         gram = (atoms @ atoms.T).astype(dtype)
         return Encoder(feature_map, self.components_.astype(dtype, copy=False), gram, self._pursuit(1.0))
@@ -142,8 +143,8 @@ class DL(_CoordinateLearner):
     def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> LinearMap:
         return LinearMap(signals.shape[1])
 
-    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
-        return self._coordinate_encoder(LinearMap(self.n_features_in_), dtype)
+    def _fitted_map(self, dtype: np.dtype, scale: float) -> LinearMap:
+        return LinearMap(self.n_features_in_)
 
     def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
         # From the residual itself: the difference of squares has no digits left where the fit is close.
@@ -306,5 +307,5 @@ class FourierDL(_CoordinateLearner):
         self.gamma_ = raw_gamma(self.gamma, signals)
         self.frequencies_ = (host(problem.feature_map.frequencies) * signals.scale).astype(signals.dtype)
 
-    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
-        return self._coordinate_encoder(FourierMap(self.frequencies_ / scale), dtype)
+    def _fitted_map(self, dtype: np.dtype, scale: float) -> FourierMap:
+        return FourierMap(self.frequencies_ / scale)

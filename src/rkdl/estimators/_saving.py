@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from rkdl._arrays import host
 from rkdl._files import read_file, write_file
@@ -65,9 +66,20 @@ def load(path, *, kernel=None):
     >>> load(path).components_.shape
     (32, 64)
     """
+    header, arrays = read_file(path, "estimator", "give a file that an estimator's save wrote.")
+    model = _restore(path, header, arrays, kernel)
+    for key, value in header["attributes"].items():
+        setattr(model, key, _decode(path, f"attribute.{key}", value, arrays, kernel))
+    if "stream" in header:
+        state = {key.removeprefix("stream."): value for key, value in arrays.items() if key.startswith("stream.")}
+        model._saved_stream = (header["stream"], state)
+    return model
+
+
+def _restore(path: Any, header: dict, arrays: dict[str, np.ndarray], kernel: Any, prefix: str = "") -> Any:
+    """The estimator of a header, not fitted."""
     from rkdl import estimators
 
-    header, arrays = read_file(path, "estimator", "give a file that an estimator's save wrote.")
     name = header.get("estimator")
     if name not in estimators.__all__:
         raise ValueError(f"{path} holds a {name!r}, which this version of rkdl does not know: use a newer one.")
@@ -88,14 +100,8 @@ def load(path, *, kernel=None):
                 )
             values[key] = kernel
         else:
-            values[key] = _decode(f"parameter.{key}", value, arrays)
-    model = cls(**values)
-    for key, value in header["attributes"].items():
-        setattr(model, key, _decode(f"attribute.{key}", value, arrays))
-    if "stream" in header:
-        state = {key.removeprefix("stream."): value for key, value in arrays.items() if key.startswith("stream.")}
-        model._saved_stream = (header["stream"], state)
-    return model
+            values[key] = _decode(path, f"{prefix}parameter.{key}", value, arrays, kernel)
+    return cls(**values)
 
 
 def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -112,6 +118,11 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {"random_state": rest}
     if type(value).__name__ == "device":
         return str(value)
+    if isinstance(value, BaseEstimator):
+        # The settings of a method that another one works with.
+        parameters = value.get_params(deep=False).items()
+        held = {key: _encode(f"{name}.parameter.{key}", item, arrays) for key, item in parameters}
+        return {"method": {"estimator": type(value).__name__, "parameters": held}}
     if callable(value):
         return {"function": f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', '?')}"}
     array = np.asarray(host(value))
@@ -123,9 +134,11 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     return {"array": True}
 
 
-def _decode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
+def _decode(path: Any, name: str, value: Any, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
     if not isinstance(value, dict):
         return value
+    if "method" in value:
+        return _restore(path, value["method"], arrays, kernel, f"{name}.")
     if "names" in value:
         return np.array(value["names"], dtype=object)
     if "random_state" in value:

@@ -1,0 +1,517 @@
+"""Classification by the dictionary that represents a signal best."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, check_consistent_length, check_is_fitted, column_or_1d
+
+from rkdl._classes import (
+    LANES,
+    ClassCoder,
+    ClassProblem,
+    Picked,
+    Refinement,
+    fit_sharpness,
+    gram_of,
+    pad_atoms,
+    probabilities,
+    relative_residuals,
+)
+from rkdl._learning import _progress, alternate
+from rkdl._maps import FeatureMap, KernelMap, WhiteMap
+from rkdl._signals import Walker
+from rkdl._statistics import Pursuit
+from rkdl.estimators._base import DictionaryLearner, is_array, read_signals
+from rkdl.estimators._full import KDL
+from rkdl.estimators._linear import DL, FourierDL
+from rkdl.estimators._optimized import MORKDL, ORKDL
+from rkdl.estimators._reduced import RKDL
+from rkdl.estimators._saving import save_estimator
+
+METHODS: dict[str, type] = {cls.__name__: cls for cls in (DL, FourierDL, RKDL, ORKDL, MORKDL)}
+# Sizes of a method that is given by its name.
+ATOMS = {"n_components": 64, "n_nonzero_coefs": 5, "max_iter": 10}
+VECTORS = {"n_kernel_vectors": 300, "kernel_vectors": "random"}
+NAMED: dict[type, dict] = {
+    DL: ATOMS,
+    FourierDL: {**ATOMS, "n_fourier_features": 600},
+    RKDL: {**ATOMS, **VECTORS},
+    ORKDL: {**ATOMS, **VECTORS, "n_kernel_vectors": 100},
+    MORKDL: {**ATOMS, **VECTORS, "n_kernel_vectors": 100},
+}
+# More signals than this tell no more about one number.
+LARGEST_CALIBRATION = 2000
+
+
+class KDLClassifier(ClassifierMixin, BaseEstimator):
+    """Classifier with a dictionary for every class on shared kernel vectors.
+
+    A signal belongs to the class whose dictionary leaves the smallest residual of it in feature space. The kernel
+    vectors (or random features) are those of all classes together, chosen or learned as `estimator` says; its other
+    settings are those of every class's dictionary. `n_refinements` passes over the signals then move the atoms to
+    tell the classes apart.
+
+    Parameters
+    ----------
+    estimator : {"DL", "FourierDL", "RKDL", "ORKDL", "MORKDL"} or estimator, default="RKDL"
+        The method underneath. An estimator of rkdl says all of its settings: `n_components` is the number of atoms
+        of a class, and a class with fewer signals has as many atoms as signals. ORKDL and MORKDL learn their kernel
+        vectors from all signals, with one dictionary, before the classes get theirs. A name stands for that estimator
+        with 64 atoms a class, 5 non-zeros, 10 iterations, and 300 random kernel vectors (100 that are learned, 600
+        Fourier features).
+    n_refinements : int, default=2
+        Passes that lower the cross-entropy of the residuals' softmax, after every class was learned by itself; 0 for
+        dictionaries that represent and nothing else.
+    learning_rate : float, default=0.02
+        Step of these passes, as a share of the step that least squares would make. It falls to zero.
+    calibration_size : float, default=0.1
+        Share of the signals (2,000 of them at most) that is held out to calibrate the probabilities. Up to 20,000
+        signals, the dictionaries are learned once more from all of them.
+    n_jobs : int, default=None
+        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+    random_state : int, RandomState instance or None, default=None
+        Randomness of the kernel vectors, first atoms, held-out signals and batches. None takes that of `estimator`.
+    verbose : int, default=0
+        A progress bar if positive.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    components_ : ndarray of shape (n_classes, n_atoms, n_coordinates)
+        Atoms of every class, of unit norm in feature space: signals for DL, rows of Fourier features for FourierDL,
+        combinations of the kernel vectors for the others. The last rows of a class may be zeros.
+    n_atoms_ : ndarray of shape (n_classes,)
+        How many atoms each class has.
+    grams_ : ndarray of shape (n_classes, n_atoms, n_atoms)
+        Inner products of the atoms of every class in feature space.
+    kernel_vectors_ : ndarray of shape (n_kernel_vectors, n_features)
+        The shared kernel vectors; the frequencies for FourierDL, and None for DL.
+    gamma_ : float
+        `gamma` as used; None for DL.
+    sharpness_ : float
+        What relative residuals are multiplied by for `predict_proba`, calibrated on held-out signals.
+    method_ : estimator
+        The method underneath, its settings as used.
+    errors_ : ndarray of shape (n_iter_,)
+        ``sqrt(f / (m N))`` after every iteration, f the squared error of all signals in feature space, each with the
+        dictionary of its class.
+    n_nonzero_coefs_ : int
+        Most non-zeros of a code: `n_nonzero_coefs` of the method, and no more than half the rank of the features, since
+        as many atoms as coordinates represent the signals of all classes.
+    losses_ : ndarray of shape (n_refinements,)
+        Mean cross-entropy over each pass of the refinement.
+    n_iter_ : int
+        Iterations made.
+    n_features_in_ : int
+        Length of a signal.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X had string names.
+
+    See Also
+    --------
+    RKDL : The default method underneath.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import RKDL, KDLClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> method = RKDL(n_components=50, n_kernel_vectors=200, kernel_vectors="random", max_iter=5)
+    >>> model = KDLClassifier(method, random_state=0).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.97)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "estimator": [StrOptions(set(METHODS)), HasMethods(["fit", "transform"])],
+        "n_refinements": [Interval(Integral, 0, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "calibration_size": [Interval(Real, 0, 1, closed="neither")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        estimator="RKDL",
+        *,
+        n_refinements=2,
+        learning_rate=0.02,
+        calibration_size=0.1,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.estimator = estimator
+        self.n_refinements = n_refinements
+        self.learning_rate = learning_rate
+        self.calibration_size = calibration_size
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y):
+        """Learn a dictionary for every class.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk.
+        y : array-like of shape (n_signals,)
+            Labels of any kind that scikit-learn takes.
+
+        Returns
+        -------
+        self : object
+            The fitted classifier.
+        """
+        before = dict(vars(self))
+        try:
+            self._fit(X, y)
+        except BaseException:
+            # A fit that fails leaves what an earlier one learned.
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any) -> None:
+        signals = read_signals(self, X, reset=True)
+        if signals.is_remote:
+            raise ValueError(
+                "KDLClassifier does not learn from Dask arrays: give it an array, a memory map or any source of row "
+                "slices, or fit one of the other estimators on the cluster."
+            )
+        labels = self._read_labels(signals.shape[0], y)
+        method = self._method(signals.shape[0])
+        seed = self.random_state if self.random_state is not None else method.random_state
+        rng = check_random_state(seed)
+        method.set_params(n_jobs=self.n_jobs, verbose=max(self.verbose, method.verbose))
+        with method._walker(signals) as walker:
+            method._inspect(walker)
+            shared = _shared_problem(method, walker, rng)
+            held_out = self._hold_out(labels, rng)
+            seeds = rng.randint(np.iinfo(np.int32).max, size=2)
+            work = _Work(method, walker, shared, held_out, labels)
+            learned = self._learn(work, np.where(held_out, -1, labels), seeds[0])
+            is_small = self.calibration_size * len(labels) <= LARGEST_CALIBRATION
+            if is_small and held_out.any() and not walker.is_interrupted:
+                again = self._learn(work, labels, seeds[1], learned)
+                # What was learned from fewer signals to the end is better than what was begun from all.
+                learned = learned if walker.is_interrupted else again
+            self._store(work, learned)
+
+    def _method(self, n_signals: int) -> DictionaryLearner:
+        """A copy of the method underneath, checked."""
+        if isinstance(self.estimator, str):
+            cls = METHODS[self.estimator]
+            method = cls(**NAMED[cls])
+            if hasattr(method, "n_kernel_vectors"):
+                method.n_kernel_vectors = min(method.n_kernel_vectors, n_signals)
+            return method
+        if isinstance(self.estimator, KDL):
+            raise ValueError(
+                "KDLClassifier needs kernel vectors that the classes share, and KDL makes one of every signal: use "
+                "RKDL with kernel_vectors='random' and as many of them as memory allows."
+            )
+        if not isinstance(self.estimator, tuple(METHODS.values())):
+            raise ValueError(
+                f"estimator={self.estimator!r} is not a method that classes can share: give one of "
+                f"{', '.join(METHODS)}, by its name or with its settings."
+            )
+        if self.estimator.device is not None:
+            raise ValueError(
+                f"device={self.estimator.device!r} of the estimator: KDLClassifier learns on the CPU; leave device=None."
+            )
+        method = clone(self.estimator)
+        method._validate_params()
+        if is_array(method.init):
+            raise ValueError(
+                "The estimator's init is an array, and every class needs first atoms of its own: use 'data' or "
+                "'random'."
+            )
+        method._check_sizes(n_signals)
+        return method
+
+    def _read_labels(self, n_signals: int, y: Any) -> np.ndarray:
+        """Numbers of the classes."""
+        if y is None:
+            raise ValueError(
+                "KDLClassifier requires y to be passed, but the target y is None: give every signal's label."
+            )
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        check_consistent_length(range(n_signals), y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"KDLClassifier compares the dictionaries of at least two classes, and y holds one class, "
+                f"{self.classes_.tolist()[0]!r}: add signals of another, or use RKDL's reconstruction_error to score "
+                f"signals by one class."
+            )
+        return labels
+
+    def _hold_out(self, labels: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+        """Whether each signal is kept for the calibration: the same share of every class, never its last one."""
+        share = min(self.calibration_size, LARGEST_CALIBRATION / len(labels))
+        held_out = np.zeros(len(labels), dtype=bool)
+        for k in range(len(self.classes_)):
+            rows = rng.permutation(np.flatnonzero(labels == k))
+            held_out[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
+        return held_out
+
+    def _learn(self, work: _Work, labels: np.ndarray, seed: int, before: _Learned | None = None) -> _Learned:
+        """Dictionaries from the signals whose label is not negative; how sharp they are is known where `before` is."""
+        method, walker, signals = work.method, work.walker, work.walker.signals
+        rng = check_random_state(seed)
+        problem = ClassProblem(
+            walker,
+            work.feature_map,
+            [np.flatnonzero(labels == k) for k in range(len(self.classes_))],
+            method.n_components,
+            work.pursuit,
+            rng,
+            from_data=method.init == "data",
+            refit=method.atom_update == "aksvd",
+        )
+        with problem:
+            errors = alternate(
+                problem,
+                max_iter=method.max_iter,
+                tol=method.tol,
+                n_numbers=int((labels >= 0).sum()) * signals.shape[1],
+                unit=method._feature_scale(signals.scale),
+                verbose=method.verbose,
+                name=type(self).__name__,
+            )
+        learned = _Learned(problem.whites, problem.pursuits, errors, [])
+        del problem
+        learned.sharpness = self._calibrate(work, learned) if before is None else before.sharpness
+        if self.n_refinements and not walker.is_interrupted:
+            self._refine(work, learned, labels, rng)
+        learned.calibrated = self._calibrate(work, learned) if before is None else before.calibrated
+        return learned
+
+    def _refine(self, work: _Work, learned: _Learned, labels: np.ndarray, rng: np.random.RandomState) -> None:
+        """Passes that tell the classes apart; Ctrl-C ends them with what was learned so far."""
+        share = 1.0 / self.n_refinements
+        with _progress(self.n_refinements, work.method.verbose, f"{type(self).__name__}: refinement") as bar:
+            try:
+                refinement = Refinement(
+                    work.walker.signals,
+                    labels,
+                    work.feature_map,
+                    learned.whites,
+                    learned.pursuits,
+                    sharpness=learned.sharpness,
+                    learning_rate=self.learning_rate,
+                    rng=rng,
+                    n_jobs=self.n_jobs,
+                )
+                # The same list, so that every step is kept.
+                learned.whites = refinement.whites
+                for number in range(self.n_refinements):
+                    learned.losses.append(refinement.run_pass(1.0 - number * share, share))
+                    if bar is not None:
+                        bar.set_postfix_str(f"cross-entropy {learned.losses[-1]:.4f}", refresh=False)
+                        bar.update()
+            except KeyboardInterrupt:
+                passes = f"{len(learned.losses)} of {self.n_refinements} passes of the refinement"
+                self._note_interruption(work, f"interrupted after {passes}; the classifier holds what was learned.")
+
+    def _note_interruption(self, work: _Work, message: str) -> None:
+        work.walker.is_interrupted = True
+        warnings.warn(f"{type(self).__name__}: {message}", ConvergenceWarning, stacklevel=6)
+
+    def _calibrate(self, work: _Work, learned: _Learned) -> float:
+        """How sharply residuals tell the classes apart, by the signals that were held out."""
+        rows = np.flatnonzero(work.held_out)
+        if rows.size == 0:
+            return fit_sharpness(np.empty((0, len(self.classes_))), work.labels[rows])
+        dtype = work.walker.signals.dtype
+        atoms = [pad_atoms(white.astype(dtype)) for white in learned.whites]
+        coder = ClassCoder(work.feature_map, atoms, [gram_of(own) for own in atoms], learned.pursuits)
+        try:
+            residuals = relative_residuals(Picked(work.walker.signals, rows), coder, self.n_jobs)
+        except KeyboardInterrupt:
+            self._note_interruption(work, "interrupted while probabilities were calibrated; predict_proba is a guess.")
+            rows, residuals = rows[:0], np.empty((0, len(self.classes_)))
+        return fit_sharpness(residuals, work.labels[rows])
+
+    def _store(self, work: _Work, learned: _Learned) -> None:
+        """The fitted attributes."""
+        method, signals = work.method, work.walker.signals
+        unit = method._feature_scale(signals.scale) if isinstance(work.feature_map, WhiteMap) else 1.0
+        counts = [len(white) for white in learned.whites]
+        height = max(counts) + -max(counts) % LANES
+        atoms = [work.shared.metric.unwhiten(white) * unit for white in learned.whites]
+        self.components_ = np.zeros((len(counts), height, atoms[0].shape[1]), dtype=signals.dtype)
+        self.grams_ = np.zeros((len(counts), height, height), dtype=signals.dtype)
+        for k, (count, own, white) in enumerate(zip(counts, atoms, learned.whites, strict=True)):
+            self.components_[k, :count] = own
+            self.grams_[k, :count, :count] = white @ white.T
+        self.n_atoms_ = np.array(counts)
+        self.n_nonzero_coefs_ = work.pursuit.n_nonzero
+        method._store(work.shared, signals)
+        self.kernel_vectors_ = getattr(method, "kernel_vectors_", getattr(method, "frequencies_", None))
+        self.gamma_ = getattr(method, "gamma_", None)
+        self.method_ = clone(method)
+        self.sharpness_ = learned.calibrated
+        self.errors_ = np.array(learned.errors)
+        self.losses_ = np.array(learned.losses)
+        self.n_iter_ = len(learned.errors)
+
+    def save(self, path):
+        """Write the fitted classifier to a file that `rkdl.load` reads: numbers and text, no code.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; one that is there is replaced.
+        """
+        check_is_fitted(self)
+        save_estimator(self, path)
+
+    def predict(self, X):
+        """Labels of signals: the class whose dictionary leaves the smallest residual.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_signals,)
+            Labels of `classes_`; of classes that represent a signal equally well, the first.
+        """
+        nearest = self._residuals(X).argmin(axis=1)
+        return self.classes_[nearest]
+
+    def decision_function(self, X):
+        """How well the dictionaries represent signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_signals, n_classes) or (n_signals,)
+            Minus the squared residual over the signal's squared norm, in feature space; of two classes the score of
+            the second less that of the first.
+        """
+        residuals = self._residuals(X)
+        return residuals[:, 0] - residuals[:, 1] if len(self.classes_) == 2 else -residuals
+
+    def predict_proba(self, X):
+        """Probabilities of the classes, calibrated on held-out signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_signals, n_classes)
+            ``softmax(-sharpness_ * residuals)``, the residuals as in `decision_function`.
+        """
+        residuals = self._residuals(X)
+        return probabilities(residuals, self.sharpness_).astype(residuals.dtype)
+
+    def _residuals(self, X: Any) -> np.ndarray:
+        """Relative squared residuals (n_signals, n_classes)."""
+        check_is_fitted(self)
+        signals = read_signals(self, X, reset=False)
+        if signals.is_remote:
+            raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
+        # A method with the shared kernel vectors, which knows how its features are made.
+        method = clone(self.method_)
+        method.n_features_in_, method.gamma_ = self.n_features_in_, self.gamma_
+        method.kernel_vectors_ = method.frequencies_ = self.kernel_vectors_
+        scale = signals.scale = method._fitted_scale(signals.dtype)
+        if callable(getattr(method, "kernel", None)):
+            signals.check_finite()
+        feature_map = method._fitted_map(signals.dtype, scale)
+        unit = method._feature_scale(scale)
+        length = unit if isinstance(feature_map, KernelMap) else 1.0
+        tolerance = -1.0 if method.residual_tol is None else method.residual_tol * unit * unit
+        pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit == "ols")
+        atoms, grams, pursuits = [], [], []
+        for own, gram, count in zip(self.components_, self.grams_, self.n_atoms_, strict=True):
+            height = count + -count % LANES
+            atoms.append((own[:height] / length).astype(signals.dtype, copy=False))
+            # A copy, since a model that was mapped from a file is read-only and the pursuit takes no such arrays.
+            grams.append(np.array(gram[:height, :height], dtype=signals.dtype, order="C"))
+            pursuits.append(pursuit._replace(n_nonzero=min(pursuit.n_nonzero, int(count))))
+        coder = ClassCoder(feature_map, atoms, grams, pursuits)
+        return relative_residuals(signals, coder, self.n_jobs)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+@dataclass
+class _Learned:
+    """What a round of learning found: atoms in the features' coordinates, and how it went there."""
+
+    whites: list[np.ndarray]
+    pursuits: list[Pursuit]
+    errors: list[float]
+    losses: list[float]
+    # Before the refinement and after it.
+    sharpness: float = 1.0
+    calibrated: float = 1.0
+
+
+class _Work:
+    """What a fit works on."""
+
+    def __init__(
+        self, method: DictionaryLearner, walker: Walker, shared: Any, held_out: np.ndarray, labels: np.ndarray
+    ) -> None:
+        self.method, self.walker, self.shared = method, walker, shared
+        self.held_out, self.labels = held_out, labels
+        self.feature_map: FeatureMap = shared.feature_map
+        if isinstance(shared.feature_map, KernelMap):
+            self.feature_map = WhiteMap.of(shared.feature_map, shared.metric, walker.signals.dtype)
+        # As many atoms as coordinates represent any signal, of any class.
+        limit = min(shared.pursuit.n_nonzero, max(1, self.feature_map.size // 2))
+        self.pursuit: Pursuit = shared.pursuit._replace(n_nonzero=limit)
+
+
+def _shared_problem(method: DictionaryLearner, walker: Walker, rng: np.random.RandomState) -> Any:
+    """The method's learning problem for all classes at once; what moves its kernel vectors has moved them."""
+    signals = walker.signals
+    unit = method._feature_scale(signals.scale)
+    problem: Any = method._problem(walker, method._pursuit(unit), rng)
+    if problem.mover is not None:
+        alternate(
+            problem,
+            max_iter=method.max_iter,
+            tol=method.tol,
+            n_numbers=signals.shape[0] * signals.shape[1],
+            unit=unit,
+            verbose=method.verbose,
+            name=f"{type(method).__name__} of all classes",
+        )
+    return problem
