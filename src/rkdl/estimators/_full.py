@@ -23,6 +23,7 @@ from rkdl._signals import Signals, Walker, is_safe
 from rkdl._sources import is_source
 from rkdl._statistics import Encoder, Pursuit
 from rkdl.estimators._base import FLOATS, is_array, pick_signals
+from rkdl.estimators._denoising import Decoder
 from rkdl.estimators._kernel import KERNELS, KernelLearner
 
 # The kernel matrix is kept whole while it takes no more than this share of the machine's memory.
@@ -63,6 +64,13 @@ class KDL(KernelLearner):
         Most iterations.
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
+    fit_inverse_transform : bool, default=False
+        Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
+        more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
+        to a fixed point with kernel "rbf" (slower), are exact with "linear", and with another kernel need
+        `fit_decoder`.
+    decoder_alpha : float, default=0.001
+        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     n_jobs : int, default=None
@@ -89,6 +97,8 @@ class KDL(KernelLearner):
         Iterations made.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
+    decoder_ : ndarray of shape (n_components, n_features)
+        What codes are multiplied by to give signals, where a decoder was learned.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -128,6 +138,8 @@ class KDL(KernelLearner):
         init="data",
         max_iter=30,
         tol=1e-4,
+        fit_inverse_transform=False,
+        decoder_alpha=1e-3,
         sparse_output=False,
         n_jobs=None,
         random_state=None,
@@ -146,6 +158,8 @@ class KDL(KernelLearner):
             init=init,
             max_iter=max_iter,
             tol=tol,
+            fit_inverse_transform=fit_inverse_transform,
+            decoder_alpha=decoder_alpha,
             sparse_output=sparse_output,
             n_jobs=n_jobs,
             random_state=random_state,
@@ -183,6 +197,8 @@ class KDL(KernelLearner):
 
     def _inspect(self, walker: Walker) -> None:
         if self._is_precomputed:
+            if self.fit_inverse_transform:
+                self._check_decodable()
             _check_kernel_matrix(walker.signals.data)
         else:
             super()._inspect(walker)
@@ -299,6 +315,17 @@ class KDL(KernelLearner):
             correlations = kernel @ encoder.atoms.T
         residuals = pursue(correlations, encoder.gram, squares, *encoder.pursuit)[1]
         return np.sqrt(residuals), np.sqrt(squares)
+
+    def _check_decodable(self) -> None:
+        if self._is_precomputed:
+            raise ValueError(
+                "Codes of a precomputed kernel cannot be turned back into signals, which it does not tell: give the "
+                "kernel by name or as a function, and leave fit_inverse_transform at False for a precomputed one."
+            )
+
+    def _decoder(self, dtype: np.dtype) -> Decoder:
+        self._check_decodable()
+        return super()._decoder(dtype)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
