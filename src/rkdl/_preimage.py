@@ -27,12 +27,32 @@ LONGEST_STEP, SHORTEST_STEP = 8.0, 1e-3
 NOISE_GAIN = 1.15
 
 
+def to_unit_length(codes: Any, gram: np.ndarray) -> Any:
+    """Codes (c, n), dense or CSR, that stand for points of unit norm in feature space; zeros stay.
+
+    Under an RBF kernel every signal has an image of unit norm, and noise shortens what the atoms see of it.
+    """
+    products = codes @ gram
+    squares = codes.multiply(products).sum(axis=1) if sparse.issparse(codes) else np.einsum("ij,ij->i", codes, products)
+    lengths = np.sqrt(np.maximum(squares, 0.0)).astype(codes.dtype)
+    factors = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+    if not sparse.issparse(codes):
+        return codes * factors[:, None]
+    values = codes.data * np.repeat(factors, np.diff(codes.indptr))
+    return sparse.csr_array((values, codes.indices, codes.indptr), shape=codes.shape)
+
+
 @dataclass(frozen=True)
 class Decode(Encoder):
-    """Sums ``S = Z'Z`` and ``Q = Z'Y`` of a chunk: what a decoder is learned from."""
+    """Sums ``S = Z'Z`` and ``Q = Z'Y`` of a chunk, which a decoder is learned from; of unit codes if `unit_length`."""
+
+    unit_length: bool = False
 
     def __call__(self, signals: np.ndarray, kept: Any) -> tuple[tuple, None]:
         codes = self.codes(signals)
+        if self.unit_length:
+            assert self.gram is not None
+            codes = codes._replace(values=to_unit_length(codes.to_csr(self.n_atoms), self.gram).data)
         products = np.zeros((self.n_atoms, self.n_atoms))
         projections = np.zeros((self.n_atoms, signals.shape[1]), dtype=signals.dtype)
         accumulate_gram(codes.indptr, codes.indices, codes.values, products)
@@ -73,17 +93,20 @@ def solve_decoder(products: np.ndarray, projections: np.ndarray, gram: np.ndarra
 
 @dataclass(frozen=True)
 class LinearDecoder:
-    """Codes times a matrix: a learned decoder, or atoms that are signals."""
+    """Codes times a matrix: a learned decoder, or atoms that are signals; with `gram`, codes of unit length."""
 
     matrix: np.ndarray
+    gram: np.ndarray | None = None
 
     @property
     def row_width(self) -> int:
         """Numbers that a code occupies while it is decoded."""
-        return sum(self.matrix.shape)
+        return sum(self.matrix.shape) + len(self.matrix)
 
     def __call__(self, codes: Any) -> np.ndarray:
         """Signals (c, m) of codes (c, n), dense or CSR."""
+        if self.gram is not None:
+            codes = to_unit_length(codes, self.gram)
         return codes @ self.matrix
 
 

@@ -120,9 +120,6 @@ class Decoding(Denoising):
         check_is_fitted(self)
         codes = dense_codes(X, self.n_components)
         decoder = self._decoder(codes.dtype)
-        if isinstance(decoder, LinearDecoder):
-            # One product needs no chunks.
-            return decoder(codes)
         rows = Signals(codes, codes.dtype)
         decoded = np.empty((codes.shape[0], self.n_features_in_), dtype=codes.dtype)
 
@@ -174,7 +171,8 @@ class Decoding(Denoising):
         return sums
 
     def _decoder_sums(self, walker: Walker, encoder: Encoder, earlier: tuple | None = None) -> tuple:
-        step = Decode(encoder.feature_map, encoder.atoms, encoder.gram, encoder.pursuit)
+        parts = encoder.feature_map, encoder.atoms, encoder.gram, encoder.pursuit
+        step = Decode(*parts, unit_length=self._has_unit_signals)
         return walker.run(step, start=earlier)[0]
 
     def _set_decoder(self, sums: tuple, signals: Signals, encoder: Encoder) -> None:
@@ -185,12 +183,22 @@ class Decoding(Denoising):
         matrix *= self._feature_scale(signals.scale) / signals.scale
         self.decoder_ = matrix.astype(signals.dtype)
 
+    @property
+    def _has_unit_signals(self) -> bool:
+        """Whether every signal has norm one in feature space, so that the length of a code tells nothing of it."""
+        return False
+
+    @abstractmethod
+    def _atom_products(self) -> np.ndarray:
+        """Inner products (n, n) of the atoms in feature space."""
+
     def _check_decodable(self) -> None:
         """Refuse to learn a decoder where there are no signals to decode to."""
 
     def _decoder(self, dtype: np.dtype) -> Decoder:
         if hasattr(self, "decoder_"):
-            return LinearDecoder(self.decoder_.astype(dtype, copy=False))
+            gram = self._atom_products().astype(dtype) if self._has_unit_signals else None
+            return LinearDecoder(self.decoder_.astype(dtype, copy=False), gram)
         raise NotFittedError(
             f"This {type(self).__name__} has not learned to turn codes back into signals: set "
             f"fit_inverse_transform=True before fit, or call fit_decoder with signals."

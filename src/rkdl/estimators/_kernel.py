@@ -105,6 +105,13 @@ class KernelLearner(Decoding):
                 self.gamma_ / scale / scale, self.dual_components_, self.kernel_vectors_ * scale, dtype, scale
             )
 
+    @property
+    def _has_unit_signals(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "rbf"
+
+    def _atom_products(self) -> np.ndarray:
+        return self.gram_
+
     def _noise_tolerance(self, noise: float) -> float:
         name = self.kernel if isinstance(self.kernel, str) else None
         if name not in ("rbf", "linear"):

@@ -232,7 +232,7 @@ class FourierDL(Decoding, _CoordinateLearner):
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        What codes are multiplied by to give signals, where a decoder was learned.
+        What codes of unit length in feature space are multiplied by to give signals; only where a decoder was learned.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -318,3 +318,9 @@ class FourierDL(Decoding, _CoordinateLearner):
 
     def _noise_tolerance(self, noise: float) -> float:
         return squared_residual_of_noise("rbf", noise, self.n_features_in_, self.gamma_)
+
+    _has_unit_signals = True
+
+    def _atom_products(self) -> np.ndarray:
+        atoms = self.components_.astype(np.float64)
+        return atoms @ atoms.T

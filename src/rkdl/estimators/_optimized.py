@@ -96,7 +96,8 @@ class ORKDL(ReducedLearner):
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        What codes are multiplied by to give signals, where a decoder was learned.
+        What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
+        decoder was learned.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -285,7 +286,8 @@ class MORKDL(ORKDL):
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        What codes are multiplied by to give signals, where a decoder was learned.
+        What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
+        decoder was learned.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
