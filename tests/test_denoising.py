@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA, KernelPCA
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -461,3 +468,85 @@ def test_dask_blocks(X):
     cleaned = local.denoise(lazy, noise=0.1)
     assert cleaned.chunks == lazy.chunks
     np.testing.assert_allclose(cleaned.compute(), local.denoise(X, noise=0.1), atol=1e-10)
+
+
+class TestBenchmark:
+    """The benchmark's code on tiny inputs."""
+
+    @pytest.fixture(scope="class")
+    def benchmark(self):
+        root = Path(__file__).resolve().parent.parent
+        if not (root / "benchmarks").is_dir():
+            pytest.skip("the benchmark is not part of an installed package")
+        if str(root) not in sys.path:
+            sys.path.insert(0, str(root))
+        from benchmarks import denoising
+
+        return denoising
+
+    def test_kernel_pca_is_that_of_scikit_learn(self, benchmark, X, X_new):
+        best = benchmark.best_kernel_pca(X, X_new, [0.05], [10], [0.3], lambda cleaned: 1.0)
+        own = KernelPCA(
+            10, kernel="rbf", gamma=0.05, alpha=0.3, fit_inverse_transform=True, eigen_solver="dense", random_state=0
+        ).fit(X)
+        np.testing.assert_allclose(best[2], own.inverse_transform(own.transform(X_new)), atol=1e-6)
+
+    def test_pca_is_that_of_scikit_learn(self, benchmark, X, X_new):
+        own = PCA(7).fit(X)
+        found = benchmark.best_pca(X, X_new, [7], lambda cleaned: 1.0)[2]
+        np.testing.assert_allclose(found, own.inverse_transform(own.transform(X_new)), atol=1e-8)
+
+    def test_total_variation_is_the_minimiser(self, benchmark):
+        rng = np.random.default_rng(0)
+        noisy = rng.standard_normal((6, 5))
+
+        def cost(image):
+            across, along = np.zeros((2, 6, 5))
+            across[:-1], along[:, :-1] = np.diff(image, axis=0), np.diff(image, axis=1)
+            return 0.5 * np.sum((image - noisy) ** 2) + 0.3 * np.sum(np.sqrt(across**2 + along**2))
+
+        found = benchmark.total_variation(noisy, 0.3, 3000)
+        for _ in range(50):
+            assert cost(found) <= cost(found + 1e-3 * rng.standard_normal(noisy.shape)) + 1e-9
+        assert cost(found) < 0.9 * cost(noisy)
+
+    def test_patches_are_cut_and_joined(self, benchmark):
+        digits = benchmark.Digits(small=True)
+        rows = digits.test[:3]
+        np.testing.assert_allclose(digits.joined(digits.patches(rows)), rows, atol=1e-6)
+
+    @pytest.mark.parametrize("part", ["digits", "images", "choices"])
+    def test_every_part_runs_and_is_written(self, benchmark, part, tmp_path, monkeypatch):
+        if part == "images":
+            pytest.importorskip("PIL")
+        pytest.importorskip("matplotlib")
+        page = tmp_path / "page.md"
+        page.write_text(f"before\n<!-- {part} -->\nold\n<!-- end of {part} -->\nafter\n")
+        for name in ("plot_digits", "plot_images"):
+            function = getattr(benchmark, name)
+            monkeypatch.setattr(benchmark, name, partial(function, path=tmp_path / f"{name}.png"))
+        lines = list(benchmark.PARTS[part](True, True))
+        benchmark.write(part, lines, page)
+        text = page.read_text()
+        assert text.startswith("before")
+        assert text.endswith("after\n")
+        assert "old" not in text
+        widths = {line.count("|") for line in lines}
+        assert len(widths) == 1
+        assert "nan" not in text
+        assert (part == "choices") or list(tmp_path.glob("*.png"))
+
+
+def test_the_example_runs(tmp_path):
+    pytest.importorskip("PIL")
+    pytest.importorskip("matplotlib")
+    script = Path(__file__).resolve().parent.parent / "examples" / "denoising.py"
+    if not script.exists():
+        pytest.skip("the examples are not part of an installed package")
+    command = [sys.executable, str(script), str(tmp_path / "figure.png")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    found = dict(re.findall(r"^(noisy|decoder|fixed point) +([0-9.]+) dB", done.stdout, re.MULTILINE))
+    assert float(found["decoder"]) > float(found["noisy"]) + 5.0
+    assert float(found["fixed point"]) > float(found["noisy"]) + 5.0
