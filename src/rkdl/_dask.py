@@ -26,7 +26,7 @@ from rkdl._sources import float_dtype
 # Chunks whose sums one task adds to the total.
 _ADDED_AT_ONCE = 16
 # What a step is called on the dashboard, where its own name would not say it or looks to Dask like a hash.
-_NAMES = {"learn": "encode", "squares": "inspect", "evaluate": "gradient"}
+_NAMES = {"learn": "encode", "squares": "inspect", "evaluate": "gradient", "decode": "decoder"}
 
 
 class DaskSignals(Signals):
@@ -163,6 +163,18 @@ def reconstruction_error_lazily(model: Any, signals: DaskSignals) -> Any:
     )
 
 
+def denoise_lazily(model: Any, signals: DaskSignals, noise: float | None) -> Any:
+    """Cleaned signals as a Dask array of the same row chunks."""
+    return signals.data.map_blocks(
+        _denoise_block,
+        dask.delayed(_for_blocks(model)),
+        noise,
+        chunks=signals.data.chunks,
+        meta=np.empty((0, signals.shape[1]), dtype=signals.dtype),
+        name=f"rkdl-denoise-{uuid4().hex}",
+    )
+
+
 def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float, float]]:
     """Largest norm of every block, and its squared residuals and norms, summed in units of that."""
     return _each(_energies, signals.blocks(), "rkdl-score", dask.delayed(_for_blocks(model)))
@@ -239,6 +251,10 @@ def _on_arrival(model: Any) -> Any:
 
 def _transform_block(block: Any, model: Any) -> Any:
     return _on_arrival(model).transform(aligned(block))
+
+
+def _denoise_block(block: Any, model: Any, noise: float | None) -> np.ndarray:
+    return _on_arrival(model).denoise(aligned(block), noise=noise)
 
 
 def _error_block(block: Any, model: Any) -> np.ndarray:

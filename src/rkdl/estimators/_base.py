@@ -210,9 +210,14 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 checkpoint=checkpoint,
             )
             self._store(problem, signals)
+            self._learn_inverse(walker)
         self.errors_ = np.array(errors)
         self.n_iter_ = len(errors)
         self.n_revived_ = problem.n_revived
+
+    def _learn_inverse(self, walker: Walker, earlier: tuple | None = None) -> tuple | None:
+        """Learn the way back from codes to signals, if that is asked for, and return its sums."""
+        return None
 
     def _inspect(self, walker: Walker) -> None:
         """Refuse what cannot be learned from, and scale signals whose squares leave the dtype's range."""

@@ -24,6 +24,7 @@ from rkdl._signals import Signals, Walker, is_safe
 from rkdl._sources import is_source
 from rkdl._statistics import Encoder, Pursuit
 from rkdl.estimators._base import FLOATS, is_array, pick_signals
+from rkdl.estimators._denoising import Decoder
 from rkdl.estimators._kernel import KERNELS, KernelLearner
 
 # The kernel matrix is kept whole while it takes no more than this share of the machine's memory.
@@ -64,6 +65,13 @@ class KDL(KernelLearner):
         Most iterations.
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
+    fit_inverse_transform : bool, default=False
+        Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
+        more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
+        to a fixed point with kernel "rbf" (slower), are exact with "linear", and with another kernel need
+        `fit_decoder`.
+    decoder_alpha : float, default=0.001
+        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -93,6 +101,9 @@ class KDL(KernelLearner):
         Iterations made.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
+    decoder_ : ndarray of shape (n_components, n_features)
+        What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
+        decoder was learned.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -132,6 +143,8 @@ class KDL(KernelLearner):
         init="data",
         max_iter=30,
         tol=1e-4,
+        fit_inverse_transform=False,
+        decoder_alpha=1e-3,
         sparse_output=False,
         device=None,
         n_jobs=None,
@@ -151,6 +164,8 @@ class KDL(KernelLearner):
             init=init,
             max_iter=max_iter,
             tol=tol,
+            fit_inverse_transform=fit_inverse_transform,
+            decoder_alpha=decoder_alpha,
             sparse_output=sparse_output,
             device=device,
             n_jobs=n_jobs,
@@ -189,6 +204,8 @@ class KDL(KernelLearner):
 
     def _inspect(self, walker: Walker) -> None:
         if self._is_precomputed:
+            if self.fit_inverse_transform:
+                self._check_decodable()
             _check_kernel_matrix(host(walker.signals.data))
         else:
             super()._inspect(walker)
@@ -317,6 +334,17 @@ class KDL(KernelLearner):
             correlations = kernel @ encoder.atoms.T
         residuals = pursue(correlations, encoder.gram, squares, *encoder.pursuit)[1]
         return tuple(alike_home(np.sqrt(part), signals) for part in (residuals, squares))  # type: ignore[return-value]
+
+    def _check_decodable(self) -> None:
+        if self._is_precomputed:
+            raise ValueError(
+                "Codes of a precomputed kernel cannot be turned back into signals, which it does not tell: give the "
+                "kernel by name or as a function, and leave fit_inverse_transform at False for a precomputed one."
+            )
+
+    def _decoder(self, dtype: np.dtype) -> Decoder:
+        self._check_decodable()
+        return super()._decoder(dtype)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

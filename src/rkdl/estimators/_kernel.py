@@ -8,21 +8,23 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from rkdl._blas import one_blas_thread
 from rkdl._kernels import Kernel, make_kernel
 from rkdl._maps import KernelMap
+from rkdl._preimage import FixedPoint, LinearDecoder, squared_residual_of_noise
 from rkdl._signals import Signals, Walker, is_safe, safe_scale
 from rkdl._statistics import Encoder
-from rkdl.estimators._base import DictionaryLearner
+from rkdl.estimators._denoising import Decoder, Decoding
 from rkdl.estimators._gamma import find_gamma, raw_gamma, spread_sample
 
 KERNELS = ("rbf", "poly", "linear")
 
 
-class KernelLearner(DictionaryLearner):
+class KernelLearner(Decoding):
     """Atoms are combinations of kernel vectors in feature space."""
 
     _parameter_constraints: dict = {
-        **DictionaryLearner._parameter_constraints,
+        **Decoding._parameter_constraints,
         "kernel": [StrOptions(set(KERNELS)), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
         "degree": [Interval(Integral, 1, None, closed="left")],
@@ -91,3 +93,33 @@ class KernelLearner(DictionaryLearner):
     def _stored_gamma(self, signals: Signals) -> float:
         """`gamma` for the signals as the user gave them."""
         return raw_gamma(self.gamma, signals)
+
+    def _decoder(self, dtype: np.dtype) -> Decoder:
+        name = self.kernel if isinstance(self.kernel, str) else None
+        if hasattr(self, "decoder_") or name not in ("rbf", "linear"):
+            return super()._decoder(dtype)
+        if name == "linear":
+            # Feature space is that of the signals.
+            atoms = self.dual_components_.astype(np.float64) @ self.kernel_vectors_.astype(np.float64)
+            return LinearDecoder(atoms.astype(dtype))
+        scale = self._fitted_scale(dtype)
+        with one_blas_thread():
+            return FixedPoint.prepare(
+                self.gamma_ / scale / scale, self.dual_components_, self.kernel_vectors_ * scale, dtype, scale
+            )
+
+    @property
+    def _has_unit_signals(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "rbf"
+
+    def _atom_products(self) -> np.ndarray:
+        return self.gram_
+
+    def _noise_tolerance(self, noise: float) -> float:
+        name = self.kernel if isinstance(self.kernel, str) else None
+        if name not in ("rbf", "linear"):
+            raise ValueError(
+                f"What noise leaves of a signal is not known for kernel={self.kernel!r}: set residual_tol and leave "
+                f"noise at None, or use 'rbf' or 'linear'."
+            )
+        return squared_residual_of_noise(name, noise, self.n_features_in_, self.gamma_)

@@ -13,9 +13,11 @@ from rkdl._arrays import host, is_tensor
 from rkdl._learning import ReducedProblem, normalize_rows
 from rkdl._maps import FeatureMap, FourierMap, LinearMap
 from rkdl._metric import IdentityMetric
+from rkdl._preimage import LinearDecoder, squared_residual_of_noise
 from rkdl._signals import Signals, Walker
 from rkdl._statistics import Encoder, Pursuit
-from rkdl.estimators._base import DictionaryLearner, dense_codes, is_array, pick_signals
+from rkdl.estimators._base import dense_codes, is_array, pick_signals
+from rkdl.estimators._denoising import Decoding, Denoising
 from rkdl.estimators._gamma import find_gamma, raw_gamma
 from rkdl.estimators._stream import StreamLearner
 
@@ -64,7 +66,7 @@ class _CoordinateLearner(StreamLearner):
         return Encoder(feature_map, self.components_.astype(dtype, copy=False), gram, self._pursuit(1.0))
 
 
-class DL(_CoordinateLearner):
+class DL(Denoising, _CoordinateLearner):
     """Linear dictionary learning: every signal a combination of a few atoms.
 
     Alternates a greedy pursuit (OLS or OMP) with an update of the atoms (from the codes' statistics, or the
@@ -172,8 +174,14 @@ class DL(_CoordinateLearner):
         codes = dense_codes(X, self.n_components)
         return codes @ self.components_.astype(codes.dtype, copy=False)
 
+    def _decoder(self, dtype: np.dtype) -> LinearDecoder:
+        return LinearDecoder(self.components_.astype(dtype, copy=False))
 
-class FourierDL(_CoordinateLearner):
+    def _noise_tolerance(self, noise: float) -> float:
+        return squared_residual_of_noise("linear", noise, self.n_features_in_, None)
+
+
+class FourierDL(Decoding, _CoordinateLearner):
     """Dictionary learning on random Fourier features of the RBF kernel.
 
     The kernel ``exp(-gamma |x - y|^2)`` is replaced by the inner product of random cosines and sines, and the
@@ -203,6 +211,12 @@ class FourierDL(_CoordinateLearner):
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
         Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+    fit_inverse_transform : bool, default=False
+        Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
+        more walk over them, that `inverse_transform` and `denoise` use. Without it they need
+        `fit_decoder`.
+    decoder_alpha : float, default=0.001
+        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -229,6 +243,8 @@ class FourierDL(_CoordinateLearner):
         Iterations made.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
+    decoder_ : ndarray of shape (n_components, n_features)
+        What codes of unit length in feature space are multiplied by to give signals; only where a decoder was learned.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -249,7 +265,7 @@ class FourierDL(_CoordinateLearner):
     """
 
     _parameter_constraints: dict = {
-        **DictionaryLearner._parameter_constraints,
+        **Decoding._parameter_constraints,
         "n_fourier_features": [Interval(Integral, 1, None, closed="left")],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
     }
@@ -268,6 +284,8 @@ class FourierDL(_CoordinateLearner):
         max_iter=30,
         tol=1e-4,
         half_life=None,
+        fit_inverse_transform=False,
+        decoder_alpha=1e-3,
         sparse_output=False,
         device=None,
         n_jobs=None,
@@ -284,6 +302,8 @@ class FourierDL(_CoordinateLearner):
             max_iter=max_iter,
             tol=tol,
             half_life=half_life,
+            fit_inverse_transform=fit_inverse_transform,
+            decoder_alpha=decoder_alpha,
             sparse_output=sparse_output,
             device=device,
             n_jobs=n_jobs,
@@ -309,3 +329,12 @@ class FourierDL(_CoordinateLearner):
 
     def _fitted_map(self, dtype: np.dtype, scale: float) -> FourierMap:
         return FourierMap(self.frequencies_ / scale)
+
+    def _noise_tolerance(self, noise: float) -> float:
+        return squared_residual_of_noise("rbf", noise, self.n_features_in_, self.gamma_)
+
+    _has_unit_signals = True
+
+    def _atom_products(self) -> np.ndarray:
+        atoms = self.components_.astype(np.float64)
+        return atoms @ atoms.T

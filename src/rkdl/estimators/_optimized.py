@@ -60,6 +60,13 @@ class ORKDL(ReducedLearner):
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
         Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+    fit_inverse_transform : bool, default=False
+        Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
+        more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
+        to a fixed point with kernel "rbf" (slower), are exact with "linear", and with another kernel need
+        `fit_decoder`.
+    decoder_alpha : float, default=0.001
+        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -91,6 +98,9 @@ class ORKDL(ReducedLearner):
         Iterations made.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
+    decoder_ : ndarray of shape (n_components, n_features)
+        What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
+        decoder was learned.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -139,6 +149,8 @@ class ORKDL(ReducedLearner):
         max_iter=30,
         tol=1e-4,
         half_life=None,
+        fit_inverse_transform=False,
+        decoder_alpha=1e-3,
         sparse_output=False,
         device=None,
         n_jobs=None,
@@ -161,6 +173,8 @@ class ORKDL(ReducedLearner):
             max_iter=max_iter,
             tol=tol,
             half_life=half_life,
+            fit_inverse_transform=fit_inverse_transform,
+            decoder_alpha=decoder_alpha,
             sparse_output=sparse_output,
             device=device,
             n_jobs=n_jobs,
@@ -241,6 +255,13 @@ class MORKDL(ORKDL):
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
         Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+    fit_inverse_transform : bool, default=False
+        Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
+        more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
+        to a fixed point with kernel "rbf" (slower), are exact with "linear", and with another kernel need
+        `fit_decoder`.
+    decoder_alpha : float, default=0.001
+        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -272,6 +293,9 @@ class MORKDL(ORKDL):
         Iterations made.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
+    decoder_ : ndarray of shape (n_components, n_features)
+        What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
+        decoder was learned.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -320,6 +344,8 @@ class MORKDL(ORKDL):
         max_iter=30,
         tol=1e-4,
         half_life=None,
+        fit_inverse_transform=False,
+        decoder_alpha=1e-3,
         sparse_output=False,
         device=None,
         n_jobs=None,
@@ -345,6 +371,8 @@ class MORKDL(ORKDL):
             max_iter=max_iter,
             tol=tol,
             half_life=half_life,
+            fit_inverse_transform=fit_inverse_transform,
+            decoder_alpha=decoder_alpha,
             sparse_output=sparse_output,
             device=device,
             n_jobs=n_jobs,

@@ -25,6 +25,8 @@ class Stream:
     problem: ReducedProblem
     scale: float
     gamma: float | None
+    # Sums that the decoder is learned from, where one is.
+    decoder_sums: tuple | None = None
 
     def state(self) -> tuple[dict, dict[str, np.ndarray]]:
         """Everything that a stream goes on from: numbers, and arrays."""
@@ -36,6 +38,8 @@ class Stream:
         if memory.linear is not None:
             arrays |= {"linear.0": memory.linear[0], "linear.1": memory.linear[1]}
             numbers["linear_trace"] = memory.linear[2]
+        if self.decoder_sums is not None:
+            arrays |= {"decoder.0": self.decoder_sums[0], "decoder.1": self.decoder_sums[1]}
         return {"scale": self.scale, "gamma": self.gamma, "memory": numbers}, {**self.problem.state(), **arrays}
 
     @staticmethod
@@ -123,6 +127,8 @@ class StreamLearner(DictionaryLearner):
                 problem.memory = memory
                 raise
             self._store(problem, signals)
+            earlier = None if stream.decoder_sums is None else tuple(share * part for part in stream.decoder_sums)
+            stream.decoder_sums = self._learn_inverse(walker, earlier)
         unit = self._feature_scale(stream.scale)
         errors = [] if is_first else list(self.errors_)
         if update:
@@ -146,7 +152,8 @@ class StreamLearner(DictionaryLearner):
             again = self._continued(walker, pursuit, rng)
             again.restore(arrays)
             again.memory = Stream.memory(numbers, arrays)
-            return Stream(again, signals.scale, signals.median_gamma)
+            sums = (arrays["decoder.0"], arrays["decoder.1"]) if "decoder.0" in arrays else None
+            return Stream(again, signals.scale, signals.median_gamma, sums)
         if not is_first:
             signals.scale = self._fitted_scale(signals.dtype)
             gamma = getattr(self, "gamma_", None)

@@ -1,0 +1,256 @@
+"""Signals from codes: the fixed-point pre-image of the RBF kernel, and a decoder learned from sums.
+
+A code z stands for the point ``Psi = sum_i c_i phi(d_i)`` of feature space, with ``c = z A``. A pre-image is a signal x
+whose image is close to that point. For the RBF kernel ``|phi(x) - Psi|^2`` is smallest where
+``g(x) = sum_i c_i k(x, d_i)`` is largest. For any kernel a linear map from feature space to signals, learned by ridge
+regression, gives one at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from rkdl._kernels import RBF, squared_norms
+from rkdl._statistics import Encoder, accumulate_gram, accumulate_products
+
+# Kernel vectors whose mean the fixed-point iteration starts from.
+NEAREST = 5
+MAX_STEPS = 200
+# A step longer than the fixed point's own saves iterations where the kernel is broad; it is taken back if g falls.
+LONGEST_STEP, SHORTEST_STEP = 8.0, 1e-3
+# Noise leaves a residual that exceeds its expectation in about one patch of ten: the margin of the K-SVD denoising
+# literature, in units of the noise's standard deviation.
+NOISE_GAIN = 1.15
+
+
+def to_unit_length(codes: Any, gram: np.ndarray) -> Any:
+    """Codes (c, n), dense or CSR, that stand for points of unit norm in feature space; zeros stay.
+
+    Under an RBF kernel every signal has an image of unit norm, and noise shortens what the atoms see of it.
+    """
+    products = codes @ gram
+    squares = codes.multiply(products).sum(axis=1) if sparse.issparse(codes) else np.einsum("ij,ij->i", codes, products)
+    lengths = np.sqrt(np.maximum(squares, 0.0)).astype(codes.dtype)
+    factors = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+    if not sparse.issparse(codes):
+        return codes * factors[:, None]
+    values = codes.data * np.repeat(factors, np.diff(codes.indptr))
+    return sparse.csr_array((values, codes.indices, codes.indptr), shape=codes.shape)
+
+
+@dataclass(frozen=True)
+class Decode(Encoder):
+    """Sums ``S = Z'Z`` and ``Q = Z'Y`` of a chunk, which a decoder is learned from; of unit codes if `unit_length`."""
+
+    unit_length: bool = False
+
+    def __call__(self, signals: np.ndarray, kept: Any) -> tuple[tuple, None]:
+        codes = self.codes(signals)
+        if self.unit_length:
+            assert self.gram is not None
+            codes = codes._replace(values=to_unit_length(codes.to_csr(self.n_atoms), self.gram).data)
+        products = np.zeros((self.n_atoms, self.n_atoms))
+        projections = np.zeros((self.n_atoms, signals.shape[1]), dtype=signals.dtype)
+        accumulate_gram(codes.indptr, codes.indices, codes.values, products)
+        accumulate_products(codes.indptr, codes.indices, codes.values, signals, projections)
+        return (products, projections), None
+
+
+def solve_decoder(products: np.ndarray, projections: np.ndarray, gram: np.ndarray, alpha: float) -> np.ndarray:
+    """The matrix (n, m) that codes are multiplied by, from ridge regression in feature space.
+
+    The linear map B from feature space to signals that minimises ``sum_t |y_t - B Psi_t|^2 + lambda |B|^2`` needs of
+    the signals S and Q alone: with ``G = L L'`` the atoms' inner products, it takes a code z to
+    ``z L (L'S L + lambda)^-1 L'Q``.
+
+    Parameters
+    ----------
+    products : ndarray of shape (n, n)
+        ``S = Z'Z``.
+    projections : ndarray of shape (n, m)
+        ``Q = Z'Y``.
+    gram : ndarray of shape (n, n)
+        Inner products G of the atoms in feature space.
+    alpha : float
+        ``lambda`` as a share of the mean eigenvalue of ``L'S L``.
+    """
+    values, vectors = np.linalg.eigh(np.asarray(gram, dtype=np.float64))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    values, vectors = np.linalg.eigh(root.T @ products @ root)
+    values = np.maximum(values, 0.0)
+    # What rounding leaves of a direction that no code has carries nothing.
+    known = values > len(values) * np.finfo(np.float64).eps * values[-1]
+    penalty = alpha * float(values.mean())
+    weights = np.zeros_like(values)
+    weights[known] = 1.0 / (values[known] + penalty)
+    directions = root @ vectors
+    return (directions * weights) @ (directions.T @ projections)
+
+
+@dataclass(frozen=True)
+class LinearDecoder:
+    """Codes times a matrix: a learned decoder, or atoms that are signals; with `gram`, codes of unit length."""
+
+    matrix: np.ndarray
+    gram: np.ndarray | None = None
+
+    @property
+    def row_width(self) -> int:
+        """Numbers that a code occupies while it is decoded."""
+        return sum(self.matrix.shape) + len(self.matrix)
+
+    def __call__(self, codes: Any) -> np.ndarray:
+        """Signals (c, m) of codes (c, n), dense or CSR."""
+        if self.gram is not None:
+            codes = to_unit_length(codes, self.gram)
+        return codes @ self.matrix
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Pre-images for the RBF kernel by the fixed-point iteration of Mika et al., made safe.
+
+    ``x <- sum_i c_i k(x, d_i) d_i / g(x)`` is a step along the gradient of g, so g can be made to rise at every step: a
+    step that lowers it is taken back and shortened. The start has a positive g, so the denominator stays positive.
+    Where no kernel vector has one, the nearest kernel vector is the answer, and the centre of all for a code of zeros.
+
+    Attributes
+    ----------
+    gamma : float
+        The kernel's parameter.
+    atoms : ndarray of shape (n, p)
+        Atoms as combinations of the kernel vectors.
+    vectors : ndarray of shape (p, m)
+        The kernel vectors minus their centre.
+    centre : ndarray of shape (m,)
+        The mean of the kernel vectors.
+    products : ndarray of shape (n, p)
+        Inner products of atoms and kernel vectors in feature space.
+    scale : float
+        What the kernel vectors were multiplied by, and pre-images are divided by.
+    """
+
+    gamma: float
+    atoms: np.ndarray
+    vectors: np.ndarray
+    centre: np.ndarray
+    products: np.ndarray
+    scale: float
+
+    @classmethod
+    def prepare(
+        cls, gamma: float, atoms: np.ndarray, kernel_vectors: np.ndarray, dtype: np.dtype, scale: float = 1.0
+    ) -> FixedPoint:
+        """The iteration for codes of `dtype`; `gamma` and the kernel vectors are those of scaled signals."""
+        centre = kernel_vectors.mean(axis=0, dtype=np.float64)
+        vectors = (kernel_vectors - centre).astype(dtype)
+        atoms = atoms.astype(dtype)
+        kernel = RBF(gamma)
+        products = np.empty_like(atoms)
+        # Block by block: the kernel vectors of KDL are all signals.
+        for start in range(0, len(vectors), 1024):
+            products[:, start : start + 1024] = atoms @ kernel(vectors, vectors[start : start + 1024])
+        return cls(gamma, atoms, vectors, centre.astype(dtype), products, scale)
+
+    @property
+    def row_width(self) -> int:
+        """Numbers that a code occupies while it is decoded."""
+        return len(self.atoms) + 3 * sum(self.vectors.shape)
+
+    def __call__(self, codes: Any) -> np.ndarray:
+        """Signals (c, m) of codes (c, n), dense or CSR."""
+        codes = codes.toarray() if sparse.issparse(codes) else codes
+        largest = np.abs(codes).max(axis=1, initial=0.0)
+        known = largest > 0.0
+        # The answer does not change with the length of a code, and squares stay in range.
+        unit = codes[known] / largest[known, None]
+        signals = np.zeros((len(codes), self.vectors.shape[1]), dtype=self.vectors.dtype)
+        signals[known] = self._climb(unit @ self.atoms, unit @ self.products)
+        signals += self.centre
+        return signals if self.scale == 1.0 else signals / signals.dtype.type(self.scale)
+
+    def _climb(self, weights: np.ndarray, heights: np.ndarray) -> np.ndarray:
+        """Maxima of g, given the weights c (c, p) and g at the kernel vectors (c, p)."""
+        signals, reached = self._starts(weights, heights)
+        active = np.flatnonzero(reached > np.finfo(weights.dtype).tiny)
+        points, weights = signals[active], weights[active]
+        values, targets = self._look(points, weights)
+        steps = np.ones_like(values)
+        tolerance = self._tolerance()
+        for _ in range(MAX_STEPS):
+            moves = steps[:, None] * (targets - points)
+            going = (squared_norms(moves) > tolerance) & (steps > SHORTEST_STEP)
+            if not going.all():
+                signals[active] = points
+                active, points, weights, moves, values, targets, steps = (
+                    part[going] for part in (active, points, weights, moves, values, targets, steps)
+                )
+            if not len(active):
+                break
+            trials = points + moves
+            new_values, new_targets = self._look(trials, weights)
+            risen = new_values > values
+            points[risen], targets[risen], values[risen] = trials[risen], new_targets[risen], new_values[risen]
+            steps = np.where(risen, np.minimum(steps * 2.0, LONGEST_STEP), steps * 0.25).astype(steps.dtype)
+        signals[active] = points
+        return signals
+
+    def _starts(self, weights: np.ndarray, heights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of the nearest kernel vectors, or the nearest one where g is larger there, and g."""
+        rows = np.arange(len(heights))
+        count = min(NEAREST, heights.shape[1])
+        nearest = np.argpartition(heights, -count, axis=1)[:, -count:]
+        best = heights.argmax(axis=1)
+        shares = np.maximum(heights[rows[:, None], nearest], 0.0)
+        total = shares.sum(axis=1)
+        shares[total > 0.0] /= total[total > 0.0, None]
+        means = np.einsum("cq,cqm->cm", shares, self.vectors[nearest])
+        at_means, _ = self._look(means, weights)
+        single = (heights[rows, best] >= at_means) | (total <= 0.0)
+        means[single] = self.vectors[best[single]]
+        return means, np.where(single, heights[rows, best], at_means)
+
+    def _look(self, points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """g at the points, and where the fixed-point iteration would go from there."""
+        pulls = weights * RBF(self.gamma)(points, self.vectors)
+        values = pulls.sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            targets = pulls @ self.vectors / values[:, None]
+        # Too small a g to divide by: stay, which ends the iteration there.
+        lost = ~np.isfinite(squared_norms(targets))
+        targets[lost] = points[lost]
+        return values, targets
+
+    def _tolerance(self) -> float:
+        """Squared length of a step that is not worth another: relative to the kernel vectors' spread."""
+        spread = float(squared_norms(self.vectors).mean(dtype=np.float64))
+        return spread * float(np.finfo(self.vectors.dtype).eps)
+
+
+def squared_residual_of_noise(kind: str, noise: float, n_features: int, gamma: float | None) -> float:
+    """Squared residual in feature space that white noise leaves of a signal that the atoms represent.
+
+    Noise n moves the image of a signal by ``|n|^2`` where features are the signals. Under an RBF kernel
+    ``<phi(x), phi(x + n)> = exp(-gamma |n|^2)``, so what is orthogonal to the clean image has the squared norm
+    ``1 - exp(-2 gamma |n|^2)``.
+
+    Parameters
+    ----------
+    kind : {"rbf", "linear"}
+        The kernel.
+    noise : float
+        Standard deviation of the noise in every feature.
+    n_features : int
+        Length of a signal.
+    gamma : float or None
+        The kernel's parameter.
+    """
+    energy = n_features * (NOISE_GAIN * noise) ** 2
+    if kind == "linear":
+        return energy
+    assert gamma is not None
+    return float(-np.expm1(-2.0 * gamma * energy))

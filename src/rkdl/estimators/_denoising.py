@@ -1,0 +1,205 @@
+"""From codes back to signals: what the estimators share of inverse transforms and denoising."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from rkdl._preimage import Decode, FixedPoint, LinearDecoder, solve_decoder
+from rkdl._signals import Signals, Walker, chunk_bounds
+from rkdl._sources import is_dask
+from rkdl._statistics import Encoder, NotFiniteError, alike
+from rkdl.estimators._base import DictionaryLearner, dense_codes
+
+Decoder = LinearDecoder | FixedPoint
+
+
+class Denoising(DictionaryLearner):
+    """A method whose codes can be turned back into signals."""
+
+    @abstractmethod
+    def _decoder(self, dtype: np.dtype) -> Decoder:
+        """What turns codes of `dtype` into signals as the user gave them."""
+
+    @abstractmethod
+    def _noise_tolerance(self, noise: float) -> float:
+        """The squared residual at which what is left of a signal is noise."""
+
+    def denoise(self, X, *, noise=None):
+        """Signals without what their codes do not represent: `transform` and `inverse_transform` in one walk.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk; blocks of a Dask array are worked on where they are.
+        noise : float, default=None
+            Standard deviation of the noise in every feature. A signal is then coded with as few atoms as leave no more
+            than the noise behind, however many that takes, in place of `n_nonzero_coefs` and `residual_tol`; for the
+            signals themselves and RBF kernels alone. None codes as `transform` does.
+
+        Returns
+        -------
+        signals : ndarray of shape (n_signals, n_features)
+            The cleaned signals, float32 for signals of float32. A lazy Dask array if `X` is one.
+        """
+        check_is_fitted(self)
+        self._check_noise(noise)
+        if is_dask(X):
+            from rkdl._dask import denoise_lazily
+
+            return denoise_lazily(self, self._ready(X)[0], noise)
+        signals, encoder, unit = self._ready(X)
+        if noise is not None:
+            tolerance = self._noise_tolerance(float(noise)) * unit * unit
+            pursuit = encoder.pursuit._replace(n_nonzero=encoder.n_atoms, residual_tol=tolerance)
+            encoder = replace(encoder, pursuit=pursuit)
+        decoder = self._decoder(signals.dtype)
+        cleaned = np.empty(signals.shape, dtype=signals.dtype)
+
+        def task(number: int, start: int, stop: int) -> None:
+            given = signals.read(start, stop)
+            for group in alike(given):
+                coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
+                codes = coder.codes(rows).to_csr(encoder.n_atoms)
+                codes.data /= codes.dtype.type(unit)
+                cleaned[start + group] = decoder(codes) / signals.dtype.type(scale)
+
+        width = encoder.row_width + decoder.row_width
+        with Walker(signals, chunk_bounds(signals.shape[0], width, signals.dtype.itemsize), self.n_jobs) as walker:
+            try:
+                for _ in walker.each(task):
+                    pass
+            except NotFiniteError:
+                signals.check_finite()
+                raise
+        return cleaned
+
+    def _check_noise(self, noise: Any) -> None:
+        if noise is None:
+            return
+        if not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
+            raise ValueError(f"noise={noise!r} must be the noise's standard deviation, a number that is not negative.")
+        self._noise_tolerance(float(noise))
+
+
+class Decoding(Denoising):
+    """Codes are turned back by a decoder that is learned on request, or by what a subclass does without one."""
+
+    _parameter_constraints: dict = {
+        **DictionaryLearner._parameter_constraints,
+        "fit_inverse_transform": ["boolean"],
+        "decoder_alpha": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(self, n_components=20, *, fit_inverse_transform=False, decoder_alpha=1e-3, **common):
+        super().__init__(n_components, **common)
+        self.fit_inverse_transform = fit_inverse_transform
+        self.decoder_alpha = decoder_alpha
+
+    def inverse_transform(self, X):
+        """Signals from their codes.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_components)
+            Codes.
+
+        Returns
+        -------
+        signals : ndarray of shape (n_signals, n_features)
+            One signal a row, float32 for codes of float32.
+        """
+        check_is_fitted(self)
+        codes = dense_codes(X, self.n_components)
+        decoder = self._decoder(codes.dtype)
+        rows = Signals(codes, codes.dtype)
+        decoded = np.empty((codes.shape[0], self.n_features_in_), dtype=codes.dtype)
+
+        def task(number: int, start: int, stop: int) -> None:
+            decoded[start:stop] = decoder(rows.read(start, stop))
+
+        bounds = chunk_bounds(codes.shape[0], decoder.row_width, codes.dtype.itemsize)
+        with Walker(rows, bounds, self.n_jobs) as walker:
+            for _ in walker.each(task):
+                pass
+        return decoded
+
+    def fit_decoder(self, X):
+        """Learn to turn codes back into signals, whatever the kernel; the dictionary stays as it is.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals as those that were learned from, one a row. Anything with ``shape``, ``dtype`` and row slices (a
+            memory map, a Zarr array, an HDF5 dataset) is read chunk by chunk; blocks of a Dask array are worked on
+            where they are.
+
+        Returns
+        -------
+        self : object
+            The estimator, with `decoder_`.
+        """
+        check_is_fitted(self)
+        self._check_decodable()
+        signals, encoder, _ = self._ready(X)
+        with self._walker(signals) as walker:
+            try:
+                sums = self._decoder_sums(walker, encoder)
+            except NotFiniteError:
+                signals.check_finite()
+                raise
+            self._set_decoder(sums, signals, encoder)
+        return self
+
+    def _learn_inverse(self, walker: Walker, earlier: tuple | None = None) -> tuple | None:
+        if not self.fit_inverse_transform:
+            # One of an earlier fit belongs to other atoms.
+            self.__dict__.pop("decoder_", None)
+            return None
+        signals = walker.signals
+        encoder = self._encoder(signals.dtype, signals.scale)
+        sums = self._decoder_sums(walker, encoder, earlier)
+        self._set_decoder(sums, signals, encoder)
+        return sums
+
+    def _decoder_sums(self, walker: Walker, encoder: Encoder, earlier: tuple | None = None) -> tuple:
+        parts = encoder.feature_map, encoder.atoms, encoder.gram, encoder.pursuit
+        step = Decode(*parts, unit_length=self._has_unit_signals)
+        return walker.run(step, start=earlier)[0]
+
+    def _set_decoder(self, sums: tuple, signals: Signals, encoder: Encoder) -> None:
+        assert encoder.gram is not None
+        products, projections = sums
+        matrix = solve_decoder(products, projections, encoder.gram, self.decoder_alpha)
+        # From the signals and codes as they were worked on to those that the user sees.
+        matrix *= self._feature_scale(signals.scale) / signals.scale
+        self.decoder_ = matrix.astype(signals.dtype)
+
+    @property
+    def _has_unit_signals(self) -> bool:
+        """Whether every signal has norm one in feature space, so that the length of a code tells nothing of it."""
+        return False
+
+    @abstractmethod
+    def _atom_products(self) -> np.ndarray:
+        """Inner products (n, n) of the atoms in feature space."""
+
+    def _check_decodable(self) -> None:
+        """Refuse to learn a decoder where there are no signals to decode to."""
+
+    def _decoder(self, dtype: np.dtype) -> Decoder:
+        if hasattr(self, "decoder_"):
+            gram = self._atom_products().astype(dtype) if self._has_unit_signals else None
+            return LinearDecoder(self.decoder_.astype(dtype, copy=False), gram)
+        raise NotFittedError(
+            f"This {type(self).__name__} has not learned to turn codes back into signals: set "
+            f"fit_inverse_transform=True before fit, or call fit_decoder with signals."
+        )
