@@ -3,6 +3,7 @@
 from rkdl.estimators._full import KDL
 from rkdl.estimators._linear import DL, FourierDL
 from rkdl.estimators._optimized import MORKDL, ORKDL
+from rkdl.estimators._outliers import KDLOutlierDetector
 from rkdl.estimators._reduced import RKDL
 
-__all__ = ["DL", "KDL", "MORKDL", "ORKDL", "RKDL", "FourierDL"]
+__all__ = ["DL", "KDL", "MORKDL", "ORKDL", "RKDL", "FourierDL", "KDLOutlierDetector"]
