@@ -20,6 +20,10 @@ import numpy as np
 from rkdl._kernels import squared_norms
 from rkdl._pursuit import pursue
 
+# A dictionary whose residuals differ by less than this represents all signals: their order is not magnified to that of
+# dictionaries that do tell signals apart. It also covers rounding, where signals have few features or are equal.
+LEAST_SPREAD = 1e-4
+
 
 class Member(NamedTuple):
     """A learned dictionary on kernel vectors, in float64."""
@@ -54,7 +58,6 @@ class Member(NamedTuple):
 
 
 def robust_location(values: np.ndarray) -> tuple[float, float]:
-    """Median and distance between the quartiles; a distance that is only rounding counts as one."""
+    """Median, and distance between the quartiles but at least `LEAST_SPREAD`."""
     low, middle, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
-    spread = high - low
-    return middle, spread if spread > 1e3 * np.finfo(np.float64).eps * max(1.0, abs(middle)) else 1.0
+    return middle, max(high - low, LEAST_SPREAD)

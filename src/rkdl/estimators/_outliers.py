@@ -87,6 +87,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         Median and distance between the quartiles of the training signals' ``-log(1 - r^2)`` in every dictionary.
     scale_ : float
         Power of two that signals are multiplied by where their squares would leave the range of numbers.
+    n_iter_ : int
+        Iterations of each learning.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -171,7 +173,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self : object
             The fitted detector.
         """
-        self._fit(X)
+        self._fit_scores(X)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -190,7 +192,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         labels : ndarray of shape (n_signals,)
             -1 for outliers, 1 for the others.
         """
-        return _labels(self._fit(X) - self.offset_)
+        scores = self._fit_scores(X)
+        return _labels(scores - scores.dtype.type(self.offset_))
 
     def score_samples(self, X):
         """How well signals are represented; the lower, the more abnormal.
@@ -252,8 +255,19 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         save_estimator(self, path)
 
+    @_fit_context(prefer_skip_nested_validation=True)
+    def _fit_scores(self, X: Any) -> np.ndarray:
+        """Set the fitted attributes, all or none of them; the training signals' scores."""
+        before = dict(vars(self))
+        try:
+            return self._fit(X)
+        except BaseException:
+            # A fit that fails leaves what an earlier one learned.
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
     def _fit(self, X: Any) -> np.ndarray:
-        """Set the fitted attributes; the training signals' scores."""
         factors, n_atoms, n_nonzero = self._widths()
         signals = self._read_signals(X, reset=True)
         rng = check_random_state(self.random_state)
@@ -346,6 +360,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self.sizes_ = np.array([(len(member.atoms), member.n_nonzero) for member in members])
         self.medians_, self.spreads_ = locations.T.copy()
         self.scale_ = float(scale)
+        self.n_iter_ = int(self.max_iter)
 
     def _members(self) -> list[Member]:
         """The dictionaries for signals multiplied by `scale_`."""
