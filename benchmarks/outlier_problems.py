@@ -102,7 +102,9 @@ def _diabetes(share: float, rng: np.random.Generator) -> Problem:
     return X, (y > limit).astype(int)
 
 
-def _mnist_classes(inner: tuple, outer: tuple, size: int, width: int, share: float, rng: np.random.Generator) -> Problem:
+def _mnist_classes(
+    inner: tuple, outer: tuple, size: int, width: int, share: float, rng: np.random.Generator
+) -> Problem:
     """Some digits among others, seen through as many random pixels that vary."""
     X, y = _mnist()
     inliers, outliers = X[np.isin(y, inner)][:size], X[np.isin(y, outer)][:size]
@@ -120,7 +122,9 @@ def _airplane_upset(kind: str, share: float, rng: np.random.Generator) -> Proble
         upset = upset + 0.6 * upset.std() * rng.standard_normal(upset.shape)
     else:
         upset = (upset + np.roll(upset, 4, axis=1) + np.roll(upset, 4, axis=2) + np.roll(upset, 8, axis=2)) / 4.0
-    small = [part.reshape(-1, 8, 4, 8, 4)[:, :, :2, :, :2].mean(axis=(2, 4)).reshape(-1, 64) for part in (images, upset)]
+    small = [
+        part.reshape(-1, 8, 4, 8, 4)[:, :, :2, :, :2].mean(axis=(2, 4)).reshape(-1, 64) for part in (images, upset)
+    ]
     return mixed(*small, share, rng)
 
 
@@ -136,7 +140,9 @@ def _blobs(n: int, width: int, n_blobs: int, rng: np.random.Generator) -> np.nda
     for centre, weight in zip(centres, weights, strict=True):
         spread = rng.uniform(0.3, 2.0)
         shape = rng.standard_normal((width, width)) / np.sqrt(width)
-        parts.append(centre + spread * rng.standard_normal((max(4, round(weight * n)), width)) @ (0.5 * np.eye(width) + shape))
+        parts.append(
+            centre + spread * rng.standard_normal((max(4, round(weight * n)), width)) @ (0.5 * np.eye(width) + shape)
+        )
     return np.concatenate(parts)
 
 
@@ -221,7 +227,9 @@ def _table() -> dict[str, Callable[[np.random.Generator], Problem]]:
         ((4, 9), (0, 1, 2, 3), 2000, 200, 0.05),
         ((7,), (2, 3, 4, 5, 8), 6000, 80, 0.02),
     ):
-        table[f"mnist {inner} among {outer}"] = lambda rng, a=(inner, outer, size, width, share): _mnist_classes(*a, rng)
+        table[f"mnist {inner} among {outer}"] = lambda rng, a=(inner, outer, size, width, share): _mnist_classes(
+            *a, rng
+        )
     for kind, share in (("turned", 0.05), ("noisy", 0.1), ("blurred", 0.05)):
         table[f"airplanes {kind}"] = lambda rng, k=kind, s=share: _airplane_upset(k, s, rng)
     for inner, outer, size, share in (("china.jpg", "flower.jpg", 5, 0.05), ("flower.jpg", "china.jpg", 4, 0.2)):

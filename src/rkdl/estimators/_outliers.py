@@ -258,13 +258,13 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_scores(self, X: Any) -> np.ndarray:
         """Set the fitted attributes, all or none of them; the training signals' scores."""
-        before = dict(vars(self))
+        before = dict(self.__dict__)
         try:
             return self._fit(X)
         except BaseException:
             # A fit that fails leaves what an earlier one learned.
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
 
     def _fit(self, X: Any) -> np.ndarray:
@@ -298,7 +298,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
                     f"all."
                 )
             counts.append(values * len(factors) if len(values) == 1 else values)
-        return factors, *counts
+        return factors, counts[0], counts[1]
 
     def _learn(self, signals: Signals, tasks: list[tuple]) -> list[Member]:
         """The dictionaries, each from its own seed, so that threads change nothing."""
