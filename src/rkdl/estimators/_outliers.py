@@ -83,8 +83,10 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         Inner products of the atoms of every dictionary in feature space.
     sizes_ : ndarray of shape (n_members, 2)
         Atoms and most non-zeros of every dictionary, as used.
-    medians_, spreads_ : ndarray of shape (n_members,)
-        Median and distance between the quartiles of the training signals' ``-log(1 - r^2)`` in every dictionary.
+    medians_ : ndarray of shape (n_members,)
+        Median of the training signals' ``-log(1 - r^2)`` in every dictionary.
+    spreads_ : ndarray of shape (n_members,)
+        Distance between its quartiles, at least 1e-4: a dictionary that represents all signals tells none apart.
     scale_ : float
         Power of two that signals are multiplied by where their squares would leave the range of numbers.
     n_iter_ : int
