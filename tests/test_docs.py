@@ -53,7 +53,7 @@ def errors_of(name, not_asked):
 
 def test_there_is_something_to_check():
     assert len(TOP_LEVEL) >= 8
-    assert len(ESTIMATORS) >= 6
+    assert len(ESTIMATORS) >= 8
     assert {"fit", "transform", "score", "reconstruction_error", "inverse_transform"} <= set(own_methods(rkdl.DL))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rkdl._config import config_context
     from rkdl._encode import sparse_encode, sparse_encode_gram
-    from rkdl.estimators import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier
+    from rkdl.estimators import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector
     from rkdl.estimators._saving import load
 
 __version__ = "0.1.0"
@@ -21,6 +21,7 @@ __all__ = [
     "RKDL",
     "FourierDL",
     "KDLClassifier",
+    "KDLOutlierDetector",
     "config_context",
     "load",
     "sparse_encode",

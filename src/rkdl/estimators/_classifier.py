@@ -233,11 +233,11 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
                 f"estimator={self.estimator!r} is not a method that classes can share: give one of "
                 f"{', '.join(METHODS)}, by its name or with its settings."
             )
-        if self.estimator.device is not None:
-            raise ValueError(
-                f"device={self.estimator.device!r} of the estimator: KDLClassifier learns on the CPU; leave device=None."
-            )
         method = clone(self.estimator)
+        if method.device is not None:
+            raise ValueError(
+                f"device={method.device!r} of the estimator: KDLClassifier learns on the CPU; leave it None."
+            )
         method._validate_params()
         if is_array(method.init):
             raise ValueError(

@@ -1,0 +1,196 @@
+"""The outlier detector beside PyOD's, by the protocol of PyOD's benchmark, as Markdown tables.
+
+Sixty per cent of a set, drawn by the seed, train a detector, and the others test it; features are standardised by the
+training part; PyOD's detectors have PyOD's defaults and the set's own share of outliers for `contamination`, and ours
+its default alone. The figure is the area under the ROC curve of the test part.
+
+Run with ``python -m benchmarks.outliers --out results/outliers.jsonl [--suite odds|development] [--seeds 10]``, where
+PyOD is installed (the extra ``rkdl[pyod]``). Every figure is appended to the file as it is found and none is computed
+twice, so that a run may be cut into pieces (``--limit SECONDS``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks.outlier_problems import development_problems
+from rkdl.datasets import ODDS_NAMES, fetch_odds
+
+OURS = "KDLOutlierDetector"
+# Name, module, and whether it takes a seed.
+PEERS = {
+    "IForest": ("iforest", True),
+    "KNN": ("knn", False),
+    "MCD": ("mcd", True),
+    "OCSVM": ("ocsvm", False),
+    "PCA": ("pca", True),
+    "LOF": ("lof", False),
+    "HBOS": ("hbos", False),
+    "CBLOF": ("cblof", True),
+    "ECOD": ("ecod", False),
+    "COPOD": ("copod", False),
+    "KPCA": ("kpca", True),
+}
+# What the default was chosen among, on the development suite alone.
+ALTERNATIVES: dict[str, dict] = {
+    "wide alone": {"n_components": 32, "n_nonzero_coefs": 16, "gamma_factors": 0.1},
+    "narrow alone": {"n_components": 8, "n_nonzero_coefs": 8, "gamma_factors": 6.0},
+    "three widths": {"n_components": (32, 16, 8), "n_nonzero_coefs": (16, 8, 8), "gamma_factors": (0.1, 0.7, 6.0)},
+    "wide, 48 atoms": {"n_components": (48, 8), "n_nonzero_coefs": (24, 8)},
+    "wide, all atoms": {"n_nonzero_coefs": (32, 8)},
+    "wide, 4 non-zeros": {"n_nonzero_coefs": (4, 8)},
+    "narrow, 16 atoms": {"n_components": (32, 16)},
+    "discard 0": {"discard": 0.0},
+    "discard 0.1": {"discard": 0.1},
+    "discard 0.4": {"discard": 0.4},
+    "p = 50": {"n_kernel_vectors": 50},
+    "p = 400": {"n_kernel_vectors": 400},
+    "one of each": {"n_members": 2},
+    "20 members": {"n_members": 20},
+}
+DETECTORS = (OURS, *PEERS)
+
+
+def make_detector(name: str, contamination: float, seed: int):
+    """A detector by its name, not fitted."""
+    if name == OURS or name in ALTERNATIVES:
+        from rkdl import KDLOutlierDetector
+
+        return KDLOutlierDetector(**ALTERNATIVES.get(name, {}), random_state=seed)
+    module, is_random = PEERS[name]
+    options = {"contamination": contamination} | ({"random_state": seed} if is_random else {})
+    return getattr(importlib.import_module(f"pyod.models.{module}"), name)(**options)
+
+
+def abnormality(detector, X: np.ndarray) -> np.ndarray:
+    """Scores of signals, higher for outliers, whoever's detector it is."""
+    return -detector.score_samples(X) if hasattr(detector, "score_samples") else detector.decision_function(X)
+
+
+def split(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Training and test part, standardised by the training part."""
+    rng = np.random.RandomState(seed)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=rng)
+    scaler = StandardScaler().fit(X_train)
+    return scaler.transform(X_train), scaler.transform(X_test), y_train, y_test
+
+
+def measure(name: str, X: np.ndarray, y: np.ndarray, seed: int) -> dict:
+    """Area under the curve and seconds of one detector on one split."""
+    X_train, X_test, _, y_test = split(X, y, seed)
+    contamination = float(min(max(y.mean(), 1e-3), 0.5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        detector = make_detector(name, contamination, seed)
+        start = time.perf_counter()
+        detector.fit(X_train)
+        fitted = time.perf_counter()
+        scores = abnormality(detector, X_test)
+        scored = time.perf_counter()
+    roc = float(roc_auc_score(y_test, np.nan_to_num(scores)))
+    return {"roc": roc, "fit_seconds": fitted - start, "score_seconds": scored - fitted}
+
+
+def problems(suite: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Name, signals and labels of every set of a suite."""
+    if suite == "development":
+        yield from development_problems()
+        return
+    for name in ODDS_NAMES:
+        yield name, *fetch_odds(name, return_X_y=True)
+
+
+def read_records(path: Path) -> list[dict]:
+    """What earlier runs found."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run(suite: str, detectors: list[str], seeds: int, path: Path, limit: float) -> bool:
+    """Measure what is missing; whether all of it was within the limit."""
+    done = {(r["problem"], r["seed"], r["detector"]) for r in read_records(path) if r["suite"] == suite}
+    deadline = time.monotonic() + limit
+    path.parent.mkdir(parents=True, exist_ok=True)
+    warm = False
+    with path.open("a") as file:
+        for problem, X, y in problems(suite):
+            for seed in range(seeds):
+                for detector in detectors:
+                    if (problem, seed, detector) in done:
+                        continue
+                    if time.monotonic() > deadline:
+                        return False
+                    if detector not in PEERS and not warm:
+                        # Compiling is no part of a fit's time.
+                        measure(detector, X[:500], np.arange(len(X[:500])) % 5 == 0, seed)
+                        warm = True
+                    try:
+                        found = measure(detector, X, y, seed)
+                    except (ValueError, np.linalg.LinAlgError) as error:
+                        print(f"{detector} fails on {problem}: {error}")
+                        found = {"roc": 0.5, "fit_seconds": 0.0, "score_seconds": 0.0, "failed": str(error)}
+                    record = {"suite": suite, "problem": problem, "seed": seed, "detector": detector, **found}
+                    file.write(json.dumps(record) + "\n")
+                    file.flush()
+    return True
+
+
+def table(records: list[dict], key: str) -> tuple[list[str], list[str], np.ndarray]:
+    """Problems, detectors, and the mean over seeds of one figure, (problems, detectors)."""
+    names = list(dict.fromkeys(r["problem"] for r in records))
+    detectors = [d for d in (*DETECTORS, *ALTERNATIVES) if any(r["detector"] == d for r in records)]
+    values: dict[tuple[str, str], list[float]] = {}
+    for r in records:
+        values.setdefault((r["problem"], r["detector"]), []).append(r[key])
+    means = np.array([[np.mean(values.get((name, d), [np.nan])) for d in detectors] for name in names])
+    return names, detectors, means
+
+
+def report(records: list[dict], *, each: bool) -> str:
+    """Means, mean ranks among all that are shown and seconds a detector; before them, if `each`, areas a problem."""
+    names, detectors, areas = table(records, "roc")
+    ranks = rankdata(-areas, axis=1).mean(axis=0)
+    seconds = sum(table(records, key)[2].sum(axis=0) for key in ("fit_seconds", "score_seconds"))
+    lines = []
+    if each:
+        lines += ["| set | " + " | ".join(detectors) + " |", "|---" * (1 + len(detectors)) + "|"]
+        for name, row in zip(names, areas, strict=True):
+            lines.append(f"| {name} | " + " | ".join(f"{value:.3f}" for value in row) + " |")
+        lines.append("")
+    lines += [f"| detector, {len(names)} sets | mean ROC | mean rank | seconds, one seed |", "|---|---|---|---|"]
+    for number, detector in enumerate(detectors):
+        mean = areas[:, number].mean()
+        lines.append(f"| {detector} | {mean:.4f} | {ranks[number]:.2f} | {seconds[number]:.1f} |")
+    return "\n".join(lines)
+
+
+def main(argv=None) -> int:
+    """Measure what is missing, then print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.outliers", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("results/outliers.jsonl"))
+    parser.add_argument("--suite", choices=("odds", "development"), default="odds")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--detectors", nargs="+", choices=DETECTORS, default=list(DETECTORS))
+    parser.add_argument("--alternatives", action="store_true", help="the default and what it was chosen among")
+    parser.add_argument("--limit", type=float, default=np.inf, help="seconds after which no further figure is begun")
+    arguments = parser.parse_args(argv)
+    chosen = [OURS, *ALTERNATIVES] if arguments.alternatives else arguments.detectors
+    complete = run(arguments.suite, chosen, arguments.seeds, arguments.out, arguments.limit)
+    found = [r for r in read_records(arguments.out) if r["suite"] == arguments.suite and r["detector"] in chosen]
+    print(report(found, each=arguments.suite == "odds"))
+    return 0 if complete else 3
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

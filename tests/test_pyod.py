@@ -1,0 +1,179 @@
+"""The adapter keeps PyOD's conventions: what PyOD asks of its own detectors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+pytest.importorskip("pyod", reason="PyOD is not installed: pip install 'rkdl[pyod]'")
+
+from pyod.models.base import BaseDetector
+from pyod.utils.data import evaluate_print, generate_data
+from pyod.utils.utility import standardizer
+
+from rkdl import KDLOutlierDetector
+from rkdl.pyod import KDLOD
+
+CONTAMINATION = 0.1
+
+
+@pytest.fixture(scope="module")
+def data():
+    return generate_data(n_train=200, n_test=100, n_features=2, contamination=CONTAMINATION, random_state=42)
+
+
+@pytest.fixture(scope="module")
+def detector(data):
+    return KDLOD(contamination=CONTAMINATION, random_state=42).fit(data[0])
+
+
+def test_is_a_pyod_detector(detector):
+    assert isinstance(detector, BaseDetector)
+
+
+def test_fitted_attributes(detector, data):
+    X_train = data[0]
+    assert detector.decision_scores_.shape == detector.labels_.shape == (len(X_train),)
+    assert detector.decision_scores_.dtype == np.float64
+    assert np.isscalar(detector.threshold_)
+    assert detector._mu == pytest.approx(detector.decision_scores_.mean())
+    assert detector._sigma == pytest.approx(detector.decision_scores_.std())
+    assert detector._classes == 2
+
+
+def test_training_scores_and_labels(detector, data):
+    X_train, _, y_train, _ = data
+    assert set(detector.labels_) == {0, 1}
+    assert detector.labels_.sum() == CONTAMINATION * len(X_train)
+    np.testing.assert_array_equal(detector.labels_ == 1, detector.decision_scores_ > detector.threshold_)
+    assert roc_auc_score(y_train, detector.decision_scores_) > 0.9
+    np.testing.assert_array_equal(detector.decision_function(X_train), detector.decision_scores_)
+
+
+def test_scores_are_higher_for_outliers(detector, data):
+    _, X_test, _, y_test = data
+    scores = detector.decision_function(X_test)
+    assert scores.shape == (len(X_test),)
+    assert roc_auc_score(y_test, scores) > 0.9
+
+
+def test_labels(detector, data):
+    _, X_test, _, _ = data
+    labels = detector.predict(X_test)
+    assert labels.shape == (len(X_test),)
+    assert set(labels) <= {0, 1}
+    np.testing.assert_array_equal(labels == 1, detector.decision_function(X_test) > detector.threshold_)
+
+
+@pytest.mark.parametrize("method", ["linear", "unify"])
+def test_probabilities(detector, data, method):
+    _, X_test, _, y_test = data
+    probabilities = detector.predict_proba(X_test, method=method)
+    assert probabilities.shape == (len(X_test), 2)
+    assert probabilities.min() >= 0.0
+    assert probabilities.max() <= 1.0
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    assert roc_auc_score(y_test, probabilities[:, 1]) > 0.8
+
+
+def test_unknown_probability(detector, data):
+    with pytest.raises(ValueError, match="not a valid"):
+        detector.predict_proba(data[1], method="something")
+
+
+def test_confidence(detector, data):
+    _, X_test, _, _ = data
+    labels, confidence = detector.predict(X_test, return_confidence=True)
+    np.testing.assert_array_equal(labels, detector.predict(X_test))
+    for values in (confidence, detector.predict_confidence(X_test)):
+        assert values.shape == (len(X_test),)
+        assert values.min() >= 0.0
+        assert values.max() <= 1.0
+    probabilities, confidence = detector.predict_proba(X_test, method="linear", return_confidence=True)
+    assert probabilities.shape == (len(X_test), 2)
+    assert confidence.shape == (len(X_test),)
+
+
+def test_rejection(detector, data):
+    labels, (expected, bound, cost) = detector.predict_with_rejection(data[1], return_stats=True)
+    assert set(labels) <= {0, 1, -2}
+    assert 0.0 <= expected <= 1.0
+    assert 0.0 <= bound <= 1.0
+    assert cost >= 0.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fit_predict(detector, data):
+    X_train, _, y_train, _ = data
+    labels = KDLOD(contamination=CONTAMINATION, random_state=42).fit_predict(X_train)
+    np.testing.assert_array_equal(labels, detector.labels_)
+    fresh = KDLOD(contamination=CONTAMINATION, random_state=42)
+    assert fresh.fit_predict_score(X_train, y_train) > 0.9
+    assert fresh.fit_predict_score(X_train, y_train, scoring="prc_n_score") > 0.5
+    with pytest.raises(NotImplementedError):
+        fresh.fit_predict_score(X_train, y_train, scoring="something")
+
+
+def test_ranks(detector, data):
+    X_test = data[1]
+    scores = detector.decision_function(X_test)
+    ranks = detector._predict_rank(X_test)
+    assert ranks.max() <= len(data[0])
+    assert ranks[scores.argmax()] == ranks.max()
+    normal = detector._predict_rank(X_test, normalized=True)
+    assert normal.min() >= 0.0
+    assert normal.max() <= 1.0
+
+
+@pytest.mark.parametrize("contamination", [0.0, -0.1, 0.6])
+def test_contamination_out_of_range(contamination):
+    with pytest.raises(ValueError, match="contamination"):
+        KDLOD(contamination=contamination)
+
+
+def test_clone_and_parameters(detector):
+    copy = clone(detector)
+    assert not hasattr(copy, "decision_scores_")
+    assert copy.get_params() == detector.get_params()
+    assert copy.set_params(n_members=3).n_members == 3
+
+
+def test_parameters_are_those_of_the_detector():
+    ours, theirs = KDLOD().get_params(), KDLOutlierDetector().get_params()
+    assert {**theirs, "contamination": 0.1} == ours
+
+
+def test_agrees_with_the_detector_of_scikit_learn(detector, data):
+    X_train, X_test, _, _ = data
+    other = KDLOutlierDetector(random_state=42).fit(X_train)
+    np.testing.assert_array_equal(detector.decision_function(X_test), -other.score_samples(X_test))
+
+
+def test_not_finite(data):
+    bad = data[0].copy()
+    bad[3, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        KDLOD().fit(bad)
+
+
+def test_with_pyods_tools(data, capsys):
+    """Standardised, averaged over seeds, and printed."""
+    X_train, X_test, _, y_test = data
+    X_train, X_test = standardizer(X_train, X_test)
+    detectors = [KDLOD(n_members=2, random_state=seed).fit(X_train) for seed in range(3)]
+    scores = np.column_stack([detector.decision_function(X_test) for detector in detectors])
+    evaluate_print("KDLOD", y_test, scores.mean(axis=1))
+    assert "KDLOD ROC" in capsys.readouterr().out
+
+
+def test_without_pyod():
+    """The library does not import PyOD, and the adapter says what is missing."""
+    code = "import sys; sys.modules['pyod'] = None\nimport rkdl; rkdl.KDLOutlierDetector\nimport rkdl.pyod"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "pip install 'rkdl[pyod]'" in done.stderr
