@@ -236,7 +236,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         method = clone(self.estimator)
         if method.device is not None:
             raise ValueError(
-                f"device={method.device!r} of the estimator: KDLClassifier learns on the CPU; leave it None."
+                f"device={method.device!r} of the estimator: the classifier learns on the CPU: leave it None."
             )
         method._validate_params()
         if is_array(method.init):
