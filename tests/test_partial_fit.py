@@ -231,6 +231,28 @@ def test_a_bad_batch_changes_nothing(name, value, update, X):
     assert learned(model.partial_fit(X[600:])) == learned(other.partial_fit(X[600:]))
 
 
+@each_estimator
+def test_a_bad_batch_after_loading_and_with_a_half_life(name, X, tmp_path):
+    """Neither what a file told of the stream nor the weight of what was seen is lost, and nothing holds the batch."""
+    bad = X[500:600].copy()
+    bad[7, 3] = np.nan
+    ends = []
+    for batches in ([X[600:]], [bad, bad, X[600:]]):
+        copy_of(name, half_life=400.0).partial_fit(X[:500]).save(tmp_path / "model")
+        model = rkdl.load(tmp_path / "model")
+        for batch in batches:
+            if batch is bad:
+                with pytest.raises(ValueError, match="Input X contains NaN"):
+                    model.partial_fit(batch)
+            else:
+                model.partial_fit(batch)
+        ends.append(learned(pickle.loads(pickle.dumps(model))))
+        with pytest.raises(ValueError, match="Input X contains NaN"):
+            model.partial_fit(bad)
+        assert learned(pickle.loads(pickle.dumps(model))) == ends[-1]
+    assert ends[0] == ends[1]
+
+
 def test_batches_of_one_signal(X):
     stream = copy_of("RKDL").partial_fit(X[:200])
     for signal in X[200:260]:

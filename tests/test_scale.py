@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _kernel_vectors, config_context
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _kernel_vectors, _sources, config_context
 from rkdl._config import plan_chunks
 from rkdl._signals import Walker, chunk_bounds
 from rkdl._sources import RowSource, is_source
@@ -237,6 +237,61 @@ def test_signals_far_from_one(magnitude, X, tmp_path):
 def test_what_signals_cannot_be(data, words):
     with pytest.raises(ValueError, match=words):
         DL(2).fit(Rows(data))
+
+
+class Short(Rows):
+    """Gives one row less than it is asked for, but from the start."""
+
+    def __getitem__(self, rows):
+        return super().__getitem__(rows)[: -1 if rows.start else None]
+
+
+def test_a_source_that_gives_fewer_rows_is_refused(X):
+    model = RKDL(**REDUCED)
+    with pytest.raises(ValueError, match="its `shape` and its slices must agree"):
+        model.fit(Short(X))
+    model.fit(X)
+    for method in (model.transform, model.reconstruction_error, model.score):
+        with pytest.raises(ValueError, match="its `shape` and its slices must agree"):
+            method(Short(X))
+
+
+@pytest.mark.parametrize("chunks", [None, (None, 20), ((100, 200), (20,)), "rows", ()])
+def test_blocks_that_are_told_in_another_way(chunks, X):
+    source = Rows(X)
+    source.chunks = chunks
+    np.testing.assert_array_equal(RKDL(**REDUCED).fit(source).errors_, RKDL(**REDUCED).fit(X).errors_)
+
+
+def test_slices_that_are_sparse(X):
+    class Sparse(Rows):
+        def __getitem__(self, rows):
+            return sparse.csr_array(super().__getitem__(rows))
+
+    np.testing.assert_array_equal(RKDL(**REDUCED).fit(Sparse(X)).errors_, RKDL(**REDUCED).fit(X).errors_)
+
+
+def test_large_blocks_are_told_and_rows_are_taken_block_by_block(X, monkeypatch):
+    monkeypatch.setattr(_sources, "LARGEST_BLOCK", 1000)
+    source = Rows(X)
+    source.chunks = (500, 20)
+    with pytest.warns(UserWarning, match="store them in blocks of at most"):
+        rows = _sources.RowSource(source)
+    asked = []
+    monkeypatch.setattr(Rows, "__getitem__", lambda self, given: asked.append(given) or self.data[given])
+    wanted = np.arange(3, len(X), 7)
+    np.testing.assert_array_equal(rows.take(wanted), X[wanted])
+    assert len(asked) == -(-len(X) // 500)
+
+
+@pytest.mark.parametrize("order", [">f4", "<f4"])
+def test_either_byte_order(order, X, tmp_path):
+    given = X.astype(order)
+    stored = np.memmap(tmp_path / "signals.dat", dtype=order, mode="w+", shape=X.shape)
+    stored[:] = given
+    expected = RKDL(**REDUCED).fit(X.astype(np.float32)).errors_
+    for source in (given, stored):
+        np.testing.assert_array_equal(RKDL(**REDUCED).fit(source).errors_, expected)
 
 
 def test_number_of_features(X):

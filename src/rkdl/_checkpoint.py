@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,9 @@ class Checkpoint:
     def _read(self, max_iter: int) -> None:
         remedy = "delete it to begin anew, or give another path as checkpoint."
         header, state = read_file(self.path, "checkpoint", remedy)
+        missing = {"fit", "errors", "is_settled"} - set(header)
+        if missing:
+            raise ValueError(f"{self.path} was changed: its header lacks {', '.join(sorted(missing))}. {remedy}")
         found = header["fit"]
         differing = [key for key in self.description if found.get(key) != self.description[key]]
         if differing:
@@ -92,13 +97,31 @@ def _describe(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.random.RandomState):
+        # The same one has moved on since the fit that is to be resumed began.
         return "RandomState"
     if callable(value):
-        return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__name__)}"
+        return _describe_function(value)
     if type(value).__name__ == "device":
         return str(value)
     array = np.asarray(host(value))
     return f"array {array.shape} ({_digest(array)})"
+
+
+def _describe_function(function: Any) -> str:
+    """A function by its name, its code and what it holds: two lambdas are not the same kernel."""
+    if isinstance(function, partial):
+        held = {"args": [*map(_describe, function.args)], **{k: _describe(v) for k, v in function.keywords.items()}}
+        return f"partial of {_describe(function.func)} with {json.dumps(held, sort_keys=True)}"
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return (
+            f"{type(function).__module__}.{type(function).__qualname__} {re.sub(' at 0x[0-9a-f]+', '', repr(function))}"
+        )
+    cells = [_describe(cell.cell_contents) for cell in function.__closure__ or ()]
+    cells += [_describe(value) for value in function.__defaults__ or ()]
+    constants = [repr(value) for value in code.co_consts if not hasattr(value, "co_code")]
+    content = json.dumps([code.co_code.hex(), code.co_names, constants, cells]).encode()
+    return f"{function.__module__}.{function.__qualname__} ({hashlib.sha256(content).hexdigest()[:16]})"
 
 
 def _digest(array: np.ndarray) -> str:

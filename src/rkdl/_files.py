@@ -12,6 +12,19 @@ from typing import Any
 import numpy as np
 
 FORMAT = 1
+# What reading a file that is damaged, or of another kind, was seen to raise.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    UnicodeDecodeError,
+    ValueError,
+    AttributeError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+)
 _HEADER = "header"
 
 
@@ -31,7 +44,9 @@ def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[st
     """
     path = Path(path)
     assert all(array.dtype != object for array in arrays.values())
-    text = json.dumps({"rkdl": kind, "format": FORMAT, **header})
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder of {str(path)!r} does not exist: make it first.")
+    text = json.dumps({"rkdl": kind, "format": FORMAT, "arrays": _shapes(arrays), **header})
     part = path.with_name(path.name + ".part")
     with open(part, "wb") as file:
         members: dict[str, Any] = {_HEADER: np.frombuffer(text.encode(), dtype=np.uint8), **arrays}
@@ -60,7 +75,7 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
                 raise ValueError("it has no header")
             arrays = {name: stored[name] for name in stored.files}
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, UnicodeDecodeError, ValueError, AttributeError) as error:
+    except _DAMAGE as error:
         if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
             raise
         raise ValueError(f"{path} is truncated or not a file of rkdl ({error}): {remedy}") from error
@@ -71,4 +86,10 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
         raise ValueError(
             f"{path} has format {header.get('format')!r} and this version of rkdl reads format {FORMAT}: {remedy}"
         )
+    if header.pop("arrays", None) != _shapes(arrays):
+        raise ValueError(f"{path} was changed: its arrays are not those that were written. To mend it, {remedy}")
     return header, arrays
+
+
+def _shapes(arrays: dict[str, np.ndarray]) -> dict[str, list]:
+    return {name: [array.dtype.str, *array.shape] for name, array in sorted(arrays.items())}

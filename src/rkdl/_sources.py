@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import mmap
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -79,10 +81,17 @@ class RowSource(Signals):
 
     def __init__(self, data: Any, scale: float = 1.0) -> None:
         super().__init__(data, float_dtype(data.dtype), scale)
-        chunks = getattr(data, "chunks", None)
-        rows = int(chunks[0]) if chunks else 1
         # A compressed block is unpacked whole whatever part of it is asked for.
-        self._block_rows = rows if rows * self.shape[1] * np.dtype(data.dtype).itemsize <= LARGEST_BLOCK else 1
+        self._storage_rows = _rows_of_blocks(data)
+        n_bytes = self._storage_rows * self.shape[1] * np.dtype(data.dtype).itemsize
+        self._block_rows = self._storage_rows if n_bytes <= LARGEST_BLOCK else 1
+        if self._block_rows < self._storage_rows:
+            warnings.warn(
+                f"The signals are stored in blocks of {n_bytes / 2**20:.0f} MiB, each unpacked anew for every chunk "
+                f"that is read of it: store them in blocks of at most {LARGEST_BLOCK >> 20} MiB.",
+                UserWarning,
+                stacklevel=4,
+            )
         self._block: tuple[int, np.ndarray] | None = None
         self._lock = threading.Lock()
         self._reader: ThreadPoolExecutor | None = None
@@ -120,15 +129,26 @@ class RowSource(Signals):
             return rows
         size = self._block_rows
         if size <= stop - start:
-            return self._finish(self.data[start:stop])
+            return self._finish(self._slice(start, stop))
         parts = []
         with self._lock:
             for number in range(start // size, -(-stop // size)):
                 first = number * size
                 if self._block is None or self._block[0] != number:
-                    self._block = (number, np.asarray(self.data[first : min(first + size, self.shape[0])]))
+                    self._block = (number, self._slice(first, min(first + size, self.shape[0])))
                 parts.append(self._block[1][max(start - first, 0) : stop - first])
         return self._finish(parts[0].copy() if len(parts) == 1 else np.concatenate(parts))
+
+    def _slice(self, start: int, stop: int) -> np.ndarray:
+        """Rows as they are stored, dense; a source that gives other rows than it was asked for is refused."""
+        rows = self.data[start:stop]
+        rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+        if rows.shape != (stop - start, self.shape[1]):
+            raise ValueError(
+                f"Rows {start} to {stop} of X have shape {rows.shape}, expected {(stop - start, self.shape[1])}: its "
+                f"`shape` and its slices must agree."
+            )
+        return rows
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """The rows of the given indices, in their order, scaled; every storage block is read once."""
@@ -141,22 +161,30 @@ class RowSource(Signals):
                 _forget_pages(self.data, int(own[0]), int(own[-1]) + 1)
             return self._finish(rows)[inverse]
         # Rows of one storage block, or without blocks neighbouring rows, are one slice.
-        group = wanted // self._block_rows if self._block_rows > 1 else wanted - np.arange(len(wanted))
+        group = wanted // self._storage_rows if self._storage_rows > 1 else wanted - np.arange(len(wanted))
         starts = np.flatnonzero(np.diff(group, prepend=group[:1] - 1))
         rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
         for first, last in zip(starts, [*starts[1:], len(wanted)], strict=True):
             own = wanted[first:last]
-            block = np.asarray(self.data[int(own[0]) : int(own[-1]) + 1])
+            block = self._slice(int(own[0]), int(own[-1]) + 1)
             rows[first:last] = block[own - own[0]]
         return self._finish(rows)[inverse]
 
     def _blocks(self) -> Iterator[np.ndarray]:
         rows = max(self._block_rows, (4 << 20) // (self.shape[1] * self.dtype.itemsize), 1)
         for start in range(0, self.shape[0], rows):
-            block = np.asarray(self.data[start : start + rows]).astype(self.dtype)
+            block = self._slice(start, min(start + rows, self.shape[0])).astype(self.dtype)
             if isinstance(self.data, np.memmap):
                 _forget_pages(self.data, start, start + rows)
             yield block
+
+
+def _rows_of_blocks(data: Any) -> int:
+    """Rows of a storage block; 1 where there are none or they are not said in the way of Zarr and HDF5."""
+    chunks = getattr(data, "chunks", None)
+    if not isinstance(chunks, tuple) or not chunks or not isinstance(chunks[0], Integral):
+        return 1
+    return max(1, int(chunks[0]))
 
 
 def _forget_pages(data: np.memmap, start: int, stop: int) -> None:

@@ -378,7 +378,10 @@ def read_signals(estimator: Any, X: Any, *, reset: bool) -> Signals:
         return RowSource(X)
     # Integers and the like become floats chunk by chunk, not all at once.
     kind = getattr(getattr(X, "dtype", None), "kind", "O")
-    dtype = None if isinstance(X, np.ndarray) and kind in "iub" else FLOATS
+    dtype: Any = None if isinstance(X, np.ndarray) and kind in "iub" else FLOATS
+    if kind == "f" and isinstance(X, np.ndarray) and X.dtype.itemsize == 4:
+        # In whatever byte order.
+        dtype = np.float32
     X = validate_data(estimator, X, dtype=dtype, accept_sparse="csr", reset=reset, ensure_all_finite=False)
     return Signals(X, float_dtype(X.dtype))
 

@@ -21,7 +21,7 @@ from rkdl._full import FullProblem, KernelRows
 from rkdl._maps import GivenKernelMap
 from rkdl._pursuit import pursue
 from rkdl._signals import Signals, Walker, is_safe
-from rkdl._sources import is_source
+from rkdl._sources import is_dask, is_source
 from rkdl._statistics import Encoder, Pursuit
 from rkdl.estimators._base import FLOATS, is_array, pick_signals
 from rkdl.estimators._denoising import Decoder
@@ -197,6 +197,8 @@ class KDL(KernelLearner):
         self : object
             The fitted estimator.
         """
+        if is_dask(X) and any(np.isnan(size) for size in X.shape):
+            raise ValueError("The Dask array does not know the sizes of its chunks: call X.compute_chunk_sizes().")
         if is_source(X) and self.device is None:
             # Every signal meets every other one: they are needed together.
             X = np.asarray(X[0 : X.shape[0]])

@@ -16,6 +16,13 @@ _PLAIN = (bool, int, float, str)
 
 def save_estimator(model: Any, path: str | os.PathLike) -> None:
     """Parameters and fitted attributes to a file."""
+    from rkdl import estimators
+
+    if getattr(estimators, type(model).__name__, None) is not type(model):
+        raise ValueError(
+            f"{type(model).__qualname__} is a class of your own, which rkdl.load could not make again: save its "
+            f"parts, or use skops or pickle."
+        )
     arrays: dict[str, np.ndarray] = {}
     parameters = {
         name: _encode(f"parameter.{name}", value, arrays) for name, value in model.get_params(deep=False).items()
@@ -69,6 +76,8 @@ def load(path, *, kernel=None):
     header, arrays = read_file(path, "estimator", "give a file that an estimator's save wrote.")
     model = _restore(path, header, arrays, kernel)
     for key, value in header["attributes"].items():
+        if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
+            raise ValueError(f"{path} was changed: {key!r} is no fitted attribute.")
         setattr(model, key, _decode(path, f"attribute.{key}", value, arrays, kernel))
     if "stream" in header:
         state = {key.removeprefix("stream."): value for key, value in arrays.items() if key.startswith("stream.")}

@@ -113,22 +113,26 @@ class StreamLearner(DictionaryLearner):
             if mover is not None:
                 # Its curvature is that of other sums.
                 mover.restore({})
+            share = 1.0 if self.half_life is None else 0.5 ** (n_signals / self.half_life)
+            is_learned = False
             try:
-                share = 1.0 if self.half_life is None else 0.5 ** (n_signals / self.half_life)
                 problem.memory = memory.faded(share)
                 if update:
                     problem.iterate()
                 else:
                     problem.accumulate()
+                self._store(problem, signals)
+                earlier = None if stream.decoder_sums is None else tuple(share * part for part in stream.decoder_sums)
+                stream.decoder_sums = self._learn_inverse(walker, earlier)
+                is_learned = True
             except NotFiniteError:
                 signals.check_finite()
                 raise
-            except BaseException:
-                problem.memory = memory
-                raise
-            self._store(problem, signals)
-            earlier = None if stream.decoder_sums is None else tuple(share * part for part in stream.decoder_sums)
-            stream.decoder_sums = self._learn_inverse(walker, earlier)
+            finally:
+                # A batch that fails changes nothing, and the stream outlives the batch, not its signals.
+                if not is_learned:
+                    problem.memory = memory
+                problem.attend(None)
         unit = self._feature_scale(stream.scale)
         errors = [] if is_first else list(self.errors_)
         if update:
@@ -136,15 +140,14 @@ class StreamLearner(DictionaryLearner):
         self.errors_ = np.array(errors)
         self.n_iter_ = len(errors)
         self.n_revived_ = problem.n_revived
-        # The stream outlives the batch, not its signals.
-        problem.attend(None)
         self._stream = stream
+        self.__dict__.pop("_saved_stream", None)
         return self
 
     def _begin(self, walker: Walker, is_first: bool) -> Stream:
         signals = walker.signals
         rng = check_random_state(self.random_state)
-        saved = self.__dict__.pop("_saved_stream", None)
+        saved = self.__dict__.get("_saved_stream")
         if saved is not None:
             numbers, arrays = saved
             signals.scale, signals.median_gamma = numbers["scale"], numbers["gamma"]
