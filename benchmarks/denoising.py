@@ -203,7 +203,8 @@ def measure_digits(small: bool, plots: bool) -> Iterator[str]:
     whole.set_params(n_nonzero_coefs=n_atoms // 3)
     rows.append(("ORKDL on whole images, fixed point", digits.error(whole.denoise(test)), "fixed"))
     whole.set_params(decoder_alpha=0.1).fit_decoder(train)
-    rows.append(("ORKDL on whole images, decoder", digits.error(whole.denoise(test)), "fixed"))
+    pictures["ORKDL"] = whole.denoise(test)
+    rows.append(("ORKDL on whole images, decoder", digits.error(pictures["ORKDL"]), "fixed"))
 
     yield from error_table(rows)
     if plots:
