@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -515,16 +514,15 @@ class TestBenchmark:
         rows = digits.test[:3]
         np.testing.assert_allclose(digits.joined(digits.patches(rows)), rows, atol=1e-6)
 
-    @pytest.mark.parametrize("part", ["digits", "images", "choices"])
+    @pytest.mark.parametrize("part", ["digits", "patches", "images", "choices"])
     def test_every_part_runs_and_is_written(self, benchmark, part, tmp_path, monkeypatch):
         if part == "images":
             pytest.importorskip("PIL")
         pytest.importorskip("matplotlib")
         page = tmp_path / "page.md"
         page.write_text(f"before\n<!-- {part} -->\nold\n<!-- end of {part} -->\nafter\n")
-        for name in ("plot_digits", "plot_images"):
-            function = getattr(benchmark, name)
-            monkeypatch.setattr(benchmark, name, partial(function, path=tmp_path / f"{name}.png"))
+        for name in ("DIGITS_PLOT", "PATCHES_PLOT", "IMAGES_PLOT"):
+            monkeypatch.setattr(benchmark, name, tmp_path / f"{name}.png")
         lines = list(benchmark.PARTS[part](True, True))
         benchmark.write(part, lines, page)
         text = page.read_text()

@@ -67,6 +67,8 @@ def expected_failures(estimator):
         make(RKDL, kernel_vectors="rpcholesky", init="random"),
         make(ORKDL, solver="gd", kernel="linear"),
         make(MORKDL, solver="gd", kernel_vectors="dictionary", atom_update="aksvd"),
+        make(ORKDL, fit_inverse_transform=True),
+        make(FourierDL, fit_inverse_transform=True),
     ],
     expected_failed_checks=expected_failures,
 )
