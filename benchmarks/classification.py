@@ -20,6 +20,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 from sklearn.svm import SVC
 
+from benchmarks.pages import put
 from rkdl import DL, RKDL, FourierDL, KDLClassifier
 from rkdl.datasets import normalize_signals
 
@@ -280,14 +281,6 @@ def dictlearn(split: Split, small: bool) -> Iterator[str]:
 PARTS = {"choice": choice, "digits": digits, "full": full, "noise": noise, "support": support, "dictlearn": dictlearn}
 
 
-def put(name: str, lines: list[str], page: Path) -> None:
-    """Lines between the marks of a part of the page."""
-    text = page.read_text()
-    opening, closing = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    before, rest = text.split(opening)
-    page.write_text(before + opening + "\n".join(lines).strip() + "\n" + closing + rest.split(closing)[1])
-
-
 def main(argv: list[str] | None = None) -> None:
     """Measure, print and save."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.classification", description=__doc__)
@@ -307,7 +300,7 @@ def main(argv: list[str] | None = None) -> None:
             lines.append(line)
         (options.out / f"{name}.md").write_text("\n".join(lines) + "\n")
         if options.write:
-            put(name, lines, PAGE)
+            put(PAGE, name, lines)
 
 
 if __name__ == "__main__":

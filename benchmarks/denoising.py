@@ -29,6 +29,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import MinMaxScaler
 
 from benchmarks.data import MissingDataError
+from benchmarks.pages import put
 from rkdl import DL, ORKDL
 from rkdl._preimage import solve_decoder
 
@@ -399,17 +400,6 @@ PARTS: dict[str, Callable[[bool, bool], Iterator[str]]] = {
 }
 
 
-def write(part: str, lines: Sequence[str], page: Path = PAGE) -> None:
-    """Put the lines between the part's marks in the page."""
-    text = page.read_text()
-    begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->"
-    if begin not in text or end not in text:
-        raise ValueError(f"{page} has no marks for {part}: put {begin.strip()} and {end} where the lines belong.")
-    head, rest = text.split(begin, 1)
-    _, tail = rest.split(end, 1)
-    page.write_text(head + begin + "\n".join(["", *lines, "", end]) + tail)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--only", choices=list(PARTS), action="append")
@@ -422,7 +412,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines = list(PARTS[part](options.small, options.write))
         print(f"\n{part} ({time.perf_counter() - start:.0f} s)\n", *lines, sep="\n", flush=True)
         if options.write:
-            write(part, lines)
+            put(PAGE, part, ["", *lines, ""])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ signals; ORKDL on 1,000,000 signals, from the device and from host memory; KDL o
 Each fit is made once to compile and load what it needs, then timed, best of several; its errors stand beside those of
 the same fit on the CPU. The table is printed and written to the folder as gpu.md, all figures as gpu.json. `--only
 encode` (or million, kdl, paper) measures one thing; `--small` takes small inputs and `--device cpu` a machine without
-a GPU, to try the code; `--write` puts the table into docs/gpu.md.
+a GPU, to try the code; `--write` puts the table into docs/gpu.md and README.md.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import torch
 from sklearn.base import clone
 
 from benchmarks.data import MissingDataError, digit_four, enlarged_mnist, mnist, patches, pick_dictionary
+from benchmarks.pages import put
 from rkdl import KDL, ORKDL, sparse_encode
 from rkdl._torch.pursuit import pursue_plainly
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "gpu.md"
-BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 CASES = ("encode", "million", "kdl", "paper")
 # How the profiler names kernels that multiply matrices.
 PRODUCTS = ("gemm", "gemv", "cutlass", "splitkreduce", "xmma", "nvjet")
@@ -253,10 +253,9 @@ def table(machine: Machine, rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def write_page(text: str) -> None:
-    before, rest = PAGE.read_text().split(BEGIN)
-    after = rest.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+def excerpt(lines: list[str]) -> list[str]:
+    """The table without its last column, for the README."""
+    return ["|".join(line.split("|")[:4]) + "|" if line.startswith("|") else line for line in lines]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -266,7 +265,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", choices=CASES, action="append", help="measure this alone; may be given again")
     parser.add_argument("--small", action="store_true", help="small inputs")
     parser.add_argument("--no-tests", action="store_true", help="leave the tests out")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/gpu.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/gpu.md and README.md")
     given = parser.parse_args(arguments)
     if given.device != "cpu" and not torch.cuda.is_available():
         print("benchmarks.gpu: there is no CUDA GPU here; --device cpu --small tries the code", file=sys.stderr)
@@ -299,7 +298,9 @@ def main(arguments: list[str] | None = None) -> int:
     (given.out / "gpu.md").write_text(text + "\n")
     (given.out / "gpu.json").write_text(json.dumps(rows, indent=1))
     if given.write:
-        write_page(text)
+        lines = text.splitlines()
+        put(PAGE, "measured", lines)
+        put(ROOT / "README.md", "gpu", excerpt(lines))
     return 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages import put
 from benchmarks.rows import OK, YES_NO, Comparison, Figure, Row
 
 _COMPARISON_HEAD = (
@@ -187,10 +188,7 @@ def as_excerpt(rows: Sequence[Row], head: dict[str, Any]) -> list[str]:
 def write_documents(rows: Sequence[Row], head: dict[str, Any], root: Path) -> None:
     """The run into docs/benchmarks.md, and its excerpt into the README between its marks."""
     (root / "docs" / "benchmarks.md").write_text(as_markdown(rows, head))
-    readme, first, last = root / "README.md", "<!-- benchmarks -->", "<!-- end of benchmarks -->"
-    before, _, rest = readme.read_text().partition(first)
-    _, _, after = rest.partition(last)
-    readme.write_text("\n".join([before + first, *as_excerpt(rows, head), last + after]))
+    put(root / "README.md", "benchmarks", as_excerpt(rows, head))
 
 
 def _limits(limits: dict[str, float]) -> str:

@@ -28,6 +28,7 @@ import numpy as np
 from sklearn.base import clone
 
 from benchmarks.data import enlarged_mnist, mnist
+from benchmarks.pages import put
 from rkdl import DL, MORKDL, ORKDL, RKDL, FourierDL, config_context
 from rkdl._files import read_file
 from rkdl._signals import Walker
@@ -374,15 +375,6 @@ MEASURES = {
 }
 
 
-def put(name: str, lines: list[str]) -> None:
-    """Lines into the page, between the marks of their name."""
-    first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    text = PAGE.read_text()
-    before, _, rest = text.partition(first)
-    _, _, after = rest.partition(last)
-    PAGE.write_text("\n".join([before + first, *lines, last + after]))
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=MEASURES, nargs="+", default=list(MEASURES))
@@ -399,7 +391,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(line, flush=True)
             lines.append(line)
         if options.write:
-            put(name, lines)
+            put(PAGE, name, lines)
 
 
 if __name__ == "__main__":

@@ -653,7 +653,7 @@ class TestBenchmark:
         for name in benchmark.PARTS:
             table = text.split(f"<!-- {name} -->")[1].split(f"<!-- end of {name} -->")[0].strip()
             assert "|---|" in table
-            benchmark.put(name, table.splitlines(), page)
+            benchmark.put(page, name, table.splitlines())
         assert page.read_text() == text
 
     def test_the_settings_shown_are_those_measured(self, benchmark):

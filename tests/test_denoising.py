@@ -524,7 +524,7 @@ class TestBenchmark:
         for name in ("DIGITS_PLOT", "PATCHES_PLOT", "IMAGES_PLOT"):
             monkeypatch.setattr(benchmark, name, tmp_path / f"{name}.png")
         lines = list(benchmark.PARTS[part](True, True))
-        benchmark.write(part, lines, page)
+        benchmark.put(page, part, ["", *lines, ""])
         text = page.read_text()
         assert text.startswith("before")
         assert text.endswith("after\n")

@@ -1,0 +1,17 @@
+"""Pages whose figures are a run's own: lines between the marks of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def put(page: Path, part: str, lines: Sequence[str]) -> None:
+    """Put the lines between ``<!-- part -->`` and ``<!-- end of part -->`` in the page."""
+    text = page.read_text()
+    begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->"
+    if begin not in text or end not in text:
+        raise ValueError(f"{page} has no marks for {part}: put {begin.strip()} and {end} where the lines belong.")
+    head, rest = text.split(begin, 1)
+    _, tail = rest.split(end, 1)
+    page.write_text(head + begin + "\n".join([*lines, end]) + tail)
