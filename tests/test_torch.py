@@ -639,11 +639,11 @@ class TestInput:
             np.testing.assert_array_equal(RKDL(**REDUCED).fit(other).errors_, expected)
 
     def test_parameters_that_are_tensors(self, device, X):
-        model = RKDL(
-            kernel_vectors=torch.tensor(X[:9], device=device), init=torch.ones((8, 9), device=device), **COMMON
-        )
-        expected = RKDL(kernel_vectors=X[:9], init=np.ones((8, 9)), **COMMON).fit(X).errors_
-        np.testing.assert_allclose(model.fit(torch.tensor(X, device=device)).errors_, expected, rtol=1e-10)
+        init = np.random.default_rng(0).standard_normal((8, 9))
+        vectors, start = (torch.tensor(part, device=device) for part in (X[:9], init))
+        model = RKDL(kernel_vectors=vectors, init=start, **COMMON).fit(torch.tensor(X, device=device))
+        expected = RKDL(kernel_vectors=X[:9], init=init, **COMMON).fit(X)
+        np.testing.assert_allclose(model.errors_, expected.errors_, rtol=1e-10)
 
 
 class TestLife:
