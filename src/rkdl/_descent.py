@@ -420,7 +420,7 @@ class GradientDescent:
                     step += 2.0 * linear.weight * (linear.products[i] @ vectors - linear.projections[i])
                 moved = vectors[i] - rate * step
                 if self.radius is not None:
-                    moved *= self.radius / norm(moved)
+                    moved *= self.radius / row_norms(moved[None])
                 vectors[i] = moved
         return vectors
 
