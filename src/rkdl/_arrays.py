@@ -14,7 +14,10 @@ import numpy as np
 
 def is_tensor(value: Any) -> bool:
     """Whether a value is a torch tensor, told without importing torch."""
-    return type(value) is not np.ndarray and "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
+    if type(value) is np.ndarray:
+        return False
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
 def cast(array: Any, dtype: Any) -> Any:

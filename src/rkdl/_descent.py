@@ -429,8 +429,7 @@ class GradientDescent:
                     step += 2.0 * linear.weight * (linear.products[i] @ vectors - linear.projections[i])
                 moved = vectors[i] - rate * step
                 if self.radius is not None:
-                    length = norm(moved)
-                    moved *= self.radius / length if length > 0.0 else np.inf
+                    moved *= self.radius / row_norms(moved[None])
                 vectors[i] = moved
         return vectors
 

@@ -191,7 +191,7 @@ class Walker:
 
     def place(self, value: Any) -> Any:
         """The value with its arrays where this walker's signals are worked on: here, in NumPy."""
-        if "torch" not in sys.modules:
+        if sys.modules.get("torch") is None:
             return value
         from rkdl._torch.place import to_host
 
