@@ -228,3 +228,22 @@ def project_rows(features, rows, vector):
             total += row[i] * vector[i]
         products[k] = total
     return products
+
+
+def normalize_rows(rows: np.ndarray, otherwise: np.ndarray | None = None) -> np.ndarray:
+    """Rows of unit norm; a row without direction becomes that of `otherwise`, or zero."""
+    if is_tensor(rows):
+        from rkdl._torch import atoms
+
+        return atoms.normalize_rows(rows, otherwise)  # type: ignore[arg-type, return-value]
+    norms = np.linalg.norm(rows, axis=1)
+    tiny = norms <= 1e-14 * max(float(norms.max(initial=0.0)), np.finfo(np.float64).tiny)
+    unit = np.where(tiny[:, None], 0.0, rows / np.where(tiny, 1.0, norms)[:, None])
+    if otherwise is not None and tiny.any():
+        unit[tiny] = normalize_rows(otherwise)[tiny]
+    return unit
+
+
+def unit_gram(rows: np.ndarray) -> np.ndarray:
+    """Inner products of unit rows."""
+    return rows @ rows.T

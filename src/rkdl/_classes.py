@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from rkdl._atoms import normalize_rows
 from rkdl._blas import one_blas_thread, resolve_threads
 from rkdl._jit import compiled
-from rkdl._learning import ReducedProblem, normalize_rows
+from rkdl._learning import ReducedProblem
 from rkdl._maps import FeatureMap, LinearMap
 from rkdl._metric import IdentityMetric
 from rkdl._pursuit import Codes, pursue
@@ -147,7 +148,7 @@ def gram_of(atoms: np.ndarray) -> np.ndarray:
 
 
 class ClassProblem:
-    """The dictionaries of all classes as one learning problem for `rkdl._learning.alternate`.
+    """The dictionaries of all classes as one learning problem for `rkdl._loop.alternate`.
 
     Parameters
     ----------

@@ -13,8 +13,8 @@ import numpy as np
 from rkdl._arrays import cast, host
 from rkdl._atoms import aksvd_sweep, gram_sweep
 from rkdl._kernels import Kernel
-from rkdl._learning import join_codes, worst_signals
-from rkdl._pursuit import pursue
+from rkdl._learning import worst_signals
+from rkdl._pursuit import join_codes, pursue
 from rkdl._signals import Walker
 from rkdl._statistics import NotFiniteError, Pursuit, accumulate_gram
 

@@ -1,137 +1,30 @@
-"""The alternating loop, and the learning problem of every method whose features fit a chunk."""
+"""The learning problem of every method whose features fit a chunk: codes, atoms, kernel vectors."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._arrays import cast, copied, dot, host, is_tensor, row_norms
-from rkdl._atoms import aksvd_sweep, gram_sweep, project_rows
-from rkdl._checkpoint import Checkpoint
+from rkdl._atoms import aksvd_sweep, gram_sweep, normalize_rows, project_rows, unit_gram
 from rkdl._descent import LBFGS, LinearTerm, Mover, Objective
 from rkdl._kernels import Custom
 from rkdl._maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._memory import Memory
 from rkdl._metric import IdentityMetric, Metric
-from rkdl._pursuit import Codes
+from rkdl._pursuit import Codes, join_codes, split_codes
 from rkdl._signals import Walker
 from rkdl._statistics import (
     Features,
     Kept,
     Learn,
-    NotFiniteError,
     Pursuit,
     Residual,
     accumulate_gram,
 )
-
-
-class Problem(Protocol):
-    """What the loop asks of a learning problem."""
-
-    walker: Walker
-    objective: float
-    n_revived: int
-
-    def iterate(self) -> None:
-        """One iteration: codes, atoms, kernel vectors; all or nothing."""
-
-    def state(self) -> dict[str, np.ndarray]:
-        """What the next iteration starts from."""
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over."""
-
-
-def alternate(
-    problem: Problem,
-    *,
-    max_iter: int,
-    tol: float,
-    n_numbers: int,
-    unit: float,
-    verbose: int,
-    name: str,
-    checkpoint: Checkpoint | None = None,
-) -> list[float]:
-    """Iterate until the relative gain falls below `tol`; Ctrl-C ends it with what was learned so far.
-
-    Parameters
-    ----------
-    problem : Problem
-        Is left in the state of its last complete iteration.
-    max_iter, tol : int, float
-        Most iterations; least relative gain of the error.
-    n_numbers : int
-        ``m N``: the error is ``sqrt(f / (m N))``.
-    unit : float
-        What the features were multiplied by; the error is divided by it.
-    verbose : int
-        A progress bar if positive.
-    name : str
-        What the bar is called.
-    checkpoint : Checkpoint or None
-        Where the state after every iteration is written; the fit goes on from the one that was found there.
-
-    Returns
-    -------
-    list of float
-        The error after every iteration.
-    """
-    errors: list[float] = []
-    is_settled = False
-    if checkpoint is not None and checkpoint.state is not None:
-        problem.restore(checkpoint.state)
-        errors, is_settled = list(checkpoint.errors), checkpoint.is_settled
-    with _progress(max_iter, verbose, name) as bar:
-        if bar is not None and errors:
-            bar.update(len(errors))
-        try:
-            while len(errors) < max_iter and not is_settled:
-                if problem.walker.is_interrupted:
-                    raise KeyboardInterrupt
-                problem.iterate()
-                if not np.isfinite(problem.objective):
-                    raise NotFiniteError
-                errors.append(float(np.sqrt(max(problem.objective, 0.0) / n_numbers)) / unit)
-                if bar is not None:
-                    bar.set_postfix_str(f"error {errors[-1]:.4e}", refresh=False)
-                    bar.update()
-                is_settled = _has_settled(errors, tol)
-                if checkpoint is not None:
-                    checkpoint.write(problem.state(), errors, is_settled)
-        except KeyboardInterrupt:
-            problem.walker.is_interrupted = True
-            warnings.warn(
-                f"{name}: interrupted after {len(errors)} of {max_iter} iterations; the estimator holds what was "
-                f"learned until then.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-    return errors
-
-
-def _has_settled(errors: list[float], tol: float) -> bool:
-    """Whether two iterations together gained less than `tol`: one alone may be a greedy pursuit's whim."""
-    return len(errors) > 2 and tol > 0.0 and min(errors[-2:]) >= (1.0 - tol) * min(errors[:-2])
-
-
-@contextmanager
-def _progress(total: int, verbose: int, name: str) -> Iterator[Any]:
-    if not verbose:
-        yield None
-        return
-    from tqdm.auto import tqdm
-
-    with tqdm(total=total, desc=name, unit="iteration") as bar:
-        yield bar
 
 
 class ReducedProblem:
@@ -491,44 +384,6 @@ def _worst_of(kept: Kept, count: int) -> tuple[np.ndarray, np.ndarray]:
     residuals = host(kept.residuals)
     rows = np.argsort(-residuals, kind="stable")[:count]
     return residuals[rows], rows
-
-
-def normalize_rows(rows: np.ndarray, otherwise: np.ndarray | None = None) -> np.ndarray:
-    """Rows of unit norm; a row without direction becomes that of `otherwise`, or zero."""
-    if is_tensor(rows):
-        from rkdl._torch import atoms
-
-        return atoms.normalize_rows(rows, otherwise)  # type: ignore[arg-type, return-value]
-    norms = np.linalg.norm(rows, axis=1)
-    tiny = norms <= 1e-14 * max(float(norms.max(initial=0.0)), np.finfo(np.float64).tiny)
-    unit = np.where(tiny[:, None], 0.0, rows / np.where(tiny, 1.0, norms)[:, None])
-    if otherwise is not None and tiny.any():
-        unit[tiny] = normalize_rows(otherwise)[tiny]
-    return unit
-
-
-def unit_gram(rows: np.ndarray) -> np.ndarray:
-    """Inner products of unit rows."""
-    return rows @ rows.T
-
-
-def join_codes(parts: list[Codes]) -> Codes:
-    """Codes of consecutive chunks as one, in float64."""
-    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
-    indptr = np.concatenate(([0], np.cumsum(lengths)))
-    indices = np.concatenate([part.indices for part in parts])
-    values = np.concatenate([part.values for part in parts]).astype(np.float64)
-    return Codes(indptr, indices, values)
-
-
-def split_codes(codes: Codes, like: list[Codes]) -> list[Codes]:
-    """The values of joined codes, back in the chunks' shapes and dtypes."""
-    parts, start = [], 0
-    for part in like:
-        stop = start + len(part.values)
-        parts.append(part._replace(values=codes.values[start:stop].astype(part.values.dtype)))
-        start = stop
-    return parts
 
 
 def _rescale(kept: Kept, factors: np.ndarray) -> Kept:

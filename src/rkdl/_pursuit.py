@@ -125,6 +125,25 @@ def pursue(
     return Codes(indptr, indices[used], values[used]), residuals
 
 
+def join_codes(parts: list[Codes]) -> Codes:
+    """Codes of consecutive chunks as one, in float64."""
+    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
+    indptr = np.concatenate(([0], np.cumsum(lengths)))
+    indices = np.concatenate([part.indices for part in parts])
+    values = np.concatenate([part.values for part in parts]).astype(np.float64)
+    return Codes(indptr, indices, values)
+
+
+def split_codes(codes: Codes, like: list[Codes]) -> list[Codes]:
+    """The values of joined codes, back in the chunks' shapes and dtypes."""
+    parts, start = [], 0
+    for part in like:
+        stop = start + len(part.values)
+        parts.append(part._replace(values=codes.values[start:stop].astype(part.values.dtype)))
+        start = stop
+    return parts
+
+
 def scatter(codes: Codes, factors: np.ndarray, dense: np.ndarray) -> None:
     """Write codes, each multiplied by its atom's factor, into rows of zeros."""
     scatter_rows(codes.indptr, codes.indices, codes.values, factors, dense)

@@ -19,7 +19,7 @@ from rkdl._blas import one_blas_thread
 from rkdl._checkpoint import Checkpoint, describe
 from rkdl._config import plan_chunks
 from rkdl._encode import PURSUITS, check_pursuit, encode_signals
-from rkdl._learning import Problem, alternate
+from rkdl._loop import Problem, alternate
 from rkdl._maps import FeatureMap
 from rkdl._signals import Signals, Walker, chunk_bounds
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source

@@ -27,7 +27,7 @@ from rkdl._classes import (
     probabilities,
     relative_residuals,
 )
-from rkdl._learning import _progress, alternate
+from rkdl._loop import alternate, progress
 from rkdl._maps import FeatureMap, KernelMap, WhiteMap
 from rkdl._signals import Walker
 from rkdl._statistics import Pursuit
@@ -310,7 +310,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     def _refine(self, work: _Work, learned: _Learned, labels: np.ndarray, rng: np.random.RandomState) -> None:
         """Passes that tell the classes apart; Ctrl-C ends them with what was learned so far."""
         share = 1.0 / self.n_refinements
-        with _progress(self.n_refinements, work.method.verbose, f"{type(self).__name__}: refinement") as bar:
+        with progress(self.n_refinements, work.method.verbose, f"{type(self).__name__}: refinement") as bar:
             try:
                 refinement = Refinement(
                     work.walker.signals,

@@ -10,7 +10,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from rkdl._arrays import host, is_tensor
-from rkdl._learning import ReducedProblem, normalize_rows
+from rkdl._atoms import normalize_rows
+from rkdl._learning import ReducedProblem
 from rkdl._maps import FeatureMap, FourierMap, LinearMap
 from rkdl._metric import IdentityMetric
 from rkdl._preimage import LinearDecoder, squared_residual_of_noise

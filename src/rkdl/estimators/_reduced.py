@@ -11,11 +11,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array
 
 from rkdl._arrays import host
+from rkdl._atoms import normalize_rows
 from rkdl._descent import Mover
 from rkdl._encode import check_pursuit
 from rkdl._kernel_vectors import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
 from rkdl._kernels import Kernel
-from rkdl._learning import ReducedProblem, normalize_rows
+from rkdl._learning import ReducedProblem
 from rkdl._maps import KernelMap
 from rkdl._signals import Signals, Walker
 from rkdl._statistics import Pursuit
