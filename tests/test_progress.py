@@ -206,8 +206,11 @@ class TestInterrupt:
 
 
 LONG_FIT = """
-import sys, warnings
+import signal, sys, warnings
 import numpy as np
+
+# Where the tests run in the background, children are born deaf to SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from rkdl import DL, ORKDL
 from rkdl._learning import ReducedProblem
 
