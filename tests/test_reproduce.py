@@ -367,13 +367,16 @@ class TestInterrupt:
         assert min(lengths) > 5
 
     def test_an_interrupt_that_a_fit_swallowed_is_remembered(self):
-        before = signal.getsignal(signal.SIGINT)
-        with _run.Interrupt() as interrupt:
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGINT)
-            with pytest.raises(KeyboardInterrupt):
-                interrupt.check()
-        assert signal.getsignal(signal.SIGINT) is before
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with _run.Interrupt() as interrupt:
+                with pytest.raises(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+                with pytest.raises(KeyboardInterrupt):
+                    interrupt.check()
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _places(self, folder):
         if not (folder / "results.json").exists():
