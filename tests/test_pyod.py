@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from numpydoc.validate import validate
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
@@ -16,6 +18,7 @@ from pyod.models.base import BaseDetector
 from pyod.utils.data import evaluate_print, generate_data
 from pyod.utils.utility import standardizer
 
+import rkdl.pyod
 from rkdl import KDLOutlierDetector
 from rkdl.pyod import KDLOD
 
@@ -177,3 +180,12 @@ def test_without_pyod():
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode != 0
     assert "pip install 'rkdl[pyod]'" in done.stderr
+
+
+def test_documentation():
+    for name, not_asked in (("KDLOD", {"ES01", "SS05"}), ("KDLOD.fit", {"ES01", "SS05", "SA01", "EX01", "RT02"})):
+        errors = [code for code, _ in validate(f"rkdl.pyod.{name}")["errors"]]
+        assert set(errors) <= not_asked
+    result = doctest.testmod(rkdl.pyod)
+    assert result.attempted >= 5
+    assert result.failed == 0
