@@ -186,6 +186,15 @@ def test_memory_map_and_array_agree(planted, tmp_path):
     np.testing.assert_array_equal(detector.fit(mapped).score_samples(mapped), expected)
 
 
+def test_dask_and_zarr_arrays_agree_with_arrays(planted):
+    array, zarr = pytest.importorskip("dask.array"), pytest.importorskip("zarr")
+    X, _ = planted
+    detector = KDLOutlierDetector(max_samples=100, **FEW)
+    expected = clone(detector).fit(X).score_samples(X)
+    for signals in (array.from_array(X, chunks=(100, 2)), zarr.array(X, chunks=(100, 2))):
+        np.testing.assert_array_equal(clone(detector).fit(signals).score_samples(signals), expected)
+
+
 @pytest.mark.parametrize("n_jobs", [2, 5, -1])
 def test_threads_change_nothing(planted, n_jobs):
     X, _ = planted

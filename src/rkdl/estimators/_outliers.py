@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from rkdl._abnormality import Member, robust_location
 from rkdl._blas import one_blas_thread, resolve_threads
 from rkdl._signals import Signals, Walker, chunk_bounds
-from rkdl._sources import RowSource, check_source, float_dtype, is_source
+from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl.estimators._gamma import find_gamma, raw_gamma
 from rkdl.estimators._reduced import RKDL
 from rkdl.estimators._saving import save_estimator
@@ -406,7 +406,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         least = 2 if reset else 1
-        if is_source(X):
+        # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.
+        if is_source(X) and not is_dask(X):
             check_source(X, type(self).__name__)
             validate_data(self, X, reset=reset, skip_check_array=True)
             if X.shape[0] < least:
