@@ -6,7 +6,8 @@ measures scikit-learn's kernel-PCA denoising example with MNIST in place of USPS
 digits`) and on patches of them (`--only patches`), 8 x 8 patches of scikit-learn's sample images (`--only images`), and
 what the decoder's penalty, its scaling of codes and the fixed point are worth (`--only choices`). `--write` puts the
 lines into docs/denoising.md and the pictures into docs/images; `--small` takes scikit-learn's digits and small sizes.
-Seeds are fixed here: 0, as in the example.
+The seed is 0, as in the example, while the method was being built; `--only confirm` repeats the digits with seeds that
+were not looked at before, 1 and 2.
 
 PCA, KernelPCA and total variation get the settings that are best on the very images they are judged on. Ours are
 chosen on the training images, or are fixed.
@@ -49,7 +50,7 @@ GAMMA = 0.05
 class Digits:
     """The example's images: clean and noisy, 1,000 to learn from and 100 to be judged on."""
 
-    def __init__(self, small: bool) -> None:
+    def __init__(self, small: bool, seed: int = SEED) -> None:
         if small:
             from sklearn.datasets import load_digits
 
@@ -65,8 +66,8 @@ class Digits:
         self.patch = min(PATCH, self.side // 2)
         images = MinMaxScaler().fit_transform(images.astype(np.float64))
         sizes = {"train_size": 200, "test_size": 20} if small else {"train_size": 1000, "test_size": 100}
-        train, test, _, _ = train_test_split(images, labels, stratify=labels, random_state=SEED, **sizes)
-        rng = np.random.RandomState(SEED)
+        train, test, _, _ = train_test_split(images, labels, stratify=labels, random_state=seed, **sizes)
+        rng = np.random.RandomState(seed)
         self.train, self.test = train, test
         self.noisy_test = test + rng.normal(scale=NOISE, size=test.shape)
         self.noisy_train = train + rng.normal(scale=NOISE, size=train.shape)
@@ -171,9 +172,11 @@ def drawn(rows: np.ndarray, count: int) -> np.ndarray:
     return rows[rng.choice(len(rows), min(count, len(rows)), replace=False)]
 
 
-def measure_digits(small: bool, plots: bool) -> Iterator[str]:
-    """The example, on whole images as there."""
-    digits = Digits(small)
+Found = tuple[list[tuple[str, float, str]], dict[str, np.ndarray]]
+
+
+def clean_whole(digits: Digits, small: bool) -> Found:
+    """Errors and pictures of whole images, as in the example."""
     train, test = digits.noisy_train, digits.noisy_test
     rows: list[tuple[str, float, str]] = [("noisy images", digits.error(test), "")]
     pictures = {"original": digits.test, "noisy": test}
@@ -207,14 +210,11 @@ def measure_digits(small: bool, plots: bool) -> Iterator[str]:
     pictures["ORKDL"] = whole.denoise(test)
     rows.append(("ORKDL on whole images, decoder", digits.error(pictures["ORKDL"]), "fixed"))
 
-    yield from error_table(rows)
-    if plots:
-        plot_digits(pictures, digits.side, DIGITS_PLOT)
+    return rows, pictures
 
 
-def measure_patches(small: bool, plots: bool) -> Iterator[str]:
-    """The example's images, by overlapping patches."""
-    digits = Digits(small)
+def clean_by_patches(digits: Digits, small: bool) -> Found:
+    """Errors and pictures of the example's images, by overlapping patches."""
     rows: list[tuple[str, float, str]] = []
     pictures = {"original": digits.test, "noisy": digits.noisy_test}
     patches, given = digits.patches(digits.noisy_train), digits.patches(digits.noisy_test)
@@ -246,9 +246,35 @@ def measure_patches(small: bool, plots: bool) -> Iterator[str]:
     del model.decoder_
     rows.append(("ORKDL on patches, fixed point", judge(model.denoise(given, noise=NOISE)), "the same model"))
 
+    return rows, pictures
+
+
+def measure_digits(small: bool, plots: bool) -> Iterator[str]:
+    """The example, on whole images as there."""
+    digits = Digits(small)
+    rows, pictures = clean_whole(digits, small)
+    if plots:
+        plot_digits(pictures, digits.side, DIGITS_PLOT)
     yield from error_table(rows)
+
+
+def measure_patches(small: bool, plots: bool) -> Iterator[str]:
+    """The example's images, by overlapping patches."""
+    digits = Digits(small)
+    rows, pictures = clean_by_patches(digits, small)
     if plots:
         plot_digits(pictures, digits.side, PATCHES_PLOT)
+    yield from error_table(rows)
+
+
+def measure_confirm(small: bool, plots: bool) -> Iterator[str]:
+    """The same with other images and other noise."""
+    found: dict[str, list[str]] = {}
+    for seed in (1, 2):
+        digits = Digits(small, seed)
+        for name, error, _ in clean_whole(digits, small)[0] + clean_by_patches(digits, small)[0]:
+            found.setdefault(name, []).append(f"{error:.5f}")
+    yield from table(("method", "seed 1", "seed 2"), [(name, *errors) for name, errors in found.items()])
 
 
 def error_table(rows: Sequence[tuple[str, float, str]]) -> Iterator[str]:
@@ -395,6 +421,7 @@ def plot_images(pictures: dict[str, dict[str, np.ndarray]], path: Path) -> None:
 PARTS: dict[str, Callable[[bool, bool], Iterator[str]]] = {
     "digits": measure_digits,
     "patches": measure_patches,
+    "confirm": measure_confirm,
     "images": measure_images,
     "choices": measure_choices,
 }

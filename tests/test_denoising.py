@@ -514,7 +514,7 @@ class TestBenchmark:
         rows = digits.test[:3]
         np.testing.assert_allclose(digits.joined(digits.patches(rows)), rows, atol=1e-6)
 
-    @pytest.mark.parametrize("part", ["digits", "patches", "images", "choices"])
+    @pytest.mark.parametrize("part", ["digits", "patches", "confirm", "images", "choices"])
     def test_every_part_runs_and_is_written(self, benchmark, part, tmp_path, monkeypatch):
         if part == "images":
             pytest.importorskip("PIL")
@@ -532,7 +532,7 @@ class TestBenchmark:
         widths = {line.count("|") for line in lines}
         assert len(widths) == 1
         assert "nan" not in text
-        assert (part == "choices") or list(tmp_path.glob("*.png"))
+        assert part in ("confirm", "choices") or list(tmp_path.glob("*.png"))
 
 
 def test_the_example_runs(tmp_path):
