@@ -289,6 +289,12 @@ def _table() -> dict[str, Callable[[np.random.Generator], Problem]]:
 NAMES = tuple(_table())
 
 
+def is_real(name: str) -> bool:
+    """Whether both inliers and outliers of a problem are real data, none of them planted."""
+    first, *_, last = name.split()
+    return last not in KINDS and first not in ("shifted", "minority", "wider")
+
+
 def development_problems(names: tuple[str, ...] | None = None) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Name, signals and labels of every problem whose data are at hand; the same at every call."""
     table = _table()
