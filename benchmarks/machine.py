@@ -47,12 +47,10 @@ def describe() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
+    told = Path("/proc/cpuinfo")
+    for line in told.read_text().splitlines() if told.exists() else ():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
 
 

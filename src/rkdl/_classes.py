@@ -27,7 +27,7 @@ from rkdl._metric import IdentityMetric
 from rkdl._pursuit import Codes, pursue
 from rkdl._pursuit_kernel import VECTOR_BYTES
 from rkdl._signals import Signals, Walker, chunk_bounds
-from rkdl._statistics import NotFiniteError, Pursuit, alike, conditioning_scale
+from rkdl._statistics import NotFiniteError, Pursuit, alike, conditioning_scale, for_each_chunk
 
 # Features of all classes' signals together are kept while they take no more than this.
 FEATURE_BYTES = 512 << 20
@@ -126,13 +126,7 @@ def relative_residuals(signals: Signals, coder: ClassCoder, n_jobs: int | None) 
     def task(number: int, start: int, stop: int) -> None:
         found[start:stop] = coder.relative_residuals(signals.read(start, stop))
 
-    with Walker(signals, chunk_bounds(len(found), coder.row_width, signals.dtype.itemsize), n_jobs) as walker:
-        try:
-            for _ in walker.each(task):
-                pass
-        except NotFiniteError:
-            signals.check_finite()
-            raise
+    for_each_chunk(signals, coder.row_width, n_jobs, task)
     return found
 
 

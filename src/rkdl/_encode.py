@@ -15,8 +15,8 @@ from rkdl._blas import one_blas_thread
 from rkdl._kernels import squared_norms as row_squares
 from rkdl._maps import LinearMap
 from rkdl._pursuit import Codes, pursue, scatter
-from rkdl._signals import Signals, Walker, chunk_bounds, is_safe
-from rkdl._statistics import Encoder, NotFiniteError, Pursuit, alike, conditioning_scale
+from rkdl._signals import Signals, is_safe
+from rkdl._statistics import Encoder, Pursuit, alike, conditioning_scale, for_each_chunk
 
 _FLOATS = [np.float64, np.float32]
 PURSUITS = ("ols", "omp")
@@ -356,13 +356,7 @@ def encode_signals(
             return Codes(found.indptr, found.indices, found.data)
         return finish(*code(rows, norms), start, stop)
 
-    with Walker(signals, chunk_bounds(n_signals, encoder.row_width, dtype.itemsize), n_jobs) as walker:
-        try:
-            parts = list(walker.each(task))
-        except NotFiniteError:
-            # What scikit-learn says of NaN and infinity says it better.
-            signals.check_finite()
-            raise
+    parts = for_each_chunk(signals, encoder.row_width, n_jobs, task)
     if dense is not None:
         return dense
     return _join(parts, n_signals).to_csr(n_atoms)

@@ -97,10 +97,34 @@ def pursue(
     residuals : ndarray of shape (c,)
         Squared norms of the residuals, never negative.
     """
+    indices, values, counts, residuals = pursue_padded(
+        correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary
+    )
+    n_signals = len(correlations)
+    total = int(counts.sum())
+    indptr = np.zeros(n_signals + 1, dtype=np.int32)
+    if total == n_signals * n_nonzero:
+        indptr[1:] = np.arange(n_nonzero, total + 1, n_nonzero)
+        return Codes(indptr, indices.ravel(), values.ravel()), residuals
+    np.cumsum(counts, out=indptr[1:])
+    used = np.arange(n_nonzero, dtype=np.int32) < counts[:, None]
+    return Codes(indptr, indices[used], values[used]), residuals
+
+
+def pursue_padded(
+    correlations: np.ndarray,
+    gram: np.ndarray | None,
+    squared_norms: np.ndarray,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+    dictionary: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """As `pursue`: indices and values (c, n_nonzero) with zeros behind the last one, counts and residuals (c,)."""
     n_signals = len(correlations)
     dtype = correlations.dtype
-    indices = np.empty((n_signals, n_nonzero), dtype=np.int32)
-    values = np.empty((n_signals, n_nonzero), dtype=dtype)
+    indices = np.zeros((n_signals, n_nonzero), dtype=np.int32)
+    values = np.zeros((n_signals, n_nonzero), dtype=dtype)
     counts = np.empty(n_signals, dtype=np.int32)
     residuals = np.empty(n_signals, dtype=dtype)
     pursue_rows(
@@ -115,14 +139,7 @@ def pursue(
         counts,
         residuals,
     )
-    total = int(counts.sum())
-    indptr = np.zeros(n_signals + 1, dtype=np.int32)
-    if total == n_signals * n_nonzero:
-        indptr[1:] = np.arange(n_nonzero, total + 1, n_nonzero)
-        return Codes(indptr, indices.ravel(), values.ravel()), residuals
-    np.cumsum(counts, out=indptr[1:])
-    used = np.arange(n_nonzero, dtype=np.int32) < counts[:, None]
-    return Codes(indptr, indices[used], values[used]), residuals
+    return indices, values, counts, residuals
 
 
 def join_codes(parts: list[Codes]) -> Codes:

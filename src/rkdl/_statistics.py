@@ -6,8 +6,9 @@ With codes Z and features F, the sums are ``S = Z'Z``, ``P = Z'F`` and the trace
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from rkdl._jit import compiled
 from rkdl._kernels import RBF, DifferentiableKernel
 from rkdl._maps import FeatureMap, LinearMap
 from rkdl._pursuit import Codes, correlate, pursue
-from rkdl._signals import is_safe, safe_scale
+from rkdl._signals import Signals, Walker, chunk_bounds, is_safe, safe_scale
 
 
 class NotFiniteError(ValueError):
@@ -30,6 +31,19 @@ class NotFiniteError(ValueError):
     def __reduce__(self) -> tuple:
         # From a worker to the client: the message is not an argument.
         return NotFiniteError, ()
+
+
+def for_each_chunk(signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int, int], Any]) -> list[Any]:
+    """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
+
+    Where features are not finite because the signals are not, the error is scikit-learn's, which says so.
+    """
+    with Walker(signals, chunk_bounds(signals.shape[0], width, signals.dtype.itemsize), n_jobs) as walker:
+        try:
+            return list(walker.each(task))
+        except NotFiniteError:
+            signals.check_finite()
+            raise
 
 
 class Pursuit(NamedTuple):

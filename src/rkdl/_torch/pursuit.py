@@ -6,10 +6,9 @@ from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
-from rkdl._pursuit_kernel import VECTOR_BYTES, pursue_rows
+from rkdl._pursuit import pursue_padded
 
 # Bytes that the plain pursuit's rows may take at a time.
 PLAIN_BYTES = 1 << 30
@@ -69,7 +68,8 @@ def pursue(
     """
     options = n_nonzero, residual_tol, ols
     if correlations.device.type == "cpu":
-        *parts, residuals = pursue_compiled(correlations, gram, squared_norms, *options)
+        known, products, norms = (part.contiguous().numpy() for part in (correlations, gram, squared_norms))
+        *parts, residuals = map(torch.from_numpy, pursue_padded(known, products, norms, *options))
     elif correlations.device.type == "cuda" and has_triton():
         from rkdl._torch import triton_kernels
 
@@ -83,41 +83,6 @@ def pursue(
 
 
 Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-def pursue_compiled(
-    correlations: torch.Tensor,
-    gram: torch.Tensor,
-    squared_norms: torch.Tensor,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-) -> Parts:
-    """The pursuit of NumPy arrays on the memory of CPU tensors: indices, values, counts, squared residuals."""
-    n_signals, n_atoms = correlations.shape
-    correlated = correlations.contiguous().numpy()
-    dtype = correlated.dtype
-    lanes = VECTOR_BYTES // dtype.itemsize
-    padded = np.zeros((n_atoms, -(-n_atoms // lanes) * lanes), dtype=dtype)
-    padded[:, :n_atoms] = gram.numpy()
-    indices = np.zeros((n_signals, n_nonzero), dtype=np.int32)
-    values = np.zeros((n_signals, n_nonzero), dtype=dtype)
-    counts = np.empty(n_signals, dtype=np.int32)
-    residuals = np.empty(n_signals, dtype=dtype)
-    pursue_rows(
-        correlated,
-        padded,
-        np.empty((0, 0), dtype=dtype),
-        squared_norms.contiguous().numpy(),
-        dtype.type(min(max(residual_tol, -1.0), np.finfo(dtype).max)),
-        ols,
-        dtype.type(np.finfo(dtype).eps),
-        indices,
-        values,
-        counts,
-        residuals,
-    )
-    return tuple(torch.from_numpy(part) for part in (indices, values, counts, residuals))
 
 
 def pursue_plainly(

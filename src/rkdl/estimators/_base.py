@@ -21,15 +21,15 @@ from rkdl._config import plan_chunks
 from rkdl._encode import PURSUITS, check_pursuit, encode_signals
 from rkdl._loop import Problem, alternate
 from rkdl._maps import FeatureMap
-from rkdl._signals import Signals, Walker, chunk_bounds
+from rkdl._signals import Signals, Walker
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
-from rkdl._statistics import Encoder, NotFiniteError, Pursuit, alike
-from rkdl.estimators._saving import save_estimator
+from rkdl._statistics import Encoder, Pursuit, alike, for_each_chunk
+from rkdl.estimators._saving import Saved
 
 FLOATS = [np.float64, np.float32]
 
 
-class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """The frame of every method. A subclass says what its features, first atoms and fitted attributes are."""
 
     _parameter_constraints: dict = {
@@ -138,17 +138,6 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             vars(self).update(before)
             raise
         return self
-
-    def save(self, path):
-        """Write the fitted estimator to a file that `rkdl.load` reads: numbers and text, no code.
-
-        Parameters
-        ----------
-        path : str or path
-            The file; one that is there is replaced.
-        """
-        check_is_fitted(self)
-        save_estimator(self, path)
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         """Signals in memory or not, checked; whether they are finite is seen in the first walk over them."""
@@ -328,14 +317,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 residuals[start + group] = self._residual_norms(rows, codes, squares, coder) / factor
                 norms[start + group] = np.sqrt(chunk_norms) / factor
 
-        bounds = chunk_bounds(signals.shape[0], encoder.row_width, signals.dtype.itemsize)
-        with Walker(signals, bounds, self.n_jobs) as walker:
-            try:
-                for _ in walker.each(task):
-                    pass
-            except NotFiniteError:
-                signals.check_finite()
-                raise
+        for_each_chunk(signals, encoder.row_width, self.n_jobs, task)
         return residuals, norms
 
     def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:

@@ -36,7 +36,7 @@ from rkdl.estimators._full import KDL
 from rkdl.estimators._linear import DL, FourierDL
 from rkdl.estimators._optimized import MORKDL, ORKDL
 from rkdl.estimators._reduced import RKDL
-from rkdl.estimators._saving import save_estimator
+from rkdl.estimators._saving import Saved
 
 METHODS: dict[str, type] = {cls.__name__: cls for cls in (DL, FourierDL, RKDL, ORKDL, MORKDL)}
 # Sizes of a method that is given by its name.
@@ -53,7 +53,7 @@ NAMED: dict[type, dict] = {
 LARGEST_CALIBRATION = 2000
 
 
-class KDLClassifier(ClassifierMixin, BaseEstimator):
+class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
     """Classifier with a dictionary for every class on shared kernel vectors.
 
     A signal belongs to the class whose dictionary leaves the smallest residual of it in feature space. The kernel
@@ -375,17 +375,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         self.errors_ = np.array(learned.errors)
         self.losses_ = np.array(learned.losses)
         self.n_iter_ = len(learned.errors)
-
-    def save(self, path):
-        """Write the fitted classifier to a file that `rkdl.load` reads: numbers and text, no code.
-
-        Parameters
-        ----------
-        path : str or path
-            The file; one that is there is replaced.
-        """
-        check_is_fitted(self)
-        save_estimator(self, path)
 
     def predict(self, X):
         """Labels of signals: the class whose dictionary leaves the smallest residual.

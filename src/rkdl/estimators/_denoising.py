@@ -13,9 +13,9 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from rkdl._preimage import Decode, FixedPoint, LinearDecoder, solve_decoder
-from rkdl._signals import Signals, Walker, chunk_bounds
+from rkdl._signals import Signals, Walker
 from rkdl._sources import is_dask
-from rkdl._statistics import Encoder, NotFiniteError, alike
+from rkdl._statistics import Encoder, NotFiniteError, alike, for_each_chunk
 from rkdl.estimators._base import DictionaryLearner, dense_codes
 
 Decoder = LinearDecoder | FixedPoint
@@ -72,14 +72,7 @@ class Denoising(DictionaryLearner):
                 codes.data /= codes.dtype.type(unit)
                 cleaned[start + group] = decoder(codes) / signals.dtype.type(scale)
 
-        width = encoder.row_width + decoder.row_width
-        with Walker(signals, chunk_bounds(signals.shape[0], width, signals.dtype.itemsize), self.n_jobs) as walker:
-            try:
-                for _ in walker.each(task):
-                    pass
-            except NotFiniteError:
-                signals.check_finite()
-                raise
+        for_each_chunk(signals, encoder.row_width + decoder.row_width, self.n_jobs, task)
         return cleaned
 
     def _check_noise(self, noise: Any) -> None:
@@ -126,10 +119,7 @@ class Decoding(Denoising):
         def task(number: int, start: int, stop: int) -> None:
             decoded[start:stop] = decoder(rows.read(start, stop))
 
-        bounds = chunk_bounds(codes.shape[0], decoder.row_width, codes.dtype.itemsize)
-        with Walker(rows, bounds, self.n_jobs) as walker:
-            for _ in walker.each(task):
-                pass
+        for_each_chunk(rows, decoder.row_width, self.n_jobs, task)
         return decoded
 
     def fit_decoder(self, X):

@@ -20,12 +20,12 @@ from rkdl._signals import Signals, Walker, chunk_bounds
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl.estimators._gamma import find_gamma, raw_gamma
 from rkdl.estimators._reduced import RKDL
-from rkdl.estimators._saving import save_estimator
+from rkdl.estimators._saving import Saved
 
 FLOATS = [np.float64, np.float32]
 
 
-class KDLOutlierDetector(OutlierMixin, BaseEstimator):
+class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
     """Outliers are the signals that kernel dictionaries, learned from the well-represented ones, cannot represent.
 
     Several small dictionaries are learned with RBF kernels of two widths: the wide kernel with more atoms learns how
@@ -245,17 +245,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             -1 for outliers, 1 for the others.
         """
         return _labels(self.decision_function(X))
-
-    def save(self, path):
-        """Write the fitted detector to a file that `rkdl.load` reads: numbers and text, no code.
-
-        Parameters
-        ----------
-        path : str or path
-            The file; one that is there is replaced.
-        """
-        check_is_fitted(self)
-        save_estimator(self, path)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_scores(self, X: Any) -> np.ndarray:

@@ -7,11 +7,27 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from rkdl._arrays import host
 from rkdl._files import read_file, write_file
 
 _PLAIN = (bool, int, float, str)
+
+
+class Saved:
+    """An estimator that can be written to a file."""
+
+    def save(self, path):
+        """Write the fitted estimator to a file that `rkdl.load` reads: numbers and text, no code.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; one that is there is replaced.
+        """
+        check_is_fitted(self)
+        save_estimator(self, path)
 
 
 def save_estimator(model: Any, path: str | os.PathLike) -> None:
