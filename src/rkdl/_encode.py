@@ -37,6 +37,8 @@ def sparse_encode(
 
     The atoms need not have unit norm: codes are those of the atoms as given, and an atom's length does not
     change how soon it is chosen.
+    The pursuit works on inner products, so an atom that is within about 1e-4 of its length (in float32, 2e-2) of the
+    span of those chosen is taken to lie in it, and left out.
 
     Parameters
     ----------
