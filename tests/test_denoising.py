@@ -15,13 +15,21 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA, KernelPCA
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import rkdl
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
-from rkdl._preimage import NOISE_GAIN, FixedPoint, solve_decoder, squared_residual_of_noise
+from rkdl._preimage import (
+    NOISE_GAIN,
+    DecoderSums,
+    FixedPoint,
+    learn_decoder,
+    solve_decoder,
+    squared_residual_of_noise,
+)
 
 COMMON = {"n_components": 12, "n_nonzero_coefs": 4, "max_iter": 3, "random_state": 0}
 OWN = {
@@ -168,6 +176,11 @@ class TestFixedPoint:
         np.testing.assert_allclose(iterate(np.array([1.0, 2.0, -1.0]), vectors, 1.0), [1.0, 1.0])
 
 
+def sums_of(codes, signals):
+    sums = codes.T @ codes, codes.T @ signals, codes.sum(axis=0), signals.sum(axis=0), float(len(codes))
+    return DecoderSums(*sums)
+
+
 class TestDecoder:
     def test_is_the_ridge_regression_in_feature_space(self):
         rng = np.random.default_rng(0)
@@ -178,6 +191,42 @@ class TestDecoder:
         matrix = np.linalg.solve(points.T @ points + penalty * np.eye(8), points.T @ signals)
         found = solve_decoder(codes.T @ codes, codes.T @ signals, atoms @ atoms.T, alpha)
         np.testing.assert_allclose(codes @ found, points @ matrix, atol=1e-10)
+
+    def test_with_an_intercept_is_the_ridge_regression_of_scikit_learn(self):
+        rng = np.random.default_rng(0)
+        codes, atoms = rng.standard_normal((50, 5)) + 1.0, rng.standard_normal((5, 8))
+        signals = rng.standard_normal((50, 3)) + 100.0
+        points = codes @ atoms
+        away = points - points.mean(axis=0)
+        alpha = 0.02
+        expected = Ridge(alpha * np.trace(away.T @ away) / 5).fit(points, signals).predict(points)
+        matrix, intercept = learn_decoder(sums_of(codes, signals), atoms @ atoms.T, alpha, unit_length=False)
+        np.testing.assert_allclose(codes @ matrix + intercept, expected, atol=1e-9)
+
+    @every_decoded
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_an_offset_of_the_signals_is_that_of_what_is_decoded(self, kind, dtype, X, X_new):
+        sizes = {"n_components": 30, "n_nonzero_coefs": 8, "gamma": 0.1, "fit_inverse_transform": True}
+        errors = []
+        for offset in (0.0, 10.0, 1000.0):
+            own = {"kernel_vectors": X[:40] + offset} if kind in (RKDL, ORKDL, MORKDL) else {}
+            model = make(kind, **sizes, **own).fit((X + offset).astype(dtype))
+            errors.append(np.mean((model.denoise((X_new + offset).astype(dtype)) - offset - X_new) ** 2))
+        assert errors[1] < 1.1 * errors[0]
+        assert errors[2] < 1.1 * errors[0]
+
+    @pytest.mark.parametrize("offset", [0.0, 10.0])
+    def test_a_linear_kernel_is_decoded_no_worse_than_by_its_atoms(self, offset, X):
+        rows = X + offset
+        model = make(RKDL, kernel="linear").fit(rows)
+        exact = np.sum((model.denoise(rows) - rows) ** 2)
+        model.set_params(decoder_alpha=0.0).fit_decoder(rows)
+        assert np.sum((model.denoise(rows) - rows) ** 2) <= exact * (1.0 + 1e-9)
+
+    @every_decoded
+    def test_a_code_of_zeros_is_the_mean(self, kind, X):
+        model = make(kind, fit_inverse_transform=True).fit(X)
+        np.testing.assert_allclose(model.inverse_transform(np.zeros((1, 12)))[0], X.mean(axis=0), atol=1e-12)
 
     def test_atoms_that_are_equal_and_codes_that_are_zero(self):
         rng = np.random.default_rng(0)
@@ -199,9 +248,12 @@ class TestDecoder:
         codes = model.transform(X)
         gram = model._encoder(np.dtype(float), 1.0).gram
         codes /= np.sqrt(np.diag(codes @ gram @ codes.T))[:, None]
-        expected = solve_decoder(codes.T @ codes, codes.T @ X, gram, 1e-3)
+        expected, mean = learn_decoder(sums_of(codes, X), gram, 1e-3, unit_length=True)
+        np.testing.assert_allclose(mean, X.mean(axis=0), atol=1e-12)
         np.testing.assert_allclose(model.decoder_, expected, atol=1e-8)
-        np.testing.assert_allclose(model.inverse_transform(7.0 * model.transform(X)), codes @ expected, atol=1e-8)
+        np.testing.assert_allclose(model.decoder_intercept_, mean, atol=1e-10)
+        signals = model.inverse_transform(7.0 * model.transform(X))
+        np.testing.assert_allclose(signals, mean + codes @ expected, atol=1e-8)
 
     @every_decoded
     def test_learning_is_the_same_with_and_without(self, kind, X):
@@ -213,7 +265,9 @@ class TestDecoder:
     def test_another_fit_forgets_the_decoder(self, kind, X):
         model = make(kind).fit(X).fit_decoder(X)
         assert hasattr(model, "decoder_")
-        assert not hasattr(model.fit(X), "decoder_")
+        model.fit(X)
+        assert not hasattr(model, "decoder_")
+        assert not hasattr(model, "decoder_intercept_")
 
     @every_decoded
     def test_reconstructs_better_than_the_mean(self, kind, X, X_new):
@@ -282,6 +336,7 @@ class TestStreams:
         for stream in (model, loaded):
             stream.partial_fit(X[150:])
         np.testing.assert_allclose(loaded.decoder_, model.decoder_, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(loaded.decoder_intercept_, model.decoder_intercept_, rtol=1e-9)
 
     def test_the_old_fades(self, X):
         still = {"kernel_vectors": X[:20], "init": np.eye(12, 20), "gamma": 0.1, "fit_inverse_transform": True}
@@ -290,6 +345,7 @@ class TestStreams:
             forgetful.partial_fit(batch, update=False)
         fresh = make(RKDL, **still).partial_fit(X[150:], update=False)
         np.testing.assert_allclose(forgetful.decoder_, fresh.decoder_, atol=1e-8)
+        np.testing.assert_allclose(forgetful.decoder_intercept_, fresh.decoder_intercept_, atol=1e-8)
 
     @every_streamed
     def test_partial_fit_forgets_a_decoder_that_is_not_learned_on(self, kind, X):

@@ -137,7 +137,7 @@ def test_attributes(name):
         model = cls(2, n_nonzero_coefs=1, max_iter=1, random_state=0, **sizes).fit(X)
     fitted = {attribute for attribute in vars(model) if attribute.endswith("_") and not attribute.startswith("_")}
     documented = {attribute.name for attribute in ClassDoc(cls)["Attributes"]}
-    assert documented - {"feature_names_in_", "decoder_"} == fitted
+    assert documented - {"feature_names_in_", "decoder_", "decoder_intercept_"} == fitted
 
 
 def examples_of(value, name):

@@ -9,7 +9,7 @@ regression, gives one at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -42,22 +42,76 @@ def to_unit_length(codes: Any, gram: np.ndarray) -> Any:
     return sparse.csr_array((values, codes.indices, codes.indptr), shape=codes.shape)
 
 
+class DecoderSums(NamedTuple):
+    """All that a decoder is learned from.
+
+    Attributes
+    ----------
+    products : ndarray of shape (n, n)
+        ``S = Z'Z`` of the codes Z.
+    projections : ndarray of shape (n, m)
+        ``Q = Z'Y`` of codes and signals.
+    codes : ndarray of shape (n,)
+        Sum of the codes.
+    signals : ndarray of shape (m,)
+        Sum of the signals.
+    n_signals : float
+        Number of the signals.
+    """
+
+    products: np.ndarray
+    projections: np.ndarray
+    codes: np.ndarray
+    signals: np.ndarray
+    n_signals: float
+
+
 @dataclass(frozen=True)
 class Decode(Encoder):
-    """Sums ``S = Z'Z`` and ``Q = Z'Y`` of a chunk, which a decoder is learned from; of unit codes if `unit_length`."""
+    """The `DecoderSums` of a chunk, of codes of unit length if `unit_length`."""
 
     unit_length: bool = False
 
-    def __call__(self, signals: np.ndarray, kept: Any) -> tuple[tuple, None]:
+    def __call__(self, signals: np.ndarray, kept: Any) -> tuple[DecoderSums, None]:
         codes = self.codes(signals)
         if self.unit_length:
             assert self.gram is not None
             codes = codes._replace(values=to_unit_length(codes.to_csr(self.n_atoms), self.gram).data)
         products = np.zeros((self.n_atoms, self.n_atoms))
-        projections = np.zeros((self.n_atoms, signals.shape[1]), dtype=signals.dtype)
         accumulate_gram(codes.indptr, codes.indices, codes.values, products)
-        accumulate_products(codes.indptr, codes.indices, codes.values, signals, projections)
-        return (products, projections), None
+        total = np.bincount(codes.indices, weights=codes.values, minlength=self.n_atoms)
+        # From the chunk's own mean, or an offset would take the digits.
+        mean = signals.mean(axis=0, dtype=np.float64).astype(signals.dtype)
+        projections = np.zeros((self.n_atoms, signals.shape[1]), dtype=signals.dtype)
+        accumulate_products(codes.indptr, codes.indices, codes.values, signals - mean, projections)
+        whole = projections.astype(np.float64) + np.outer(total, mean)
+        return DecoderSums(products, whole, total, signals.sum(axis=0, dtype=np.float64), float(len(signals))), None
+
+
+def learn_decoder(
+    sums: DecoderSums, gram: np.ndarray, alpha: float, unit_length: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix (n, m) that codes are multiplied by, and what is added (m,), from ridge regression.
+
+    Parameters
+    ----------
+    sums : DecoderSums
+        Sums over codes and signals.
+    gram : ndarray of shape (n, n)
+        Inner products of the atoms in feature space.
+    alpha : float
+        The penalty, as in `solve_decoder`.
+    unit_length : bool
+        Whether the codes have unit length. A code of zeros then says nothing, and becomes the signals' mean; else it is
+        the code of something, and the intercept is what regression finds.
+    """
+    mean = sums.signals / sums.n_signals
+    products, projections = sums.products, sums.projections - np.outer(sums.codes, mean)
+    if unit_length:
+        return solve_decoder(products, projections, gram, alpha), mean
+    middle = sums.codes / sums.n_signals
+    matrix = solve_decoder(products - np.outer(sums.codes, middle), projections, gram, alpha)
+    return matrix, mean - middle @ matrix
 
 
 def solve_decoder(products: np.ndarray, projections: np.ndarray, gram: np.ndarray, alpha: float) -> np.ndarray:
@@ -93,9 +147,20 @@ def solve_decoder(products: np.ndarray, projections: np.ndarray, gram: np.ndarra
 
 @dataclass(frozen=True)
 class LinearDecoder:
-    """Codes times a matrix: a learned decoder, or atoms that are signals; with `gram`, codes of unit length."""
+    """Codes times a matrix: a learned decoder, or atoms that are signals; with `gram`, codes of unit length.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n, m)
+        What codes are multiplied by.
+    intercept : ndarray of shape (m,) or None
+        What is added.
+    gram : ndarray of shape (n, n) or None
+        Inner products of the atoms, for codes that are brought to unit length in feature space first.
+    """
 
     matrix: np.ndarray
+    intercept: np.ndarray | None = None
     gram: np.ndarray | None = None
 
     @property
@@ -107,7 +172,10 @@ class LinearDecoder:
         """Signals (c, m) of codes (c, n), dense or CSR."""
         if self.gram is not None:
             codes = to_unit_length(codes, self.gram)
-        return codes @ self.matrix
+        signals = codes @ self.matrix
+        if self.intercept is not None:
+            signals += self.intercept
+        return signals
 
 
 @dataclass(frozen=True)

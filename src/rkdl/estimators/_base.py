@@ -204,7 +204,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.n_iter_ = len(errors)
         self.n_revived_ = problem.n_revived
 
-    def _learn_inverse(self, walker: Walker, earlier: tuple | None = None) -> tuple | None:
+    def _learn_inverse(self, walker: Walker, earlier: Any = None) -> Any:
         """Learn the way back from codes to signals, if that is asked for, and return its sums."""
         return None
 

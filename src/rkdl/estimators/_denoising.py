@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from rkdl._preimage import Decode, FixedPoint, LinearDecoder, solve_decoder
+from rkdl._preimage import Decode, DecoderSums, FixedPoint, LinearDecoder, learn_decoder
 from rkdl._signals import Signals, Walker
 from rkdl._sources import is_dask
 from rkdl._statistics import Encoder, NotFiniteError, alike, for_each_chunk
@@ -70,6 +70,7 @@ class Denoising(DictionaryLearner):
                 coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
                 codes = coder.codes(rows).to_csr(encoder.n_atoms)
                 codes.data /= codes.dtype.type(unit)
+                # Other than 1 for codes of the signals themselves alone, whose decoder adds nothing.
                 cleaned[start + group] = decoder(codes) / signals.dtype.type(scale)
 
         for_each_chunk(signals, encoder.row_width + decoder.row_width, self.n_jobs, task)
@@ -135,7 +136,7 @@ class Decoding(Denoising):
         Returns
         -------
         self : object
-            The estimator, with `decoder_`.
+            The estimator, with `decoder_` and `decoder_intercept_`.
         """
         check_is_fitted(self)
         self._check_decodable()
@@ -149,10 +150,11 @@ class Decoding(Denoising):
             self._set_decoder(sums, signals, encoder)
         return self
 
-    def _learn_inverse(self, walker: Walker, earlier: tuple | None = None) -> tuple | None:
+    def _learn_inverse(self, walker: Walker, earlier: DecoderSums | None = None) -> DecoderSums | None:
         if not self.fit_inverse_transform:
             # One of an earlier fit belongs to other atoms.
-            self.__dict__.pop("decoder_", None)
+            for name in ("decoder_", "decoder_intercept_"):
+                self.__dict__.pop(name, None)
             return None
         signals = walker.signals
         encoder = self._encoder(signals.dtype, signals.scale)
@@ -160,18 +162,18 @@ class Decoding(Denoising):
         self._set_decoder(sums, signals, encoder)
         return sums
 
-    def _decoder_sums(self, walker: Walker, encoder: Encoder, earlier: tuple | None = None) -> tuple:
+    def _decoder_sums(self, walker: Walker, encoder: Encoder, earlier: DecoderSums | None = None) -> DecoderSums:
         parts = encoder.feature_map, encoder.atoms, encoder.gram, encoder.pursuit
         step = Decode(*parts, unit_length=self._has_unit_signals)
-        return walker.run(step, start=earlier)[0]
+        return DecoderSums(*walker.run(step, start=earlier)[0])
 
-    def _set_decoder(self, sums: tuple, signals: Signals, encoder: Encoder) -> None:
+    def _set_decoder(self, sums: DecoderSums, signals: Signals, encoder: Encoder) -> None:
         assert encoder.gram is not None
-        products, projections = sums
-        matrix = solve_decoder(products, projections, encoder.gram, self.decoder_alpha)
+        matrix, intercept = learn_decoder(sums, encoder.gram, self.decoder_alpha, self._has_unit_signals)
         # From the signals and codes as they were worked on to those that the user sees.
         matrix *= self._feature_scale(signals.scale) / signals.scale
         self.decoder_ = matrix.astype(signals.dtype)
+        self.decoder_intercept_ = (intercept / signals.scale).astype(signals.dtype)
 
     @property
     def _has_unit_signals(self) -> bool:
@@ -188,7 +190,7 @@ class Decoding(Denoising):
     def _decoder(self, dtype: np.dtype) -> Decoder:
         if hasattr(self, "decoder_"):
             gram = self._atom_products().astype(dtype) if self._has_unit_signals else None
-            return LinearDecoder(self.decoder_.astype(dtype, copy=False), gram)
+            return LinearDecoder(self.decoder_.astype(dtype), self.decoder_intercept_.astype(dtype), gram)
         raise NotFittedError(
             f"This {type(self).__name__} has not learned to turn codes back into signals: set "
             f"fit_inverse_transform=True before fit, or call fit_decoder with signals."

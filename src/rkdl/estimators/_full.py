@@ -104,6 +104,8 @@ class KDL(KernelLearner):
     decoder_ : ndarray of shape (n_components, n_features)
         What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
         decoder was learned.
+    decoder_intercept_ : ndarray of shape (n_features,)
+        What is added to the product; only where a decoder was learned.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -246,6 +246,8 @@ class FourierDL(Decoding, _CoordinateLearner):
         Unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
         What codes of unit length in feature space are multiplied by to give signals; only where a decoder was learned.
+    decoder_intercept_ : ndarray of shape (n_features,)
+        What is added to the product; only where a decoder was learned.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 
 from rkdl._learning import ReducedProblem
 from rkdl._memory import Memory
+from rkdl._preimage import DecoderSums
 from rkdl._signals import Walker
 from rkdl._statistics import NotFiniteError, Pursuit
 from rkdl.estimators._base import DictionaryLearner
@@ -26,7 +27,7 @@ class Stream:
     scale: float
     gamma: float | None
     # Sums that the decoder is learned from, where one is.
-    decoder_sums: tuple | None = None
+    decoder_sums: DecoderSums | None = None
 
     def state(self) -> tuple[dict, dict[str, np.ndarray]]:
         """Everything that a stream goes on from: numbers, and arrays."""
@@ -39,7 +40,7 @@ class Stream:
             arrays |= {"linear.0": memory.linear[0], "linear.1": memory.linear[1]}
             numbers["linear_trace"] = memory.linear[2]
         if self.decoder_sums is not None:
-            arrays |= {"decoder.0": self.decoder_sums[0], "decoder.1": self.decoder_sums[1]}
+            arrays |= {f"decoder.{name}": np.asarray(part) for name, part in self.decoder_sums._asdict().items()}
         return {"scale": self.scale, "gamma": self.gamma, "memory": numbers}, {**self.problem.state(), **arrays}
 
     @staticmethod
@@ -122,7 +123,9 @@ class StreamLearner(DictionaryLearner):
                 else:
                     problem.accumulate()
                 self._store(problem, signals)
-                earlier = None if stream.decoder_sums is None else tuple(share * part for part in stream.decoder_sums)
+                earlier = stream.decoder_sums
+                if earlier is not None:
+                    earlier = DecoderSums(*(share * part for part in earlier))
                 stream.decoder_sums = self._learn_inverse(walker, earlier)
                 is_learned = True
             except NotFiniteError:
@@ -155,8 +158,8 @@ class StreamLearner(DictionaryLearner):
             again = self._continued(walker, pursuit, rng)
             again.restore(arrays)
             again.memory = Stream.memory(numbers, arrays)
-            sums = (arrays["decoder.0"], arrays["decoder.1"]) if "decoder.0" in arrays else None
-            return Stream(again, signals.scale, signals.median_gamma, sums)
+            named = {key.removeprefix("decoder."): part for key, part in arrays.items() if key.startswith("decoder.")}
+            return Stream(again, signals.scale, signals.median_gamma, DecoderSums(**named) if named else None)
         if not is_first:
             signals.scale = self._fitted_scale(signals.dtype)
             gamma = getattr(self, "gamma_", None)
