@@ -435,7 +435,7 @@ class TestBadInput:
             (KDL(), "KDL makes one of every signal: use RKDL"),
             (Ridge(), "'estimator' parameter of KDLClassifier"),
             (StandardScaler(), "is not a method that classes can share: give one of DL, FourierDL"),
-            ("KDL", "'estimator' parameter of KDLClassifier"),
+            ("KDL", "KDL makes one of every signal"),
             (DL(2, init=np.eye(2, 5)), "first atoms of its own"),
             (RKDL(n_components=0), "'n_components' parameter of RKDL"),
         ],
@@ -476,6 +476,18 @@ class TestBadInput:
         X, y = blobs
         model, plain = make(name).fit(X * scale, y), make(name).fit(X, y)
         assert np.mean(model.predict(X * scale) == plain.predict(X)) > 0.98
+
+    @pytest.mark.parametrize("labels", [["a", 1], ["a", None], [1, "a", 2.5]])
+    def test_labels_without_an_order(self, labels, blobs):
+        y = np.resize(np.array(labels, dtype=object), len(blobs[0]))
+        with pytest.raises(ValueError, match="make them all numbers or all strings"):
+            make().fit(blobs[0], y)
+
+    def test_tensors_are_brought_here(self, blobs):
+        torch = pytest.importorskip("torch")
+        X, y = blobs
+        found = make().fit(torch.tensor(X), torch.tensor(y)).predict_proba(torch.tensor(X))
+        np.testing.assert_array_equal(found, make().fit(X, y).predict_proba(X))
 
     def test_dask_is_refused(self, blobs):
         dask = pytest.importorskip("dask.array")

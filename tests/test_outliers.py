@@ -220,6 +220,7 @@ def test_round_trips(planted, tmp_path):
     scores = detector.score_samples(X)
     detector.save(tmp_path / "detector.rkdl")
     loaded = load(tmp_path / "detector.rkdl")
+    assert loaded.get_params() == detector.get_params()
     for other in (loaded, pickle.loads(pickle.dumps(detector))):
         np.testing.assert_array_equal(other.score_samples(X), scores)
         np.testing.assert_array_equal(other.predict(X), detector.predict(X))

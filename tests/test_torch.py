@@ -225,6 +225,109 @@ class TestEstimators:
         close(found.errors_, expected.errors_, np.float64)
 
 
+# Of an RBF kernel with and without a decoder, of others with one, of signals without one.
+BACK = {
+    "DL": (DL(**COMMON), False),
+    "FourierDL": (FourierDL(n_fourier_features=32, **COMMON), True),
+    "KDL-fixed-point": (KDL(**COMMON), False),
+    "KDL-decoder": (KDL(**COMMON), True),
+    "RKDL-poly": (RKDL(kernel="poly", **REDUCED), True),
+    "RKDL-linear": (RKDL(kernel="linear", **REDUCED), False),
+    "ORKDL-fixed-point": (ORKDL(**REDUCED), False),
+    "MORKDL-decoder": (MORKDL(**REDUCED), True),
+}
+
+
+class TestBack:
+    """From codes to signals."""
+
+    def of_numpy(self, name, X):
+        model, has_decoder = BACK[name]
+        model = clone(model).fit(X)
+        return model.fit_decoder(X) if has_decoder else model
+
+    def tolerance(self, name, dtype):
+        # The fixed point is found to the root of a number's precision.
+        return (1e-2 if dtype == np.float32 else 1e-6) if "fixed" in name else 100 * TOLERANCE[dtype]
+
+    @each_dtype
+    @pytest.mark.parametrize("name", BACK)
+    def test_agrees(self, name, tensors, dtype, X):
+        rows = X.astype(dtype)
+        model = self.of_numpy(name, rows)
+        slack = self.tolerance(name, dtype) * np.abs(X).max()
+        codes = model.transform(rows)
+        expected = model.inverse_transform(codes)
+        found = tensors.back(model.inverse_transform(tensors.give(codes)))
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, expected, atol=slack)
+        compressed = tensors.give(codes).to_sparse_csr()
+        np.testing.assert_allclose(tensors.back(model.inverse_transform(compressed)), expected, atol=slack)
+        cleaned = tensors.back(model.denoise(tensors.give(rows)))
+        assert cleaned.dtype == dtype
+        # A signal whose two best atoms tie to rounding may have chosen another.
+        apart = np.abs(cleaned - model.denoise(rows)).max(axis=1) > slack
+        assert apart.mean() < 0.02
+
+    @pytest.mark.parametrize("name", [name for name, (_, has_decoder) in BACK.items() if has_decoder])
+    def test_learned_where_the_signals_are(self, name, tensors, X):
+        expected = self.of_numpy(name, X + 3.0)
+        model = clone(BACK[name][0]).set_params(fit_inverse_transform=True).fit(X + 3.0)
+        model.fit_decoder(tensors.give(X + 3.0))
+        assert isinstance(model.decoder_, np.ndarray)
+        np.testing.assert_allclose(model.decoder_, expected.decoder_, atol=1e-6)
+        np.testing.assert_allclose(model.decoder_intercept_, expected.decoder_intercept_, atol=1e-6)
+        whole = clone(BACK[name][0]).set_params(fit_inverse_transform=True).fit(tensors.give(X + 3.0))
+        np.testing.assert_allclose(whole.decoder_, expected.decoder_, atol=1e-4)
+
+    @pytest.mark.parametrize("name", BACK)
+    def test_arrays_go_through_a_device(self, name, device, X):
+        model = self.of_numpy(name, X)
+        expected, codes = model.denoise(X, noise=None), model.transform(X)
+        signals = model.inverse_transform(codes)
+        model.set_params(device=device)
+        slack = self.tolerance(name, np.float64) * np.abs(X).max()
+        for found, known in (
+            (model.inverse_transform(codes), signals),
+            (model.inverse_transform(sparse.csr_array(codes)), signals),
+            (model.denoise(X), expected),
+        ):
+            assert isinstance(found, np.ndarray)
+            np.testing.assert_allclose(found, known, atol=slack)
+
+    def test_a_stream_of_tensors(self, tensors, X):
+        model = clone(ESTIMATORS["ORKDL-lbfgs"]).set_params(fit_inverse_transform=True)
+        expected = clone(model)
+        for batch in (X[:300], X[300:]):
+            model.partial_fit(tensors.give(batch))
+            expected.partial_fit(batch)
+        np.testing.assert_allclose(model.decoder_, expected.decoder_, atol=1e-4)
+
+    @pytest.mark.parametrize("name", ["DL", "ORKDL-fixed-point"])
+    def test_noise_that_is_known(self, name, tensors, X):
+        model = self.of_numpy(name, X)
+        found = tensors.back(model.denoise(tensors.give(X), noise=0.2))
+        np.testing.assert_allclose(found, model.denoise(X, noise=0.2), atol=1e-5)
+
+    @pytest.mark.parametrize("scale", [1e-200, 1e200])
+    def test_squares_out_of_range(self, scale, tensors, X):
+        model = self.of_numpy("DL", X)
+        found = tensors.back(model.denoise(tensors.give(scale * X)))
+        np.testing.assert_allclose(found, model.denoise(scale * X), rtol=1e-10)
+
+    def test_what_is_refused(self, tensors, X):
+        model = self.of_numpy("KDL-decoder", X)
+        bad = X.copy()
+        bad[3, 2] = np.nan
+        for work in (model.denoise, model.fit_decoder):
+            with pytest.raises(ValueError, match="Input X contains NaN"):
+                work(tensors.give(bad))
+        with pytest.raises(ValueError, match="Input X contains NaN"):
+            model.inverse_transform(tensors.give(bad[:, :8]))
+        with pytest.raises(ValueError, match="The codes have 12 columns and the dictionary 8 atoms"):
+            model.inverse_transform(tensors.give(X))
+
+
 class TestFunctions:
     @each_pursuit
     @each_dtype
@@ -256,7 +359,7 @@ class TestFunctions:
             found = sparse_encode_gram(tensors.give(gram), tensors.give(correlations), **on_device)
             mostly_close(tensors.back(found), expected, dtype)
 
-    @pytest.mark.parametrize("scale", [1e150, 1e-150])
+    @pytest.mark.parametrize("scale", [1e150, 1e-150, 1e-200])
     def test_squares_out_of_range(self, backend, scale, X):
         atoms = np.random.default_rng(1).standard_normal((20, 12))
         expected = sparse_encode(X[:50], atoms, n_nonzero_coefs=3)
@@ -636,7 +739,7 @@ class TestInput:
             sparse_encode(given(bad), np.eye(12), n_nonzero_coefs=2)
         with pytest.raises(ValueError, match="X has 12 features and the atoms of dictionary have 5"):
             sparse_encode(given(X), np.eye(5), n_nonzero_coefs=2)
-        with pytest.raises(ValueError, match="The codes have shape"):
+        with pytest.raises(ValueError, match="The codes have 12 columns"):
             DL(**COMMON).fit(X).inverse_transform(given(X))
 
     @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.bool, torch.float16, torch.bfloat16])

@@ -61,3 +61,37 @@ def stacked(arrays: Any) -> Any:
 def host(value: Any) -> Any:
     """A tensor as a NumPy array; anything else as it is."""
     return value.detach().cpu().numpy() if is_tensor(value) else value
+
+
+def row_squares(rows: Any) -> Any:
+    """``|x|^2`` of every row."""
+    return sys.modules["torch"].linalg.vecdot(rows, rows) if is_tensor(rows) else np.einsum("ij,ij->i", rows, rows)
+
+
+def where(condition: Any, value: Any, otherwise: Any) -> Any:
+    """`value` where the condition holds, else `otherwise`."""
+    return (sys.modules["torch"] if is_tensor(condition) else np).where(condition, value, otherwise)
+
+
+def places(mask: Any) -> Any:
+    """Indices of what is true."""
+    return mask.nonzero()[:, 0] if is_tensor(mask) else np.flatnonzero(mask)
+
+
+def zeros(shape: tuple[int, ...], like: Any) -> Any:
+    """Zeros of another array's kind."""
+    return like.new_zeros(shape) if is_tensor(like) else np.zeros(shape, dtype=like.dtype)
+
+
+def largest(rows: Any, count: int) -> tuple[Any, Any]:
+    """The `count` largest numbers of every row and their places, in no order."""
+    if is_tensor(rows):
+        found, at = rows.topk(count, dim=1, sorted=False)
+        return found, at
+    at = np.argpartition(rows, -count, axis=1)[:, -count:]
+    return np.take_along_axis(rows, at, axis=1), at
+
+
+def limits(array: Any) -> Any:
+    """`eps`, `tiny` and `max` of the array's dtype."""
+    return (sys.modules["torch"] if is_tensor(array) else np).finfo(array.dtype)

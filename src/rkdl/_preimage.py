@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from rkdl._kernels import RBF, squared_norms
+from rkdl._arrays import largest, limits, places, row_squares, where, zeros
+from rkdl._kernels import RBF
 from rkdl._statistics import Encoder, accumulate_gram, accumulate_products
 
 # Kernel vectors whose mean the fixed-point iteration starts from.
@@ -27,19 +28,22 @@ LONGEST_STEP, SHORTEST_STEP = 8.0, 1e-3
 NOISE_GAIN = 1.15
 
 
-def to_unit_length(codes: Any, gram: np.ndarray) -> Any:
-    """Codes (c, n), dense or CSR, that stand for points of unit norm in feature space; zeros stay.
+def to_unit_length(codes: Any, gram: Any) -> Any:
+    """Codes (c, n), dense, a tensor or CSR, that stand for points of unit norm in feature space; zeros stay.
 
     Under an RBF kernel every signal has an image of unit norm, and noise shortens what the atoms see of it.
     """
-    products = codes @ gram
-    squares = codes.multiply(products).sum(axis=1) if sparse.issparse(codes) else np.einsum("ij,ij->i", codes, products)
-    lengths = np.sqrt(np.maximum(squares, 0.0)).astype(codes.dtype)
-    factors = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
-    if not sparse.issparse(codes):
-        return codes * factors[:, None]
-    values = codes.data * np.repeat(factors, np.diff(codes.indptr))
-    return sparse.csr_array((values, codes.indices, codes.indptr), shape=codes.shape)
+    if sparse.issparse(codes):
+        factors = _inverse_roots(codes.multiply(codes @ gram).sum(axis=1).astype(codes.dtype))
+        values = codes.data * np.repeat(factors, np.diff(codes.indptr))
+        return sparse.csr_array((values, codes.indices, codes.indptr), shape=codes.shape)
+    return codes * _inverse_roots((codes * (codes @ gram)).sum(axis=1))[:, None]
+
+
+def _inverse_roots(squares: Any) -> Any:
+    """``1 / sqrt(x)``, and 0 of what is not positive."""
+    is_known = squares > 0.0
+    return is_known / where(is_known, squares, 1.0) ** 0.5
 
 
 class DecoderSums(NamedTuple):
@@ -186,10 +190,12 @@ class FixedPoint:
     step that lowers it is taken back and shortened. The start has a positive g, so the denominator stays positive.
     Where no kernel vector has one, the nearest kernel vector is the answer, and the centre of all for a code of zeros.
 
+    All arrays are NumPy's or all are tensors.
+
     Attributes
     ----------
-    gamma : float
-        The kernel's parameter.
+    kernel : RBF
+        The kernel.
     atoms : ndarray of shape (n, p)
         Atoms as combinations of the kernel vectors.
     vectors : ndarray of shape (p, m)
@@ -202,11 +208,11 @@ class FixedPoint:
         What the kernel vectors were multiplied by, and pre-images are divided by.
     """
 
-    gamma: float
-    atoms: np.ndarray
-    vectors: np.ndarray
-    centre: np.ndarray
-    products: np.ndarray
+    kernel: RBF
+    atoms: Any
+    vectors: Any
+    centre: Any
+    products: Any
     scale: float
 
     @classmethod
@@ -222,36 +228,37 @@ class FixedPoint:
         # Block by block: the kernel vectors of KDL are all signals.
         for start in range(0, len(vectors), 1024):
             products[:, start : start + 1024] = atoms @ kernel(vectors, vectors[start : start + 1024])
-        return cls(gamma, atoms, vectors, centre.astype(dtype), products, scale)
+        return cls(kernel, atoms, vectors, centre.astype(dtype), products, scale)
 
     @property
     def row_width(self) -> int:
         """Numbers that a code occupies while it is decoded."""
         return len(self.atoms) + 3 * sum(self.vectors.shape)
 
-    def __call__(self, codes: Any) -> np.ndarray:
-        """Signals (c, m) of codes (c, n), dense or CSR."""
+    def __call__(self, codes: Any) -> Any:
+        """Signals (c, m) of codes (c, n), dense, a tensor or CSR."""
         codes = codes.toarray() if sparse.issparse(codes) else codes
-        largest = np.abs(codes).max(axis=1, initial=0.0)
-        known = largest > 0.0
+        lengths, _ = largest(abs(codes), 1)
+        known = lengths[:, 0] > 0.0
         # The answer does not change with the length of a code, and squares stay in range.
-        unit = codes[known] / largest[known, None]
-        signals = np.zeros((len(codes), self.vectors.shape[1]), dtype=self.vectors.dtype)
+        unit = codes[known] / lengths[known]
+        signals = zeros((len(codes), self.vectors.shape[1]), self.vectors)
         signals[known] = self._climb(unit @ self.atoms, unit @ self.products)
         signals += self.centre
-        return signals if self.scale == 1.0 else signals / signals.dtype.type(self.scale)
+        return signals if self.scale == 1.0 else signals / self.scale
 
-    def _climb(self, weights: np.ndarray, heights: np.ndarray) -> np.ndarray:
+    def _climb(self, weights: Any, heights: Any) -> Any:
         """Maxima of g, given the weights c (c, p) and g at the kernel vectors (c, p)."""
         signals, reached = self._starts(weights, heights)
-        active = np.flatnonzero(reached > np.finfo(weights.dtype).tiny)
+        active = places(reached > limits(weights).tiny)
         points, weights = signals[active], weights[active]
         values, targets = self._look(points, weights)
-        steps = np.ones_like(values)
-        tolerance = self._tolerance()
+        steps = zeros(values.shape, values) + 1.0
+        # Squared length of a step that is not worth another: relative to the kernel vectors' spread.
+        tolerance = float(row_squares(self.vectors).mean()) * limits(self.vectors).eps
         for _ in range(MAX_STEPS):
             moves = steps[:, None] * (targets - points)
-            going = (squared_norms(moves) > tolerance) & (steps > SHORTEST_STEP)
+            going = (row_squares(moves) > tolerance) & (steps > SHORTEST_STEP)
             if not going.all():
                 signals[active] = points
                 active, points, weights, moves, values, targets, steps = (
@@ -263,40 +270,34 @@ class FixedPoint:
             new_values, new_targets = self._look(trials, weights)
             risen = new_values > values
             points[risen], targets[risen], values[risen] = trials[risen], new_targets[risen], new_values[risen]
-            steps = np.where(risen, np.minimum(steps * 2.0, LONGEST_STEP), steps * 0.25).astype(steps.dtype)
+            steps = where(risen, (steps * 2.0).clip(max=LONGEST_STEP), steps * 0.25)
         signals[active] = points
         return signals
 
-    def _starts(self, weights: np.ndarray, heights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _starts(self, weights: Any, heights: Any) -> tuple[Any, Any]:
         """The mean of the nearest kernel vectors, or the nearest one where g is larger there, and g."""
-        rows = np.arange(len(heights))
-        count = min(NEAREST, heights.shape[1])
-        nearest = np.argpartition(heights, -count, axis=1)[:, -count:]
-        best = heights.argmax(axis=1)
-        shares = np.maximum(heights[rows[:, None], nearest], 0.0)
+        shares, nearest = largest(heights, min(NEAREST, heights.shape[1]))
+        shares = shares.clip(min=0.0)
         total = shares.sum(axis=1)
-        shares[total > 0.0] /= total[total > 0.0, None]
-        means = np.einsum("cq,cqm->cm", shares, self.vectors[nearest])
+        shares = shares / where(total > 0.0, total, 1.0)[:, None]
+        means = (shares[:, None] @ self.vectors[nearest])[:, 0]
         at_means, _ = self._look(means, weights)
-        single = (heights[rows, best] >= at_means) | (total <= 0.0)
-        means[single] = self.vectors[best[single]]
-        return means, np.where(single, heights[rows, best], at_means)
+        highest, best = largest(heights, 1)
+        single = (highest[:, 0] >= at_means) | (total <= 0.0)
+        means[single] = self.vectors[best[single, 0]]
+        return means, where(single, highest[:, 0], at_means)
 
-    def _look(self, points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _look(self, points: Any, weights: Any) -> tuple[Any, Any]:
         """g at the points, and where the fixed-point iteration would go from there."""
-        pulls = weights * RBF(self.gamma)(points, self.vectors)
+        pulls = weights * self.kernel(points, self.vectors)
         values = pulls.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             targets = pulls @ self.vectors / values[:, None]
-        # Too small a g to divide by: stay, which ends the iteration there.
-        lost = ~np.isfinite(squared_norms(targets))
+            # Too small a g to divide by: stay, which ends the iteration there.
+            squares = row_squares(targets)
+            lost = ~(squares < limits(squares).max)
         targets[lost] = points[lost]
         return values, targets
-
-    def _tolerance(self) -> float:
-        """Squared length of a step that is not worth another: relative to the kernel vectors' spread."""
-        spread = float(squared_norms(self.vectors).mean(dtype=np.float64))
-        return spread * float(np.finfo(self.vectors.dtype).eps)
 
 
 def squared_residual_of_noise(kind: str, noise: float, n_features: int, gamma: float | None) -> float:

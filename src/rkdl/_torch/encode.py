@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +18,10 @@ from rkdl._pursuit import Codes, scatter
 from rkdl._signals import Signals, is_safe
 from rkdl._statistics import Encoder, NotFiniteError
 from rkdl._torch.device import torch_dtype
-from rkdl._torch.place import to_host, upload
+from rkdl._torch.place import to_device, to_host, upload
 from rkdl._torch.pursuit import TensorCodes, pursue
 from rkdl._torch.signals import StreamedSignals, TensorSignals
+from rkdl._torch.steps import encode
 from rkdl._torch.walker import TensorWalker
 
 
@@ -65,11 +67,7 @@ def encode_signals(
         total = torch.stack(checks)
         bounded = isinstance(encoder, _encode.GramEncoder) or isinstance(encoder.feature_map, LinearMap)
         sizes = torch.tensor([max(1, (b - a) * signals.shape[1]) for a, b in walker.bounds], device=total.device)
-        is_fine = (
-            all(is_safe(mean, signals.dtype) or mean == 0.0 for mean in (total / sizes).tolist())
-            if bounded
-            else bool(total.isfinite().all())
-        )
+        is_fine = _are_in_range((total / sizes).tolist(), signals) if bounded else bool(total.isfinite().all())
         if not is_fine:
             if not bounded:
                 signals.check_finite()
@@ -107,13 +105,11 @@ def _placed(walker: TensorWalker, encoder: Any) -> Any:
     return placed if placed.gram is not None else replace(placed, gram=placed.atoms @ placed.atoms.T)
 
 
-def decode(codes: torch.Tensor, components: np.ndarray) -> torch.Tensor:
-    """``codes @ components``, where the codes are."""
-    if codes.dim() != 2 or codes.shape[1] != len(components):
-        raise ValueError(f"The codes have shape {tuple(codes.shape)} and the dictionary {len(components)} atoms.")
-    if not codes.dtype.is_floating_point:
-        codes = codes.double()
-    return codes @ upload(components, codes.device).to(codes.dtype)
+def _are_in_range(means: list[float], signals: Any) -> bool:
+    """Whether chunks of these mean squares are in range; zero is of zeros, or of squares that vanished."""
+    if not all(is_safe(mean, signals.dtype) for mean in means if mean != 0.0):
+        return False
+    return 0.0 not in means or signals.largest() == 0.0
 
 
 def _square_sum(rows: torch.Tensor) -> torch.Tensor:
@@ -192,38 +188,81 @@ def clone_to_host(model: Any) -> Any:
 
 def residuals_of(model: Any, signals: Any, encoder: Encoder, unit: float) -> tuple[Any, Any]:
     """Norms of the residuals and of the signals in feature space, as tensors, or arrays where arrays were given."""
-    from rkdl._torch.steps import encode
 
-    with TensorWalker(signals, encoder.row_width) as walker:
-        placed = walker.place(encoder)
-        is_linear = isinstance(encoder.feature_map, LinearMap)
+    def work(placed: Any, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        features, norms, codes, squares = encode(placed, rows)
+        if isinstance(placed.feature_map, LinearMap):
+            # From the residual itself: the difference of squares has no digits left where the fit is close.
+            residual = rows - codes.dense(len(placed.atoms)) @ placed.atoms
+            squares = torch.linalg.vecdot(residual, residual)
+        return _square_sum(features), torch.stack([squares, norms], dim=1).sqrt() / unit
 
-        def work(rows: torch.Tensor, kept: Any) -> tuple[tuple, torch.Tensor]:
-            features, norms, codes, squares = encode(placed, rows)
-            if is_linear:
-                # From the residual itself: the difference of squares has no digits left where the fit is close.
-                residual = rows - codes.dense(len(placed.atoms)) @ placed.atoms
-                squares = torch.linalg.vecdot(residual, residual)
-            return (_square_sum(features),), torch.stack([squares, norms], dim=1).sqrt() / unit
+    def on_host(given: Any) -> np.ndarray:
+        return np.stack(clone_to_host(model)._residuals(given), axis=1)
 
-        found: list[torch.Tensor] = []
-        checks: list[float] = []
+    both = _of_rows(signals, encoder, encoder.row_width, work, on_host)
+    return both[:, 0], both[:, 1]
+
+
+def denoised(model: Any, signals: Any, encoder: Encoder, decoder: Any, unit: float, noise: float | None) -> Any:
+    """Cleaned signals, as a tensor, or as an array where an array was given."""
+    back = to_device(decoder, signals.device)
+
+    def work(placed: Any, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        codes, check = _codes(placed, rows, None)
+        return check, back(codes.dense(encoder.n_atoms) / unit)
+
+    def on_host(given: Any) -> np.ndarray:
+        return clone_to_host(model).denoise(given, noise=noise)
+
+    return _of_rows(signals, encoder, encoder.row_width + decoder.row_width, work, on_host)
+
+
+def _of_rows(signals: Any, encoder: Encoder, row_width: int, work: Callable, on_host: Callable) -> Any:
+    """``work(encoder, rows)`` of all signals, which is a number that tells whether to trust it, and rows of results.
+
+    Where squares leave the range, `on_host` of the signals as they were given.
+    """
+    found: list[torch.Tensor] = []
+    checks: list[float] = []
+    with TensorWalker(signals, row_width) as walker:
+        placed = _placed(walker, encoder)
+
+        def attempted(rows: torch.Tensor, kept: Any) -> tuple[tuple, torch.Tensor]:
+            check, results = work(placed, rows)
+            return (check,), results
 
         def task(number: int, start: int, stop: int) -> None:
-            (check,), pair = walker.attempt(work, signals.read(start, stop))
+            (check,), results = walker.attempt(attempted, signals.read(start, stop))
             checks.append(float(check) / ((stop - start) * signals.shape[1]))
-            found.append(pair)
+            found.append(results)
 
         for _ in walker.each(task):
             pass
-        both = torch.cat(found)
-        if is_linear and not all(is_safe(mean, signals.dtype) or mean == 0.0 for mean in checks):
-            # What the CPU makes of signals that are not finite, huge or tiny.
-            given = to_host(signals.data) if signals.home is not None else signals.source.data
-            pair = np.stack(clone_to_host(model)._residuals(given), axis=1)
-            both = torch.from_numpy(pair)
-        elif not np.isfinite(checks).all() or not bool(both.isfinite().all()):
+        results = torch.cat(found)
+        if isinstance(encoder.feature_map, LinearMap):
+            if not _are_in_range(checks, signals):
+                # What the CPU makes of signals that are not finite, huge or tiny.
+                given = to_host(signals.data) if signals.home is not None else signals.source.data
+                results = torch.from_numpy(on_host(given))
+        elif not np.isfinite(checks).all() or not bool(results.isfinite().all()):
             signals.check_finite()
             raise NotFiniteError
-    both = both.cpu().numpy() if signals.home is None else both.to(signals.home)
-    return both[:, 0], both[:, 1]
+    return results.cpu().numpy() if signals.home is None else results.to(signals.home)
+
+
+def decoded(decoder: Any, codes: TensorSignals | StreamedSignals) -> Any:
+    """Signals of codes, as a tensor, or as an array where an array was given."""
+    back = to_device(decoder, codes.device)
+    parts: list[torch.Tensor] = []
+    codes.check_finite()
+    with TensorWalker(codes, decoder.row_width) as walker:
+
+        def task(number: int, start: int, stop: int) -> None:
+            signals = walker.attempt(lambda rows, kept: ((), back(rows)), codes.read(start, stop))[1]
+            parts.append(signals.cpu() if codes.home is None else signals.to(codes.home))
+
+        for _ in walker.each(task):
+            pass
+    signals = torch.cat(parts)
+    return signals.numpy() if codes.home is None else signals

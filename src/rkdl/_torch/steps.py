@@ -11,6 +11,7 @@ import torch
 
 from rkdl._kernel_vectors import _Assign, _moments
 from rkdl._kernels import RBF
+from rkdl._preimage import Decode, DecoderSums, to_unit_length
 from rkdl._signals import _squares
 from rkdl._statistics import Encoder, Evaluate, Features, Kept, Learn, Residual
 from rkdl._torch.kernels import squared_norms, summed_product
@@ -86,6 +87,24 @@ def weigh(codes: TensorCodes, atoms: Any, slope: torch.Tensor) -> Any:
 
         return triton_kernels.weigh(codes.indices, codes.values, atoms, slope)
     return (codes.dense(len(atoms)) @ atoms).mul_(slope)
+
+
+@_twin.register
+def _(step: Decode) -> Step:
+    return partial(_decode, step)
+
+
+def _decode(step: Decode, signals: torch.Tensor, kept: Any) -> tuple[DecoderSums, None]:
+    codes = encode(step, signals)[2].dense(len(step.atoms))
+    if step.unit_length:
+        codes = to_unit_length(codes, step.gram)
+    wide = codes.double()
+    total = wide.sum(0)
+    # From the chunk's own mean, or an offset would take the digits.
+    mean = signals.mean(0)
+    projections: Any = summed_product(codes, signals - mean) + torch.outer(total, mean.double())
+    sums: Any = wide.T @ wide, projections, total, signals.sum(0, dtype=torch.float64), total.new_tensor(len(signals))
+    return DecoderSums(*sums), None
 
 
 @_twin.register

@@ -8,7 +8,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -147,18 +146,20 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             found = read_tensor(X, self.device, type(self).__name__)
             validate_data(self, found.data, reset=reset, skip_check_array=True)
             return found
-        if self.device is None:
-            return read_signals(self, X, reset=reset)
-        from rkdl._torch.device import resolve_device
-
-        device = resolve_device(self.device)
-        if is_dask(X):
+        if self.device is not None and is_dask(X):
             raise ValueError(
-                f"device={str(device)!r} is for signals of one machine, and X is a Dask array: device=None."
+                f"device={str(self.device)!r} is for signals of one machine, and X is a Dask array: device=None."
             )
+        return self._on_device(read_signals(self, X, reset=reset))
+
+    def _on_device(self, rows: Signals) -> Signals:
+        """Rows in host memory or on disk, for a walk through `device` where there is one."""
+        if self.device is None:
+            return rows
+        from rkdl._torch.device import resolve_device
         from rkdl._torch.signals import StreamedSignals
 
-        return StreamedSignals(read_signals(self, X, reset=reset), device)
+        return StreamedSignals(rows, resolve_device(self.device))
 
     def _walker(self, signals: Signals) -> Walker:
         """What walks the signals while they are learned from."""
@@ -384,11 +385,3 @@ def is_array(value: Any) -> bool:
 def pick_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np.ndarray:
     """Indices of `count` different signals, or of all in random order where there are fewer."""
     return rng.choice(signals.shape[0], min(count, signals.shape[0]), replace=False)
-
-
-def dense_codes(codes: Any, n_components: int) -> Any:
-    """Codes given to an inverse transform, checked; CSR stays CSR."""
-    codes = check_array(host(codes), dtype=FLOATS, accept_sparse="csr", input_name="codes")
-    if codes.shape[1] != n_components:
-        raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {n_components} atoms.")
-    return sparse.csr_array(codes) if sparse.issparse(codes) else codes

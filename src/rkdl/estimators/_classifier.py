@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, check_is_fitted, column_or_1d
 
+from rkdl._arrays import host
 from rkdl._classes import (
     LANES,
     ClassCoder,
@@ -134,7 +135,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: dict = {
-        "estimator": [StrOptions(set(METHODS)), HasMethods(["fit", "transform"])],
+        "estimator": [StrOptions({*METHODS, "KDL"}), HasMethods(["fit", "transform"])],
         "n_refinements": [Interval(Integral, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "calibration_size": [Interval(Real, 0, 1, closed="neither")],
@@ -190,7 +191,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, y: Any) -> None:
-        signals = read_signals(self, X, reset=True)
+        signals = read_signals(self, host(X), reset=True)
         if signals.is_remote:
             raise ValueError(
                 "KDLClassifier does not learn from Dask arrays: give it an array, a memory map or any source of row "
@@ -217,17 +218,17 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     def _method(self, n_signals: int) -> DictionaryLearner:
         """A copy of the method underneath, checked."""
+        if isinstance(self.estimator, KDL) or self.estimator == "KDL":
+            raise ValueError(
+                "KDLClassifier needs kernel vectors that the classes share, and KDL makes one of every signal: use "
+                "RKDL with kernel_vectors='random' and as many of them as memory allows."
+            )
         if isinstance(self.estimator, str):
             cls = METHODS[self.estimator]
             method = cls(**NAMED[cls])
             if hasattr(method, "n_kernel_vectors"):
                 method.n_kernel_vectors = min(method.n_kernel_vectors, n_signals)
             return method
-        if isinstance(self.estimator, KDL):
-            raise ValueError(
-                "KDLClassifier needs kernel vectors that the classes share, and KDL makes one of every signal: use "
-                "RKDL with kernel_vectors='random' and as many of them as memory allows."
-            )
         if not isinstance(self.estimator, tuple(METHODS.values())):
             raise ValueError(
                 f"estimator={self.estimator!r} is not a method that classes can share: give one of "
@@ -253,11 +254,18 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "KDLClassifier requires y to be passed, but the target y is None: give every signal's label."
             )
-        y = column_or_1d(y, warn=True)
+        y = column_or_1d(host(y), warn=True)
         assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
+        kinds = sorted({type(label).__name__ for label in y}) if y.dtype == object else []
+        try:
+            check_classification_targets(y)
+            self.classes_, labels = np.unique(y, return_inverse=True)
+        except TypeError as error:
+            raise ValueError(
+                f"The labels of y are of types that have no common order, {' and '.join(kinds)}: make them all numbers "
+                f"or all strings."
+            ) from error
         check_consistent_length(range(n_signals), y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"KDLClassifier compares the dictionaries of at least two classes, and y holds one class, "
@@ -428,7 +436,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
     def _residuals(self, X: Any) -> np.ndarray:
         """Relative squared residuals (n_signals, n_classes)."""
         check_is_fitted(self)
-        signals = read_signals(self, X, reset=False)
+        signals = read_signals(self, host(X), reset=False)
         if signals.is_remote:
             raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
         # A method with the shared kernel vectors, which knows how its features are made.

@@ -8,15 +8,18 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from rkdl._arrays import host, is_tensor
 from rkdl._preimage import Decode, DecoderSums, FixedPoint, LinearDecoder, learn_decoder
 from rkdl._signals import Signals, Walker
 from rkdl._sources import is_dask
 from rkdl._statistics import Encoder, NotFiniteError, alike, for_each_chunk
-from rkdl.estimators._base import DictionaryLearner, dense_codes
+from rkdl.estimators._base import FLOATS, DictionaryLearner
 
 Decoder = LinearDecoder | FixedPoint
 
@@ -32,6 +35,47 @@ class Denoising(DictionaryLearner):
     def _noise_tolerance(self, noise: float) -> float:
         """The squared residual at which what is left of a signal is noise."""
 
+    def inverse_transform(self, X):
+        """Signals from their codes.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_components)
+            Codes.
+
+        Returns
+        -------
+        signals : ndarray of shape (n_signals, n_features)
+            One signal a row, float32 for codes of float32; a tensor where the codes are one.
+        """
+        check_is_fitted(self)
+        codes = self._read_codes(X)
+        decoder = self._decoder(codes.dtype)
+        if hasattr(codes, "device"):
+            from rkdl._torch.encode import decoded
+
+            return decoded(decoder, codes)
+        signals = np.empty((codes.shape[0], self.n_features_in_), dtype=codes.dtype)
+
+        def task(number: int, start: int, stop: int) -> None:
+            signals[start:stop] = decoder(codes.read(start, stop))
+
+        for_each_chunk(codes, decoder.row_width, self.n_jobs, task)
+        return signals
+
+    def _read_codes(self, X: Any) -> Signals:
+        codes: Any
+        if is_tensor(X):
+            from rkdl._torch.read import read_tensor
+
+            codes = read_tensor(X, self.device, type(self).__name__)
+        else:
+            given = check_array(X, dtype=FLOATS, accept_sparse="csr", input_name="X")
+            codes = Signals(sparse.csr_array(given) if sparse.issparse(given) else given, given.dtype)
+        if codes.shape[1] != self.n_components:
+            raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {self.n_components} atoms.")
+        return codes if hasattr(codes, "device") else self._on_device(codes)
+
     def denoise(self, X, *, noise=None):
         """Signals without what their codes do not represent: `transform` and `inverse_transform` in one walk.
 
@@ -39,7 +83,7 @@ class Denoising(DictionaryLearner):
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
             One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; blocks of a Dask array are worked on where they are.
+            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
         noise : float, default=None
             Standard deviation of the noise in every feature. A signal is then coded with as few atoms as leave no more
             than the noise behind, however many that takes, in place of `n_nonzero_coefs` and `residual_tol`; for the
@@ -48,7 +92,7 @@ class Denoising(DictionaryLearner):
         Returns
         -------
         signals : ndarray of shape (n_signals, n_features)
-            The cleaned signals, float32 for signals of float32. A lazy Dask array if `X` is one.
+            The cleaned signals, float32 for signals of float32. A lazy Dask array or a tensor if `X` is one.
         """
         check_is_fitted(self)
         self._check_noise(noise)
@@ -62,6 +106,10 @@ class Denoising(DictionaryLearner):
             pursuit = encoder.pursuit._replace(n_nonzero=encoder.n_atoms, residual_tol=tolerance)
             encoder = replace(encoder, pursuit=pursuit)
         decoder = self._decoder(signals.dtype)
+        if hasattr(signals, "device"):
+            from rkdl._torch.encode import denoised
+
+            return denoised(self, signals, encoder, decoder, unit, noise)
         cleaned = np.empty(signals.shape, dtype=signals.dtype)
 
         def task(number: int, start: int, stop: int) -> None:
@@ -79,7 +127,7 @@ class Denoising(DictionaryLearner):
     def _check_noise(self, noise: Any) -> None:
         if noise is None:
             return
-        if not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
+        if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
             raise ValueError(f"noise={noise!r} must be the noise's standard deviation, a number that is not negative.")
         self._noise_tolerance(float(noise))
 
@@ -98,31 +146,6 @@ class Decoding(Denoising):
         self.fit_inverse_transform = fit_inverse_transform
         self.decoder_alpha = decoder_alpha
 
-    def inverse_transform(self, X):
-        """Signals from their codes.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_components)
-            Codes.
-
-        Returns
-        -------
-        signals : ndarray of shape (n_signals, n_features)
-            One signal a row, float32 for codes of float32.
-        """
-        check_is_fitted(self)
-        codes = dense_codes(X, self.n_components)
-        decoder = self._decoder(codes.dtype)
-        rows = Signals(codes, codes.dtype)
-        decoded = np.empty((codes.shape[0], self.n_features_in_), dtype=codes.dtype)
-
-        def task(number: int, start: int, stop: int) -> None:
-            decoded[start:stop] = decoder(rows.read(start, stop))
-
-        for_each_chunk(rows, decoder.row_width, self.n_jobs, task)
-        return decoded
-
     def fit_decoder(self, X):
         """Learn to turn codes back into signals, whatever the kernel; the dictionary stays as it is.
 
@@ -130,8 +153,8 @@ class Decoding(Denoising):
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
             Signals as those that were learned from, one a row. Anything with ``shape``, ``dtype`` and row slices (a
-            memory map, a Zarr array, an HDF5 dataset) is read chunk by chunk; blocks of a Dask array are worked on
-            where they are.
+            memory map, a Zarr array, an HDF5 dataset) is read chunk by chunk; blocks of a Dask array and torch tensors
+            are worked on where they are.
 
         Returns
         -------
@@ -165,7 +188,10 @@ class Decoding(Denoising):
     def _decoder_sums(self, walker: Walker, encoder: Encoder, earlier: DecoderSums | None = None) -> DecoderSums:
         parts = encoder.feature_map, encoder.atoms, encoder.gram, encoder.pursuit
         step = Decode(*parts, unit_length=self._has_unit_signals)
-        return DecoderSums(*walker.run(step, start=earlier)[0])
+        sums = DecoderSums(*map(host, walker.run(step, start=earlier)[0]))
+        if not np.isfinite(sums.projections).all():
+            raise NotFiniteError
+        return sums
 
     def _set_decoder(self, sums: DecoderSums, signals: Signals, encoder: Encoder) -> None:
         assert encoder.gram is not None

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
-from rkdl._arrays import host, is_tensor
+from rkdl._arrays import host
 from rkdl._atoms import normalize_rows
 from rkdl._learning import ReducedProblem
 from rkdl._maps import FeatureMap, FourierMap, LinearMap
@@ -17,7 +16,7 @@ from rkdl._metric import IdentityMetric
 from rkdl._preimage import LinearDecoder, squared_residual_of_noise
 from rkdl._signals import Signals, Walker
 from rkdl._statistics import Encoder, Pursuit
-from rkdl.estimators._base import dense_codes, is_array, pick_signals
+from rkdl.estimators._base import is_array, pick_signals
 from rkdl.estimators._denoising import Decoding, Denoising
 from rkdl.estimators._gamma import find_gamma, raw_gamma
 from rkdl.estimators._stream import StreamLearner
@@ -153,27 +152,6 @@ class DL(Denoising, _CoordinateLearner):
         # From the residual itself: the difference of squares has no digits left where the fit is close.
         residual = rows - codes.to_csr(self.n_components) @ encoder.atoms
         return np.sqrt(np.einsum("ij,ij->i", residual, residual))
-
-    def inverse_transform(self, X):
-        """Signals from their codes.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_components)
-            Codes.
-
-        Returns
-        -------
-        signals : ndarray of shape (n_signals, n_features)
-            ``codes @ components_``; a tensor where the codes are one.
-        """
-        check_is_fitted(self)
-        if is_tensor(X):
-            from rkdl._torch.encode import decode
-
-            return decode(X, self.components_)
-        codes = dense_codes(X, self.n_components)
-        return codes @ self.components_.astype(codes.dtype, copy=False)
 
     def _decoder(self, dtype: np.dtype) -> LinearDecoder:
         return LinearDecoder(self.components_.astype(dtype, copy=False))

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rkdl._abnormality import Member, robust_location
+from rkdl._arrays import host
 from rkdl._blas import one_blas_thread, resolve_threads
 from rkdl._signals import Signals, Walker, chunk_bounds
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
@@ -404,7 +405,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             return RowSource(X)
         X = validate_data(
             self,
-            X,
+            host(X),
             dtype=FLOATS,
             accept_sparse="csr",
             reset=reset,
