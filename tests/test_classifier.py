@@ -435,7 +435,7 @@ class TestBadInput:
             (KDL(), "KDL makes one of every signal: use RKDL"),
             (Ridge(), "'estimator' parameter of KDLClassifier"),
             (StandardScaler(), "is not a method that classes can share: give one of DL, FourierDL"),
-            ("KDL", "KDL makes one of every signal"),
+            ("KDL", "'estimator' parameter of KDLClassifier"),
             (DL(2, init=np.eye(2, 5)), "first atoms of its own"),
             (RKDL(n_components=0), "'n_components' parameter of RKDL"),
         ],

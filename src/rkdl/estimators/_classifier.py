@@ -135,7 +135,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: dict = {
-        "estimator": [StrOptions({*METHODS, "KDL"}), HasMethods(["fit", "transform"])],
+        "estimator": [StrOptions(set(METHODS)), HasMethods(["fit", "transform"])],
         "n_refinements": [Interval(Integral, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "calibration_size": [Interval(Real, 0, 1, closed="neither")],
@@ -218,7 +218,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     def _method(self, n_signals: int) -> DictionaryLearner:
         """A copy of the method underneath, checked."""
-        if isinstance(self.estimator, KDL) or self.estimator == "KDL":
+        if isinstance(self.estimator, KDL):
             raise ValueError(
                 "KDLClassifier needs kernel vectors that the classes share, and KDL makes one of every signal: use "
                 "RKDL with kernel_vectors='random' and as many of them as memory allows."
@@ -258,13 +258,13 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         assert_all_finite(y, input_name="y")
         kinds = sorted({type(label).__name__ for label in y}) if y.dtype == object else []
         try:
-            check_classification_targets(y)
             self.classes_, labels = np.unique(y, return_inverse=True)
         except TypeError as error:
             raise ValueError(
                 f"The labels of y are of types that have no common order, {' and '.join(kinds)}: make them all numbers "
                 f"or all strings."
             ) from error
+        check_classification_targets(y)
         check_consistent_length(range(n_signals), y)
         if len(self.classes_) < 2:
             raise ValueError(
