@@ -33,6 +33,7 @@ COMMON = {"n_components": 10, "n_nonzero_coefs": 3, "max_iter": 4}
 METHODS = {
     "DL": DL(**COMMON),
     "FourierDL": FourierDL(n_fourier_features=60, **COMMON),
+    "KDL": KDL(**COMMON),
     "RKDL": RKDL(n_kernel_vectors=40, kernel_vectors="random", **COMMON),
     "ORKDL": ORKDL(n_kernel_vectors=20, **COMMON),
     "MORKDL": MORKDL(n_kernel_vectors=20, **COMMON),
@@ -66,7 +67,7 @@ class TestManners:
     @parametrize_with_checks(
         [
             KDLClassifier(random_state=0),
-            *(KDLClassifier(name, random_state=0, n_refinements=1) for name in ("DL", "FourierDL", "ORKDL", "MORKDL")),
+            *(KDLClassifier(name, random_state=0, n_refinements=1) for name in ("DL", "FourierDL", "KDL", "ORKDL")),
             KDLClassifier(
                 RKDL(8, n_nonzero_coefs=2, n_kernel_vectors=12, kernel_vectors="kmeans", atom_update="aksvd"),
                 random_state=0,
@@ -79,16 +80,25 @@ class TestManners:
     def test_scikit_learn_checks(self, estimator, check):
         check(estimator)
 
+    def test_kdl_learns_what_kdl_of_each_class_learns(self, blobs):
+        X, y = blobs
+        options = {"n_refinements": 0, "estimator__init": "random", "estimator__max_iter": 30, "estimator__gamma": 0.05}
+        model = make("KDL", **options, calibration_size=0.01).fit(X, y)
+        own = [KDL(**{**COMMON, "max_iter": 30, "gamma": 0.05}, random_state=0).fit(X[y == k]) for k in range(3)]
+        theirs = np.stack([each.reconstruction_error(X) for each in own], axis=1)
+        assert np.mean(model.predict(X) == theirs.argmin(axis=1)) > 0.95
+        np.testing.assert_allclose(model.kernel_vectors_[np.lexsort(model.kernel_vectors_.T)], X[np.lexsort(X.T)])
+
     @each_method
     def test_every_method_classifies_digits(self, name, digits):
         X, y, X_new, y_new = digits
         assert make(name).fit(X, y).score(X_new, y_new) > 0.85
 
-    @pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL", "ORKDL", "MORKDL"])
+    @pytest.mark.parametrize("name", ["DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL"])
     def test_a_name_stands_for_a_method(self, name, blobs):
         X, y = blobs
         model = KDLClassifier(name, random_state=0).fit(X, y)
-        assert type(model.method_).__name__ == name
+        assert type(model.method_).__name__ == ("RKDL" if name == "KDL" else name)
         assert model.score(X, y) > 0.9
 
     def test_grid_search_in_a_pipeline(self, blobs):
@@ -432,10 +442,10 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("estimator", "message"),
         [
-            (KDL(), "KDL makes one of every signal: use RKDL"),
+            (KDL(kernel="precomputed"), "kernel is precomputed"),
             (Ridge(), "'estimator' parameter of KDLClassifier"),
             (StandardScaler(), "is not a method that classes can share: give one of DL, FourierDL"),
-            ("KDL", "'estimator' parameter of KDLClassifier"),
+            ("kdl", "'estimator' parameter of KDLClassifier"),
             (DL(2, init=np.eye(2, 5)), "first atoms of its own"),
             (RKDL(n_components=0), "'n_components' parameter of RKDL"),
         ],
@@ -476,6 +486,11 @@ class TestBadInput:
         X, y = blobs
         model, plain = make(name).fit(X * scale, y), make(name).fit(X, y)
         assert np.mean(model.predict(X * scale) == plain.predict(X)) > 0.98
+
+    def test_kdl_of_more_signals_than_memory_holds(self, blobs, monkeypatch):
+        monkeypatch.setattr("rkdl.estimators._classifier.physical_memory", lambda: 1 << 20)
+        with pytest.raises(ValueError, match="150 signals.*use RKDL with kernel_vectors='random' and fewer"):
+            make("KDL").fit(*blobs)
 
     @pytest.mark.parametrize("labels", [["a", 1], ["a", None], [1, "a", 2.5]])
     def test_labels_without_an_order(self, labels, blobs):

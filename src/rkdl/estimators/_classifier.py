@@ -33,19 +33,20 @@ from rkdl._maps import FeatureMap, KernelMap, WhiteMap
 from rkdl._signals import Walker
 from rkdl._statistics import Pursuit
 from rkdl.estimators._base import DictionaryLearner, is_array, read_signals
-from rkdl.estimators._full import KDL
+from rkdl.estimators._full import KDL, MEMORY_SHARE, physical_memory
 from rkdl.estimators._linear import DL, FourierDL
 from rkdl.estimators._optimized import MORKDL, ORKDL
 from rkdl.estimators._reduced import RKDL
 from rkdl.estimators._saving import Saved
 
-METHODS: dict[str, type] = {cls.__name__: cls for cls in (DL, FourierDL, RKDL, ORKDL, MORKDL)}
+METHODS: dict[str, type] = {cls.__name__: cls for cls in (DL, FourierDL, KDL, RKDL, ORKDL, MORKDL)}
 # Sizes of a method that is given by its name.
 ATOMS = {"n_components": 64, "n_nonzero_coefs": 5, "max_iter": 10}
 VECTORS = {"n_kernel_vectors": 300, "kernel_vectors": "random"}
 NAMED: dict[type, dict] = {
     DL: ATOMS,
     FourierDL: {**ATOMS, "n_fourier_features": 600},
+    KDL: ATOMS,
     RKDL: {**ATOMS, **VECTORS},
     ORKDL: {**ATOMS, **VECTORS, "n_kernel_vectors": 100},
     MORKDL: {**ATOMS, **VECTORS, "n_kernel_vectors": 100},
@@ -64,10 +65,11 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : {"DL", "FourierDL", "RKDL", "ORKDL", "MORKDL"} or estimator, default="RKDL"
+    estimator : {"DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL"} or estimator, default="RKDL"
         The method underneath. An estimator of rkdl says all of its settings: `n_components` is the number of atoms
         of a class, and a class with fewer signals has as many atoms as signals. ORKDL and MORKDL learn their kernel
-        vectors from all signals, with one dictionary, before the classes get theirs. A name stands for that estimator
+        vectors from all signals, with one dictionary, before the classes get theirs. KDL, for a few thousand signals,
+        is RKDL with every signal for a kernel vector. A name stands for that estimator
         with 64 atoms a class, 5 non-zeros, 10 iterations, and 300 random kernel vectors (100 that are learned, 600
         Fourier features).
     n_refinements : int, default=2
@@ -103,7 +105,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
     sharpness_ : float
         What relative residuals are multiplied by for `predict_proba`, calibrated on held-out signals.
     method_ : estimator
-        The method underneath, its settings as used.
+        The method underneath, its settings as used; RKDL for KDL.
     errors_ : ndarray of shape (n_iter_,)
         ``sqrt(f / (m N))`` after every iteration, f the squared error of all signals in feature space, each with the
         dictionary of its class.
@@ -218,14 +220,9 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     def _method(self, n_signals: int) -> DictionaryLearner:
         """A copy of the method underneath, checked."""
-        if isinstance(self.estimator, KDL):
-            raise ValueError(
-                "KDLClassifier needs kernel vectors that the classes share, and KDL makes one of every signal: use "
-                "RKDL with kernel_vectors='random' and as many of them as memory allows."
-            )
         if isinstance(self.estimator, str):
             cls = METHODS[self.estimator]
-            method = cls(**NAMED[cls])
+            method = _reduced(cls(**NAMED[cls]), n_signals)
             if hasattr(method, "n_kernel_vectors"):
                 method.n_kernel_vectors = min(method.n_kernel_vectors, n_signals)
             return method
@@ -245,6 +242,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                 "The estimator's init is an array, and every class needs first atoms of its own: use 'data' or "
                 "'random'."
             )
+        method = _reduced(method, n_signals)
         method._check_sizes(n_signals)
         return method
 
@@ -465,6 +463,25 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _reduced(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
+    """RKDL with all signals for kernel vectors in place of KDL: the same atoms, on kernel vectors that classes share."""
+    if not isinstance(method, KDL):
+        return method
+    if isinstance(method.kernel, str) and method.kernel == "precomputed":
+        raise ValueError(
+            "The estimator's kernel is precomputed, and the classifier computes kernels of signals: give the kernel by "
+            "name or as a function."
+        )
+    # The kernel matrix in float64, its factor, and what computes that.
+    needed, memory = 4 * 8 * n_signals**2, physical_memory()
+    if needed > MEMORY_SHARE * memory:
+        raise ValueError(
+            f"KDL makes a kernel vector of each of the {n_signals} signals, which takes {needed / 2**30:.1f} GiB, and "
+            f"there are {memory / 2**30:.1f}: use RKDL with kernel_vectors='random' and fewer of them."
+        )
+    return RKDL(**method.get_params(), n_kernel_vectors=n_signals, kernel_vectors="random")
 
 
 @dataclass

@@ -226,7 +226,7 @@ class KDL(KernelLearner):
     ) -> FullProblem:
         signals = walker.signals
         n_signals = signals.shape[0]
-        rows_of, problem_of, memory = KernelRows, FullProblem, _physical_memory()
+        rows_of, problem_of, memory = KernelRows, FullProblem, physical_memory()
         if hasattr(signals, "device"):
             from rkdl._torch import full
             from rkdl._torch.device import total_bytes
@@ -373,7 +373,7 @@ def _is_training_matrix(kernel: np.ndarray) -> bool:
     return kernel.shape[0] == kernel.shape[1] and bool(np.allclose(kernel, kernel.T, rtol=0.0, atol=slack))
 
 
-def _physical_memory() -> int:
+def physical_memory() -> int:
     """Bytes of memory of this machine; where it cannot be told, 8 GiB."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
