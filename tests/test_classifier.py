@@ -489,7 +489,7 @@ class TestBadInput:
 
     def test_kdl_of_more_signals_than_memory_holds(self, blobs, monkeypatch):
         monkeypatch.setattr("rkdl.estimators._classifier.physical_memory", lambda: 1 << 20)
-        with pytest.raises(ValueError, match="150 signals.*use RKDL with kernel_vectors='random' and fewer"):
+        with pytest.raises(ValueError, match=r"150 signals.*use RKDL with kernel_vectors='random' and fewer"):
             make("KDL").fit(*blobs)
 
     @pytest.mark.parametrize("labels", [["a", 1], ["a", None], [1, "a", 2.5]])

@@ -466,7 +466,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
 
 
 def _reduced(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
-    """RKDL with all signals for kernel vectors in place of KDL: the same atoms, on kernel vectors that classes share."""
+    """For KDL, RKDL with all signals as kernel vectors: the same atoms, and kernel vectors that classes share."""
     if not isinstance(method, KDL):
         return method
     if isinstance(method.kernel, str) and method.kernel == "precomputed":
