@@ -23,9 +23,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, _classes, load
-from rkdl._classes import ClassCoder, Refinement, fit_sharpness, pad_atoms, probabilities
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, _classes, _refinement, load
+from rkdl._classes import ClassCoder, pad_atoms
 from rkdl._maps import KernelMap, LinearMap
+from rkdl._refinement import Refinement, fit_sharpness, probabilities
 from rkdl._signals import Signals
 from rkdl._statistics import Pursuit
 
@@ -248,7 +249,7 @@ class TestWhatIsComputed:
         def told(atoms):
             padded = [pad_atoms(own) for own in atoms]
             coder = ClassCoder(LinearMap(6), padded, [own @ own.T for own in padded], [pursuit] * 2)
-            return _classes._tell(coder, X, np.sum(X**2, axis=1), labels, sharpness)
+            return _refinement._tell(coder, X, np.sum(X**2, axis=1), labels, sharpness)
 
         loss, pulls, _ = told(whites)
         for k in range(2):
@@ -272,7 +273,8 @@ class TestWhatIsComputed:
     def test_features_that_do_not_fit_are_computed_again(self, digits, monkeypatch):
         X, y, X_new, _ = digits
         kept = make().fit(X, y).decision_function(X_new)
-        monkeypatch.setattr(_classes, "FEATURE_BYTES", 0)
+        for module in (_classes, _refinement):
+            monkeypatch.setattr(module, "FEATURE_BYTES", 0)
         np.testing.assert_allclose(make().fit(X, y).decision_function(X_new), kept, atol=1e-8)
 
     def test_features_are_computed_once_for_all_classes(self, digits, monkeypatch):
@@ -488,7 +490,7 @@ class TestBadInput:
         assert np.mean(model.predict(X * scale) == plain.predict(X)) > 0.98
 
     def test_kdl_of_more_signals_than_memory_holds(self, blobs, monkeypatch):
-        monkeypatch.setattr("rkdl.estimators._classifier.physical_memory", lambda: 1 << 20)
+        monkeypatch.setattr("rkdl.estimators._class_methods.physical_memory", lambda: 1 << 20)
         with pytest.raises(ValueError, match=r"150 signals.*use RKDL with kernel_vectors='random' and fewer"):
             make("KDL").fit(*blobs)
 

@@ -16,41 +16,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, check_is_fitted, column_or_1d
 
 from rkdl._arrays import host
-from rkdl._classes import (
-    LANES,
-    ClassCoder,
-    ClassProblem,
-    Picked,
-    Refinement,
-    fit_sharpness,
-    gram_of,
-    pad_atoms,
-    probabilities,
-    relative_residuals,
-)
+from rkdl._classes import LANES, ClassCoder, ClassProblem, Picked, gram_of, pad_atoms, relative_residuals
 from rkdl._loop import alternate, progress
 from rkdl._maps import FeatureMap, KernelMap, WhiteMap
+from rkdl._refinement import Refinement, fit_sharpness, probabilities
 from rkdl._signals import Walker
 from rkdl._statistics import Pursuit
-from rkdl.estimators._base import DictionaryLearner, is_array, read_signals
-from rkdl.estimators._full import KDL, MEMORY_SHARE, physical_memory
-from rkdl.estimators._linear import DL, FourierDL
-from rkdl.estimators._optimized import MORKDL, ORKDL
-from rkdl.estimators._reduced import RKDL
+from rkdl.estimators._base import DictionaryLearner, read_signals
+from rkdl.estimators._class_methods import METHODS, shared_method
 from rkdl.estimators._saving import Saved
 
-METHODS: dict[str, type] = {cls.__name__: cls for cls in (DL, FourierDL, KDL, RKDL, ORKDL, MORKDL)}
-# Sizes of a method that is given by its name.
-ATOMS = {"n_components": 64, "n_nonzero_coefs": 5, "max_iter": 10}
-VECTORS = {"n_kernel_vectors": 300, "kernel_vectors": "random"}
-NAMED: dict[type, dict] = {
-    DL: ATOMS,
-    FourierDL: {**ATOMS, "n_fourier_features": 600},
-    KDL: ATOMS,
-    RKDL: {**ATOMS, **VECTORS},
-    ORKDL: {**ATOMS, **VECTORS, "n_kernel_vectors": 100},
-    MORKDL: {**ATOMS, **VECTORS, "n_kernel_vectors": 100},
-}
 # More signals than this tell no more about one number.
 LARGEST_CALIBRATION = 2000
 
@@ -200,7 +175,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                 "slices, or fit one of the other estimators on the cluster."
             )
         labels = self._read_labels(signals.shape[0], y)
-        method = self._method(signals.shape[0])
+        method = shared_method(self.estimator, signals.shape[0])
         seed = self.random_state if self.random_state is not None else method.random_state
         rng = check_random_state(seed)
         method.set_params(n_jobs=self.n_jobs, verbose=max(self.verbose, method.verbose))
@@ -217,34 +192,6 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                 # What was learned from fewer signals to the end is better than what was begun from all.
                 learned = learned if walker.is_interrupted else again
             self._store(work, learned)
-
-    def _method(self, n_signals: int) -> DictionaryLearner:
-        """A copy of the method underneath, checked."""
-        if isinstance(self.estimator, str):
-            cls = METHODS[self.estimator]
-            method = _reduced(cls(**NAMED[cls]), n_signals)
-            if hasattr(method, "n_kernel_vectors"):
-                method.n_kernel_vectors = min(method.n_kernel_vectors, n_signals)
-            return method
-        if not isinstance(self.estimator, tuple(METHODS.values())):
-            raise ValueError(
-                f"estimator={self.estimator!r} is not a method that classes can share: give one of "
-                f"{', '.join(METHODS)}, by its name or with its settings."
-            )
-        method = clone(self.estimator)
-        if method.device is not None:
-            raise ValueError(
-                f"device={method.device!r} of the estimator: the classifier learns on the CPU: leave it None."
-            )
-        method._validate_params()
-        if is_array(method.init):
-            raise ValueError(
-                "The estimator's init is an array, and every class needs first atoms of its own: use 'data' or "
-                "'random'."
-            )
-        method = _reduced(method, n_signals)
-        method._check_sizes(n_signals)
-        return method
 
     def _read_labels(self, n_signals: int, y: Any) -> np.ndarray:
         """Numbers of the classes."""
@@ -463,25 +410,6 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _reduced(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
-    """For KDL, RKDL with all signals as kernel vectors: the same atoms, and kernel vectors that classes share."""
-    if not isinstance(method, KDL):
-        return method
-    if isinstance(method.kernel, str) and method.kernel == "precomputed":
-        raise ValueError(
-            "The estimator's kernel is precomputed, and the classifier computes kernels of signals: give the kernel by "
-            "name or as a function."
-        )
-    # The kernel matrix in float64, its factor, and what computes that.
-    needed, memory = 4 * 8 * n_signals**2, physical_memory()
-    if needed > MEMORY_SHARE * memory:
-        raise ValueError(
-            f"KDL makes a kernel vector of each of the {n_signals} signals, which takes {needed / 2**30:.1f} GiB, and "
-            f"there are {memory / 2**30:.1f}: use RKDL with kernel_vectors='random' and fewer of them."
-        )
-    return RKDL(**method.get_params(), n_kernel_vectors=n_signals, kernel_vectors="random")
 
 
 @dataclass
