@@ -482,42 +482,57 @@ def peak_of(call):
         tracemalloc.stop()
 
 
+# Chunks are as large as they get from sixteen of them on, that is from about 131,000 signals.
+FEW, MANY = 140_000, 280_000
+
+
+@pytest.fixture(scope="module")
+def many():
+    return np.random.default_rng(0).standard_normal((MANY, 6), dtype=np.float32)
+
+
+def growth(call, many):
+    """Bytes by which the peak grows with each further signal."""
+    call(many[:300])
+    peaks = [peak_of(lambda size=size: call(many[:size])) for size in (FEW, MANY)]
+    return (peaks[1] - peaks[0]) / (MANY - FEW)
+
+
 class TestMemoryOfTransform:
     """`transform` walks chunks: its memory does not grow with the signals beyond its output."""
-
-    # Chunks are as large as they get from sixteen of them on, that is from about 131,000 signals.
-    FEW, MANY = 140_000, 280_000
-
-    @pytest.fixture(scope="class")
-    def many(self):
-        return np.random.default_rng(0).standard_normal((self.MANY, 6), dtype=np.float32)
-
-    def growth(self, call, many):
-        """Bytes by which the peak grows with each further signal."""
-        call(many[:300])
-        peaks = [peak_of(lambda size=size: call(many[:size])) for size in (self.FEW, self.MANY)]
-        return (peaks[1] - peaks[0]) / (self.MANY - self.FEW)
 
     @every
     def test_dense(self, kind, X, many):
         model = make(kind, n_jobs=1).fit(X.astype(np.float32))
-        assert self.growth(model.transform, many) < 1.1 * 5 * 4
+        assert growth(model.transform, many) < 1.1 * 5 * 4
 
     @every
     def test_sparse(self, kind, X, many):
         model = make(kind, n_jobs=1, sparse_output=True).fit(X.astype(np.float32))
         # A signal's output is two values, two indices and a pointer: once in chunks, once joined.
-        assert self.growth(model.transform, many) < 2.2 * (2 * (4 + 4) + 4)
+        assert growth(model.transform, many) < 2.2 * (2 * (4 + 4) + 4)
 
     @every
     def test_errors(self, kind, X, many):
         model = make(kind, n_jobs=1).fit(X.astype(np.float32))
         # An error and a norm.
-        assert self.growth(model.reconstruction_error, many) < 1.5 * 2 * 4
+        assert growth(model.reconstruction_error, many) < 1.5 * 2 * 4
 
     def test_function(self, many):
         atoms = signals(5, seed=1)
-        assert self.growth(lambda X: sparse_encode(X, atoms, n_nonzero_coefs=2, n_jobs=1), many) < 1.1 * 5 * 4
+        assert growth(lambda X: sparse_encode(X, atoms, n_nonzero_coefs=2, n_jobs=1), many) < 1.1 * 5 * 4
+
+
+class TestMemoryOfFit:
+    """Features belong to the kernel vectors: when these move, one set of them is held, never an old and a new."""
+
+    @grid([ORKDL, MORKDL])
+    @pytest.mark.parametrize("solver", ["lbfgs", "gd"])
+    def test_features_are_held_once(self, kind, solver, many):
+        model = make(kind, kernel_vectors=many[:32], gamma=0.1, solver=solver, max_iter=3, n_jobs=1)
+        features, codes = 32 * 4, 2 * (4 + 4) + 4 + 4
+        # Two sets of codes: before and after they are rescaled.
+        assert growth(model.fit, many) < 1.5 * features + 2 * codes
 
 
 def test_version_is_told():

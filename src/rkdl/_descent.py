@@ -78,7 +78,7 @@ class Objective:
     walker : Walker
         Walks the signals.
     kept : list of Kept
-        Codes of the chunks.
+        Codes of the chunks, and their features until the first gradient has used them.
     kernel : DifferentiableKernel
         The kernel.
     products : ndarray of shape (n, n)
@@ -160,10 +160,12 @@ class Objective:
         dtype = self._dtype
         atoms = None if pulling is None else cast(pulling, dtype)
         at_features = vectors is self.feature_vectors
-        # A point without a gradient is the last of an iteration, and the next one codes with its features.
-        keeps_features = self.keeps_features and pulling is None
+        # A new point without a gradient is the last of an iteration, and the next one codes with its features.
+        keeps_features = self.keeps_features and pulling is None and not at_features
         step = Evaluate(self.kernel, cast(vectors, dtype), len(self.products), atoms, at_features, keeps_features)
         sums, kept = self.walker.run(step, self.kept)
+        if pulling is not None:
+            self.kept = kept
         projections, pull = sums[0], sums[1] if len(sums) > 1 else None
         if self.memory is not None:
             places, combinations = self.memory
@@ -321,6 +323,8 @@ class LBFGS:
             bend = trial.value - point.value - slope * length
             best = -0.5 * slope * length * length / bend if bend > 0.0 and np.isfinite(bend) else 0.0
             length = min(max(best, 0.1 * length), 0.5 * length)
+            # Its features, where they were kept, make room for those of the next.
+            del trial
         return None
 
     def _remember(self, shift: np.ndarray, change: np.ndarray) -> None:
@@ -405,6 +409,8 @@ class GradientDescent:
                 self._rate *= 1.5
                 return trial
             self._rate *= 0.5
+            # Its features, where they were kept, make room for those of the next.
+            del trial
         return None
 
     def sweep(self, objective: Objective, point: Point, rate: float) -> np.ndarray:

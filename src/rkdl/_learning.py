@@ -131,7 +131,11 @@ class ReducedProblem:
             if memory is not None and memory.sums is not None:
                 past = memory.projections * factors[:, None]
                 surface.memory, known = (feature_map.kernel_vectors, metric.unwhiten(metric.whiten(past))), None
+            # Held by the surface alone, features are gone before those of the new kernel vectors are there.
+            self._features = None
+            del kept
             point = mover.move(surface, surface.at(feature_map.kernel_vectors, known))
+            kept = surface.kept
             feature_map, metric = replace(feature_map, kernel_vectors=point.vectors), point.metric
             projections = point.projections
             if mover.projects_atoms:

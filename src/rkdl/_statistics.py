@@ -205,6 +205,7 @@ class Evaluate:
     """For codes that are kept: ``P = Z'K(Y, D)``, and the pull of the signals on D if `atoms` are given.
 
     The pull on ``d_i`` is the sum over signals of ``(Z A)_ti`` times the derivative of ``k(y_t, d_i)`` by ``d_i``.
+    Kernel vectors move after their pull, so features are not kept beyond it.
     """
 
     kernel: DifferentiableKernel
@@ -228,7 +229,7 @@ class Evaluate:
             return (projections,), kept._replace(features=features) if self.keeps_features else kept
         weights = np.empty_like(slope)
         _weigh(codes.indptr, codes.indices, codes.values, self.atoms, slope, weights)
-        return (projections, self.kernel.pull(signals, self.kernel_vectors, weights)), kept
+        return (projections, self.kernel.pull(signals, self.kernel_vectors, weights)), kept._replace(features=None)
 
 
 @dataclass(frozen=True)

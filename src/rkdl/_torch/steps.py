@@ -77,7 +77,7 @@ def _evaluate(step: Evaluate, signals: torch.Tensor, kept: Any) -> tuple[tuple, 
     if step.atoms is None:
         return (projections,), kept._replace(features=features) if step.keeps_features else kept
     pull = step.kernel.pull(signals, step.kernel_vectors, weigh(kept.codes, step.atoms, slope))
-    return (projections, pull), kept
+    return (projections, pull), kept._replace(features=None)
 
 
 def weigh(codes: TensorCodes, atoms: Any, slope: torch.Tensor) -> Any:
