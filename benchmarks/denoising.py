@@ -32,7 +32,7 @@ from sklearn.preprocessing import MinMaxScaler
 from benchmarks.data import MissingDataError
 from benchmarks.pages import put
 from rkdl import DL, ORKDL
-from rkdl._preimage import solve_decoder
+from rkdl._preimage import DecoderSums, learn_decoder
 
 PAGE = Path(__file__).parent.parent / "docs" / "denoising.md"
 DIGITS_PLOT = PAGE.parent / "images" / "denoised_digits.png"
@@ -368,8 +368,9 @@ def measure_choices(small: bool, plots: bool) -> Iterator[str]:
                 for z, n in zip((codes, new_codes), lengths, strict=True)
             )
             gram = model.gram_ if metric == "feature space" else np.eye(len(model.gram_))
-            matrix = solve_decoder(left.T @ left, left.T @ train, gram, model.decoder_alpha)
-            found.append(digits.error(digits.joined(right @ matrix)))
+            sums = left.T @ left, left.T @ train, left.sum(axis=0), train.sum(axis=0, dtype=np.float64), len(train)
+            matrix, intercept = learn_decoder(DecoderSums(*sums), gram, model.decoder_alpha, unit)
+            found.append(digits.error(digits.joined(right @ matrix + intercept)))
         del model.decoder_
         found.append(digits.error(digits.joined(model.inverse_transform(new_codes))))
         rows.append((f"{gamma:g}", kind, *(f"{error:.5f}" for error in found)))
