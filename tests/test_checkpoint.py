@@ -148,6 +148,59 @@ class TestRefusals:
         self.refuse(path, "kernel_vectors is dictionary there", X, copy_of("RKDL", kernel_vectors=X[:12]))
         self.refuse(path, "iteration 2, and max_iter is 1", X, copy_of("RKDL", max_iter=1))
 
+    def test_other_kernels(self, X, tmp_path):
+        class Held:
+            def __init__(self, gamma):
+                self.gamma = gamma
+
+            def __call__(self, A, B):
+                return np.exp(-self.gamma * ((A[:, None] - B) ** 2).sum(axis=-1))
+
+            def method(self, A, B):
+                return self(A, B)
+
+        def closed(settings):
+            return lambda A, B: Held(settings["gamma"])(A, B)
+
+        def by_keyword(gamma):
+            def kernel(A, B, *, own=gamma):
+                return Held(own)(A, B)
+
+            return kernel
+
+        kinds = {
+            "object": Held,
+            "method": lambda gamma: Held(gamma).method,
+            "closure": lambda gamma: closed({"gamma": gamma}),
+            "keyword": by_keyword,
+            "rows": lambda gamma: lambda a, b: float(np.exp(-gamma * np.sum((a - b) ** 2))),
+        }
+        for name, kernel in kinds.items():
+            path = tmp_path / name
+            copy_of("RKDL", kernel=kernel(0.1), max_iter=1).fit(X[:60], checkpoint=path)
+            self.refuse(path, "kernel is a function with the values", X[:60], copy_of("RKDL", kernel=kernel(5.0)))
+            # One that does the same is the same.
+            model = copy_of("RKDL", kernel=kernel(0.1), max_iter=2).fit(X[:60], checkpoint=path)
+            assert model.n_iter_ == 2
+
+    def test_found_out_before_any_walk(self, path, X):
+        class Source:
+            shape, dtype, n_read = X.shape, X.dtype, 0
+
+            def __getitem__(self, rows):
+                found = X[rows]
+                Source.n_read += len(found)
+                return found
+
+        path.write_bytes(b"nothing of ours")
+        with pytest.raises(ValueError, match=r"no \.npz file"):
+            copy_of("RKDL").fit(Source(), checkpoint=path)
+        path.unlink()
+        path.with_name(path.name + ".part").mkdir()
+        with pytest.raises(OSError, match="cannot be written"):
+            copy_of("RKDL").fit(Source(), checkpoint=path)
+        assert Source.n_read < len(X)
+
     def test_other_signals(self, path, X):
         self.refuse(path, "shape of X", X[:-1])
         self.refuse(path, "dtype of X is float64 there and float32 here", X.astype(np.float32))
@@ -293,3 +346,20 @@ class TestSaving:
             assert all(name.endswith(".npy") for name in archive.namelist())
         with np.load(tmp_path / "model.rkdl", allow_pickle=False) as stored:
             assert json.loads(stored["header"].tobytes())["estimator"] == "ORKDL"
+
+    @pytest.mark.parametrize("broken", ["parameters", "attributes", "array", "list", "stream"])
+    def test_headers_that_do_not_fit(self, broken, X, tmp_path):
+        path = tmp_path / "model.rkdl"
+        copy_of("RKDL").fit(X).save(path)
+        with np.load(path) as stored:
+            arrays = dict(stored)
+        header = json.loads(arrays.pop("header").tobytes())
+        if broken == "array":
+            del arrays["attribute.gram_"], header["arrays"]["attribute.gram_"]
+        elif broken in ("list", "stream"):
+            header["attributes" if broken == "list" else "stream"] = [1]
+        else:
+            del header[broken]
+        np.savez(path.open("wb"), header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays)
+        with pytest.raises(ValueError, match=r"model\.rkdl was changed"):
+            rkdl.load(path)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rkdl._arrays import host
-from rkdl._files import read_file, write_file
+from rkdl._files import check_writable, read_file, write_file
+from rkdl._kernels import Custom
 from rkdl._signals import Walker
 
 # What never changes an iteration's bits.
-_FREE = {"n_jobs", "verbose", "sparse_output", "max_iter", "half_life"}
+_FREE = {"n_jobs", "verbose", "sparse_output", "max_iter", "half_life", "fit_inverse_transform", "decoder_alpha"}
 _SAMPLE = 16
 
 
@@ -49,10 +48,9 @@ class Checkpoint:
         self.errors: list[float] = []
         self.is_settled = False
         self.state: dict[str, np.ndarray] | None = None
-        if not self.path.parent.is_dir():
-            raise FileNotFoundError(f"The folder of checkpoint {str(path)!r} does not exist: make it first.")
         if self.path.exists():
             self._read(max_iter)
+        check_writable(self.path)
 
     def _read(self, max_iter: int) -> None:
         remedy = "delete it to begin anew, or give another path as checkpoint."
@@ -80,18 +78,19 @@ def describe(name: str, parameters: dict[str, Any], walker: Walker) -> dict:
     """What decides the bits of a fit: estimator, parameters, the signals' shape, dtype and chunks, a few signals."""
     signals = walker.signals
     rows = np.unique(np.linspace(0, signals.shape[0] - 1, min(_SAMPLE, signals.shape[0])).astype(np.intp))
+    sample = signals.take(rows)
     edges = [start for start, _ in walker.bounds]
     return {
         "estimator": name,
-        **{key: _describe(value) for key, value in sorted(parameters.items()) if key not in _FREE},
+        **{key: _describe(value, sample) for key, value in sorted(parameters.items()) if key not in _FREE},
         "shape of X": list(signals.shape),
         "dtype of X": signals.dtype.name,
         "chunks": f"{len(edges)} ({_digest(np.array(edges))})",
-        "some signals": _digest(signals.take(rows)),
+        "some signals": _digest(sample),
     }
 
 
-def _describe(value: Any) -> Any:
+def _describe(value: Any, sample: np.ndarray) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -100,28 +99,14 @@ def _describe(value: Any) -> Any:
         # The same one has moved on since the fit that is to be resumed began.
         return "RandomState"
     if callable(value):
-        return _describe_function(value)
+        # By what it does: neither its name nor its code tells what it holds.
+        if not np.isfinite(sample).all():
+            return "a function"
+        return f"a function with the values {_digest(Custom.wrap(value, sample)(sample, sample))}"
     if type(value).__name__ == "device":
         return str(value)
     array = np.asarray(host(value))
     return f"array {array.shape} ({_digest(array)})"
-
-
-def _describe_function(function: Any) -> str:
-    """A function by its name, its code and what it holds: two lambdas are not the same kernel."""
-    if isinstance(function, partial):
-        held = {"args": [*map(_describe, function.args)], **{k: _describe(v) for k, v in function.keywords.items()}}
-        return f"partial of {_describe(function.func)} with {json.dumps(held, sort_keys=True)}"
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return (
-            f"{type(function).__module__}.{type(function).__qualname__} {re.sub(' at 0x[0-9a-f]+', '', repr(function))}"
-        )
-    cells = [_describe(cell.cell_contents) for cell in function.__closure__ or ()]
-    cells += [_describe(value) for value in function.__defaults__ or ()]
-    constants = [repr(value) for value in code.co_consts if not hasattr(value, "co_code")]
-    content = json.dumps([code.co_code.hex(), code.co_names, constants, cells]).encode()
-    return f"{function.__module__}.{function.__qualname__} ({hashlib.sha256(content).hexdigest()[:16]})"
 
 
 def _digest(array: np.ndarray) -> str:

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 FORMAT = 1
-# What reading a file that is damaged, or of another kind, was seen to raise.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    OSError,
-    UnicodeDecodeError,
-    ValueError,
-    AttributeError,
-    KeyError,
-    NotImplementedError,
-    RuntimeError,
-)
 _HEADER = "header"
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a place where no file can be written, before there is anything to write."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder of {str(path)!r} does not exist: make it first.")
+    part = _part(path)
+    try:
+        part.open("wb").close()
+        part.unlink()
+    except OSError as error:
+        raise type(error)(f"{str(path)!r} cannot be written ({error}): give another path.") from error
+
+
+def _part(path: Path) -> Path:
+    """Where a file is until it is whole."""
+    return path.with_name(path.name + ".part")
 
 
 def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[str, np.ndarray]) -> None:
@@ -47,7 +49,7 @@ def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[st
     if not path.parent.is_dir():
         raise FileNotFoundError(f"The folder of {str(path)!r} does not exist: make it first.")
     text = json.dumps({"rkdl": kind, "format": FORMAT, "arrays": _shapes(arrays), **header})
-    part = path.with_name(path.name + ".part")
+    part = _part(path)
     with open(part, "wb") as file:
         members: dict[str, Any] = {_HEADER: np.frombuffer(text.encode(), dtype=np.uint8), **arrays}
         np.savez(file, **members)
@@ -75,10 +77,12 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
                 raise ValueError("it has no header")
             arrays = {name: stored[name] for name in stored.files}
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
-    except _DAMAGE as error:
-        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
-            raise
-        raise ValueError(f"{path} is truncated or not a file of rkdl ({error}): {remedy}") from error
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except Exception as error:
+        # Damaged bytes make NumPy and zipfile raise nearly anything, and give advice that is none.
+        told = "it is no .npz file" if "pickle" in str(error) else error
+        raise ValueError(f"{path} is truncated or not a file of rkdl ({told}): {remedy}") from error
     if not isinstance(header, dict) or header.get("rkdl") != kind:
         found = header.get("rkdl", "something else") if isinstance(header, dict) else "something else"
         raise ValueError(f"{path} is not a file of rkdl of the kind {kind!r} but {found!r}: {remedy}")

@@ -181,12 +181,13 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         n_signals, n_features = signals.shape
         self._check_sizes(n_signals)
         with self._walker(signals) as walker:
-            self._inspect(walker)
-            unit = self._feature_scale(signals.scale)
             checkpoint = None
             if path is not None:
+                # Before the first walk, which may be long.
                 description = describe(type(self).__name__, self.get_params(deep=False), walker)
                 checkpoint = Checkpoint(path, description, self.max_iter)
+            self._inspect(walker)
+            unit = self._feature_scale(signals.scale)
             saved = None if checkpoint is None else checkpoint.state
             problem = self._problem(walker, self._pursuit(unit), rng, saved)
             errors = alternate(

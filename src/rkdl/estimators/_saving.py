@@ -90,12 +90,24 @@ def load(path, *, kernel=None):
     (32, 64)
     """
     header, arrays = read_file(path, "estimator", "give a file that an estimator's save wrote.")
+    try:
+        return _rebuild(path, header, arrays, kernel)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} was changed: its header does not fit what it holds ({type(error).__name__}: {error})."
+        ) from error
+
+
+def _rebuild(path: Any, header: dict, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
+    """The fitted estimator of a file."""
     model = _restore(path, header, arrays, kernel)
     for key, value in header["attributes"].items():
         if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
             raise ValueError(f"{path} was changed: {key!r} is no fitted attribute.")
         setattr(model, key, _decode(path, f"attribute.{key}", value, arrays, kernel))
     if "stream" in header:
+        if not isinstance(header["stream"], dict):
+            raise ValueError(f"{path} was changed: its stream is {header['stream']!r}.")
         state = {key.removeprefix("stream."): value for key, value in arrays.items() if key.startswith("stream.")}
         model._saved_stream = (header["stream"], state)
     return model
