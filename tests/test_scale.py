@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _kernel_vectors, _sources, config_context
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _kernel_vectors, _sources, config_context, sparse_encode
 from rkdl._config import plan_chunks
 from rkdl._signals import Walker, chunk_bounds
 from rkdl._sources import RowSource, is_source
@@ -96,6 +96,16 @@ def outcome(model, X):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_same_bits(name, source, X, tmp_path):
     assert outcome(ESTIMATORS[name], SOURCES[source](X, tmp_path)) == outcome(ESTIMATORS[name], X)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("options", [{"n_nonzero_coefs": 3}, {"residual_tol": 0.5, "sparse_output": True}])
+def test_sparse_encode(options, source, X, tmp_path):
+    found, expected = (sparse_encode(rows, np.eye(20), **options) for rows in (SOURCES[source](X, tmp_path), X))
+    if "sparse_output" in options:
+        found, expected = found.toarray(), expected.toarray()
+    assert found.dtype == np.float32
+    assert found.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("source", ["memmap", "zarr", "hdf5"])

@@ -16,6 +16,7 @@ from rkdl._kernels import squared_norms as row_squares
 from rkdl._maps import LinearMap
 from rkdl._pursuit import Codes, pursue, scatter
 from rkdl._signals import Signals, is_safe
+from rkdl._sources import RowSource, check_source, is_dask, is_source
 from rkdl._statistics import Encoder, Pursuit, alike, conditioning_scale, for_each_chunk
 
 _FLOATS = [np.float64, np.float32]
@@ -43,7 +44,8 @@ def sparse_encode(
     Parameters
     ----------
     X : array-like or CSR matrix of shape (n_signals, n_features)
-        One signal a row.
+        One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+        dataset) is read chunk by chunk.
     dictionary : array-like of shape (n_components, n_features)
         One atom a row. Atoms of zero norm are never used.
     n_nonzero_coefs : int, default=None
@@ -82,8 +84,13 @@ def sparse_encode(
     if device is not None or is_tensor(X) or is_tensor(dictionary):
         return _encode_on_device(X, dictionary, device, sparse_output, n_jobs, n_nonzero_coefs, residual_tol, pursuit)
     # A chunk's own sums show what is not finite, at no extra walk over the signals.
-    if not _is_plain(X):
-        X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
+    if not _is_plain(X) and is_source(X) and not is_dask(X):
+        check_source(X, "sparse_encode")
+        signals: Signals = RowSource(X)
+    else:
+        if not _is_plain(X):
+            X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
+        signals = Signals(X, X.dtype)
     if not _is_plain(dictionary) or not np.isfinite(dictionary.sum()):
         dictionary = check_array(dictionary, dtype=_FLOATS, input_name="dictionary")
     if X.shape[1] != dictionary.shape[1]:
@@ -93,12 +100,12 @@ def sparse_encode(
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
     # A few signals meet few atoms: their rows of the Gram matrix alone are computed.
     few = X.shape[0] * options.n_nonzero < len(dictionary) // 2
-    unit, norms = _unit_rows(np.ascontiguousarray(dictionary, dtype=X.dtype))
+    unit, norms = _unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
     # BLAS threads would go on spinning, for a while, beside those that walk the chunks.
     with one_blas_thread():
         gram = None if few else unit @ unit.T
     encoder = Encoder(LinearMap(X.shape[1]), unit, gram, options)
-    return encode_signals(Signals(X, X.dtype), encoder, sparse_output, n_jobs, factors=1.0 / norms)
+    return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms)
 
 
 def sparse_encode_gram(
