@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -112,7 +113,7 @@ class ReducedProblem:
             factors, objective = _sweep(products, targets, white, trace)
             products *= factors[:, None] * factors
             projections *= factors[:, None]
-            if mover is not None or isinstance(feature_map, LinearMap):
+            if mover is not None:
                 kept = self.walker.change(partial(_rescale, factors=factors), kept)
 
         linear_sums = None
@@ -146,6 +147,8 @@ class ReducedProblem:
         is_alone = memory is None or memory.sums is None
         if is_alone and isinstance(feature_map, LinearMap) and objective < 1e3 * float(np.finfo(dtype).eps) * trace:
             # The difference of squares has no digits left: take the residual itself.
+            if not self.refit:
+                kept = self.walker.change(partial(_rescale, factors=factors), kept)
             (objective,), _ = self.walker.run(Residual(cast(white, dtype)), kept)
         revived = self._revive(kept, lost, used, feature_map, metric, white)
         if memory is not None:
@@ -254,7 +257,7 @@ class ReducedProblem:
         self, kept: list[Kept], targets: np.ndarray, white: np.ndarray, trace: float
     ) -> tuple[list[Kept], np.ndarray, float]:
         """The paper's sweep over all signals at once; `white` changes in place."""
-        if is_tensor(white):
+        if is_tensor(kept[0].residuals):
             from rkdl._torch.refit import refit
 
             found: Any = refit(self.walker, self.feature_map, self.metric, kept, targets, white, trace)
@@ -392,4 +395,6 @@ def _rescale(kept: Kept, factors: np.ndarray) -> Kept:
 
 
 def _like(factors: Any, values: Any) -> Any:
-    return factors.to(values.dtype) if is_tensor(values) else factors.astype(values.dtype)
+    if is_tensor(values):
+        return sys.modules["torch"].as_tensor(factors, dtype=values.dtype, device=values.device)
+    return factors.astype(values.dtype)

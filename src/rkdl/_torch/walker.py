@@ -15,7 +15,7 @@ import torch
 from rkdl._signals import Walker
 from rkdl._statistics import Kept
 from rkdl._torch.device import KEPT_SHARE, free_bytes, product_precision, tensor_chunks
-from rkdl._torch.place import to_device
+from rkdl._torch.place import to_device, to_host
 from rkdl._torch.pursuit import TensorCodes
 from rkdl._torch.signals import StreamedSignals, TensorSignals
 from rkdl._torch.steps import tensor_step
@@ -29,14 +29,24 @@ class TensorWalker(Walker):
 
     Nothing waits for the device but what asks for a number. Where a chunk does not fit in the device's memory it is
     worked on in pieces, halves first.
+
+    Parameters
+    ----------
+    signals : TensorSignals or StreamedSignals
+        The signals.
+    row_width : int
+        Numbers that one signal occupies while it is worked on.
+    is_light : bool, default=False
+        Whether sums come back to NumPy, because what is done with them is less work than launching it on the device.
     """
 
     signals: TensorSignals | StreamedSignals
 
-    def __init__(self, signals: TensorSignals | StreamedSignals, row_width: int) -> None:
+    def __init__(self, signals: TensorSignals | StreamedSignals, row_width: int, is_light: bool = False) -> None:
         bounds = tensor_chunks(signals.shape[0], row_width, signals.dtype.itemsize, signals.device)
         super().__init__(signals, bounds, 1)
         self.row_width = row_width
+        self.is_light = is_light
         self.device = signals.device
         # Asked once: the answer takes as long as many a kernel.
         self._keepable = int(KEPT_SHARE * free_bytes(self.device))
@@ -57,12 +67,12 @@ class TensorWalker(Walker):
         super().__exit__(kind, error, trace)
 
     def place(self, value: Any) -> Any:
-        """The value with its arrays on the device."""
-        return to_device(value, self.device)
+        """The value with its arrays on the device, or in NumPy where the work with them is light."""
+        return to_host(value) if self.is_light else to_device(value, self.device)
 
     def over(self, signals: Any) -> TensorWalker:
         """A walker over other signals of the same device."""
-        return TensorWalker(signals, self.row_width)
+        return TensorWalker(signals, self.row_width, self.is_light)
 
     def may_keep(self, n_bytes: int) -> bool:
         """Whether so much may be kept on the device from one walk to the next."""
@@ -81,8 +91,8 @@ class TensorWalker(Walker):
                     self.signals.announce(*bound)
 
     def run(self, step: Any, kept: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
-        """Apply `step` to every chunk, as `Walker.run` does; sums are tensors in float64."""
-        work = tensor_step(self.place(step))
+        """Apply `step` to every chunk, as `Walker.run` does; sums are tensors in float64, or arrays."""
+        work = tensor_step(to_device(step, self.device))
         totals = None if start is None else self._wide(start)
 
         def task(number: int, first: int, last: int) -> tuple[tuple, Any]:
@@ -94,7 +104,7 @@ class TensorWalker(Walker):
             retained.append(item)
             totals = add_tensors(totals, sums)
         assert totals is not None
-        return totals, retained
+        return fetched(totals) if self.is_light else totals, retained
 
     def _wide(self, sums: tuple) -> tuple:
         return tuple(
@@ -144,6 +154,15 @@ def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
     for total, part in zip(totals, sums, strict=True):
         total += part
     return totals
+
+
+def fetched(sums: tuple) -> tuple:
+    """Tensors in float64 as arrays, in one copy."""
+    if not sums:
+        return sums
+    flat = torch.cat([part.reshape(-1) for part in sums]).cpu().numpy()
+    ends = np.cumsum([part.numel() for part in sums])[:-1]
+    return tuple(part.reshape(like.shape) for part, like in zip(np.split(flat, ends), sums, strict=True))
 
 
 def _piece(kept: Any, start: int, stop: int) -> Any:
