@@ -22,6 +22,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
 from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._arrays import cast, copied, dot, dots, is_tensor, norm, row_norms, stacked
@@ -191,7 +192,9 @@ class Objective:
         else:
             _, slope = self.kernel.value_and_slope(point.vectors, point.vectors)
         pairs = self.kernel.pull(point.vectors, point.vectors, couplings * slope)
-        gradient = 2.0 * (pairs - point.pull)
+        gradient = pairs
+        gradient -= point.pull
+        gradient *= 2.0
         if self.linear is not None:
             gradient += self.linear.gradient(point.vectors)
         return gradient
@@ -199,8 +202,15 @@ class Objective:
 
 def _stays_finite(vectors: np.ndarray, dtype: np.dtype) -> bool:
     """Whether vectors in float64 are finite in the signals' dtype too."""
+    if float(np.vdot(vectors, vectors)) < float(np.finfo(dtype).max):
+        return True
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(vectors.astype(dtype)).all())
+
+
+def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
+    """``total += factor * term`` without an array in between."""
+    blas.daxpy(term.ravel(), total.ravel(), a=factor)
 
 
 def _radius_state(radius: float | None) -> dict[str, np.ndarray]:
@@ -282,24 +292,24 @@ class LBFGS:
 
     def _direction(self, gradient: np.ndarray, free: np.ndarray) -> np.ndarray:
         """The two-loop recursion; a first step moves the vectors by a tenth of their spread."""
-        direction = -gradient
         if not self.pairs:
             spread = norm(free - free.mean(0)) or norm(free) or 1.0
             length = norm(gradient)
-            return direction * (0.1 * spread / length) if length > 0.0 else direction
+            return gradient * (-0.1 * spread / length) if length > 0.0 else -gradient
         if is_tensor(gradient):
             from rkdl._torch.lbfgs import find_direction
 
             return find_direction(gradient, self.pairs)  # type: ignore[arg-type, return-value]
+        direction = np.ascontiguousarray(-gradient)
         weights = []
         for shift, change, curvature in reversed(self.pairs):
             weight = dot(shift, direction) / curvature
-            direction -= weight * change
+            _add(direction, change, -weight)
             weights.append(weight)
         shift, change, curvature = self.pairs[-1]
         direction *= curvature / dot(change, change)
         for (shift, change, curvature), weight in zip(self.pairs, reversed(weights), strict=True):
-            direction += (weight - dot(change, direction) / curvature) * shift
+            _add(direction, shift, weight - dot(change, direction) / curvature)
         return direction
 
     def _search(

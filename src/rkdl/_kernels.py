@@ -41,26 +41,28 @@ class RBF:
         return rows if self.shift is None else rows - self.shift.astype(rows.dtype, copy=False)
 
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        X, Y = self._centred(X), self._centred(Y)
+        is_same = X is Y
+        X = self._centred(X)
+        Y = X if is_same else self._centred(Y)
         values = X @ Y.T
         dtype = values.dtype.type
         values *= dtype(2.0 * self.gamma)
         own = squared_norms(X)
+        other = own if is_same else squared_norms(Y)
         values -= (self.gamma * own).astype(dtype, copy=False)[:, None]
-        values -= (self.gamma * squared_norms(Y)).astype(dtype, copy=False)
+        values -= (self.gamma * other).astype(dtype, copy=False)
         if not np.isfinite(own.sum()):
             # Or a signal at infinity would pass for one that is merely far.
             values[~np.isfinite(own)] = np.nan
         np.minimum(values, dtype(0.0), out=values)
-        self._join_equals(values, X, Y)
+        self._join_equals(values, own, other)
         return np.exp(values, out=values)
 
-    def _join_equals(self, exponents: np.ndarray, X: np.ndarray, Y: np.ndarray) -> None:
+    def _join_equals(self, exponents: np.ndarray, own: np.ndarray, other: np.ndarray) -> None:
         """Where gamma is so large that the rounding of a zero distance shows, put zero for it."""
         rounding = 8.0 * self.gamma * float(np.finfo(exponents.dtype).eps)
-        if rounding * float(squared_norms(Y).max(initial=0.0)) > 1e-4:
-            near = rounding * (squared_norms(X)[:, None] + squared_norms(Y))
-            exponents[exponents > -near] = 0.0
+        if rounding * float(other.max(initial=0.0)) > 1e-4:
+            exponents[exponents > -rounding * (own[:, None] + other)] = 0.0
 
     def diagonal(self, X: np.ndarray) -> np.ndarray:
         """``k(x, x)`` of every row."""
@@ -73,8 +75,13 @@ class RBF:
 
     def pull(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
+        if X is Y:
+            # One product: what a row is pulled back by stands on the diagonal.
+            both = (2.0 * self.gamma) * weights.T
+            both[np.diag_indices(len(both))] -= both.sum(axis=1)
+            return (both @ self._centred(X)).astype(np.float64, copy=False)
         X, Y = self._centred(X), self._centred(Y)
-        pulled = (weights.T @ X).astype(np.float64)
+        pulled = (weights.T @ X).astype(np.float64, copy=False)
         pulled -= weights.sum(axis=0, dtype=np.float64)[:, None] * Y
         pulled *= 2.0 * self.gamma
         return pulled

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from rkdl._kernels import RBF, Custom, Linear, Polynomial
 from rkdl._torch.device import BLOCK_ROWS
@@ -16,6 +17,21 @@ from rkdl._torch.pursuit import has_triton
 def squared_norms(rows: torch.Tensor) -> torch.Tensor:
     """``|x|^2`` of every row, in the rows' dtype."""
     return torch.linalg.vecdot(rows, rows)
+
+
+# Squared norms of the rows of tensors that are asked for them again, and the tensor's version then.
+_known_norms: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def known_squared_norms(rows: torch.Tensor) -> torch.Tensor:
+    """`squared_norms` of rows that stay the same from walk to walk, computed once."""
+    if rows.is_inference():
+        return squared_norms(rows)
+    version, norms = _known_norms.get(rows, (None, None))
+    if version != rows._version:
+        norms = squared_norms(rows)
+        _known_norms[rows] = rows._version, norms
+    return norms
 
 
 def summed_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -44,12 +60,12 @@ class TensorRBF(RBF):
     def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         X, Y = self._centred(X), self._centred(Y)
         values = X @ (Y * (2.0 * self.gamma)).T
-        own, other = self.gamma * squared_norms(X), self.gamma * squared_norms(Y)
+        own, other = self.gamma * known_squared_norms(X), self.gamma * squared_norms(Y)
         rounding = 8.0 * torch.finfo(values.dtype).eps
         if values.device.type == "cuda" and has_triton():
             from rkdl._torch.triton_kernels import finish_rbf
 
-            finish_rbf(values, own, other, other.max(), rounding)
+            finish_rbf(values, own, other, rounding)
             return values
         # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
         own = own + (own - own)

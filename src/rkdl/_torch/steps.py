@@ -16,6 +16,9 @@ from rkdl._statistics import Encoder, Evaluate, Features, Kept, Learn, Residual
 from rkdl._torch.kernels import squared_norms, summed_product
 from rkdl._torch.pursuit import TensorCodes, has_triton, pursue
 
+# Codes with their zeros are kept for the steps to come while they are no more numbers than this.
+KNOWN_CODES = 1 << 20
+
 Step = Callable[[torch.Tensor, Any], tuple[tuple, Any]]
 
 
@@ -57,6 +60,8 @@ def _learn(step: Learn, signals: torch.Tensor, kept: Any) -> tuple[tuple, Kept]:
         norms.sum(dtype=torch.float64),
         residuals.sum(dtype=torch.float64),
     )
+    if dense.numel() <= KNOWN_CODES:
+        codes = codes._replace(known=(codes.values, dense))
     kept = Kept(codes, residuals, features if step.keeps_features else None)
     return sums, kept
 

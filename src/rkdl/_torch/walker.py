@@ -118,6 +118,8 @@ class TensorWalker(Walker):
         """``work(rows, kept)``, in pieces where all rows at once do not fit on the device."""
         while True:
             try:
+                if self._pieces == 1:
+                    return work(rows, kept)
                 edges = [len(rows) * i // self._pieces for i in range(self._pieces + 1)]
                 found = [work(rows[a:b], _piece(kept, a, b)) for a, b in itertools.pairwise(edges)]
                 break
@@ -137,8 +139,6 @@ class TensorWalker(Walker):
                 UserWarning,
                 stacklevel=5,
             )
-        if len(found) == 1:
-            return found[0]
         totals = None
         for sums, _ in found:
             totals = add_tensors(totals, sums)
@@ -161,8 +161,12 @@ def fetched(sums: tuple) -> tuple:
     if not sums:
         return sums
     flat = torch.cat([part.reshape(-1) for part in sums]).cpu().numpy()
-    ends = np.cumsum([part.numel() for part in sums])[:-1]
-    return tuple(part.reshape(like.shape) for part, like in zip(np.split(flat, ends), sums, strict=True))
+    parts, start = [], 0
+    for part in sums:
+        stop = start + part.numel()
+        parts.append(flat[start:stop].reshape(part.shape))
+        start = stop
+    return tuple(parts)
 
 
 def _piece(kept: Any, start: int, stop: int) -> Any:
