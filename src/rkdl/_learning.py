@@ -123,17 +123,19 @@ class ReducedProblem:
             atoms_before = metric.unwhiten(white)
             linear_sums = self._linear_sums()
             linear = self._linear_term(linear_sums, float(trace))
-            surface = Objective(self.walker, kept, feature_map.kernel, products, float(trace), linear)
-            surface.feature_map = partial(type(feature_map), feature_map.kernel)
-            surface.feature_vectors, surface.keeps_features = feature_map.kernel_vectors, self._keeps_features()
+            is_plain = mover.projects_atoms and memory is None and linear is None
+            lent = self.walker.lend(feature_map) if is_plain else feature_map
+            surface = Objective(self.walker, kept, lent.kernel, products, float(trace), linear)
+            surface.feature_map = partial(type(lent), lent.kernel)
+            surface.feature_vectors, surface.keeps_features = lent.kernel_vectors, self._keeps_features()
             if not mover.projects_atoms:
                 surface.held_atoms = atoms_before
             known = None if self.refit else projections
             if memory is not None and memory.sums is not None:
                 past = memory.projections * factors[:, None]
                 surface.memory, known = (feature_map.kernel_vectors, metric.unwhiten(metric.whiten(past))), None
-            point = mover.move(surface, surface.at(feature_map.kernel_vectors, known))
-            feature_map, metric = replace(feature_map, kernel_vectors=point.vectors), point.metric
+            point = mover.move(surface, surface.at(lent.kernel_vectors, known))
+            feature_map, metric = replace(feature_map, kernel_vectors=self.walker.place(point.vectors)), point.metric
             projections = point.projections
             if mover.projects_atoms:
                 white = normalize_rows(metric.to_white(atoms_before))
@@ -218,6 +220,7 @@ class ReducedProblem:
         step = Learn(self.feature_map, atoms, cast(unit_gram(white), dtype), self.pursuit, self._keeps_features())
         start = None if self.memory is None else self.memory.sums
         sums, kept = self.walker.run(step, self._features if kept is None else kept, start=start)
+        sums = self.walker.small(sums)
         if step.keeps_features and self.mover is None:
             self._features = [_features_alone(item) for item in kept]
         return sums, kept
@@ -302,7 +305,7 @@ class ReducedProblem:
         unit = vectors / norms[:, None]
         dtype = self.walker.signals.dtype
         step = Learn(LinearMap(vectors.shape[1]), cast(unit, dtype), cast(unit_gram(unit), dtype), self.linear[1])
-        (products, projections, trace, _), _ = self.walker.run(step)
+        products, projections, trace, _ = self.walker.small(self.walker.run(step)[0])
         products, projections, trace = products / norms / norms[:, None], projections / norms[:, None], float(trace)
         past = None if self.memory is None else self.memory.linear
         if past is None:

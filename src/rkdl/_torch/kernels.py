@@ -19,18 +19,19 @@ def squared_norms(rows: torch.Tensor) -> torch.Tensor:
     return torch.linalg.vecdot(rows, rows)
 
 
-# Squared norms of the rows of tensors that are asked for them again, and the tensor's version then.
+# Squared norms of the rows of a tensor and what they were multiplied by, while it lives and is not written to.
 _known_norms: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
-def known_squared_norms(rows: torch.Tensor) -> torch.Tensor:
-    """`squared_norms` of rows that stay the same from walk to walk, computed once."""
+def scaled_norms(rows: torch.Tensor, factor: float) -> torch.Tensor:
+    """``factor |x|^2`` of every row; of rows that stay from walk to walk it is computed once."""
     if rows.is_inference():
-        return squared_norms(rows)
-    version, norms = _known_norms.get(rows, (None, None))
-    if version != rows._version:
-        norms = squared_norms(rows)
-        _known_norms[rows] = rows._version, norms
+        return factor * squared_norms(rows)
+    state = rows._version, factor
+    known, norms = _known_norms.get(rows, (None, None))
+    if known != state:
+        norms = factor * squared_norms(rows)
+        _known_norms[rows] = state, norms
     return norms
 
 
@@ -60,7 +61,7 @@ class TensorRBF(RBF):
     def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         X, Y = self._centred(X), self._centred(Y)
         values = X @ (Y * (2.0 * self.gamma)).T
-        own, other = self.gamma * known_squared_norms(X), self.gamma * squared_norms(Y)
+        own, other = scaled_norms(X, self.gamma), self.gamma * squared_norms(Y)
         rounding = 8.0 * torch.finfo(values.dtype).eps
         if values.device.type == "cuda" and has_triton():
             from rkdl._torch.triton_kernels import finish_rbf

@@ -29,7 +29,7 @@ _ORIGINALS = {twin: original for original, twin in _TWINS.items()}
 
 def to_device(value: Any, device: torch.device) -> Any:
     """The value with every array in it as a tensor on the device, and every object as its twin there."""
-    if value is None or isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, (bool, int, float)) or type(value) in _ORIGINALS:
         return value
     if isinstance(value, np.ndarray):
         return upload(value, device)

@@ -15,6 +15,7 @@ import torch
 from rkdl._signals import Walker
 from rkdl._statistics import Kept
 from rkdl._torch.device import KEPT_SHARE, free_bytes, product_precision, tensor_chunks
+from rkdl._torch.maps import LentKernelMap
 from rkdl._torch.place import to_device, to_host
 from rkdl._torch.pursuit import TensorCodes
 from rkdl._torch.signals import StreamedSignals, TensorSignals
@@ -37,7 +38,7 @@ class TensorWalker(Walker):
     row_width : int
         Numbers that one signal occupies while it is worked on.
     is_light : bool, default=False
-        Whether sums come back to NumPy, because what is done with them is less work than launching it on the device.
+        Whether small matrices are worked with in NumPy, because launching that work on the device would take longer.
     """
 
     signals: TensorSignals | StreamedSignals
@@ -67,8 +68,18 @@ class TensorWalker(Walker):
         super().__exit__(kind, error, trace)
 
     def place(self, value: Any) -> Any:
-        """The value with its arrays on the device, or in NumPy where the work with them is light."""
+        """The value with its arrays where the small matrices are worked with: on the device, or in NumPy."""
         return to_host(value) if self.is_light else to_device(value, self.device)
+
+    def small(self, sums: tuple) -> tuple:
+        """Sums of a walk where the small matrices are worked with."""
+        return fetched(sums) if self.is_light else sums
+
+    def lend(self, feature_map: Any) -> Any:
+        """A kernel map with its kernel vectors, which are as long as signals, on the device in any case."""
+        if not self.is_light:
+            return feature_map
+        return LentKernelMap(*to_device((feature_map.kernel, feature_map.kernel_vectors), self.device))
 
     def over(self, signals: Any) -> TensorWalker:
         """A walker over other signals of the same device."""
@@ -91,7 +102,7 @@ class TensorWalker(Walker):
                     self.signals.announce(*bound)
 
     def run(self, step: Any, kept: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
-        """Apply `step` to every chunk, as `Walker.run` does; sums are tensors in float64, or arrays."""
+        """Apply `step` to every chunk, as `Walker.run` does; sums are tensors in float64."""
         work = tensor_step(to_device(step, self.device))
         totals = None if start is None else self._wide(start)
 
@@ -104,7 +115,7 @@ class TensorWalker(Walker):
             retained.append(item)
             totals = add_tensors(totals, sums)
         assert totals is not None
-        return fetched(totals) if self.is_light else totals, retained
+        return totals, retained
 
     def _wide(self, sums: tuple) -> tuple:
         return tuple(
@@ -158,8 +169,8 @@ def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
 
 def fetched(sums: tuple) -> tuple:
     """Tensors in float64 as arrays, in one copy."""
-    if not sums:
-        return sums
+    if len(sums) < 2:
+        return tuple(part.cpu().numpy() for part in sums)
     flat = torch.cat([part.reshape(-1) for part in sums]).cpu().numpy()
     parts, start = [], 0
     for part in sums:
