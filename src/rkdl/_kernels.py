@@ -175,7 +175,9 @@ class Linear:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
         return (weights.T @ X).astype(np.float64)
 
-    pull_together = Polynomial.pull_together
+    def pull_together(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """``pull(X, X, weights)``; the weights may be in NumPy though `X` is not."""
+        return self.pull(X, X, beside(weights, X))
 
 
 @dataclass(frozen=True)

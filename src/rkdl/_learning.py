@@ -123,8 +123,7 @@ class ReducedProblem:
             atoms_before = metric.unwhiten(white)
             linear_sums = self._linear_sums()
             linear = self._linear_term(linear_sums, float(trace))
-            is_plain = mover.projects_atoms and memory is None and linear is None
-            lent = self.walker.lend(feature_map) if is_plain else feature_map
+            lent = self._lent(feature_map)
             surface = Objective(self.walker, kept, lent.kernel, products, float(trace), linear)
             surface.feature_map = partial(type(lent), lent.kernel)
             surface.feature_vectors, surface.keeps_features = lent.kernel_vectors, self._keeps_features()
@@ -213,6 +212,16 @@ class ReducedProblem:
         is_projected = self.mover is not None and self.mover.projects_atoms and self.mover.n_steps > 0
         return is_projected and not self.refit and not is_first and self.memory is None
 
+    def _lent(self, feature_map: Any) -> Any:
+        """The map with its kernel vectors where they are moved: apart from the small matrices only where none is mixed.
+
+        The metric of kernel vectors that have been moved has the bits of this map's.
+        """
+        is_moved = self.mover is not None and self.mover.projects_atoms and self.mover.n_steps > 0
+        return (
+            self.walker.lend(feature_map) if is_moved and self.linear is None and self.memory is None else feature_map
+        )
+
     def _encode(self, white: np.ndarray, kept: list | None = None) -> tuple[tuple, list]:
         """Sums of the codes against whitened atoms, those of the memory included; and the codes."""
         dtype = self.walker.signals.dtype
@@ -249,7 +258,7 @@ class ReducedProblem:
         state = self.walker.place(state)
         self.feature_map = self.feature_map.restored(state)
         assert not isinstance(self.feature_map, GivenKernelMap)
-        self.metric = self.feature_map.metric(self.walker.signals.dtype)
+        self.metric = self._lent(self.feature_map).metric(self.walker.signals.dtype)
         self.white = state["white"]
         self.objective = float(state["objective"])
         self.n_revived = int(state["n_revived"])

@@ -42,7 +42,8 @@ class Metric:
         factor, pivots, rank, _ = lapack.dpstrf(matrix, tol=tolerance, lower=1)
         self.rank = int(rank)
         self.pivots = pivots[: self.rank] - 1
-        self.factor = np.tril(factor[: self.rank, : self.rank])
+        # What stands above the diagonal is not read.
+        self.factor = np.ascontiguousarray(factor[: self.rank, : self.rank])
 
     def _solve(self, right: np.ndarray, transposed: bool = False) -> np.ndarray:
         # LAPACK itself: SciPy's function looks at its arguments for longer than so small a solution takes. What is lower

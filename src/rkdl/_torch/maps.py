@@ -70,6 +70,8 @@ class LentKernelMap(TensorKernelMap):
         vectors = self.kernel._centred(self.kernel_vectors) if isinstance(self.kernel, RBF) else self.kernel_vectors
         return self.kernel.of_products((vectors @ vectors.T).cpu().numpy())  # type: ignore[union-attr]
 
+    metric = KernelMap.metric  # type: ignore[assignment]
+
 
 @dataclass(frozen=True)
 class TensorGivenKernelMap(GivenKernelMap):

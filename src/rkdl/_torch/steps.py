@@ -86,7 +86,7 @@ def _evaluate(step: Evaluate, signals: torch.Tensor, kept: Any) -> tuple[tuple, 
 
 def weigh(codes: TensorCodes, atoms: Any, slope: torch.Tensor) -> Any:
     """``(Z A) * slope``."""
-    if slope.device.type == "cuda" and has_triton():
+    if slope.device.type == "cuda" and has_triton() and codes.known is None:
         from rkdl._torch import triton_kernels
 
         return triton_kernels.weigh(codes.indices, codes.values, atoms, slope)

@@ -9,6 +9,7 @@ a program have to agree on is which atom scored highest.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -170,6 +171,12 @@ def fits(n_atoms: int, n_nonzero: int, itemsize: int) -> bool:
     return n_nonzero <= LARGEST_NONZERO and (n_nonzero + 3) * width * itemsize // 4 <= LARGEST_STATE
 
 
+@lru_cache(maxsize=64)
+def _limit(value: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A number on the device, in full precision."""
+    return torch.full((1,), value, dtype=dtype, device=device)
+
+
 def pursue(
     correlations: torch.Tensor,
     gram: torch.Tensor,
@@ -188,7 +195,7 @@ def pursue(
     width = max(32, triton.next_power_of_2(n_atoms))
     warps = warps_for(width, n_nonzero, correlations.element_size())
     eps = torch.finfo(dtype).eps
-    limit = torch.full((1,), min(max(residual_tol, -1.0), torch.finfo(dtype).max), dtype=dtype, device=device)
+    limit = _limit(min(max(residual_tol, -1.0), torch.finfo(dtype).max), dtype, device)
     with _on(device):
         _pursue_kernel[(triton.cdiv(n_signals, SIGNALS),)](
             correlations.contiguous(),

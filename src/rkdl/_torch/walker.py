@@ -59,6 +59,9 @@ class TensorWalker(Walker):
         self._context.enter_context(product_precision(self.device))
         if self.device.type == "cuda":
             self._context.enter_context(torch.cuda.device(self.device))
+        if self.is_light:
+            # Every call is told that no derivative will be asked for. No tensor of a fit outlives it.
+            self._context.enter_context(torch.inference_mode())
         return self
 
     def __exit__(
