@@ -258,10 +258,8 @@ class LBFGS:
         """The best point found; its value is never above that of the start."""
         point, free = start, start.vectors
         # Curvature that was read from a file goes to where the vectors are.
-        moved_pairs = (
-            (beside(shift, free), beside(change, free), curvature) for shift, change, curvature in self.pairs
-        )
-        self.pairs = deque(moved_pairs, maxlen=self.pairs.maxlen)
+        pairs = ((beside(shift, free), beside(change, free), curvature) for shift, change, curvature in self.pairs)
+        self.pairs = deque(pairs, maxlen=self.pairs.maxlen)
         gradient = self._free_gradient(objective, point, free)
         for step in range(self.n_steps):
             direction, slope = self._direction(gradient, free)

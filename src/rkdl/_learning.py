@@ -125,7 +125,8 @@ class ReducedProblem:
             linear = self._linear_term(linear_sums, float(trace))
             lent = self._lent(feature_map)
             surface = Objective(self.walker, kept, lent.kernel, products, float(trace), linear)
-            surface.feature_map = partial(type(lent), lent.kernel)
+            kind: Any = type(lent)
+            surface.feature_map = partial(kind, lent.kernel)
             surface.feature_vectors, surface.keeps_features = lent.kernel_vectors, self._keeps_features()
             if not mover.projects_atoms:
                 surface.held_atoms = atoms_before
@@ -213,14 +214,11 @@ class ReducedProblem:
         return is_projected and not self.refit and not is_first and self.memory is None
 
     def _lent(self, feature_map: Any) -> Any:
-        """The map with its kernel vectors where they are moved: apart from the small matrices only where none is mixed.
-
-        The metric of kernel vectors that have been moved has the bits of this map's.
-        """
+        """The map with its kernel vectors where they are moved; the metric of moved vectors has the bits of its."""
         is_moved = self.mover is not None and self.mover.projects_atoms and self.mover.n_steps > 0
-        return (
-            self.walker.lend(feature_map) if is_moved and self.linear is None and self.memory is None else feature_map
-        )
+        # A stream's memory and the linear term are small, and would be mixed with the vectors.
+        is_alone = self.memory is None and self.linear is None
+        return self.walker.lend(feature_map) if is_moved and is_alone else feature_map
 
     def _encode(self, white: np.ndarray, kept: list | None = None) -> tuple[tuple, list]:
         """Sums of the codes against whitened atoms, those of the memory included; and the codes."""

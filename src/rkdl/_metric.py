@@ -46,8 +46,8 @@ class Metric:
         self.factor = np.ascontiguousarray(factor[: self.rank, : self.rank])
 
     def _solve(self, right: np.ndarray, transposed: bool = False) -> np.ndarray:
-        # LAPACK itself: SciPy's function looks at its arguments for longer than so small a solution takes. What is lower
-        # in rows is upper in columns, and nothing is copied.
+        # LAPACK itself: SciPy's function looks at its arguments for longer than so small a solution takes. What is
+        # lower in rows is upper in columns, and nothing is copied.
         solution: np.ndarray = lapack.dtrtrs(self.factor.T, right, lower=0, trans=int(not transposed))[0]
         return solution
 

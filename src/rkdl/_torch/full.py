@@ -22,8 +22,8 @@ class TensorKernelRows(KernelRows):
     walker: TensorWalker
     matrix: torch.Tensor | None
 
-    def __init__(self, walker: TensorWalker, kernel: Any, matrix: torch.Tensor | None) -> None:
-        super().__init__(walker, to_device(kernel, walker.device), matrix)  # type: ignore[arg-type]
+    def __init__(self, walker: Any, kernel: Any, matrix: Any) -> None:
+        super().__init__(walker, to_device(kernel, walker.device), matrix)
 
     @classmethod
     def compute(cls, walker: Any, kernel: Any) -> TensorKernelRows:
