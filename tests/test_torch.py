@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context, load, sparse_encode, sparse_encode_gram
 from rkdl._blas import one_blas_thread
-from rkdl._descent import LinearTerm, Objective
+from rkdl._descent import LBFGS, LinearTerm, Objective
 from rkdl._kernels import RBF, Linear, Polynomial
 from rkdl._maps import KernelMap
 from rkdl._metric import Metric
@@ -30,8 +30,9 @@ from rkdl._pursuit import pursue_padded  # noqa: E402
 from rkdl._torch import atoms as tensor_atoms  # noqa: E402
 from rkdl._torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._torch import steps  # noqa: E402
-from rkdl._torch.device import BLOCK_ROWS, GPU_CHUNK_BYTES, gpu_bounds  # noqa: E402
-from rkdl._torch.kernels import summed_product  # noqa: E402
+from rkdl._torch.device import BLOCK_ROWS, GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
+from rkdl._torch.kernels import scaled_norms, summed_product  # noqa: E402
+from rkdl._torch.maps import LentKernelMap  # noqa: E402
 from rkdl._torch.metric import TensorMetric  # noqa: E402
 from rkdl._torch.place import to_device, to_host  # noqa: E402
 from rkdl._torch.signals import StreamedSignals, TensorSignals  # noqa: E402
@@ -60,6 +61,7 @@ ESTIMATORS = {
     "MORKDL-gd": MORKDL(solver="gd", residual_tol=0.05, **REDUCED),
 }
 STREAMS = {name: ESTIMATORS[name] for name in ("DL", "FourierDL", "RKDL-dictionary", "ORKDL-lbfgs", "MORKDL-gd")}
+KERNELS = [RBF(0.2), Polynomial(0.2, 3, 1.0), Linear()]
 TOLERANCE = {np.float64: 1e-10, np.float32: 1e-5}
 
 each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
@@ -112,6 +114,14 @@ def device(request):
     return request.param
 
 
+@pytest.fixture(params=["light", "heavy"])
+def work(request, monkeypatch):
+    """Small matrices in NumPy, as in problems of this size, or on the device, as in large ones."""
+    if request.param == "heavy":
+        monkeypatch.setattr("rkdl._torch.device.HOST_WORK", 0)
+    return request.param
+
+
 @pytest.fixture(scope="module")
 def X():
     """Signals enough for several chunks."""
@@ -149,7 +159,7 @@ def mostly_close(found, expected, dtype):
 class TestEstimators:
     @each_estimator
     @each_dtype
-    def test_fit_agrees(self, tensors, name, dtype, X, fitted):
+    def test_fit_agrees(self, tensors, work, name, dtype, X, fitted):
         signals = X.astype(dtype)
         model = clone(ESTIMATORS[name]).fit(tensors.give(signals))
         expected = fitted(name, dtype)
@@ -204,7 +214,7 @@ class TestEstimators:
         close(found.errors_, expected.errors_, np.float64)
 
     @each_stream
-    def test_partial_fit(self, backend, name, X):
+    def test_partial_fit(self, backend, work, name, X):
         expected, found = clone(STREAMS[name]), clone(STREAMS[name])
         for start in (0, 250, 500):
             expected.partial_fit(X[start : start + 250])
@@ -215,7 +225,7 @@ class TestEstimators:
         expected.partial_fit(X[:300])
         close(found.errors_, expected.errors_, np.float64)
 
-    def test_revived_atoms(self, backend):
+    def test_revived_atoms(self, backend, work):
         X = np.repeat(np.eye(6), 20, axis=0) + 1e-3 * np.random.default_rng(0).standard_normal((120, 6))
         start = np.vstack([np.eye(6)[:2], -np.eye(6)[:1], np.eye(6)[:1], np.eye(6)[2:3]])
         model = DL(5, n_nonzero_coefs=1, init=start, max_iter=4, tol=0.0)
@@ -440,11 +450,11 @@ class TestPursuits:
 
 
 def flat(found):
-    return *found[0], found[1]
+    return *found[0][:3], found[1]
 
 
 class TestEngine:
-    @pytest.mark.parametrize("kernel", [RBF(0.2), Polynomial(0.2, 3, 1.0), Linear()], ids=lambda k: type(k).__name__)
+    @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: type(k).__name__)
     @pytest.mark.parametrize("has_linear", [False, True])
     @pytest.mark.parametrize("holds_atoms", [False, True])
     def test_objective_and_gradient(self, device, kernel, has_linear, holds_atoms, X):
@@ -453,25 +463,100 @@ class TestEngine:
         atoms = rng.standard_normal((5, 9))
         linear = LinearTerm(0.7, np.eye(9) * 3.0, rng.standard_normal((9, 12)), 5.0) if has_linear else None
         found = []
-        for walker in (
-            Walker(Signals(X, X.dtype), chunk_bounds(700, 30, 8), 1),
-            TensorWalker(TensorSignals(torch.tensor(X), X.dtype, torch.device(device)), 30),
+        there = torch.device(device)
+        for walker, lends in (
+            (Walker(Signals(X, X.dtype), chunk_bounds(700, 30, 8), 1), False),
+            (TensorWalker(TensorSignals(torch.tensor(X), X.dtype, there), 30), False),
+            (TensorWalker(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), False),
+            (TensorWalker(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), True),
         ):
+            if lends and has_linear:
+                continue
             with walker:
                 feature_map, unit = walker.place((KernelMap(kernel, vectors), atoms))
                 metric = feature_map.metric(X.dtype)
                 white = metric.to_white(unit)
                 white = white / ((white**2).sum(1) ** 0.5)[:, None]
                 step = Learn(feature_map, metric.unwhiten(white), white @ white.T, Pursuit(3, -1.0, True))
-                (products, _, trace, _), kept = walker.run(step)
-                surface = Objective(walker, kept, feature_map.kernel, products, float(trace), walker.place(linear))
-                surface.feature_map = lambda rows, like=feature_map: type(like)(like.kernel, rows)
+                sums, kept = walker.run(step)
+                products, _, trace, _ = walker.small(sums)
+                lent = walker.lend(feature_map) if lends else feature_map
+                surface = Objective(walker, kept, lent.kernel, products, float(trace), walker.place(linear))
+                surface.feature_map = lambda rows, like=lent: type(like)(like.kernel, rows)
                 if holds_atoms:
                     surface.held_atoms = unit
-                point = surface.at(walker.place(vectors))
+                point = surface.at(lent.kernel_vectors)
+                assert isinstance(point.vectors, torch.Tensor) == (lends or type(lent) is not KernelMap)
                 found.append((point.value, to_host(surface.gradient(point)), to_host(point.atoms)))
-        for ours, theirs in zip(found[1], found[0], strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10 * np.abs(theirs).max())
+        assert len(found) == (3 if has_linear else 4)
+        for parts in found[1:]:
+            for ours, theirs in zip(parts, found[0], strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10 * np.abs(theirs).max())
+
+    @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: type(k).__name__)
+    def test_rows_among_themselves(self, device, kernel, X):
+        """What is known of pairs of kernel vectors, from their inner products and in one product."""
+        rng = np.random.default_rng(0)
+        rows, weights = X[:9], rng.standard_normal((9, 9))
+        kernels = [kernel, RBF(0.3, shift=X[:9].mean(axis=0))] if isinstance(kernel, RBF) else [kernel]
+        for own in kernels:
+            expected = KernelMap(own, rows).matrix()
+            there = to_device(KernelMap(own, rows), torch.device(device))
+            lent = LentKernelMap(there.kernel, there.kernel_vectors)
+            np.testing.assert_allclose(lent.matrix(), expected, rtol=1e-12, atol=1e-14)
+            assert type(lent.metric(np.float64)) is Metric
+            pulled = own.pull(rows, rows, weights)
+            np.testing.assert_allclose(own.pull_together(rows, weights), pulled, rtol=1e-10, atol=1e-11)
+            for given in (weights, torch.tensor(weights, device=device)):
+                ours = there.kernel.pull_together(there.kernel_vectors, given)
+                np.testing.assert_allclose(to_host(ours), pulled, rtol=1e-10, atol=1e-11)
+
+    def test_quasi_newton_direction(self, device):
+        """The recursion on inner products is the one on vectors."""
+        rng = np.random.default_rng(0)
+        mover, twin = LBFGS(3, None), LBFGS(3, None)
+        free, gradient = rng.standard_normal((2, 6, 5))
+        for _ in range(12):
+            for each, place in ((mover, np.array), (twin, lambda part: torch.tensor(part, device=device))):
+                each.found = each._direction(place(gradient), place(free))
+            np.testing.assert_allclose(to_host(twin.found[0]), mover.found[0], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(twin.found[1], mover.found[1], rtol=1e-10)
+            np.testing.assert_allclose(mover.found[1], np.vdot(mover.found[0], gradient), rtol=1e-10)
+            shift = rng.standard_normal((6, 5))
+            change = shift * rng.uniform(0.5, 2.0, (6, 5))
+            mover._remember(shift, change)
+            twin._remember(*(torch.tensor(part, device=device) for part in (shift, change)))
+            gradient = rng.standard_normal((6, 5))
+        assert len(mover.pairs) == len(twin.pairs) == 10
+
+    def test_norms_that_are_known(self, device):
+        rows = torch.rand((7, 3), device=device)
+        first = scaled_norms(rows, 2.0)
+        assert scaled_norms(rows, 2.0) is first
+        torch.testing.assert_close(scaled_norms(rows, 3.0), 3.0 * rows.square().sum(1))
+        rows += 1.0
+        torch.testing.assert_close(scaled_norms(rows, 2.0), 2.0 * rows.square().sum(1))
+        with torch.inference_mode():
+            held = rows * 2.0
+            torch.testing.assert_close(scaled_norms(held, 1.0), held.square().sum(1))
+            held += 1.0
+            torch.testing.assert_close(scaled_norms(held, 1.0), held.square().sum(1))
+
+    def test_dense_codes_that_are_known(self, device):
+        """They belong to their values, and other values have their own."""
+        indices = torch.tensor([[0, 2], [1, 0]], dtype=torch.int32, device=device)
+        values = torch.tensor([[1.0, 2.0], [3.0, 0.0]], device=device)
+        codes = tensor_pursuit.TensorCodes(indices, values, torch.tensor([2, 1], dtype=torch.int32, device=device))
+        known = codes._replace(known=(codes.values, codes.dense(3)))
+        assert known.dense(3) is known.known[1]
+        assert known.dense(3, torch.float64).dtype == torch.float64
+        other = known._replace(values=values * 2.0)
+        torch.testing.assert_close(other.dense(3), 2.0 * codes.dense(3))
+
+    def test_what_is_light(self):
+        assert is_light(784 + 2 * 50 + 3 * 20, 784)
+        assert not is_light(784 + 2 * 1000 + 3 * 256, 784)
+        assert not is_light(64 + 2 * 256 + 3 * 256, 64)
 
     def test_metric(self, device):
         rng = np.random.default_rng(0)
@@ -630,7 +715,7 @@ class TestDevices:
         assert "pip install 'rkdl[torch]'" in done.stdout
 
     @each_estimator
-    def test_two_runs_have_the_same_bits(self, name, device, X):
+    def test_two_runs_have_the_same_bits(self, name, device, work, X):
         given = torch.tensor(X, device=device, dtype=torch.float32)
         first, second = (clone(ESTIMATORS[name]).fit(given) for _ in range(2))
         np.testing.assert_array_equal(first.errors_, second.errors_)
@@ -670,7 +755,7 @@ class TestOutOfMemory:
         return limit
 
     @pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL-kmeans", "ORKDL-lbfgs", "MORKDL-gd"])
-    def test_chunks_shrink(self, name, device, X, few_rows_fit):
+    def test_chunks_shrink(self, name, device, work, X, few_rows_fit):
         given = torch.tensor(X, device=device)
         expected = clone(ESTIMATORS[name]).fit(given)
         codes = expected.transform(given)
@@ -789,7 +874,7 @@ class TestLife:
         assert load(tmp_path / "model.rkdl").device == device
 
     @pytest.mark.parametrize("name", ["DL", "KDL", "ORKDL-lbfgs", "MORKDL-gd"])
-    def test_checkpoint(self, name, device, X, tmp_path):
+    def test_checkpoint(self, name, device, work, X, tmp_path):
         given = torch.tensor(X, device=device)
         expected = clone(ESTIMATORS[name]).set_params(max_iter=4).fit(given).errors_
         clone(ESTIMATORS[name]).fit(given, checkpoint=tmp_path / "fit.rkdl")

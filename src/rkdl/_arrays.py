@@ -27,6 +27,13 @@ def cast(array: Any, dtype: Any) -> Any:
     return array.astype(dtype, copy=False)
 
 
+def beside(array: Any, other: Any) -> Any:
+    """The array where `other` is: as a tensor on its device, or as it is."""
+    if is_tensor(other) and not is_tensor(array):
+        return sys.modules["torch"].from_numpy(np.ascontiguousarray(array)).to(other.device)
+    return array
+
+
 def copied(array: Any) -> Any:
     """A copy."""
     return array.clone() if is_tensor(array) else array.copy()
@@ -47,10 +54,13 @@ def norm(array: Any) -> float:
     return float(sys.modules["torch"].linalg.vector_norm(array) if is_tensor(array) else np.linalg.norm(array))
 
 
-def dots(*pairs: tuple[Any, Any]) -> list[float]:
-    """`dot` of several pairs as numbers, waiting once."""
-    found = [dot(left, right) for left, right in pairs]
-    return sys.modules["torch"].stack(found).tolist() if is_tensor(found[0]) else [float(value) for value in found]
+def dots(left: Any, right: Any) -> tuple[float, float, float]:
+    """`dot` of the one with the other, with itself, and of the other with itself, waiting once."""
+    if is_tensor(left):
+        both = stacked([left, right]).reshape(2, -1)
+        (left_square, crossed), (_, right_square) = (both @ both.T).tolist()
+        return crossed, left_square, right_square
+    return float(np.vdot(left, right)), float(np.vdot(left, left)), float(np.vdot(right, right))
 
 
 def stacked(arrays: Any) -> Any:

@@ -22,9 +22,10 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
 from sklearn.exceptions import ConvergenceWarning
 
-from rkdl._arrays import cast, copied, dot, dots, is_tensor, norm, row_norms, stacked
+from rkdl._arrays import beside, cast, copied, dot, dots, is_tensor, norm, row_norms, stacked
 from rkdl._atoms import least_squares_atoms
 from rkdl._kernels import RBF, DifferentiableKernel
 from rkdl._maps import KernelMap
@@ -166,6 +167,9 @@ class Objective:
         sums, kept = self.walker.run(step, self.kept)
         if pulling is not None:
             self.kept = kept
+        # What has a signal's length stays with the vectors.
+        n_small = 1 if is_tensor(vectors) else len(sums)
+        sums = (*self.walker.small(sums[:n_small]), *sums[n_small:])
         projections, pull = sums[0], sums[1] if len(sums) > 1 else None
         if self.memory is not None:
             places, combinations = self.memory
@@ -189,11 +193,13 @@ class Objective:
         couplings = point.pulling.T @ self.products @ point.pulling
         if isinstance(self.kernel, RBF):
             # An RBF kernel's slope is its value.
-            slope = point.metric.matrix
+            weights = couplings * point.metric.matrix
         else:
             _, slope = self.kernel.value_and_slope(point.vectors, point.vectors)
-        pairs = self.kernel.pull(point.vectors, point.vectors, couplings * slope)
-        gradient = 2.0 * (pairs - point.pull)
+            weights = beside(couplings, slope) * slope
+        gradient = self.kernel.pull_together(point.vectors, weights)
+        gradient -= point.pull
+        gradient *= 2.0
         if self.linear is not None:
             gradient += self.linear.gradient(point.vectors)
         return gradient
@@ -201,8 +207,15 @@ class Objective:
 
 def _stays_finite(vectors: np.ndarray, dtype: np.dtype) -> bool:
     """Whether vectors in float64 are finite in the signals' dtype too."""
+    if float(np.vdot(vectors, vectors)) < float(np.finfo(dtype).max):
+        return True
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(vectors.astype(dtype)).all())
+
+
+def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
+    """``total += factor * term`` without an array in between."""
+    blas.daxpy(term.ravel(), total.ravel(), a=factor)
 
 
 def _radius_state(radius: float | None) -> dict[str, np.ndarray]:
@@ -246,10 +259,12 @@ class LBFGS:
     def move(self, objective: Objective, start: Point) -> Point:
         """The best point found; its value is never above that of the start."""
         point, free = start, start.vectors
+        # Curvature that was read from a file goes to where the vectors are.
+        pairs = ((beside(shift, free), beside(change, free), curvature) for shift, change, curvature in self.pairs)
+        self.pairs = deque(pairs, maxlen=self.pairs.maxlen)
         gradient = self._free_gradient(objective, point, free)
         for step in range(self.n_steps):
-            direction = self._direction(gradient, free)
-            slope = float(dot(direction, gradient))
+            direction, slope = self._direction(gradient, free)
             if not slope < 0.0:
                 break
             is_last = step + 1 == self.n_steps
@@ -282,27 +297,27 @@ class LBFGS:
         gradient = gradient - (gradient * unit).sum(1)[:, None] * unit
         return gradient * (self.radius / row_norms(free)[:, None])
 
-    def _direction(self, gradient: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """The two-loop recursion; a first step moves the vectors by a tenth of their spread."""
-        direction = -gradient
+    def _direction(self, gradient: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, float]:
+        """The two-loop recursion, and the slope along it; a first step moves the vectors by a tenth of their spread."""
         if not self.pairs:
             spread = norm(free - free.mean(0)) or norm(free) or 1.0
             length = norm(gradient)
-            return direction * (0.1 * spread / length) if length > 0.0 else direction
+            return gradient * (-0.1 * spread / max(length, np.finfo(np.float64).tiny)), -0.1 * spread * length
         if is_tensor(gradient):
             from rkdl._torch.lbfgs import find_direction
 
             return find_direction(gradient, self.pairs)  # type: ignore[arg-type, return-value]
+        direction = np.ascontiguousarray(-gradient)
         weights = []
         for shift, change, curvature in reversed(self.pairs):
             weight = dot(shift, direction) / curvature
-            direction -= weight * change
+            _add(direction, change, -weight)
             weights.append(weight)
         shift, change, curvature = self.pairs[-1]
         direction *= curvature / dot(change, change)
         for (shift, change, curvature), weight in zip(self.pairs, reversed(weights), strict=True):
-            direction += (weight - dot(change, direction) / curvature) * shift
-        return direction
+            _add(direction, shift, weight - dot(change, direction) / curvature)
+        return direction, float(dot(direction, gradient))
 
     def _search(
         self,
@@ -316,7 +331,7 @@ class LBFGS:
         """Backtrack, by interpolation, to a sufficient decrease."""
         length = 1.0
         for _ in range(12):
-            moved = free + length * direction
+            moved = free + (direction if length == 1.0 else length * direction)
             trial = objective.at(self._place(moved), pulling=pulling)
             if trial.value <= point.value + 1e-4 * length * slope:
                 return trial, moved
@@ -328,7 +343,7 @@ class LBFGS:
         return None
 
     def _remember(self, shift: np.ndarray, change: np.ndarray) -> None:
-        curvature, shift_square, change_square = dots((shift, change), (shift, shift), (change, change))
+        curvature, shift_square, change_square = dots(shift, change)
         if curvature > 1e-10 * np.sqrt(shift_square * change_square):
             self.pairs.append((shift, change, curvature))
 

@@ -1,7 +1,7 @@
 """Kernels and their derivatives, on chunks of signals.
 
 Every kernel has the same verbs: ``kernel(X, Y)``, ``diagonal(X)``, and, for the methods that move the kernel
-vectors, ``value_and_slope(X, Y)`` with ``pull(X, Y, weights)``: with ``V = W * slope``,
+vectors, ``of_products(X X')``, and ``value_and_slope(X, Y)`` with ``pull(X, Y, weights)``: with ``V = W * slope``,
 
     pull(X, D, V)_i = sum_t W_ti  d k(x_t, d_i) / d d_i
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rkdl._arrays import is_tensor
+from rkdl._arrays import beside, is_tensor
 
 # Squared distances lose digits to cancellation when the offset outweighs the spread this many times.
 _OFFSET_RATIO = 100.0
@@ -42,25 +42,34 @@ class RBF:
 
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         X, Y = self._centred(X), self._centred(Y)
-        values = X @ Y.T
+        return self._of_products(X @ Y.T, squared_norms(X), squared_norms(Y))
+
+    def of_products(self, products: np.ndarray) -> np.ndarray:
+        """``K(X, X)`` from the inner products of the centred rows."""
+        squares = products.diagonal().copy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = self._of_products(products, squares, squares)
+        np.fill_diagonal(values, 1.0)
+        return 0.5 * (values + values.T)
+
+    def _of_products(self, values: np.ndarray, own: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Kernel values from inner products, which change in place, and squared norms."""
         dtype = values.dtype.type
         values *= dtype(2.0 * self.gamma)
-        own = squared_norms(X)
         values -= (self.gamma * own).astype(dtype, copy=False)[:, None]
-        values -= (self.gamma * squared_norms(Y)).astype(dtype, copy=False)
+        values -= (self.gamma * other).astype(dtype, copy=False)
         if not np.isfinite(own.sum()):
             # Or a signal at infinity would pass for one that is merely far.
             values[~np.isfinite(own)] = np.nan
         np.minimum(values, dtype(0.0), out=values)
-        self._join_equals(values, X, Y)
+        self._join_equals(values, own, other)
         return np.exp(values, out=values)
 
-    def _join_equals(self, exponents: np.ndarray, X: np.ndarray, Y: np.ndarray) -> None:
+    def _join_equals(self, exponents: np.ndarray, own: np.ndarray, other: np.ndarray) -> None:
         """Where gamma is so large that the rounding of a zero distance shows, put zero for it."""
         rounding = 8.0 * self.gamma * float(np.finfo(exponents.dtype).eps)
-        if rounding * float(squared_norms(Y).max(initial=0.0)) > 1e-4:
-            near = rounding * (squared_norms(X)[:, None] + squared_norms(Y))
-            exponents[exponents > -near] = 0.0
+        if rounding * float(other.max(initial=0.0)) > 1e-4:
+            exponents[exponents > -rounding * (own[:, None] + other)] = 0.0
 
     def diagonal(self, X: np.ndarray) -> np.ndarray:
         """``k(x, x)`` of every row."""
@@ -77,6 +86,14 @@ class RBF:
         pulled = (weights.T @ X).astype(np.float64)
         pulled -= weights.sum(axis=0, dtype=np.float64)[:, None] * Y
         pulled *= 2.0 * self.gamma
+        return pulled
+
+    def pull_together(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """``pull(X, X, weights)`` of rows in float64, in one product; the weights may be in NumPy though `X` is not."""
+        both = (2.0 * self.gamma) * weights.T
+        diagonal = both.diagonal() if is_tensor(both) else np.einsum("ii->i", both)
+        diagonal -= both.sum(1)
+        pulled: np.ndarray = beside(both, X) @ self._centred(X)
         return pulled
 
 
@@ -103,6 +120,12 @@ class Polynomial:
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         return _integer_power(self._base(X, Y), self.degree)
 
+    def of_products(self, products: np.ndarray) -> np.ndarray:
+        """``K(X, X)`` from the inner products of the rows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = _integer_power(self.gamma * products + self.coef0, self.degree)
+        return 0.5 * (values + values.T)
+
     def diagonal(self, X: np.ndarray) -> np.ndarray:
         """``k(x, x)`` of every row."""
         return _integer_power(X.dtype.type(self.gamma) * squared_norms(X) + X.dtype.type(self.coef0), self.degree)
@@ -116,6 +139,10 @@ class Polynomial:
     def pull(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
         return (self.degree * self.gamma) * (weights.T @ X).astype(np.float64)
+
+    def pull_together(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """``pull(X, X, weights)``; the weights may be in NumPy though `X` is not."""
+        return self.pull(X, X, beside(weights, X))
 
 
 @dataclass(frozen=True)
@@ -140,9 +167,17 @@ class Linear:
         values = X @ Y.T
         return values, np.ones_like(values)
 
+    def of_products(self, products: np.ndarray) -> np.ndarray:
+        """``K(X, X)`` from the inner products of the rows."""
+        return 0.5 * (products + products.T)
+
     def pull(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
         return (weights.T @ X).astype(np.float64)
+
+    def pull_together(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """``pull(X, X, weights)``; the weights may be in NumPy though `X` is not."""
+        return self.pull(X, X, beside(weights, X))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -112,7 +113,7 @@ class ReducedProblem:
             factors, objective = _sweep(products, targets, white, trace)
             products *= factors[:, None] * factors
             projections *= factors[:, None]
-            if mover is not None or isinstance(feature_map, LinearMap):
+            if mover is not None:
                 kept = self.walker.change(partial(_rescale, factors=factors), kept)
 
         linear_sums = None
@@ -122,9 +123,11 @@ class ReducedProblem:
             atoms_before = metric.unwhiten(white)
             linear_sums = self._linear_sums()
             linear = self._linear_term(linear_sums, float(trace))
-            surface = Objective(self.walker, kept, feature_map.kernel, products, float(trace), linear)
-            surface.feature_map = partial(type(feature_map), feature_map.kernel)
-            surface.feature_vectors, surface.keeps_features = feature_map.kernel_vectors, self._keeps_features()
+            lent = self._lent(feature_map)
+            surface = Objective(self.walker, kept, lent.kernel, products, float(trace), linear)
+            kind: Any = type(lent)
+            surface.feature_map = partial(kind, lent.kernel)
+            surface.feature_vectors, surface.keeps_features = lent.kernel_vectors, self._keeps_features()
             if not mover.projects_atoms:
                 surface.held_atoms = atoms_before
             known = None if self.refit else projections
@@ -134,9 +137,9 @@ class ReducedProblem:
             # Held by the surface alone, features are gone before those of the new kernel vectors are there.
             self._features = None
             del kept
-            point = mover.move(surface, surface.at(feature_map.kernel_vectors, known))
+            point = mover.move(surface, surface.at(lent.kernel_vectors, known))
             kept = surface.kept
-            feature_map, metric = replace(feature_map, kernel_vectors=point.vectors), point.metric
+            feature_map, metric = replace(feature_map, kernel_vectors=self.walker.place(point.vectors)), point.metric
             projections = point.projections
             if mover.projects_atoms:
                 white = normalize_rows(metric.to_white(atoms_before))
@@ -150,6 +153,8 @@ class ReducedProblem:
         is_alone = memory is None or memory.sums is None
         if is_alone and isinstance(feature_map, LinearMap) and objective < 1e3 * float(np.finfo(dtype).eps) * trace:
             # The difference of squares has no digits left: take the residual itself.
+            if not self.refit:
+                kept = self.walker.change(partial(_rescale, factors=factors), kept)
             (objective,), _ = self.walker.run(Residual(cast(white, dtype)), kept)
         revived = self._revive(kept, lost, used, feature_map, metric, white)
         if memory is not None:
@@ -212,6 +217,13 @@ class ReducedProblem:
         is_projected = self.mover is not None and self.mover.projects_atoms and self.mover.n_steps > 0
         return is_projected and not self.refit and not is_first and self.memory is None
 
+    def _lent(self, feature_map: Any) -> Any:
+        """The map with its kernel vectors where they are moved; the metric of moved vectors has the bits of its."""
+        is_moved = self.mover is not None and self.mover.projects_atoms and self.mover.n_steps > 0
+        # A stream's memory and the linear term are small, and would be mixed with the vectors.
+        is_alone = self.memory is None and self.linear is None
+        return self.walker.lend(feature_map) if is_moved and is_alone else feature_map
+
     def _encode(self, white: np.ndarray, kept: list | None = None) -> tuple[tuple, list]:
         """Sums of the codes against whitened atoms, those of the memory included; and the codes."""
         dtype = self.walker.signals.dtype
@@ -219,6 +231,7 @@ class ReducedProblem:
         step = Learn(self.feature_map, atoms, cast(unit_gram(white), dtype), self.pursuit, self._keeps_features())
         start = None if self.memory is None else self.memory.sums
         sums, kept = self.walker.run(step, self._features if kept is None else kept, start=start)
+        sums = self.walker.small(sums)
         if step.keeps_features and self.mover is None:
             self._features = [_features_alone(item) for item in kept]
         return sums, kept
@@ -247,7 +260,7 @@ class ReducedProblem:
         state = self.walker.place(state)
         self.feature_map = self.feature_map.restored(state)
         assert not isinstance(self.feature_map, GivenKernelMap)
-        self.metric = self.feature_map.metric(self.walker.signals.dtype)
+        self.metric = self._lent(self.feature_map).metric(self.walker.signals.dtype)
         self.white = state["white"]
         self.objective = float(state["objective"])
         self.n_revived = int(state["n_revived"])
@@ -258,7 +271,7 @@ class ReducedProblem:
         self, kept: list[Kept], targets: np.ndarray, white: np.ndarray, trace: float
     ) -> tuple[list[Kept], np.ndarray, float]:
         """The paper's sweep over all signals at once; `white` changes in place."""
-        if is_tensor(white):
+        if is_tensor(kept[0].residuals):
             from rkdl._torch.refit import refit
 
             found: Any = refit(self.walker, self.feature_map, self.metric, kept, targets, white, trace)
@@ -303,7 +316,7 @@ class ReducedProblem:
         unit = vectors / norms[:, None]
         dtype = self.walker.signals.dtype
         step = Learn(LinearMap(vectors.shape[1]), cast(unit, dtype), cast(unit_gram(unit), dtype), self.linear[1])
-        (products, projections, trace, _), _ = self.walker.run(step)
+        products, projections, trace, _ = self.walker.small(self.walker.run(step)[0])
         products, projections, trace = products / norms / norms[:, None], projections / norms[:, None], float(trace)
         past = None if self.memory is None else self.memory.linear
         if past is None:
@@ -396,4 +409,6 @@ def _rescale(kept: Kept, factors: np.ndarray) -> Kept:
 
 
 def _like(factors: Any, values: Any) -> Any:
-    return factors.to(values.dtype) if is_tensor(values) else factors.astype(values.dtype)
+    if is_tensor(values):
+        return sys.modules["torch"].as_tensor(factors, dtype=values.dtype, device=values.device)
+    return factors.astype(values.dtype)

@@ -113,7 +113,7 @@ class KernelMap:
 
     def matrix(self) -> np.ndarray:
         """``K(D, D)`` in float64."""
-        vectors = self.kernel_vectors.astype(np.float64)
+        vectors = self.kernel_vectors.astype(np.float64, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
             matrix = np.asarray(self.kernel(vectors, vectors), dtype=np.float64)
             matrix = 0.5 * (matrix + matrix.T)

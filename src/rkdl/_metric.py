@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack
 
 from rkdl._arrays import is_tensor
 
@@ -42,21 +42,26 @@ class Metric:
         factor, pivots, rank, _ = lapack.dpstrf(matrix, tol=tolerance, lower=1)
         self.rank = int(rank)
         self.pivots = pivots[: self.rank] - 1
-        self.factor = np.tril(factor[: self.rank, : self.rank])
+        # What stands above the diagonal is not read.
+        self.factor = np.ascontiguousarray(factor[: self.rank, : self.rank])
+
+    def _solve(self, right: np.ndarray, transposed: bool = False) -> np.ndarray:
+        # LAPACK itself: SciPy's function looks at its arguments for longer than so small a solution takes. What is
+        # lower in rows is upper in columns, and nothing is copied.
+        solution: np.ndarray = lapack.dtrtrs(self.factor.T, right, lower=0, trans=int(not transposed))[0]
+        return solution
 
     def whiten(self, products: np.ndarray) -> np.ndarray:
         """Products with the coordinates (n, p) to coordinates in which the metric is the identity (n, rank)."""
         if self.rank == 0:
             return np.zeros((len(products), 0))
-        return solve_triangular(self.factor, products[:, self.pivots].T, lower=True, check_finite=False).T
+        return self._solve(products[:, self.pivots].T).T
 
     def unwhiten(self, coordinates: np.ndarray) -> np.ndarray:
         """Whitened coordinates (n, rank) back to combinations of the original ones (n, p)."""
         full = np.zeros((len(coordinates), self.matrix.shape[0]))
         if self.rank:
-            full[:, self.pivots] = solve_triangular(
-                self.factor, coordinates.T, lower=True, trans="T", check_finite=False
-            ).T
+            full[:, self.pivots] = self._solve(coordinates.T, transposed=True).T
         return full
 
     def to_white(self, combinations: np.ndarray) -> np.ndarray:

@@ -197,6 +197,14 @@ class Walker:
 
         return to_host(value)
 
+    def small(self, sums: tuple) -> tuple:
+        """Sums of a walk where the small matrices are worked with: where they are."""
+        return sums
+
+    def lend(self, feature_map: Any) -> Any:
+        """A kernel map with its kernel vectors where they are moved: where they are."""
+        return feature_map
+
     def over(self, signals: Signals) -> Walker:
         """A walker over some of the signals."""
         bounds = chunk_bounds(signals.shape[0], 2 * signals.shape[1], signals.dtype.itemsize)

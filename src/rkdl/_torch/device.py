@@ -25,6 +25,8 @@ from rkdl._signals import chunk_bounds
 GPU_CHUNK_BYTES = 1 << 30
 # Rows whose products are summed in the signals' dtype; sums of more rows are added in float64.
 BLOCK_ROWS = 4096
+# Multiplications, about, of the work between two walks that the host does sooner than a GPU can be told to.
+HOST_WORK = 1 << 26
 # Share of a device's free memory that signals, and that features, may be kept in.
 KEPT_SHARE = 0.4
 
@@ -76,6 +78,16 @@ def gpu_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int,
     blocks = max(1, GPU_CHUNK_BYTES // (row_width * itemsize * BLOCK_ROWS))
     edges = [*range(0, n_signals, blocks * BLOCK_ROWS), n_signals]
     return list(itertools.pairwise(edges))
+
+
+def is_light(row_width: int, n_features: int) -> bool:
+    """Whether what is computed between walks is so little that launches would take longer than the work.
+
+    Features and atoms together are a part of what a row is worked on with beside the signal itself, and that work is
+    their number squared times the length of the longest of them.
+    """
+    own = max(0, row_width - n_features)
+    return own * own * row_width <= HOST_WORK
 
 
 @contextmanager

@@ -172,7 +172,7 @@ def _gather(parts: list[Any], n_atoms: int, sparse_output: bool) -> np.ndarray |
 
 
 def _compact(part: Any) -> Codes:
-    indices, values, counts = part
+    indices, values, counts = part[:3]
     indptr = np.zeros(len(counts) + 1, dtype=np.int32)
     np.cumsum(counts, out=indptr[1:])
     is_used = np.arange(indices.shape[1], dtype=np.int32) < counts[:, None]

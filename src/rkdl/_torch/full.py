@@ -11,6 +11,7 @@ from rkdl._full import FullProblem, KernelRows
 from rkdl._learning import worst_signals
 from rkdl._torch.atoms import aksvd_sweep, gram_sweep
 from rkdl._torch.device import torch_dtype
+from rkdl._torch.place import to_device
 from rkdl._torch.pursuit import pursue
 from rkdl._torch.walker import TensorWalker
 
@@ -21,24 +22,27 @@ class TensorKernelRows(KernelRows):
     walker: TensorWalker
     matrix: torch.Tensor | None
 
+    def __init__(self, walker: Any, kernel: Any, matrix: Any) -> None:
+        super().__init__(walker, to_device(kernel, walker.device), matrix)
+
     @classmethod
     def compute(cls, walker: Any, kernel: Any) -> TensorKernelRows:
         """The whole matrix, block of rows by block of rows."""
         signals = walker.signals
         size = signals.shape[0]
         matrix = torch.empty((size, size), dtype=torch_dtype(signals.dtype), device=walker.device)
-        every = _all_signals(signals)
+        found, every = cls(walker, kernel, matrix), _all_signals(signals)
 
         def fill(number: int, start: int, stop: int) -> None:
             def work(rows: torch.Tensor, place: torch.Tensor) -> tuple[tuple, None]:
-                place.copy_(kernel(rows, every))
+                place.copy_(found.kernel(rows, every))
                 return (), None
 
             walker.attempt(work, every[start:stop], matrix[start:stop])
 
         for number, (start, stop) in enumerate(walker.bounds):
             fill(number, start, stop)
-        return cls(walker, kernel, matrix)
+        return found
 
     def rows(self, start: int, stop: int) -> torch.Tensor:
         """``K[start:stop]``."""
@@ -80,7 +84,7 @@ class TensorFullProblem(FullProblem):
     correlations: torch.Tensor
 
     def _begin(self, atoms: Any) -> None:
-        atoms = self.walker.place(atoms)
+        atoms = to_device(atoms, self.walker.device)
         self._set(atoms, self.kernel_rows.times(atoms.T).double())
 
     def _set(self, atoms: Any, correlations: Any, gram: Any = None) -> None:
@@ -94,7 +98,7 @@ class TensorFullProblem(FullProblem):
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over."""
-        super().restore(self.walker.place(state))
+        super().restore(to_device(state, self.walker.device))
 
     def iterate(self) -> None:
         """Codes, atoms, revival; the state changes only at the end."""

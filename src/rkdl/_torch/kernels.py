@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from rkdl._kernels import RBF, Custom, Linear, Polynomial
 from rkdl._torch.device import BLOCK_ROWS
@@ -16,6 +17,22 @@ from rkdl._torch.pursuit import has_triton
 def squared_norms(rows: torch.Tensor) -> torch.Tensor:
     """``|x|^2`` of every row, in the rows' dtype."""
     return torch.linalg.vecdot(rows, rows)
+
+
+# Squared norms of the rows of a tensor and what they were multiplied by, while it lives and is not written to.
+_known_norms: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def scaled_norms(rows: torch.Tensor, factor: float) -> torch.Tensor:
+    """``factor |x|^2`` of every row; of rows that stay from walk to walk it is computed once."""
+    if rows.is_inference():
+        return factor * squared_norms(rows)
+    state = rows._version, factor
+    known, norms = _known_norms.get(rows, (None, None))
+    if known != state:
+        norms = factor * squared_norms(rows)
+        _known_norms[rows] = state, norms
+    return norms
 
 
 def summed_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -44,12 +61,12 @@ class TensorRBF(RBF):
     def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         X, Y = self._centred(X), self._centred(Y)
         values = X @ (Y * (2.0 * self.gamma)).T
-        own, other = self.gamma * squared_norms(X), self.gamma * squared_norms(Y)
+        own, other = scaled_norms(X, self.gamma), self.gamma * squared_norms(Y)
         rounding = 8.0 * torch.finfo(values.dtype).eps
         if values.device.type == "cuda" and has_triton():
             from rkdl._torch.triton_kernels import finish_rbf
 
-            finish_rbf(values, own, other, other.max(), rounding)
+            finish_rbf(values, own, other, rounding)
             return values
         # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
         own = own + (own - own)

@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 
-def find_direction(gradient: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor, float]]) -> torch.Tensor:
+def find_direction(
+    gradient: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor, float]]
+) -> tuple[torch.Tensor, float]:
     """The two-loop recursion on the coefficients of a combination of shifts, changes and the gradient.
 
     Parameters
@@ -17,6 +19,13 @@ def find_direction(gradient: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, t
         The gradient.
     pairs : sequence of (shift, change, curvature)
         Steps made, the gradient's change over each, and their inner product; oldest first.
+
+    Returns
+    -------
+    direction : Tensor of shape (p, m)
+        Where to go.
+    slope : float
+        Its inner product with the gradient.
     """
     count = len(pairs)
     vectors = torch.stack([shift for shift, _, _ in pairs] + [change for _, change, _ in pairs] + [gradient])
@@ -32,4 +41,5 @@ def find_direction(gradient: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, t
     combination *= curvatures[-1] / products[2 * count - 1, 2 * count - 1]
     for i in range(count):
         combination[i] += weights[i] - products[count + i] @ combination / curvatures[i]
-    return (torch.from_numpy(combination).to(flat.device) @ flat).reshape(gradient.shape)
+    direction = (torch.from_numpy(combination).to(flat.device) @ flat).reshape(gradient.shape)
+    return direction, float(products[-1] @ combination)

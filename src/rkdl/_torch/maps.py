@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
+from rkdl._kernels import RBF
 from rkdl._maps import FourierMap, GivenKernelMap, KernelMap
 from rkdl._torch.metric import TensorMetric
 
@@ -57,6 +59,18 @@ class TensorKernelMap(KernelMap):
                 "The kernel overflows on the kernel vectors: scale the signals down, or lower gamma or degree."
             )
         return metric
+
+
+@dataclass(frozen=True)
+class LentKernelMap(TensorKernelMap):
+    """Kernel vectors on a device, and the matrix of them in NumPy."""
+
+    def matrix(self) -> Any:
+        """``K(D, D)`` in float64, from the vectors' inner products."""
+        vectors = self.kernel._centred(self.kernel_vectors) if isinstance(self.kernel, RBF) else self.kernel_vectors
+        return self.kernel.of_products((vectors @ vectors.T).cpu().numpy())  # type: ignore[union-attr]
+
+    metric = KernelMap.metric  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ _ORIGINALS = {twin: original for original, twin in _TWINS.items()}
 
 def to_device(value: Any, device: torch.device) -> Any:
     """The value with every array in it as a tensor on the device, and every object as its twin there."""
+    if value is None or isinstance(value, (bool, int, float)) or type(value) in _ORIGINALS:
+        return value
     if isinstance(value, np.ndarray):
         return upload(value, device)
     if isinstance(value, torch.Tensor):
@@ -50,7 +52,9 @@ def to_host(value: Any) -> Any:
 def upload(array: np.ndarray, device: torch.device) -> torch.Tensor:
     """A copy of the array on the device."""
     # torch takes neither read-only arrays without a word nor negative strides.
-    return torch.from_numpy(np.array(array, order="C", ndmin=array.ndim)).to(device)
+    if device.type == "cpu" or not (array.flags.c_contiguous and array.flags.writeable):
+        array = np.array(array, order="C", ndmin=array.ndim)
+    return torch.from_numpy(array).to(device)
 
 
 def _rebuilt(value: Any, place: Any, kinds: dict[type, type]) -> Any:

@@ -20,6 +20,8 @@ class TensorCodes(NamedTuple):
     indices: torch.Tensor
     values: torch.Tensor
     counts: torch.Tensor
+    # The values that were made dense, and what they became: of other values it says nothing.
+    known: tuple[torch.Tensor, torch.Tensor] | None = None
 
     @property
     def n_signals(self) -> int:
@@ -28,6 +30,8 @@ class TensorCodes(NamedTuple):
 
     def dense(self, n_atoms: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         """The codes (c, n) with their zeros; every sum has one term that is not zero, so any order gives its bits."""
+        if self.known is not None and self.known[0] is self.values and dtype in (None, self.values.dtype):
+            return self.known[1]
         dense = torch.zeros((self.n_signals, n_atoms), dtype=dtype or self.values.dtype, device=self.values.device)
         return dense.scatter_add_(1, self.indices.long(), self.values.to(dense.dtype))
 

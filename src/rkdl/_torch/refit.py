@@ -9,12 +9,23 @@ import torch
 from rkdl._statistics import Features
 from rkdl._torch.atoms import aksvd_sweep, read_codes
 from rkdl._torch.kernels import summed_product
+from rkdl._torch.place import to_device
 
 
 def refit(
-    walker: Any, feature_map: Any, metric: Any, kept: list, targets: Any, white: Any, trace: Any
+    walker: Any, feature_map: Any, metric: Any, kept: list, targets: Any, white: Any, trace: float
 ) -> tuple[list, torch.Tensor, float]:
     """Codes of the chunks after the sweep, ``Z'Z``, and the objective; `white` changes in place."""
+    metric, targets, rows = to_device((metric, targets, white), walker.device)
+    refitted, products, objective = _refit(walker, feature_map, metric, kept, targets, rows, float(trace))
+    if rows is not white:
+        white[:] = rows.cpu().numpy()
+    return refitted, walker.place(products), objective
+
+
+def _refit(
+    walker: Any, feature_map: Any, metric: Any, kept: list, targets: Any, white: Any, trace: float
+) -> tuple[list, torch.Tensor, float]:
     n_atoms = len(white)
     parts = walker.run(Features(feature_map), kept)[1]
     dense = torch.cat([item.codes.dense(n_atoms, torch.float64) for item in kept])

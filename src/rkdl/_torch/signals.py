@@ -37,6 +37,8 @@ class TensorSignals(Signals):
         # Where results go: to the user's device.
         self.home: torch.device | None = data.device
         self.data = data.detach().to(device)
+        # All rows, as they were last read together, and their scale then: one tensor from walk to walk.
+        self._whole: tuple[float, torch.Tensor] | None = None
 
     def _finish(self, rows: torch.Tensor) -> torch.Tensor:
         rows = rows.to(torch_dtype(self.dtype)).contiguous()
@@ -44,7 +46,11 @@ class TensorSignals(Signals):
 
     def read(self, start: int, stop: int) -> torch.Tensor:
         """Rows `start` to `stop`, scaled; not to be written to."""
-        return self._finish(self.data[start:stop])
+        if stop - start < self.shape[0]:
+            return self._finish(self.data[start:stop])
+        if self._whole is None or self._whole[0] != self.scale:
+            self._whole = self.scale, self._finish(self.data)
+        return self._whole[1]
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """The rows of the given indices, in their order, scaled, as a NumPy array."""

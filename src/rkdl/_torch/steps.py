@@ -17,6 +17,9 @@ from rkdl._statistics import Encoder, Evaluate, Features, Kept, Learn, Residual
 from rkdl._torch.kernels import squared_norms, summed_product
 from rkdl._torch.pursuit import TensorCodes, has_triton, pursue
 
+# Codes with their zeros are kept for the steps to come while they are no more numbers than this.
+KNOWN_CODES = 1 << 20
+
 Step = Callable[[torch.Tensor, Any], tuple[tuple, Any]]
 
 
@@ -58,6 +61,8 @@ def _learn(step: Learn, signals: torch.Tensor, kept: Any) -> tuple[tuple, Kept]:
         norms.sum(dtype=torch.float64),
         residuals.sum(dtype=torch.float64),
     )
+    if dense.numel() <= KNOWN_CODES:
+        codes = codes._replace(known=(codes.values, dense))
     kept = Kept(codes, residuals, features if step.keeps_features else None)
     return sums, kept
 
@@ -82,7 +87,7 @@ def _evaluate(step: Evaluate, signals: torch.Tensor, kept: Any) -> tuple[tuple, 
 
 def weigh(codes: TensorCodes, atoms: Any, slope: torch.Tensor) -> Any:
     """``(Z A) * slope``."""
-    if slope.device.type == "cuda" and has_triton():
+    if slope.device.type == "cuda" and has_triton() and codes.known is None:
         from rkdl._torch import triton_kernels
 
         return triton_kernels.weigh(codes.indices, codes.values, atoms, slope)

@@ -9,6 +9,7 @@ a program have to agree on is which atom scored highest.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -151,7 +152,8 @@ def _first_of_largest(scores, columns, WIDTH: tl.constexpr):
 
 def _on(device: torch.device) -> Any:
     """Kernels are launched on the current device; Triton's interpreter works on CPU tensors."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    is_elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
+    return torch.cuda.device(device) if is_elsewhere else nullcontext()
 
 
 def warps_for(width: int, n_nonzero: int, itemsize: int) -> int:
@@ -167,6 +169,12 @@ def fits(n_atoms: int, n_nonzero: int, itemsize: int) -> bool:
     """Whether the pursuit's state fits the registers of a program."""
     width = max(32, triton.next_power_of_2(n_atoms))
     return n_nonzero <= LARGEST_NONZERO and (n_nonzero + 3) * width * itemsize // 4 <= LARGEST_STATE
+
+
+@lru_cache(maxsize=64)
+def _limit(value: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A number on the device, in full precision."""
+    return torch.full((1,), value, dtype=dtype, device=device)
 
 
 def pursue(
@@ -187,7 +195,7 @@ def pursue(
     width = max(32, triton.next_power_of_2(n_atoms))
     warps = warps_for(width, n_nonzero, correlations.element_size())
     eps = torch.finfo(dtype).eps
-    limit = torch.full((1,), min(max(residual_tol, -1.0), torch.finfo(dtype).max), dtype=dtype, device=device)
+    limit = _limit(min(max(residual_tol, -1.0), torch.finfo(dtype).max), dtype, device)
     with _on(device):
         _pursue_kernel[(triton.cdiv(n_signals, SIGNALS),)](
             correlations.contiguous(),
@@ -217,7 +225,9 @@ def pursue(
 
 
 @triton.jit
-def _rbf_kernel(values, own, other, largest, n_columns, ROUNDING: tl.constexpr, BLOCK: tl.constexpr):
+def _rbf_kernel(
+    values, own, other, largest, n_columns, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, IS_ONE: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < n_columns
@@ -225,25 +235,36 @@ def _rbf_kernel(values, own, other, largest, n_columns, ROUNDING: tl.constexpr, 
     left, right = tl.load(own + row), tl.load(other + columns, mask=inside, other=0.0)
     # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
     left += left - left
-    near = tl.where(tl.load(largest) * ROUNDING > 1e-4, ROUNDING, 0.0).to(left.dtype)
+    if IS_ONE:
+        most = tl.max(right, axis=0)
+    else:
+        most = tl.load(largest)
+    near = tl.where(most * ROUNDING > 1e-4, ROUNDING, 0.0).to(left.dtype)
     exponents = tl.load(place, mask=inside, other=0.0) - left - right
     exponents = tl.where(exponents > -near * (left + right), 0.0, exponents)
     tl.store(place, tl.exp(tl.where(exponents > 0.0, 0.0, exponents)), mask=inside)
 
 
-def finish_rbf(
-    values: torch.Tensor, own: torch.Tensor, other: torch.Tensor, largest: torch.Tensor, rounding: float
-) -> None:
+def finish_rbf(values: torch.Tensor, own: torch.Tensor, other: torch.Tensor, rounding: float) -> None:
     """``exp(min(values - own_t - other_i, 0))`` in place.
 
-    Where `rounding` shows in the `largest` of `other`, an exponent within ``rounding (own_t + other_i)`` of zero is
+    Where `rounding` shows in the largest of `other`, an exponent within ``rounding (own_t + other_i)`` of zero is
     zero.
     """
     n_rows, n_columns = values.shape
     block = min(1024, triton.next_power_of_2(n_columns))
+    is_one = n_columns <= block
     with _on(values.device):
         _rbf_kernel[(n_rows, triton.cdiv(n_columns, block))](
-            values, own, other, largest, n_columns, ROUNDING=rounding, BLOCK=block, num_warps=4
+            values,
+            own,
+            other,
+            other if is_one else other.max(),
+            n_columns,
+            ROUNDING=rounding,
+            BLOCK=block,
+            IS_ONE=is_one,
+            num_warps=4,
         )
 
 

@@ -15,7 +15,8 @@ import torch
 from rkdl._signals import Walker
 from rkdl._statistics import Kept
 from rkdl._torch.device import KEPT_SHARE, free_bytes, product_precision, tensor_chunks
-from rkdl._torch.place import to_device
+from rkdl._torch.maps import LentKernelMap
+from rkdl._torch.place import to_device, to_host
 from rkdl._torch.pursuit import TensorCodes
 from rkdl._torch.signals import StreamedSignals, TensorSignals
 from rkdl._torch.steps import tensor_step
@@ -29,14 +30,24 @@ class TensorWalker(Walker):
 
     Nothing waits for the device but what asks for a number. Where a chunk does not fit in the device's memory it is
     worked on in pieces, halves first.
+
+    Parameters
+    ----------
+    signals : TensorSignals or StreamedSignals
+        The signals.
+    row_width : int
+        Numbers that one signal occupies while it is worked on.
+    is_light : bool, default=False
+        Whether small matrices are worked with in NumPy, because launching that work on the device would take longer.
     """
 
     signals: TensorSignals | StreamedSignals
 
-    def __init__(self, signals: TensorSignals | StreamedSignals, row_width: int) -> None:
+    def __init__(self, signals: TensorSignals | StreamedSignals, row_width: int, is_light: bool = False) -> None:
         bounds = tensor_chunks(signals.shape[0], row_width, signals.dtype.itemsize, signals.device)
         super().__init__(signals, bounds, 1)
         self.row_width = row_width
+        self.is_light = is_light
         self.device = signals.device
         # Asked once: the answer takes as long as many a kernel.
         self._keepable = int(KEPT_SHARE * free_bytes(self.device))
@@ -48,6 +59,9 @@ class TensorWalker(Walker):
         self._context.enter_context(product_precision(self.device))
         if self.device.type == "cuda":
             self._context.enter_context(torch.cuda.device(self.device))
+        if self.is_light:
+            # Every call is told that no derivative will be asked for. No tensor of a fit outlives it.
+            self._context.enter_context(torch.inference_mode())
         return self
 
     def __exit__(
@@ -57,12 +71,22 @@ class TensorWalker(Walker):
         super().__exit__(kind, error, trace)
 
     def place(self, value: Any) -> Any:
-        """The value with its arrays on the device."""
-        return to_device(value, self.device)
+        """The value with its arrays where the small matrices are worked with: on the device, or in NumPy."""
+        return to_host(value) if self.is_light else to_device(value, self.device)
+
+    def small(self, sums: tuple) -> tuple:
+        """Sums of a walk where the small matrices are worked with."""
+        return fetched(sums) if self.is_light else sums
+
+    def lend(self, feature_map: Any) -> Any:
+        """A kernel map with its kernel vectors, which are as long as signals, on the device in any case."""
+        if not self.is_light:
+            return feature_map
+        return LentKernelMap(*to_device((feature_map.kernel, feature_map.kernel_vectors), self.device))
 
     def over(self, signals: Any) -> TensorWalker:
         """A walker over other signals of the same device."""
-        return TensorWalker(signals, self.row_width)
+        return TensorWalker(signals, self.row_width, self.is_light)
 
     def may_keep(self, n_bytes: int) -> bool:
         """Whether so much may be kept on the device from one walk to the next."""
@@ -82,7 +106,7 @@ class TensorWalker(Walker):
 
     def run(self, step: Any, kept: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
         """Apply `step` to every chunk, as `Walker.run` does; sums are tensors in float64."""
-        work = tensor_step(self.place(step))
+        work = tensor_step(to_device(step, self.device))
         totals = None if start is None else self._wide(start)
 
         def task(number: int, first: int, last: int) -> tuple[tuple, Any]:
@@ -108,6 +132,8 @@ class TensorWalker(Walker):
         """``work(rows, kept)``, in pieces where all rows at once do not fit on the device."""
         while True:
             try:
+                if self._pieces == 1:
+                    return work(rows, kept)
                 edges = [len(rows) * i // self._pieces for i in range(self._pieces + 1)]
                 found = [work(rows[a:b], _piece(kept, a, b)) for a, b in itertools.pairwise(edges)]
                 break
@@ -127,8 +153,6 @@ class TensorWalker(Walker):
                 UserWarning,
                 stacklevel=5,
             )
-        if len(found) == 1:
-            return found[0]
         totals = None
         for sums, _ in found:
             totals = add_tensors(totals, sums)
@@ -144,6 +168,19 @@ def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
     for total, part in zip(totals, sums, strict=True):
         total += part
     return totals
+
+
+def fetched(sums: tuple) -> tuple:
+    """Tensors in float64 as arrays, in one copy."""
+    if len(sums) < 2:
+        return tuple(part.cpu().numpy() for part in sums)
+    flat = torch.cat([part.reshape(-1) for part in sums]).cpu().numpy()
+    parts, start = [], 0
+    for part in sums:
+        stop = start + part.numel()
+        parts.append(flat[start:stop].reshape(part.shape))
+        start = stop
+    return tuple(parts)
 
 
 def _piece(kept: Any, start: int, stop: int) -> Any:

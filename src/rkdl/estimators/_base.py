@@ -171,9 +171,10 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         n_signals, n_features = signals.shape
         width = self._working_width(n_signals, n_features)
         if hasattr(signals, "device"):
+            from rkdl._torch.device import is_light
             from rkdl._torch.walker import TensorWalker
 
-            return TensorWalker(signals, width)  # type: ignore[arg-type]
+            return TensorWalker(signals, width, is_light(width, n_features))  # type: ignore[arg-type]
         return Walker(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
 
     def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> None:

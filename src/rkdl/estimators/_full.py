@@ -237,7 +237,7 @@ class KDL(KernelLearner):
             given = signals.read(0, n_signals) if hasattr(signals, "device") else signals.data
             rows = rows_of(walker, None, given)
         else:
-            kernel = walker.place(self._make_kernel(signals))
+            kernel = self._make_kernel(signals)
             needed = n_signals * n_signals * signals.dtype.itemsize
             if needed <= MEMORY_SHARE * memory:
                 rows = rows_of.compute(walker, kernel)
