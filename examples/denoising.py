@@ -43,7 +43,7 @@ patches -= means
 # fit_inverse_transform learns, with the atoms, how to turn codes back into patches.
 model = ORKDL(
     n_components=256,
-    n_kernel_vectors=200,
+    n_kernel_vectors=256,
     n_nonzero_coefs=4,
     gamma=0.05,
     max_iter=10,
@@ -59,7 +59,7 @@ cleaned = model.denoise(patches, noise=NOISE) + means
 restored = reconstruct_from_patches_2d(cleaned.astype(np.float64).reshape(-1, SIDE, SIDE), photograph.shape)
 
 # Without a decoder the same model finds pre-images by a fixed-point iteration.
-del model.decoder_
+model.forget_decoder()
 iterated = model.denoise(patches, noise=NOISE) + means
 iterated = reconstruct_from_patches_2d(iterated.astype(np.float64).reshape(-1, SIDE, SIDE), photograph.shape)
 

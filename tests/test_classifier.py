@@ -286,6 +286,31 @@ class TestWhatIsComputed:
         model.predict(X_new)
         assert sum(seen) == len(X_new)
 
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_far_signals_are_told_apart(self, dtype, digits):
+        X, y, X_new, y_new = digits
+        model = make(estimator__gamma=0.1).fit(X.astype(dtype), y)
+        far = ((3.5 if dtype is np.float32 else 6.0) * X_new).astype(dtype)
+        residuals = -model.decision_function(far)
+        tied = residuals.min(axis=1) == residuals.max(axis=1)
+        assert tied.mean() > 0.2
+        # Chance would be a tenth.
+        assert np.mean(model.predict(far)[tied] == y_new[tied]) > 0.3
+        two = make(estimator__gamma=0.1).fit(X[y < 2].astype(dtype), y[y < 2])
+        scores = two.decision_function(far)
+        np.testing.assert_array_equal(two.predict(far), (scores > 0.0).astype(int))
+
+    def test_one_coordinate_is_warned_of(self):
+        X = np.linspace(1.0, 2.0, 40)[:, None]
+        with pytest.warns(UserWarning, match="every class represents all of them"):
+            KDLClassifier("DL", random_state=0).fit(X, np.arange(40) % 2)
+
+    def test_something_is_held_out_of_small_classes(self, blobs):
+        X, y = blobs
+        few = np.concatenate([np.flatnonzero(y == k)[:4] for k in range(3)])
+        model = make().fit(X[few], y[few])
+        assert model.sharpness_ != 10.0
+
     def test_scores_do_not_depend_on_a_signals_length_with_dl(self, digits):
         X, y, X_new, _ = digits
         model = make("DL").fit(X, y)

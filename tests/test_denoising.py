@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA, KernelPCA
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
+from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -222,6 +224,48 @@ class TestDecoder:
         exact = np.sum((model.denoise(rows) - rows) ** 2)
         model.set_params(decoder_alpha=0.0).fit_decoder(rows)
         assert np.sum((model.denoise(rows) - rows) ** 2) <= exact * (1.0 + 1e-9)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("factor", [1e-30, 1e-12, 1e12, 1e30])
+    def test_the_length_of_a_code_does_not_matter(self, factor, dtype, X):
+        model = make(RKDL, fit_inverse_transform=True).fit(X.astype(dtype))
+        codes = model.transform(X.astype(dtype))
+        expected = model.inverse_transform(codes)
+        for given in (codes * dtype(factor), sparse.csr_array(codes * dtype(factor))):
+            np.testing.assert_allclose(model.inverse_transform(given), expected, atol=1e-5)
+
+    @pytest.mark.parametrize("kernel", [laplacian_kernel, partial(rbf_kernel, gamma=0.1)], ids=["laplacian", "rbf"])
+    def test_functions_whose_signals_have_one_length(self, kernel, X, X_new):
+        sizes = {"n_components": 30, "n_kernel_vectors": 60, "n_nonzero_coefs": 8, "fit_inverse_transform": True}
+        model = make(RKDL, kernel=kernel, **sizes).fit(X)
+        assert model._has_unit_signals
+        np.testing.assert_allclose(model.inverse_transform(np.zeros((1, 30)))[0], X.mean(axis=0), atol=1e-12)
+        noisy = X_new + np.random.default_rng(0).normal(scale=0.25, size=X_new.shape)
+        assert np.mean((model.denoise(noisy) - X_new) ** 2) < 0.6 * 0.25**2
+        assert not make(RKDL, kernel=lambda A, B: (1.0 + A @ B.T) ** 2).fit(X)._has_unit_signals
+
+    @every_decoded
+    def test_codes_from_elsewhere(self, kind, X, tmp_path):
+        model = make(kind, fit_inverse_transform=True).fit(X)
+        codes = model.transform(X)
+        stored = np.memmap(tmp_path / "codes", dtype=np.float64, mode="w+", shape=codes.shape)
+        stored[:] = codes
+        expected = model.inverse_transform(codes)
+        np.testing.assert_allclose(model.inverse_transform(stored), expected, atol=1e-12)
+        dask = pytest.importorskip("dask.array")
+        lazy = model.inverse_transform(dask.from_array(codes, chunks=(100, 5)))
+        assert isinstance(lazy, dask.Array)
+        assert lazy.shape == X.shape
+        np.testing.assert_allclose(lazy.compute(), expected, atol=1e-12)
+        with pytest.raises(ValueError, match="12 atoms"):
+            model.inverse_transform(dask.from_array(X))
+
+    def test_a_decoder_is_forgotten(self, X):
+        model = make(RKDL, random_state=0).fit(X)
+        expected = model.denoise(X)
+        assert not np.allclose(model.fit_decoder(X).denoise(X), expected)
+        np.testing.assert_array_equal(model.forget_decoder().denoise(X), expected)
+        assert not hasattr(model, "decoder_intercept_")
 
     @every_decoded
     def test_a_code_of_zeros_is_the_mean(self, kind, X):

@@ -22,8 +22,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rkdl import KDLOutlierDetector, load
-from rkdl._abnormality import LEAST_SPREAD, Member, robust_location
+from rkdl import RKDL, KDLOutlierDetector, load
+from rkdl._abnormality import LEAST_SPREAD, Member, medcouple, robust_location, upper_fence
 
 FEW = {"n_members": 4, "random_state": 0}
 
@@ -127,12 +127,44 @@ def test_median_signal_scores_zero_in_one_dictionary(planted):
     assert np.subtract(*np.quantile(scores, (0.75, 0.25))) == pytest.approx(1.0)
 
 
-def test_auto_contamination_is_tukeys_fence(planted):
+def test_auto_contamination_finds_the_planted_and_fewer_others_than_tukeys_fence(planted):
     X, y = planted
     detector = KDLOutlierDetector(**FEW).fit(X)
-    low, high = np.quantile(detector.score_samples(X), (0.25, 0.75))
-    assert detector.offset_ == pytest.approx(low - 1.5 * (high - low))
-    assert detector.predict(X)[y == 1].mean() < detector.predict(X)[y == 0].mean()
+    scores = detector.score_samples(X)
+    low, high = np.quantile(scores, (0.25, 0.75))
+    is_marked = detector.predict(X) == -1
+    assert is_marked[y == 1].mean() > 0.9
+    assert is_marked[y == 0].mean() < np.mean(scores[y == 0] < low - 1.5 * (high - low))
+
+
+@pytest.mark.parametrize("shape", [(1000, 2), (500, 5), (300, 20)])
+def test_auto_contamination_of_clean_signals(shape):
+    rng = np.random.default_rng(0)
+    detector = KDLOutlierDetector(random_state=0).fit(rng.standard_normal(shape))
+    assert np.mean(detector.predict(rng.standard_normal(shape)) == -1) < 0.06
+
+
+def test_the_fence_is_tukeys_where_nothing_is_skewed():
+    values = np.concatenate([np.linspace(-1.0, 1.0, 501), [50.0]])
+    low, high = np.quantile(values, (0.25, 0.75))
+    assert medcouple(values[:-1]) == pytest.approx(0.0, abs=1e-12)
+    assert upper_fence(values) == pytest.approx(high + 1.5 * (high - low), rel=0.02)
+    assert medcouple(np.exp(3.0 * values[:-1])) > 0.5
+    assert medcouple(-np.exp(3.0 * values[:-1])) < -0.5
+    assert medcouple(np.zeros(5)) == 0.0
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("size", [1e3, 1e7, 1e12, 1e17, 1e36, 1e100])
+def test_extreme_values_do_not_hide_the_others(size, count):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 5))
+    gamma = RKDL(max_iter=1, random_state=0).fit(X).gamma_
+    X[:10] += 6.0
+    X[-count:, 0] = size
+    scores = KDLOutlierDetector(random_state=0).fit(X).score_samples(X)[:-count]
+    assert roc_auc_score(np.arange(len(scores)) < 10, -scores) > 0.99
+    assert RKDL(max_iter=1, random_state=0).fit(X).gamma_ == pytest.approx(gamma, rel=0.2)
 
 
 @pytest.mark.parametrize("contamination", [0.0, -0.1, 0.51, 1.0, "some", None, np.nan])
@@ -221,6 +253,9 @@ def test_round_trips(planted, tmp_path):
     detector.save(tmp_path / "detector.rkdl")
     loaded = load(tmp_path / "detector.rkdl")
     assert loaded.get_params() == detector.get_params()
+    detector.set_params(n_components=[32, 8]).save(tmp_path / "other.rkdl")
+    assert load(tmp_path / "other.rkdl").n_components == [32, 8]
+    detector.set_params(n_components=loaded.n_components)
     for other in (loaded, pickle.loads(pickle.dumps(detector))):
         np.testing.assert_array_equal(other.score_samples(X), scores)
         np.testing.assert_array_equal(other.predict(X), detector.predict(X))

@@ -189,3 +189,17 @@ def test_documentation():
     result = doctest.testmod(rkdl.pyod)
     assert result.attempted >= 5
     assert result.failed == 0
+
+
+def test_a_fit_that_fails_leaves_the_earlier_one(data):
+    X = data[0]
+    model = KDLOD(n_members=2, random_state=0).fit(X)
+    expected = model.decision_function(X)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(X * np.nan)
+    np.testing.assert_array_equal(model.decision_function(X), expected)
+
+
+def test_contamination_in_words_is_refused():
+    with pytest.raises(ValueError, match="KDLOutlierDetector knows 'auto'"):
+        KDLOD(contamination="auto")

@@ -61,3 +61,28 @@ def robust_location(values: np.ndarray) -> tuple[float, float]:
     """Median, and distance between the quartiles but at least `LEAST_SPREAD`."""
     low, middle, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
     return middle, max(high - low, LEAST_SPREAD)
+
+
+def upper_fence(values: np.ndarray) -> float:
+    """Above this is an outlier: Tukey's fence, moved out where the values are skewed to that side.
+
+    1.5 quartile distances, times ``exp(1.5 M)`` with M the medcouple, a measure of skewness that outliers do not
+    change. The adjusted boxplot of Hubert and Vandervieren has 3 in place of the second 1.5, for tails of 0.35 %, which
+    leaves few signals to look at.
+    """
+    low, high = np.quantile(values, (0.25, 0.75))
+    return float(high + 1.5 * np.exp(1.5 * max(medcouple(values), 0.0)) * (high - low))
+
+
+def medcouple(values: np.ndarray, most: int = 1000) -> float:
+    """Skewness from -1 to 1: the median, over pairs on both sides of the middle, of how much farther one is from it.
+
+    Of more than `most` values, as many of their order statistics.
+    """
+    ordered = np.sort(values)
+    if len(ordered) > most:
+        ordered = ordered[np.linspace(0, len(ordered) - 1, most).astype(np.intp)]
+    away = ordered - np.median(ordered)
+    above, below = away[away >= 0.0][:, None], -away[away <= 0.0]
+    total = above + below
+    return float(np.median(np.divide(above - below, total, out=np.zeros_like(total), where=total > 0.0)))

@@ -25,6 +25,8 @@ from rkdl._statistics import NotFiniteError, Pursuit, alike, conditioning_scale,
 
 # Features of all classes' signals together are kept while they take no more than this.
 FEATURE_BYTES = 512 << 20
+# Where no class represents more of a signal than this, shares are computed for themselves and not from residuals.
+FAINT = 0.01
 # Rows of a Gram matrix are whole vectors for the pursuit if the atoms are so many, in either dtype.
 LANES = VECTOR_BYTES // 4
 
@@ -79,9 +81,14 @@ class ClassCoder:
             correlations = features @ atoms.T
             yield pursue(correlations, gram, norms, limit, pursuit.residual_tol, pursuit.ols)
 
-    def relative_residuals(self, signals: np.ndarray) -> np.ndarray:
-        """Squared residuals (c, classes) of a chunk, over the signals' squared norms; zero for a zero signal."""
+    def relative_residuals(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Squared residuals (c, classes) of a chunk, over the signals' squared norms, and what they leave of one.
+
+        Both, because the residuals of signals far from all kernel vectors are all one to rounding, and what a class
+        represents of them tells the classes apart still. A zero signal has residuals of zero.
+        """
         found = np.empty((len(signals), len(self.atoms)), dtype=signals.dtype)
+        shares = np.empty(found.shape)
         for group in alike(signals):
             rows = signals if len(group) == len(signals) else signals[group]
             coder, rows = self._conditioned(rows)
@@ -91,7 +98,26 @@ class ClassCoder:
                 raise NotFiniteError
             squares = np.stack([residuals for _, residuals in coder.codes(features, norms)], axis=1)
             found[group] = squares / np.where(norms > 0.0, norms, 1.0)[:, None]
-        return found
+            shares[group] = 1.0 - found[group].astype(np.float64)
+            faint = np.flatnonzero((shares[group] < FAINT).all(axis=1) & (norms > 0.0))
+            if faint.size:
+                shares[group[faint]] = coder._faint_shares(features[faint], norms[faint])
+        return found, shares
+
+    def _faint_shares(self, features: np.ndarray, norms: np.ndarray) -> np.ndarray:
+        """What the classes represent of signals that they hardly see, over the squared norms."""
+        largest = np.abs(features).max(axis=1)
+        largest[largest == 0.0] = 1.0
+        # A pursuit's choices do not change when all features of a signal are multiplied by one number.
+        features, endless = features / largest[:, None], np.full_like(norms, np.inf)
+        found = []
+        for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
+            correlations = features @ atoms.T
+            limit = min(pursuit.n_nonzero, self.feature_map.size)
+            codes, _ = pursue(correlations, gram, endless, limit, -1.0, pursuit.ols)
+            # The squared norm of a least-squares representation is its product with the signal.
+            found.append(codes.to_csr(len(atoms)).multiply(correlations).sum(axis=1))
+        return np.stack(found, axis=1) * (largest.astype(np.float64) ** 2 / norms)[:, None]
 
     def _conditioned(self, rows: np.ndarray) -> tuple[ClassCoder, np.ndarray]:
         """As `rkdl._statistics.Encoder.condition`."""
@@ -102,15 +128,16 @@ class ClassCoder:
         return replace(self, pursuits=pursuits), rows * rows.dtype.type(scale)
 
 
-def relative_residuals(signals: Signals, coder: ClassCoder, n_jobs: int | None) -> np.ndarray:
-    """Squared residuals (n, classes) of all signals over their squared norms, in one pass over the chunks."""
+def relative_residuals(signals: Signals, coder: ClassCoder, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """`ClassCoder.relative_residuals` of all signals, in one pass over the chunks."""
     found = np.empty((signals.shape[0], len(coder.atoms)), dtype=signals.dtype)
+    shares = np.empty(found.shape)
 
     def task(number: int, start: int, stop: int) -> None:
-        found[start:stop] = coder.relative_residuals(signals.read(start, stop))
+        found[start:stop], shares[start:stop] = coder.relative_residuals(signals.read(start, stop))
 
     for_each_chunk(signals, coder.row_width, n_jobs, task)
-    return found
+    return found, shares
 
 
 def pad_atoms(atoms: np.ndarray) -> np.ndarray:

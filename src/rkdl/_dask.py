@@ -175,6 +175,19 @@ def denoise_lazily(model: Any, signals: DaskSignals, noise: float | None) -> Any
     )
 
 
+def decode_lazily(model: Any, codes: Any) -> Any:
+    """Signals of codes as a Dask array of the same row chunks."""
+    dtype, size = float_dtype(codes.dtype), model.n_features_in_
+    rows = codes.rechunk({1: -1})
+    return rows.map_blocks(
+        _decode_block,
+        dask.delayed(_for_blocks(model)),
+        chunks=(rows.chunks[0], (size,)),
+        meta=np.empty((0, size), dtype=dtype),
+        name=f"rkdl-decode-{uuid4().hex}",
+    )
+
+
 def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float, float]]:
     """Largest norm of every block, and its squared residuals and norms, summed in units of that."""
     return _each(_energies, signals.blocks(), "rkdl-score", dask.delayed(_for_blocks(model)))
@@ -255,6 +268,10 @@ def _transform_block(block: Any, model: Any) -> Any:
 
 def _denoise_block(block: Any, model: Any, noise: float | None) -> np.ndarray:
     return _on_arrival(model).denoise(aligned(block), noise=noise)
+
+
+def _decode_block(block: Any, model: Any) -> np.ndarray:
+    return _on_arrival(model).inverse_transform(aligned(block))
 
 
 def _error_block(block: Any, model: Any) -> np.ndarray:

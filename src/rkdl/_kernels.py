@@ -305,20 +305,33 @@ def median_gamma(sample: np.ndarray) -> float:
         1.0 where all signals are equal.
     """
     rows = sample.astype(np.float64)
-    rows -= rows.mean(axis=0)
+    rows -= centre_of(rows)
     largest = np.abs(rows).max(initial=0.0)
     if largest == 0.0:
         return 1.0
     rows /= largest
     norms = squared_norms(rows)
-    squares = norms[:, None] + norms - 2.0 * (rows @ rows.T)
-    squares = squares[np.triu_indices(len(rows), k=1)]
+    sizes = norms[:, None] + norms
+    squares = sizes - 2.0 * (rows @ rows.T)
+    pairs = np.triu_indices(len(rows), k=1)
+    squares, sizes = squares[pairs], sizes[pairs]
     # What cancellation leaves of a zero distance is below this.
-    squares = squares[squares > 1e-12 * norms.max()]
+    squares = squares[squares > 1e-12 * sizes]
     if squares.size == 0:
         return 1.0
     gamma = 1.0 / float(np.median(squares)) / float(largest) / float(largest)
     return min(max(gamma, np.finfo(np.float64).tiny), np.finfo(np.float64).max)
+
+
+def centre_of(rows: np.ndarray) -> np.ndarray:
+    """The mean (m,) of the rows, or, where a few of them drag it away from all others, the median of every feature."""
+    mean = rows.mean(axis=0)
+    some = rows[:: max(1, len(rows) // 256)]
+    median = np.median(some, axis=0)
+    with np.errstate(over="ignore"):
+        spread = float(np.median(squared_norms(some - median)))
+        is_dragged = float(np.sum((mean - median) ** 2)) > 1e4 * spread
+    return median if is_dragged else mean
 
 
 def squared_norms(rows: np.ndarray) -> np.ndarray:

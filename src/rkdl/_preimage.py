@@ -34,10 +34,19 @@ def to_unit_length(codes: Any, gram: Any) -> Any:
     Under an RBF kernel every signal has an image of unit norm, and noise shortens what the atoms see of it.
     """
     if sparse.issparse(codes):
-        factors = _inverse_roots(codes.multiply(codes @ gram).sum(axis=1).astype(codes.dtype))
-        values = codes.data * np.repeat(factors, np.diff(codes.indptr))
-        return sparse.csr_array((values, codes.indices, codes.indptr), shape=codes.shape)
+        lengths = abs(codes).max(axis=1).toarray().ravel().astype(codes.dtype)
+        codes = _row_scaled(codes, 1.0 / np.where(lengths > 0.0, lengths, 1.0))
+        return _row_scaled(codes, _inverse_roots(codes.multiply(codes @ gram).sum(axis=1).astype(codes.dtype)))
+    lengths, _ = largest(abs(codes), 1)
+    # Squares of what is near one stay in range.
+    codes = codes / where(lengths > 0.0, lengths, 1.0)
     return codes * _inverse_roots((codes * (codes @ gram)).sum(axis=1))[:, None]
+
+
+def _row_scaled(codes: Any, factors: np.ndarray) -> Any:
+    """CSR codes with every row multiplied by its factor."""
+    values = codes.data * np.repeat(factors, np.diff(codes.indptr)).astype(codes.dtype)
+    return sparse.csr_array((values, codes.indices, codes.indptr), shape=codes.shape)
 
 
 def _inverse_roots(squares: Any) -> Any:

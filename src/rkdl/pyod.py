@@ -94,6 +94,11 @@ class KDLOD(BaseDetector):
         random_state=None,
         verbose=0,
     ):
+        if isinstance(contamination, str):
+            raise ValueError(
+                f"contamination={contamination!r}: PyOD's detectors take the share of outliers, above 0 and at most "
+                f"0.5, or one of PyOD's thresholds; KDLOutlierDetector knows 'auto'."
+            )
         super().__init__(contamination=contamination)
         self.n_components = n_components
         self.n_nonzero_coefs = n_nonzero_coefs
@@ -123,10 +128,12 @@ class KDLOD(BaseDetector):
         self : object
             The fitted detector.
         """
-        self._set_n_classes(y)
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "contamination"}
-        self.detector_ = KDLOutlierDetector(**options)
-        self.decision_scores_ = _abnormality(self.detector_._fit_scores(X))
+        detector = KDLOutlierDetector(**options)
+        scores = _abnormality(detector._fit_scores(X))
+        # A fit that fails leaves what an earlier one learned.
+        self._set_n_classes(y)
+        self.detector_, self.decision_scores_ = detector, scores
         self._process_decision_scores()
         return self
 

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, check_is_fitted, column_or_1d
 
 from rkdl._arrays import host
-from rkdl._classes import LANES, ClassCoder, ClassProblem, Picked, gram_of, pad_atoms, relative_residuals
+from rkdl._classes import FAINT, LANES, ClassCoder, ClassProblem, Picked, gram_of, pad_atoms, relative_residuals
 from rkdl._loop import alternate, progress
 from rkdl._maps import FeatureMap, KernelMap, WhiteMap
 from rkdl._refinement import Refinement, fit_sharpness, probabilities
@@ -53,10 +53,12 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
     learning_rate : float, default=0.02
         Step of these passes, as a share of the step that least squares would make. It falls to zero.
     calibration_size : float, default=0.1
-        Share of the signals (2,000 of them at most) that is held out to calibrate the probabilities. Up to 20,000
-        signals, the dictionaries are learned once more from all of them.
+        Share of the signals (2,000 of them at most) that is held out to calibrate the probabilities, and at least one
+        of a class that has two. Where that is no more than 2,000 (of up to 20,000 signals, by default) the dictionaries
+        are learned once more from all of them.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result. It takes the place of the
+        method's own.
     random_state : int, RandomState instance or None, default=None
         Randomness of the kernel vectors, first atoms, held-out signals and batches. None takes that of `estimator`.
     verbose : int, default=0
@@ -220,12 +222,12 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return labels
 
     def _hold_out(self, labels: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-        """Whether each signal is kept for the calibration: the same share of every class, never its last one."""
+        """Whether each signal is kept for the calibration: a share of every class, at least one, never its last."""
         share = min(self.calibration_size, LARGEST_CALIBRATION / len(labels))
         held_out = np.zeros(len(labels), dtype=bool)
         for k in range(len(self.classes_)):
             rows = rng.permutation(np.flatnonzero(labels == k))
-            held_out[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
+            held_out[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
         return held_out
 
     def _learn(self, work: _Work, labels: np.ndarray, seed: int, before: _Learned | None = None) -> _Learned:
@@ -300,7 +302,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         atoms = [pad_atoms(white.astype(dtype)) for white in learned.whites]
         coder = ClassCoder(work.feature_map, atoms, [gram_of(own) for own in atoms], learned.pursuits)
         try:
-            residuals = relative_residuals(Picked(work.walker.signals, rows), coder, self.n_jobs)
+            residuals, _ = relative_residuals(Picked(work.walker.signals, rows), coder, self.n_jobs)
         except KeyboardInterrupt:
             self._note_interruption(work, "interrupted while probabilities were calibrated; predict_proba is a guess.")
             rows, residuals = rows[:0], np.empty((0, len(self.classes_)))
@@ -340,10 +342,12 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         Returns
         -------
         labels : ndarray of shape (n_signals,)
-            Labels of `classes_`; of classes that represent a signal equally well, the first.
+            Labels of `classes_`; of classes that represent a signal equally well, the first. So it is for a signal so
+            far from all kernel vectors that the kernel is zero in the dtype.
         """
-        nearest = self._residuals(X).argmin(axis=1)
-        return self.classes_[nearest]
+        residuals, shares = self._residuals(X)
+        is_faint = (shares < FAINT).all(axis=1)
+        return self.classes_[np.where(is_faint, shares.argmax(axis=1), residuals.argmin(axis=1))]
 
     def decision_function(self, X):
         """How well the dictionaries represent signals.
@@ -359,8 +363,12 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             Minus the squared residual over the signal's squared norm, in feature space; of two classes the score of
             the second less that of the first.
         """
-        residuals = self._residuals(X)
-        return residuals[:, 0] - residuals[:, 1] if len(self.classes_) == 2 else -residuals
+        residuals, shares = self._residuals(X)
+        if len(self.classes_) > 2:
+            return -residuals
+        is_faint = (shares < FAINT).all(axis=1)
+        scores = np.where(is_faint, shares[:, 1] - shares[:, 0], residuals[:, 0] - residuals[:, 1])
+        return scores.astype(residuals.dtype)
 
     def predict_proba(self, X):
         """Probabilities of the classes, calibrated on held-out signals.
@@ -375,11 +383,11 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         probabilities : ndarray of shape (n_signals, n_classes)
             ``softmax(-sharpness_ * residuals)``, the residuals as in `decision_function`.
         """
-        residuals = self._residuals(X)
+        residuals, _ = self._residuals(X)
         return probabilities(residuals, self.sharpness_).astype(residuals.dtype)
 
-    def _residuals(self, X: Any) -> np.ndarray:
-        """Relative squared residuals (n_signals, n_classes)."""
+    def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Relative squared residuals (n_signals, n_classes), and what they leave of one."""
         check_is_fitted(self)
         signals = read_signals(self, host(X), reset=False)
         if signals.is_remote:
@@ -438,6 +446,13 @@ class _Work:
             self.feature_map = WhiteMap.of(shared.feature_map, shared.metric, walker.signals.dtype)
         # As many atoms as coordinates represent any signal, of any class.
         limit = min(shared.pursuit.n_nonzero, max(1, self.feature_map.size // 2))
+        if self.feature_map.size < 2:
+            warnings.warn(
+                "The signals have one coordinate in feature space, so every class represents all of them: use a "
+                "kernel, or more features.",
+                UserWarning,
+                stacklevel=5,
+            )
         self.pursuit: Pursuit = shared.pursuit._replace(n_nonzero=limit)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_array
+from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from rkdl._arrays import host, is_tensor
 from rkdl._preimage import Decode, DecoderSums, FixedPoint, LinearDecoder, learn_decoder
 from rkdl._signals import Signals, Walker
-from rkdl._sources import is_dask
+from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl._statistics import Encoder, NotFiniteError, alike, for_each_chunk
 from rkdl.estimators._base import FLOATS, DictionaryLearner
 
@@ -41,14 +41,23 @@ class Denoising(DictionaryLearner):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_components)
-            Codes.
+            Codes. Anything with ``shape``, ``dtype`` and row slices is read chunk by chunk; blocks of a Dask array and
+            torch tensors are worked on where they are.
 
         Returns
         -------
         signals : ndarray of shape (n_signals, n_features)
-            One signal a row, float32 for codes of float32; a tensor where the codes are one.
+            One signal a row, float32 for codes of float32. A lazy Dask array or a tensor if `X` is one.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            from rkdl._dask import decode_lazily
+
+            check_source(X, type(self).__name__)
+            self._check_width(X)
+            # A decoder that is missing is missed now, not on the workers.
+            self._decoder(float_dtype(X.dtype))
+            return decode_lazily(self, X)
         codes = self._read_codes(X)
         decoder = self._decoder(codes.dtype)
         if hasattr(codes, "device"):
@@ -58,7 +67,9 @@ class Denoising(DictionaryLearner):
         signals = np.empty((codes.shape[0], self.n_features_in_), dtype=codes.dtype)
 
         def task(number: int, start: int, stop: int) -> None:
-            signals[start:stop] = decoder(codes.read(start, stop))
+            rows = codes.read(start, stop)
+            assert_all_finite(rows, input_name="X")
+            signals[start:stop] = decoder(rows)
 
         for_each_chunk(codes, decoder.row_width, self.n_jobs, task)
         return signals
@@ -69,12 +80,18 @@ class Denoising(DictionaryLearner):
             from rkdl._torch.read import read_tensor
 
             codes = read_tensor(X, self.device, type(self).__name__)
+        elif is_source(X):
+            check_source(X, type(self).__name__)
+            codes = RowSource(X)
         else:
-            given = check_array(X, dtype=FLOATS, accept_sparse="csr", input_name="X")
+            given = check_array(X, dtype=FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
             codes = Signals(sparse.csr_array(given) if sparse.issparse(given) else given, given.dtype)
+        self._check_width(codes)
+        return codes if hasattr(codes, "device") else self._on_device(codes)
+
+    def _check_width(self, codes: Any) -> None:
         if codes.shape[1] != self.n_components:
             raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {self.n_components} atoms.")
-        return codes if hasattr(codes, "device") else self._on_device(codes)
 
     def denoise(self, X, *, noise=None):
         """Signals without what their codes do not represent: `transform` and `inverse_transform` in one walk.
@@ -173,11 +190,22 @@ class Decoding(Denoising):
             self._set_decoder(sums, signals, encoder)
         return self
 
+    def forget_decoder(self):
+        """Go back to what is done without a decoder: the fixed point for "rbf", the atoms themselves for "linear".
+
+        Returns
+        -------
+        self : object
+            The estimator, without `decoder_`.
+        """
+        for name in ("decoder_", "decoder_intercept_"):
+            self.__dict__.pop(name, None)
+        return self
+
     def _learn_inverse(self, walker: Walker, earlier: DecoderSums | None = None) -> DecoderSums | None:
         if not self.fit_inverse_transform:
             # One of an earlier fit belongs to other atoms.
-            for name in ("decoder_", "decoder_intercept_"):
-                self.__dict__.pop(name, None)
+            self.forget_decoder()
             return None
         signals = walker.signals
         encoder = self._encoder(signals.dtype, signals.scale)

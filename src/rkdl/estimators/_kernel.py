@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._blas import one_blas_thread
-from rkdl._kernels import Kernel, make_kernel
+from rkdl._kernels import Custom, Kernel, make_kernel
 from rkdl._maps import KernelMap
 from rkdl._preimage import FixedPoint, LinearDecoder, squared_residual_of_noise
 from rkdl._signals import Signals, Walker, is_safe, safe_scale
@@ -110,7 +110,12 @@ class KernelLearner(Decoding):
 
     @property
     def _has_unit_signals(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "rbf"
+        if isinstance(self.kernel, str):
+            return self.kernel == "rbf"
+        # A function whose signals all have one length, as far as some kernel vectors and their multiples tell.
+        some = np.concatenate([factor * self.kernel_vectors_[:16] for factor in (0.5, 1.0, 2.0)])
+        lengths = Custom.wrap(self.kernel, some).diagonal(some)
+        return bool(lengths.min() > 0.0 and lengths.max() - lengths.min() <= 1e-5 * lengths.max())
 
     def _atom_products(self) -> np.ndarray:
         return self.gram_

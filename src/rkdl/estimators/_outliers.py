@@ -14,9 +14,10 @@ from sklearn.utils import Tags, assert_all_finite, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rkdl._abnormality import Member, robust_location
+from rkdl._abnormality import Member, robust_location, upper_fence
 from rkdl._arrays import host
 from rkdl._blas import one_blas_thread, resolve_threads
+from rkdl._kernels import centre_of
 from rkdl._signals import Signals, Walker, chunk_bounds
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl.estimators._gamma import find_gamma, raw_gamma
@@ -61,8 +62,8 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         Iterations of each learning.
     contamination : float or "auto", default="auto"
         Share of outliers among the training signals, in (0, 0.5], that `offset_` is to mark. "auto" marks what lies
-        beyond Tukey's fence: farther above the upper quartile of the training signals' abnormality than one and a
-        half times the distance between its quartiles.
+        beyond Tukey's fence, moved out by the skewness of the training signals' abnormality; of signals without
+        outliers that is a few in a hundred.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
     random_state : int, RandomState instance or None, default=None
@@ -325,7 +326,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         n_atoms = min(n_atoms, n_vectors)
         n_nonzero = min(n_nonzero, n_atoms)
         # Atoms are combinations of the kernel vectors, and distances do not change with the origin.
-        centre = sample.mean(axis=0)
+        centre = centre_of(sample)
         model = RKDL(
             n_atoms,
             gamma=gamma,
@@ -365,8 +366,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
     def _offset(self, scores: np.ndarray) -> float:
         if self.contamination != "auto":
             return np.percentile(scores, 100.0 * self.contamination)
-        low, high = np.quantile(scores, (0.25, 0.75))
-        return low - 1.5 * (high - low)
+        return -upper_fence(-scores.astype(np.float64))
 
     def _scores(self, signals: Signals, members: list[Member], medians: np.ndarray, spreads: np.ndarray) -> np.ndarray:
         return _combine(self._abnormalities(signals, members), medians, spreads, signals.dtype)
@@ -375,7 +375,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         """Abnormality of every signal in every dictionary, (n_signals, n_members)."""
         found = np.empty((signals.shape[0], len(members)))
         # From the middle of the kernel vectors: an offset of the signals would cost digits of the distances.
-        centre = np.mean([member.kernel_vectors.mean(axis=0) for member in members], axis=0)
+        centre = centre_of(np.concatenate([member.kernel_vectors for member in members]))
         centred = [member._replace(kernel_vectors=member.kernel_vectors - centre) for member in members]
 
         def task(number: int, start: int, stop: int) -> None:

@@ -162,8 +162,8 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {"method": {"estimator": type(value).__name__, "parameters": held}}
     if callable(value):
         return {"function": f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', '?')}"}
-    if isinstance(value, tuple) and all(isinstance(item, _PLAIN) for item in value):
-        return {"tuple": list(value)}
+    if isinstance(value, tuple | list) and all(isinstance(item, _PLAIN) for item in value):
+        return {type(value).__name__: list(value)}
     array = np.asarray(host(value))
     if array.dtype == object:
         if not all(isinstance(item, str) for item in array.ravel()) or array.ndim != 1:
@@ -178,8 +178,8 @@ def _decode(path: Any, name: str, value: Any, arrays: dict[str, np.ndarray], ker
         return value
     if "method" in value:
         return _restore(path, value["method"], arrays, kernel, f"{name}.")
-    if "tuple" in value:
-        return tuple(value["tuple"])
+    if "tuple" in value or "list" in value:
+        return tuple(value["tuple"]) if "tuple" in value else list(value["list"])
     if "names" in value:
         return np.array(value["names"], dtype=object)
     if "random_state" in value:
