@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import rkdl
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
+from rkdl.estimators import _stream
 
 COMMON = {"n_components": 12, "n_nonzero_coefs": 3, "max_iter": 1, "tol": 0.0, "random_state": 0}
 REDUCED = {**COMMON, "n_kernel_vectors": 15}
@@ -87,21 +90,101 @@ def test_an_epoch_is_one_iteration(name, n_components, X):
     assert (batch.n_revived_ > 0) == (n_components > 12)
 
 
+@pytest.mark.parametrize("chosen", [False, True])
 @pytest.mark.parametrize("name", MOVED)
-def test_an_epoch_is_nearly_one_iteration_where_kernel_vectors_move(name, X):
-    """They move by the signals of the last batch, and by what the kernel vectors represent of the others."""
-    start = start_of(name, X)
-    batch = clone(start).fit(X)
+def test_an_epoch_is_one_iteration_where_kernel_vectors_move(name, chosen, X):
+    """To the last bit too: the batches are held until the update, which chooses the start where none is given."""
+    start = copy_of(name) if chosen else start_of(name, X)
+    with config_context(chunk_rows=tuple(np.diff(EDGES).tolist())):
+        batch = clone(start).fit(X)
     stream = clone(start)
     for first, last in itertools.pairwise(EDGES):
-        stream.partial_fit(X[first:last], update=last == len(X))
-    assert not np.array_equal(stream.kernel_vectors_, start.kernel_vectors)
-    assert error(stream, X) == pytest.approx(error(batch, X), rel=0.04)
-    held = clone(start).set_params(n_inner_iter=0)
-    expected = clone(held).fit(X)
-    for first, last in itertools.pairwise(EDGES):
-        held.partial_fit(X[first:last], update=last == len(X))
-    np.testing.assert_allclose(held.dual_components_, expected.dual_components_, rtol=1e-6, atol=1e-9)
+        with config_context(chunk_rows=len(X)):
+            stream.partial_fit(X[first:last], update=last == len(X))
+        assert stream.n_iter_ == (last == len(X))
+        assert stream.transform(X[:3]).shape == (3, 12)
+    assert learned(stream) == learned(batch)
+    assert not chosen or not np.array_equal(stream.kernel_vectors_, clone(start).fit(X[:100]).kernel_vectors_)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_later_epoch_moves_by_all_of_its_signals(name, X):
+    """What was learned before it is known by its sums; held batches are as one batch."""
+    ends = []
+    for edges in ([0, 600], [0, 100, 150, 600]):
+        stream = start_of(name, X).partial_fit(X[600:])
+        for first, last in itertools.pairwise(edges):
+            with config_context(chunk_rows=50):
+                stream.partial_fit(X[first:last], update=last == 600)
+        ends.append(learned(stream))
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("name", ["ORKDL", "MORKDL"])
+def test_kinds_of_held_batches(name, X, tmp_path):
+    """Memory maps, CSR matrices and integers wait like arrays do, and what the caller does to his array is his."""
+    whole = np.round(255.0 * X[:600]).astype(np.uint8)
+    stored = np.memmap(tmp_path / "signals.dat", dtype=np.uint8, mode="w+", shape=whole.shape)
+    stored[:] = whole
+    given = whole[:100].copy()
+    stream = copy_of(name, fit_inverse_transform=True).partial_fit(given, update=False)
+    given[:] = 0
+    stream.partial_fit(sparse.csr_array(whole[100:200]), update=False)
+    stream.partial_fit(stored[200:450], update=False).partial_fit(stored[450:])
+    with config_context(chunk_rows=(100, 100, 250, 150)):
+        batch = copy_of(name, fit_inverse_transform=True).fit(whole.astype(np.float64))
+    assert learned(stream) == learned(batch)
+
+
+@pytest.mark.parametrize("name", ["ORKDL", "MORKDL-gd"])
+def test_more_batches_than_are_held(name, X, monkeypatch):
+    """The oldest become sums, which is told once, and the kernel vectors move by the others."""
+    start = start_of(name, X)
+    monkeypatch.setattr(_stream, "HELD_BYTES", X[:690].nbytes)
+    stream = clone(start)
+    stream.partial_fit(X[:100], update=False).partial_fit(X[100:650], update=False)
+    with pytest.warns(UserWarning, match="Update more often"):
+        stream.partial_fit(X[650:700], update=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stream.partial_fit(X[700:1300], update=False)
+    assert [len(batch.rows) for batch in stream._stream.held] == [50, 600]
+    assert stream._stream.problem.memory.weight == 650.0
+    # A batch that is too large by itself.
+    stream.partial_fit(X[:800], update=False)
+    assert stream._stream.held == ()
+    assert stream._stream.problem.memory.weight == 2100.0
+    stream.partial_fit(X[1300:])
+    assert error(stream, X) < error(clone(start).set_params(n_inner_iter=0).fit(X), X)
+
+
+@pytest.mark.parametrize("name", ["ORKDL", "ORKDL-gd", "MORKDL"])
+def test_held_batches_are_saved(name, X, tmp_path):
+    """Those of the first epoch, whose start is not yet chosen, and of a later one."""
+    model = copy_of(name, fit_inverse_transform=True)
+    for edges in ([0, 100, 650, 700], [700, 800, 1300, 1797]):
+        for first, last in itertools.pairwise(edges):
+            again = None
+            if first != edges[0]:
+                model.save(tmp_path / "model.rkdl")
+                rkdl.load(tmp_path / "model.rkdl").save(tmp_path / "again.rkdl")
+                again = rkdl.load(tmp_path / "again.rkdl")
+                copy = pickle.loads(pickle.dumps(model))
+            model.partial_fit(X[first:last], update=last == edges[-1])
+            if again is not None:
+                for other in (again, copy):
+                    assert learned(other.partial_fit(X[first:last], update=last == edges[-1])) == learned(model)
+    assert model.n_iter_ == 2
+
+
+def test_held_batches_become_sums_where_they_cannot_wait(X):
+    """With a half-life, and where kernel vectors no longer move."""
+    for changes in ({"half_life": 300.0}, {"n_inner_iter": 0}):
+        stream = start_of("ORKDL", X).partial_fit(X[:300], update=False).partial_fit(X[300:500], update=False)
+        assert len(stream._stream.held) == 2
+        stream.set_params(**changes).partial_fit(X[500:900])
+        assert stream._stream.held == ()
+        assert np.isfinite(stream.errors_).all()
 
 
 def random_batches(X, rng):
@@ -127,28 +210,55 @@ def test_an_epoch_in_random_batches(name, seed, X):
     assert np.isfinite(stream.errors_).all()
 
 
+CUTS = ([0, 1000], [0, 900, 1000], [0, 1, 300, 301, 900, 1000], list(range(0, 1001, 10)))
+
+
 @pytest.mark.parametrize("name", FIXED)
 def test_signals_weigh_the_same_in_batches_of_any_size(name, X):
     """What was accumulated does not depend on how the signals were cut."""
     start = start_of(name, X)
-    for half_life in (None, 500.0):
-        atoms = []
-        for edges in ([0, 900, 1000], [0, 1, 300, 301, 900, 1000]):
-            stream = clone(start).set_params(half_life=half_life)
-            for first, last in itertools.pairwise(edges):
-                stream.partial_fit(X[first:last], update=last == 1000)
-            atoms.append(stream._stream.problem.memory)
-        if half_life is None:
-            np.testing.assert_allclose(atoms[0].products, atoms[1].products, rtol=1e-9, atol=1e-9)
-            np.testing.assert_allclose(atoms[0].projections, atoms[1].projections, rtol=1e-9, atol=1e-9)
-            assert atoms[0].weight == atoms[1].weight == 1000.0
+    found = []
+    for edges in CUTS:
+        stream = clone(start)
+        for first, last in itertools.pairwise(edges):
+            stream.partial_fit(X[first:last], update=last == 1000)
+        found.append(stream._stream.problem.memory)
+    for memory in found[1:]:
+        np.testing.assert_allclose(memory.products, found[0].products, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(memory.projections, found[0].projections, rtol=1e-9, atol=1e-9)
+        assert memory.weight == 1000.0
 
 
-def test_half_life_counts_signals(X):
-    stream = copy_of("DL", half_life=100.0).partial_fit(X[:50])
-    assert stream._stream.problem.memory.weight == 50.0
-    stream.partial_fit(X[:200])
-    assert stream._stream.problem.memory.weight == pytest.approx(200.0 + 50.0 / 4.0)
+@pytest.mark.parametrize("name", ["DL", "RKDL", "ORKDL", "MORKDL"])
+@pytest.mark.parametrize("half_life", [0.5, 100.0, 1e6])
+def test_fading_signals_weigh_the_same_in_batches_of_any_size(name, half_life, X):
+    """The last counts one, and each before it a little less: the sum of that, however they were cut."""
+    expected = np.sum(0.5 ** (np.arange(1000) / half_life))
+    for edges in CUTS:
+        decodes = {} if name == "DL" else {"fit_inverse_transform": True}
+        stream = start_of(name, X).set_params(half_life=half_life, **decodes)
+        for first, last in itertools.pairwise(edges):
+            stream.partial_fit(X[first:last], update=last in (900, 1000))
+        memory, sums = stream._stream.problem.memory, stream._stream.decoder_sums
+        assert memory.weight == pytest.approx(expected, rel=1e-10)
+        # The trace of an RBF kernel and of signals of unit norm.
+        assert memory.trace == pytest.approx(expected, rel=1e-10)
+        assert sums is None or sums.n_signals == pytest.approx(expected, rel=1e-10)
+
+
+def test_sums_of_alike_signals_do_not_depend_on_the_cut(X):
+    """Those of the atoms and of the decoder: where every signal is the same, nothing is left of the cut."""
+    signals = np.tile(X[:1], (200, 1))
+    found = []
+    for edges in ([0, 200], [0, 3, 100, 200]):
+        start = RKDL(n_components=2, kernel_vectors=X[:5], init=np.eye(2, 5), gamma=0.5, half_life=30.0)
+        start.set_params(n_nonzero_coefs=1, fit_inverse_transform=True)
+        for first, last in itertools.pairwise(edges):
+            start.partial_fit(signals[first:last], update=False)
+        found.append((start._stream.problem.memory, start._stream.decoder_sums))
+    np.testing.assert_allclose(found[0][0].products, found[1][0].products, rtol=1e-9)
+    np.testing.assert_allclose(found[0][0].projections, found[1][0].projections, rtol=1e-9)
+    np.testing.assert_allclose(found[0][1].projections, found[1][1].projections, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["DL", "RKDL", "ORKDL", "MORKDL"])

@@ -182,6 +182,10 @@ class ReducedProblem:
         if isinstance(self.mover, LBFGS):
             self.mover.pairs = place(walker, self.mover.pairs)  # type: ignore[arg-type]
 
+    def check(self) -> None:
+        """Refuse signals whose features are not finite."""
+        self._encode(self.white)
+
     def accumulate(self) -> None:
         """Codes alone: their sums are added to the memory, and nothing else changes."""
         memory = self.memory

@@ -34,7 +34,9 @@ class _CoordinateLearner(StreamLearner):
         signals = walker.signals
         feature_map = self._feature_map(signals, rng)
         shape = (self.n_components, feature_map.size)
-        if is_array(self.init):
+        if saved is not None:
+            start = np.zeros(shape)
+        elif is_array(self.init):
             start = self._initial_array(shape, "components_")
         else:
             start = rng.standard_normal(shape)
@@ -51,7 +53,7 @@ class _CoordinateLearner(StreamLearner):
         )
 
     def _continued(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
-        problem = self._problem(walker, pursuit, rng)
+        problem = self._problem(walker, pursuit, rng, {})
         problem.feature_map = walker.place(self._encoder(np.dtype(np.float64), walker.signals.scale).feature_map)
         problem.white = normalize_rows(walker.place(self.components_.astype(np.float64)))
         return problem
@@ -293,6 +295,9 @@ class FourierDL(Decoding, _CoordinateLearner):
         )
         self.n_fourier_features = n_fourier_features
         self.gamma = gamma
+
+    def _settings(self) -> dict:
+        return {**super()._settings(), "n_fourier_features": self.n_fourier_features, "gamma": self.gamma}
 
     def _working_width(self, n_signals: int, n_features: int) -> int:
         return n_features + 2 * self.n_fourier_features + 3 * self.n_components
