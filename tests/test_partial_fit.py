@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -134,6 +135,37 @@ def test_kinds_of_held_batches(name, X, tmp_path):
     with config_context(chunk_rows=(100, 100, 250, 150)):
         batch = copy_of(name, fit_inverse_transform=True).fit(whole.astype(np.float64))
     assert learned(stream) == learned(batch)
+
+
+@pytest.mark.parametrize("given", ["tensor", "device", "both"])
+@pytest.mark.parametrize("name", MOVED)
+def test_held_tensors(name, given, X):
+    """An epoch on a device is an iteration there."""
+    torch = pytest.importorskip("torch")
+    start = copy_of(name, device="cpu" if given == "device" else None, fit_inverse_transform=True)
+    as_given = {"tensor": (torch.from_numpy,), "device": (np.asarray,), "both": (np.asarray, torch.from_numpy)}[given]
+    with config_context(chunk_rows=tuple(np.diff(EDGES).tolist())):
+        batch = clone(start).fit(as_given[-1](X))
+    stream = clone(start)
+    for number, (first, last) in enumerate(itertools.pairwise(EDGES)):
+        rows = as_given[number % len(as_given)] if last < len(X) else as_given[-1]
+        with config_context(chunk_rows=len(X)):
+            stream.partial_fit(rows(X[first:last]), update=last == len(X))
+    assert learned(stream) == learned(batch)
+
+
+def test_held_batches_and_a_dask_array(X, monkeypatch):
+    """Its signals stay where they are, so the others become sums, as if none could be held."""
+    blocks = pytest.importorskip("dask.array")
+    start = start_of("ORKDL", X)
+    with config_context(chunk_rows=300):
+        stream = clone(start).partial_fit(X[:300], update=False)
+        stream.partial_fit(blocks.from_array(X[300:600], chunks=(300, -1)), update=False).partial_fit(X[600:900])
+        monkeypatch.setattr(_stream, "HELD_BYTES", 0)
+        with pytest.warns(UserWarning, match="Update more often"):
+            other = clone(start).partial_fit(X[:300], update=False)
+        other.partial_fit(X[300:600], update=False).partial_fit(X[600:900])
+    assert learned(stream) == learned(other)
 
 
 @pytest.mark.parametrize("name", ["ORKDL", "MORKDL-gd"])
@@ -361,6 +393,141 @@ def test_a_bad_batch_after_loading_and_with_a_half_life(name, X, tmp_path):
             model.partial_fit(bad)
         assert learned(pickle.loads(pickle.dumps(model))) == ends[-1]
     assert ends[0] == ends[1]
+
+
+def interrupt(action, at=None):
+    """Ctrl-C at the call of that number of a function of the package; returns the number of calls."""
+    count = 0
+
+    def watch(frame, event, argument):
+        nonlocal count
+        if event == "call" and frame.f_globals.get("__name__", "").startswith("rkdl."):
+            count += 1
+            if count == at:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(watch)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def moments(action):
+    """Numbers of calls from the first to the last, closer together at the end."""
+    count = interrupt(action)
+    return sorted({*np.linspace(1, count, 12).astype(int).tolist(), *range(max(1, count - 20), count + 1, 3)})
+
+
+@pytest.mark.parametrize("update", [True, False])
+@each_estimator
+def test_an_interrupted_batch_changes_nothing(name, update, X):
+    """At whatever moment: neither attributes, nor the decoder, nor what the next batch ends at."""
+    start = copy_of(name, n_jobs=1, half_life=None if name.endswith("-gd") else 400.0)
+    if name != "DL":
+        start.set_params(fit_inverse_transform=True)
+    stored = pickle.dumps(start.partial_fit(X[:300]).partial_fit(X[300:350], update=False))
+    expected = learned(pickle.loads(stored).partial_fit(X[600:]))
+    for moment in moments(lambda: pickle.loads(stored).partial_fit(X[350:600], update=update)):
+        model = pickle.loads(stored)
+        before = learned(model)
+        with pytest.raises(KeyboardInterrupt):
+            interrupt(lambda: model.partial_fit(X[350:600], update=update), moment)  # noqa: B023
+        assert learned(model) == before
+        assert learned(model.partial_fit(X[600:])) == expected
+
+
+@pytest.mark.parametrize("name", ["FourierDL", "RKDL", "MORKDL"])
+def test_an_interrupted_first_batch_changes_nothing(name, X):
+    """Nor what a generator gives next."""
+    expected = learned(copy_of(name, random_state=np.random.RandomState(3)).partial_fit(X[300:]))
+    counted = copy_of(name, n_jobs=1)
+    for moment in moments(lambda: counted.partial_fit(X[:300])):
+        model = copy_of(name, n_jobs=1, random_state=np.random.RandomState(3))
+        before = set(vars(model))
+        with pytest.raises(KeyboardInterrupt):
+            interrupt(lambda: model.partial_fit(X[:300]), moment)  # noqa: B023
+        assert set(vars(model)) == before
+        assert learned(model.partial_fit(X[300:])) == expected
+
+
+@pytest.mark.parametrize("name", ["ORKDL", "MORKDL"])
+def test_a_bad_batch_among_held_ones(name, X):
+    """It is refused when it is given, signals whose features overflow too, so that the update is not lost to it."""
+    ends = []
+    for bad in (None, np.nan, 1e25):
+        model = copy_of(name, kernel="poly", gamma=1.0, init="random", kernel_vectors="random")
+        model.partial_fit(X[:300].astype(np.float32)).partial_fit(X[300:400].astype(np.float32), update=False)
+        if bad is not None:
+            batch = X[400:500].astype(np.float32)
+            batch[3, 5] = bad
+            with pytest.raises(ValueError, match="contains NaN" if np.isnan(bad) else "not finite"):
+                model.partial_fit(batch, update=False)
+        ends.append(learned(model.partial_fit(X[500:600].astype(np.float32))))
+    assert ends[0] == ends[1] == ends[2]
+
+
+CHANGES = {
+    "DL": {"n_nonzero_coefs": 5, "pursuit": "omp", "half_life": 100.0},
+    "FourierDL": {"residual_tol": 0.5, "fit_inverse_transform": True},
+    "RKDL": {"n_nonzero_coefs": 6},
+    "ORKDL": {"n_inner_iter": 1, "n_nonzero_coefs": 2},
+    "ORKDL-gd": {"learning_rate": 1e-4, "half_life": 50.0},
+    "MORKDL": {"solver": "gd", "linear_weight": 3.0, "linear_n_nonzero_coefs": 2},
+}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_parameters_hold_from_the_next_batch_on(name, waits, X, tmp_path):
+    """In the living stream as in one that was saved."""
+    model = copy_of(name).partial_fit(X[:500])
+    if waits:
+        model.partial_fit(X[500:700], update=False)
+    unchanged = learned(pickle.loads(pickle.dumps(model)).partial_fit(X[700:]))
+    model.set_params(**CHANGES[name]).save(tmp_path / "model.rkdl")
+    again = rkdl.load(tmp_path / "model.rkdl")
+    found = learned(model.partial_fit(X[700:]))
+    assert found == learned(again.partial_fit(X[700:]))
+    assert found != unchanged
+
+
+REFUSED = {
+    "DL": {"n_components": 13},
+    "FourierDL": {"n_fourier_features": 32, "gamma": 0.2},
+    "RKDL": {"n_components": 20, "n_kernel_vectors": 16, "kernel": "linear", "gamma": 0.3},
+    "RKDL-poly": {"degree": 3, "coef0": 0.5, "kernel": "rbf"},
+    "MORKDL": {"n_components": 11, "kernel_vectors": np.eye(16, 64), "gamma": 1.0},
+}
+
+
+@pytest.mark.parametrize("begin", ["fit", "partial_fit", "load"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_was_learned_cannot_follow_every_change(name, begin, X, tmp_path):
+    """Sizes and the kernel are refused with the value, and set back they are taken."""
+    model, other = (getattr(copy_of(name), begin.replace("load", "partial_fit"))(X[:500]) for _ in range(2))
+    if begin == "load":
+        model.save(tmp_path / "model.rkdl")
+        model = rkdl.load(tmp_path / "model.rkdl")
+    for parameter, value in REFUSED[name].items():
+        earlier = model.get_params()[parameter]
+        told = (
+            "n_kernel_vectors=16 was 15" if parameter == "kernel_vectors" else f"{parameter}={value!r} was {earlier!r}"
+        )
+        with pytest.raises(ValueError, match=f"{told} when .* set it back, or begin anew"):
+            model.set_params(**{parameter: value}).partial_fit(X[500:])
+        model.set_params(**{parameter: earlier})
+    assert learned(model.partial_fit(X[500:])) == learned(other.partial_fit(X[500:]))
+
+
+def test_the_start_matters_to_the_first_batch_alone(X, tmp_path):
+    model = copy_of("MORKDL").partial_fit(X[:500])
+    expected = learned(pickle.loads(pickle.dumps(model)).partial_fit(X[500:]))
+    model.set_params(init=np.eye(3), kernel_vectors="random", random_state=5).save(tmp_path / "model.rkdl")
+    for stream in (model, rkdl.load(tmp_path / "model.rkdl")):
+        assert learned(stream.partial_fit(X[500:])) == expected
 
 
 def test_batches_of_one_signal(X):

@@ -79,7 +79,8 @@ class JoinedSignals(Signals):
     """
 
     def __init__(self, parts: Sequence[Signals]) -> None:
-        self.data = None
+        # Its shape is all that is asked of it.
+        self.data = self
         self.parts = list(parts)
         self.edges = np.cumsum([0, *(part.shape[0] for part in parts)])
         self.dtype = np.result_type(*(part.dtype for part in parts))
