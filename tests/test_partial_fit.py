@@ -10,11 +10,14 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import rkdl
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
+from rkdl._exchange import keep_kernel_vectors
+from rkdl._learning import ReducedProblem
 from rkdl.estimators import _stream
 
 COMMON = {"n_components": 12, "n_nonzero_coefs": 3, "max_iter": 1, "tol": 0.0, "random_state": 0}
@@ -293,7 +296,7 @@ def test_sums_of_alike_signals_do_not_depend_on_the_cut(X):
     np.testing.assert_allclose(found[0][1].projections, found[1][1].projections, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["DL", "RKDL", "ORKDL", "MORKDL"])
+@pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL", "RKDL-poly", "ORKDL", "MORKDL"])
 def test_a_stream_that_changes(name, X):
     """With a half-life it follows; without, it stays with what it saw first."""
     digits = load_digits().target
@@ -302,9 +305,6 @@ def test_a_stream_that_changes(name, X):
     errors = {}
     for half_life in (None, 300.0):
         stream = copy_of(name, half_life=half_life)
-        if name == "RKDL":
-            # These do not move, so they must suit the late signals too.
-            stream.set_params(kernel_vectors=X[::60])
         for signals in (early, late):
             for _ in range(3):
                 for batch in random_batches(signals, rng):
@@ -315,6 +315,81 @@ def test_a_stream_that_changes(name, X):
     assert errors[300.0, True] < errors[None, True]
     gap = errors[300.0, False] - best
     assert errors[300.0, True] - best < 0.5 * gap
+
+
+@pytest.mark.parametrize("half_life", [200.0, 1000.0])
+@pytest.mark.parametrize("size", [5, 40, 200])
+def test_a_stream_that_does_not_change_loses_nothing(half_life, size, X, monkeypatch):
+    """Kernel vectors of RKDL that are replaced were not missed."""
+    errors = []
+    for frozen in (False, True):
+        if frozen:
+            monkeypatch.setattr(ReducedProblem, "_exchange", lambda *given: None)
+        stream = RKDL(20, n_kernel_vectors=30, half_life=half_life, random_state=0).partial_fit(X[:300])
+        first = stream.kernel_vectors_
+        for start in range(300, len(X), size):
+            stream.partial_fit(X[start : start + size])
+        errors.append(error(stream, X))
+        assert np.array_equal(stream.kernel_vectors_, first) == frozen
+    assert errors[0] < 1.01 * errors[1]
+
+
+@pytest.mark.parametrize("changes", [{"half_life": None}, {"kernel": lambda x, y: np.exp(-0.5 * cdist(x, y) ** 2)}])
+def test_where_kernel_vectors_of_a_stream_stay(changes, X):
+    """Without a half-life, and with a kernel that is a function."""
+    stream = copy_of("RKDL", **{"half_life": 200.0, **changes}).partial_fit(X[:300])
+    first = stream.kernel_vectors_
+    for start in range(300, len(X), 100):
+        stream.partial_fit(X[start : start + 100])
+    np.testing.assert_array_equal(stream.kernel_vectors_, first)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "dask", "file"])
+def test_kernel_vectors_are_replaced_wherever_the_signals_are(kind, X, tmp_path):
+    streams = [copy_of("RKDL", half_life=200.0) for _ in range(2)]
+    if kind == "dask":
+        blocks = pytest.importorskip("dask.array")
+    elif kind == "tensor":
+        torch = pytest.importorskip("torch")
+    for start in range(0, 1200, 200):
+        batch = X[start : start + 200]
+        with config_context(chunk_rows=100):
+            streams[0].partial_fit(batch)
+            if kind == "file":
+                streams[1].partial_fit(batch).save(tmp_path / "model")
+                streams[1] = rkdl.load(tmp_path / "model")
+            else:
+                streams[1].partial_fit(
+                    torch.from_numpy(batch) if kind == "tensor" else blocks.from_array(batch, chunks=(100, -1))
+                )
+    if kind == "tensor":
+        np.testing.assert_allclose(streams[1].kernel_vectors_, streams[0].kernel_vectors_, atol=1e-12)
+        np.testing.assert_allclose(streams[1].dual_components_, streams[0].dual_components_, atol=1e-6)
+    else:
+        assert learned(streams[1]) == learned(streams[0])
+
+
+def test_kernel_vectors_that_are_kept():
+    """Step by step the one whose loss costs the best atoms least, found by trying each."""
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((12, 3))
+    vectors[7] = vectors[2]
+    matrix = np.exp(-0.2 * cdist(vectors, vectors) ** 2)
+    codes, signals = rng.standard_normal((40, 5)), rng.standard_normal((40, 3))
+    codes[:, 4] = 0.0
+    projections = codes.T @ np.exp(-0.2 * cdist(signals, vectors) ** 2)
+    products = codes.T @ codes
+
+    def fitted(kept):
+        weights = np.linalg.lstsq(matrix[np.ix_(kept, kept)], projections[:, kept].T, rcond=1e-10)[0]
+        return np.sum(weights * (projections[:, kept].T @ np.linalg.pinv(products)))
+
+    kept = list(range(12))
+    while len(kept) > 6:
+        kept.remove(max(kept, key=lambda i: fitted([j for j in kept if j != i])))
+    found = keep_kernel_vectors(matrix, projections, products, 6, np.dtype(np.float64))
+    assert {i if i != 7 else 2 for i in found.tolist()} == {i if i != 7 else 2 for i in kept}
+    assert fitted(found.tolist()) == pytest.approx(fitted(kept), rel=1e-6)
 
 
 @each_estimator

@@ -14,6 +14,7 @@ from rkdl._arrays import host
 from rkdl._atoms import normalize_rows
 from rkdl._descent import GradientDescent, Mover
 from rkdl._encode import check_pursuit
+from rkdl._exchange import OFFERED_SHARE
 from rkdl._kernel_vectors import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
 from rkdl._kernels import Kernel
 from rkdl._learning import ReducedProblem
@@ -157,6 +158,8 @@ class ReducedLearner(KernelLearner, StreamLearner):
             mover.radius = earlier.radius
             if isinstance(mover, GradientDescent) and isinstance(earlier, GradientDescent):
                 mover.has_warned = earlier.has_warned
+        follows = self.half_life is not None and mover is None
+        problem.n_offered = max(1, len(vectors) // OFFERED_SHARE) if follows else 0
 
     def _settings(self) -> dict:
         count = len(self.kernel_vectors) if is_array(self.kernel_vectors) else self.n_kernel_vectors
