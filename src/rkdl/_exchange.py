@@ -11,10 +11,15 @@ import numpy as np
 
 from rkdl._metric import Metric
 
-# Of so many kernel vectors one signal of a batch offers itself.
-OFFERED_SHARE = 5
+# For so many kernel vectors one signal of a batch offers itself, and no more than so many: each costs O(p^2).
+OFFERED_SHARE, MOST_OFFERED = 5, 20
 # Signals an atom that the choice is made for at least; with fewer, kernel vectors were seen to come and go by chance.
 SURE_SIGNALS = 8
+
+
+def count_offered(n_vectors: int) -> int:
+    """Signals that offer themselves where there are `n_vectors` kernel vectors."""
+    return min(max(1, n_vectors // OFFERED_SHARE), MOST_OFFERED)
 
 
 def keep_kernel_vectors(

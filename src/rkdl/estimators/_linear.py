@@ -93,7 +93,8 @@ class DL(Denoising, _CoordinateLearner):
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
+        came in; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -191,7 +192,8 @@ class FourierDL(Decoding, _CoordinateLearner):
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
+        came in; None for never less.
     fit_inverse_transform : bool, default=False
         Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
         more walk over them, that `inverse_transform` and `denoise` use. Without it they need

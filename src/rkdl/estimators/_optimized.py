@@ -61,7 +61,8 @@ class ORKDL(ReducedLearner):
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
+        came in; None for never less.
     fit_inverse_transform : bool, default=False
         Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
         more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
@@ -261,7 +262,8 @@ class MORKDL(ORKDL):
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
+        came in; None for never less.
     fit_inverse_transform : bool, default=False
         Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
         more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate

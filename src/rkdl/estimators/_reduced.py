@@ -14,7 +14,7 @@ from rkdl._arrays import host
 from rkdl._atoms import normalize_rows
 from rkdl._descent import GradientDescent, Mover
 from rkdl._encode import check_pursuit
-from rkdl._exchange import OFFERED_SHARE
+from rkdl._exchange import count_offered
 from rkdl._kernel_vectors import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
 from rkdl._kernels import Kernel
 from rkdl._learning import ReducedProblem
@@ -159,7 +159,7 @@ class ReducedLearner(KernelLearner, StreamLearner):
             if isinstance(mover, GradientDescent) and isinstance(earlier, GradientDescent):
                 mover.has_warned = earlier.has_warned
         follows = self.half_life is not None and mover is None
-        problem.n_offered = max(1, len(vectors) // OFFERED_SHARE) if follows else 0
+        problem.n_offered = count_offered(len(vectors)) if follows else 0
 
     def _settings(self) -> dict:
         count = len(self.kernel_vectors) if is_array(self.kernel_vectors) else self.n_kernel_vectors
@@ -230,7 +230,9 @@ class RKDL(ReducedLearner):
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
+        came in; None for never less. Where there is one, signals of a stream take the place of kernel vectors that the
+        atoms can do without, unless the kernel is a function.
     fit_inverse_transform : bool, default=False
         Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
         more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate

@@ -129,13 +129,22 @@ class StreamLearner(DictionaryLearner):
         """Learn from one batch of a stream.
 
         The batch is coded with the current atoms, its statistics are added to those of the batches before it, which
-        fade by `half_life`, and the atoms are updated from all of them; every signal weighs the same, whatever
-        the size of its batch. The kernel vectors of ORKDL and MORKDL move too: by the batch's signals, and by the
-        earlier ones as far as the kernel vectors represent them. The first batch chooses the kernel vectors, `gamma`
-        and the first atoms; after a `fit` they are the fitted ones.
+        fade by `half_life`, and the atoms are updated from all of them. What was seen weighs the same however it was
+        cut into batches. The kernel vectors of ORKDL and MORKDL move too: by the batch's signals, and by the
+        earlier ones as far as the kernel vectors represent them. Those of RKDL stay without a `half_life`; with one,
+        signals of the batch replace kernel vectors that the atoms can do without.
 
         One iteration of `fit` codes all signals with the same atoms before it updates them. So do the batches of an
-        epoch of which all but the last are given with ``update=False``.
+        epoch of which all but the last are given with ``update=False``, and they end at the same bits on the same
+        chunks where the first atoms, kernel vectors and gamma are the same. ORKDL and MORKDL keep the signals of
+        such batches, up to 256 MiB, until the update, which needs them all.
+
+        The first batch chooses the kernel vectors, `gamma` and the first atoms (of ORKDL and MORKDL, all batches of
+        the first update do); after a `fit` they are the fitted ones. Later changes of `init`, `kernel_vectors` and
+        `random_state` mean nothing to them. Other parameters are taken as they are at every call; those that what was
+        learned depends on, `n_components`, `n_kernel_vectors`, `n_fourier_features` and the kernel's, cannot change.
+
+        A batch that fails, or is interrupted, changes nothing.
 
         Parameters
         ----------
@@ -145,13 +154,14 @@ class StreamLearner(DictionaryLearner):
         y : None
             Ignored.
         update : bool, default=True
-            Whether atoms and kernel vectors are updated after this batch, or only its statistics are added.
+            Whether atoms and kernel vectors are updated after this batch, or it waits for the next update.
 
         Returns
         -------
         self : object
             The estimator; `errors_` has the error of all statistics after every update, with the codes that the
-            signals were given when they were seen.
+            signals were given when they were seen. An error near zero, which `fit` of DL takes from the residuals
+            themselves, is rounding here.
         """
         before = dict(vars(self))
         generator = self.random_state if isinstance(self.random_state, np.random.RandomState) else None
