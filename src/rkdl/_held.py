@@ -79,14 +79,14 @@ class JoinedSignals(Signals):
     """
 
     def __init__(self, parts: Sequence[Signals]) -> None:
-        # Its shape is all that is asked of it.
-        self.data = self
         self.parts = list(parts)
         self.edges = np.cumsum([0, *(part.shape[0] for part in parts)])
         self.dtype = np.result_type(*(part.dtype for part in parts))
         self.scale = 1.0
         self.shape = (int(self.edges[-1]), parts[0].shape[1])
         self.median_gamma = None
+        # Its shape is all that is asked of it.
+        self.data = np.broadcast_to(self.dtype.type(0), self.shape)
         self.is_in_memory = all(part.is_in_memory for part in parts)
         for part in self.parts:
             part.dtype = self.dtype

@@ -370,10 +370,10 @@ class StreamLearner(DictionaryLearner):
             known |= vars(self).get("_fit_settings", {})
         now = self._plain_settings()
         for name, value in known.items():
-            if now[name] != value:
+            if now.get(name) != value:
                 raise ValueError(
-                    f"{name}={now[name]!r} was {value!r} when this {type(self).__name__} began to learn, and what it "
-                    f"learned holds for that alone: set it back, or begin anew with fit or a clone."
+                    f"{name}={now.get(name)!r} was {value!r} when this {type(self).__name__} began to learn, and what "
+                    f"it learned holds for that alone: set it back, or begin anew with fit or a clone."
                 )
 
     def _fit_signals(self, signals: Any, path: Any = None) -> None:
