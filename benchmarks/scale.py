@@ -213,6 +213,9 @@ def measure_stream(folder: Path, small: bool, plot: Path | None = None) -> Itera
     yield from measure_drift(signals, labels, small, plot)
 
 
+DRIFTING = ("DL", "FourierDL", "RKDL", "ORKDL")
+
+
 def measure_drift(signals: np.ndarray, labels: np.ndarray, small: bool, plot: Path | None) -> Iterator[str]:
     """Digits 0 to 4, then 5 to 9; the error on signals of the current classes that are in no batch."""
     rng = np.random.default_rng(0)
@@ -224,7 +227,7 @@ def measure_drift(signals: np.ndarray, labels: np.ndarray, small: bool, plot: Pa
     yield "| method | half_life | before the change | at the change | at the end | fit on the late classes |"
     yield "|---|---|---|---|---|---|"
     curves = {}
-    for name in ("DL", "ORKDL"):
+    for name in DRIFTING:
         model = stream_models(small)[name]
         best = root_error(clone(model).set_params(max_iter=20).fit(parts["late"][0]), parts["late"][1])
         for half_life in (None, 5.0 * size):
@@ -245,8 +248,8 @@ def measure_drift(signals: np.ndarray, labels: np.ndarray, small: bool, plot: Pa
 def draw(curves: dict, change: int, path: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.0, 3.2), layout="constrained")
-    for axes, name in zip(figure.subplots(1, 2), ("DL", "ORKDL"), strict=True):
+    figure = Figure(figsize=(8.0, 6.0), layout="constrained")
+    for axes, name in zip(figure.subplots(2, 2).ravel(), DRIFTING, strict=True):
         for (method, half_life), (curve, best) in curves.items():
             if method == name:
                 label = "no forgetting" if half_life is None else f"half_life={half_life:g}"
@@ -255,7 +258,7 @@ def draw(curves: dict, change: int, path: Path) -> None:
         axes.axhline(floor, color="0.6", linestyle=":", label="fit on the late classes")
         axes.axvline(change, color="0.6", linewidth=0.8)
         axes.set(title=name, xlabel="batches seen", ylabel="error on held-out signals")
-        axes.legend(fontsize="small")
+        axes.legend(fontsize="small", loc="upper left")
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110)
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import sys
+import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import rkdl
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
+from rkdl._exchange import keep_kernel_vectors
+from rkdl._learning import ReducedProblem
+from rkdl.estimators import _stream
 
 COMMON = {"n_components": 12, "n_nonzero_coefs": 3, "max_iter": 1, "tol": 0.0, "random_state": 0}
 REDUCED = {**COMMON, "n_kernel_vectors": 15}
@@ -87,21 +94,132 @@ def test_an_epoch_is_one_iteration(name, n_components, X):
     assert (batch.n_revived_ > 0) == (n_components > 12)
 
 
+@pytest.mark.parametrize("chosen", [False, True])
 @pytest.mark.parametrize("name", MOVED)
-def test_an_epoch_is_nearly_one_iteration_where_kernel_vectors_move(name, X):
-    """They move by the signals of the last batch, and by what the kernel vectors represent of the others."""
-    start = start_of(name, X)
-    batch = clone(start).fit(X)
+def test_an_epoch_is_one_iteration_where_kernel_vectors_move(name, chosen, X):
+    """To the last bit too: the batches are held until the update, which chooses the start where none is given."""
+    start = copy_of(name) if chosen else start_of(name, X)
+    with config_context(chunk_rows=tuple(np.diff(EDGES).tolist())):
+        batch = clone(start).fit(X)
     stream = clone(start)
     for first, last in itertools.pairwise(EDGES):
-        stream.partial_fit(X[first:last], update=last == len(X))
-    assert not np.array_equal(stream.kernel_vectors_, start.kernel_vectors)
-    assert error(stream, X) == pytest.approx(error(batch, X), rel=0.04)
-    held = clone(start).set_params(n_inner_iter=0)
-    expected = clone(held).fit(X)
-    for first, last in itertools.pairwise(EDGES):
-        held.partial_fit(X[first:last], update=last == len(X))
-    np.testing.assert_allclose(held.dual_components_, expected.dual_components_, rtol=1e-6, atol=1e-9)
+        with config_context(chunk_rows=len(X)):
+            stream.partial_fit(X[first:last], update=last == len(X))
+        assert stream.n_iter_ == (last == len(X))
+        assert stream.transform(X[:3]).shape == (3, 12)
+    assert learned(stream) == learned(batch)
+    assert not chosen or not np.array_equal(stream.kernel_vectors_, clone(start).fit(X[:100]).kernel_vectors_)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_later_epoch_moves_by_all_of_its_signals(name, X):
+    """What was learned before it is known by its sums; held batches are as one batch."""
+    ends = []
+    for edges in ([0, 600], [0, 100, 150, 600]):
+        stream = start_of(name, X).partial_fit(X[600:])
+        for first, last in itertools.pairwise(edges):
+            with config_context(chunk_rows=50):
+                stream.partial_fit(X[first:last], update=last == 600)
+        ends.append(learned(stream))
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("name", ["ORKDL", "MORKDL"])
+def test_kinds_of_held_batches(name, X, tmp_path):
+    """Memory maps, CSR matrices and integers wait like arrays do, and what the caller does to his array is his."""
+    whole = np.round(255.0 * X[:600]).astype(np.uint8)
+    stored = np.memmap(tmp_path / "signals.dat", dtype=np.uint8, mode="w+", shape=whole.shape)
+    stored[:] = whole
+    given = whole[:100].copy()
+    stream = copy_of(name, fit_inverse_transform=True).partial_fit(given, update=False)
+    given[:] = 0
+    stream.partial_fit(sparse.csr_array(whole[100:200]), update=False)
+    stream.partial_fit(stored[200:450], update=False).partial_fit(stored[450:])
+    with config_context(chunk_rows=(100, 100, 250, 150)):
+        batch = copy_of(name, fit_inverse_transform=True).fit(whole.astype(np.float64))
+    assert learned(stream) == learned(batch)
+
+
+@pytest.mark.parametrize("given", ["tensor", "device", "both"])
+@pytest.mark.parametrize("name", MOVED)
+def test_held_tensors(name, given, X):
+    """An epoch on a device is an iteration there."""
+    torch = pytest.importorskip("torch")
+    start = copy_of(name, device="cpu" if given == "device" else None, fit_inverse_transform=True)
+    as_given = {"tensor": (torch.from_numpy,), "device": (np.asarray,), "both": (np.asarray, torch.from_numpy)}[given]
+    with config_context(chunk_rows=tuple(np.diff(EDGES).tolist())):
+        batch = clone(start).fit(as_given[-1](X))
+    stream = clone(start)
+    for number, (first, last) in enumerate(itertools.pairwise(EDGES)):
+        rows = as_given[number % len(as_given)] if last < len(X) else as_given[-1]
+        with config_context(chunk_rows=len(X)):
+            stream.partial_fit(rows(X[first:last]), update=last == len(X))
+    assert learned(stream) == learned(batch)
+
+
+def test_held_batches_and_a_dask_array(X, monkeypatch):
+    """Its signals stay where they are, so the others become sums, as if none could be held."""
+    blocks = pytest.importorskip("dask.array")
+    start = start_of("ORKDL", X)
+    with config_context(chunk_rows=300):
+        stream = clone(start).partial_fit(X[:300], update=False)
+        stream.partial_fit(blocks.from_array(X[300:600], chunks=(300, -1)), update=False).partial_fit(X[600:900])
+        monkeypatch.setattr(_stream, "HELD_BYTES", 0)
+        with pytest.warns(UserWarning, match="Update more often"):
+            other = clone(start).partial_fit(X[:300], update=False)
+        other.partial_fit(X[300:600], update=False).partial_fit(X[600:900])
+    assert learned(stream) == learned(other)
+
+
+@pytest.mark.parametrize("name", ["ORKDL", "MORKDL-gd"])
+def test_more_batches_than_are_held(name, X, monkeypatch):
+    """The oldest become sums, which is told once, and the kernel vectors move by the others."""
+    start = start_of(name, X)
+    monkeypatch.setattr(_stream, "HELD_BYTES", X[:690].nbytes)
+    stream = clone(start)
+    stream.partial_fit(X[:100], update=False).partial_fit(X[100:650], update=False)
+    with pytest.warns(UserWarning, match="Update more often"):
+        stream.partial_fit(X[650:700], update=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stream.partial_fit(X[700:1300], update=False)
+    assert [len(batch.rows) for batch in stream._stream.held] == [50, 600]
+    assert stream._stream.problem.memory.weight == 650.0
+    # A batch that is too large by itself.
+    stream.partial_fit(X[:800], update=False)
+    assert stream._stream.held == ()
+    assert stream._stream.problem.memory.weight == 2100.0
+    stream.partial_fit(X[1300:])
+    assert error(stream, X) < error(clone(start).set_params(n_inner_iter=0).fit(X), X)
+
+
+@pytest.mark.parametrize("name", ["ORKDL", "ORKDL-gd", "MORKDL"])
+def test_held_batches_are_saved(name, X, tmp_path):
+    """Those of the first epoch, whose start is not yet chosen, and of a later one."""
+    model = copy_of(name, fit_inverse_transform=True)
+    for edges in ([0, 100, 650, 700], [700, 800, 1300, 1797]):
+        for first, last in itertools.pairwise(edges):
+            again = None
+            if first != edges[0]:
+                model.save(tmp_path / "model.rkdl")
+                rkdl.load(tmp_path / "model.rkdl").save(tmp_path / "again.rkdl")
+                again = rkdl.load(tmp_path / "again.rkdl")
+                copy = pickle.loads(pickle.dumps(model))
+            model.partial_fit(X[first:last], update=last == edges[-1])
+            if again is not None:
+                for other in (again, copy):
+                    assert learned(other.partial_fit(X[first:last], update=last == edges[-1])) == learned(model)
+    assert model.n_iter_ == 2
+
+
+def test_held_batches_become_sums_where_they_cannot_wait(X):
+    """With a half-life, and where kernel vectors no longer move."""
+    for changes in ({"half_life": 300.0}, {"n_inner_iter": 0}):
+        stream = start_of("ORKDL", X).partial_fit(X[:300], update=False).partial_fit(X[300:500], update=False)
+        assert len(stream._stream.held) == 2
+        stream.set_params(**changes).partial_fit(X[500:900])
+        assert stream._stream.held == ()
+        assert np.isfinite(stream.errors_).all()
 
 
 def random_batches(X, rng):
@@ -127,31 +245,58 @@ def test_an_epoch_in_random_batches(name, seed, X):
     assert np.isfinite(stream.errors_).all()
 
 
+CUTS = ([0, 1000], [0, 900, 1000], [0, 1, 300, 301, 900, 1000], list(range(0, 1001, 10)))
+
+
 @pytest.mark.parametrize("name", FIXED)
 def test_signals_weigh_the_same_in_batches_of_any_size(name, X):
     """What was accumulated does not depend on how the signals were cut."""
     start = start_of(name, X)
-    for half_life in (None, 500.0):
-        atoms = []
-        for edges in ([0, 900, 1000], [0, 1, 300, 301, 900, 1000]):
-            stream = clone(start).set_params(half_life=half_life)
-            for first, last in itertools.pairwise(edges):
-                stream.partial_fit(X[first:last], update=last == 1000)
-            atoms.append(stream._stream.problem.memory)
-        if half_life is None:
-            np.testing.assert_allclose(atoms[0].products, atoms[1].products, rtol=1e-9, atol=1e-9)
-            np.testing.assert_allclose(atoms[0].projections, atoms[1].projections, rtol=1e-9, atol=1e-9)
-            assert atoms[0].weight == atoms[1].weight == 1000.0
-
-
-def test_half_life_counts_signals(X):
-    stream = copy_of("DL", half_life=100.0).partial_fit(X[:50])
-    assert stream._stream.problem.memory.weight == 50.0
-    stream.partial_fit(X[:200])
-    assert stream._stream.problem.memory.weight == pytest.approx(200.0 + 50.0 / 4.0)
+    found = []
+    for edges in CUTS:
+        stream = clone(start)
+        for first, last in itertools.pairwise(edges):
+            stream.partial_fit(X[first:last], update=last == 1000)
+        found.append(stream._stream.problem.memory)
+    for memory in found[1:]:
+        np.testing.assert_allclose(memory.products, found[0].products, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(memory.projections, found[0].projections, rtol=1e-9, atol=1e-9)
+        assert memory.weight == 1000.0
 
 
 @pytest.mark.parametrize("name", ["DL", "RKDL", "ORKDL", "MORKDL"])
+@pytest.mark.parametrize("half_life", [0.5, 100.0, 1e6])
+def test_fading_signals_weigh_the_same_in_batches_of_any_size(name, half_life, X):
+    """The last counts one, and each before it a little less: the sum of that, however they were cut."""
+    expected = np.sum(0.5 ** (np.arange(1000) / half_life))
+    for edges in CUTS:
+        decodes = {} if name == "DL" else {"fit_inverse_transform": True}
+        stream = start_of(name, X).set_params(half_life=half_life, **decodes)
+        for first, last in itertools.pairwise(edges):
+            stream.partial_fit(X[first:last], update=last in (900, 1000))
+        memory, sums = stream._stream.problem.memory, stream._stream.decoder_sums
+        assert memory.weight == pytest.approx(expected, rel=1e-10)
+        # The trace of an RBF kernel and of signals of unit norm.
+        assert memory.trace == pytest.approx(expected, rel=1e-10)
+        assert sums is None or sums.n_signals == pytest.approx(expected, rel=1e-10)
+
+
+def test_sums_of_alike_signals_do_not_depend_on_the_cut(X):
+    """Those of the atoms and of the decoder: where every signal is the same, nothing is left of the cut."""
+    signals = np.tile(X[:1], (200, 1))
+    found = []
+    for edges in ([0, 200], [0, 3, 100, 200]):
+        start = RKDL(n_components=2, kernel_vectors=X[:5], init=np.eye(2, 5), gamma=0.5, half_life=30.0)
+        start.set_params(n_nonzero_coefs=1, fit_inverse_transform=True)
+        for first, last in itertools.pairwise(edges):
+            start.partial_fit(signals[first:last], update=False)
+        found.append((start._stream.problem.memory, start._stream.decoder_sums))
+    np.testing.assert_allclose(found[0][0].products, found[1][0].products, rtol=1e-9)
+    np.testing.assert_allclose(found[0][0].projections, found[1][0].projections, rtol=1e-9)
+    np.testing.assert_allclose(found[0][1].projections, found[1][1].projections, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL", "RKDL-poly", "ORKDL", "MORKDL"])
 def test_a_stream_that_changes(name, X):
     """With a half-life it follows; without, it stays with what it saw first."""
     digits = load_digits().target
@@ -160,9 +305,6 @@ def test_a_stream_that_changes(name, X):
     errors = {}
     for half_life in (None, 300.0):
         stream = copy_of(name, half_life=half_life)
-        if name == "RKDL":
-            # These do not move, so they must suit the late signals too.
-            stream.set_params(kernel_vectors=X[::60])
         for signals in (early, late):
             for _ in range(3):
                 for batch in random_batches(signals, rng):
@@ -173,6 +315,81 @@ def test_a_stream_that_changes(name, X):
     assert errors[300.0, True] < errors[None, True]
     gap = errors[300.0, False] - best
     assert errors[300.0, True] - best < 0.5 * gap
+
+
+@pytest.mark.parametrize("half_life", [200.0, 1000.0])
+@pytest.mark.parametrize("size", [5, 40, 200])
+def test_a_stream_that_does_not_change_loses_nothing(half_life, size, X, monkeypatch):
+    """Kernel vectors of RKDL that are replaced were not missed."""
+    errors = []
+    for frozen in (False, True):
+        if frozen:
+            monkeypatch.setattr(ReducedProblem, "_exchange", lambda *given: None)
+        stream = RKDL(20, n_kernel_vectors=30, half_life=half_life, random_state=0).partial_fit(X[:300])
+        first = stream.kernel_vectors_
+        for start in range(300, len(X), size):
+            stream.partial_fit(X[start : start + size])
+        errors.append(error(stream, X))
+        assert np.array_equal(stream.kernel_vectors_, first) == frozen
+    assert errors[0] < 1.01 * errors[1]
+
+
+@pytest.mark.parametrize("changes", [{"half_life": None}, {"kernel": lambda x, y: np.exp(-0.5 * cdist(x, y) ** 2)}])
+def test_where_kernel_vectors_of_a_stream_stay(changes, X):
+    """Without a half-life, and with a kernel that is a function."""
+    stream = copy_of("RKDL", **{"half_life": 200.0, **changes}).partial_fit(X[:300])
+    first = stream.kernel_vectors_
+    for start in range(300, len(X), 100):
+        stream.partial_fit(X[start : start + 100])
+    np.testing.assert_array_equal(stream.kernel_vectors_, first)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "dask", "file"])
+def test_kernel_vectors_are_replaced_wherever_the_signals_are(kind, X, tmp_path):
+    streams = [copy_of("RKDL", half_life=200.0) for _ in range(2)]
+    if kind == "dask":
+        blocks = pytest.importorskip("dask.array")
+    elif kind == "tensor":
+        torch = pytest.importorskip("torch")
+    for start in range(0, 1200, 200):
+        batch = X[start : start + 200]
+        with config_context(chunk_rows=100):
+            streams[0].partial_fit(batch)
+            if kind == "file":
+                streams[1].partial_fit(batch).save(tmp_path / "model")
+                streams[1] = rkdl.load(tmp_path / "model")
+            else:
+                streams[1].partial_fit(
+                    torch.from_numpy(batch) if kind == "tensor" else blocks.from_array(batch, chunks=(100, -1))
+                )
+    if kind == "tensor":
+        np.testing.assert_allclose(streams[1].kernel_vectors_, streams[0].kernel_vectors_, atol=1e-12)
+        np.testing.assert_allclose(streams[1].dual_components_, streams[0].dual_components_, atol=1e-6)
+    else:
+        assert learned(streams[1]) == learned(streams[0])
+
+
+def test_kernel_vectors_that_are_kept():
+    """Step by step the one whose loss costs the best atoms least, found by trying each."""
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((12, 3))
+    vectors[7] = vectors[2]
+    matrix = np.exp(-0.2 * cdist(vectors, vectors) ** 2)
+    codes, signals = rng.standard_normal((40, 5)), rng.standard_normal((40, 3))
+    codes[:, 4] = 0.0
+    projections = codes.T @ np.exp(-0.2 * cdist(signals, vectors) ** 2)
+    products = codes.T @ codes
+
+    def fitted(kept):
+        weights = np.linalg.lstsq(matrix[np.ix_(kept, kept)], projections[:, kept].T, rcond=1e-10)[0]
+        return np.sum(weights * (projections[:, kept].T @ np.linalg.pinv(products)))
+
+    kept = list(range(12))
+    while len(kept) > 6:
+        kept.remove(max(kept, key=lambda i: fitted([j for j in kept if j != i])))
+    found = keep_kernel_vectors(matrix, projections, products, 6, np.dtype(np.float64))
+    assert {i if i != 7 else 2 for i in found.tolist()} == {i if i != 7 else 2 for i in kept}
+    assert fitted(found.tolist()) == pytest.approx(fitted(kept), rel=1e-6)
 
 
 @each_estimator
@@ -251,6 +468,141 @@ def test_a_bad_batch_after_loading_and_with_a_half_life(name, X, tmp_path):
             model.partial_fit(bad)
         assert learned(pickle.loads(pickle.dumps(model))) == ends[-1]
     assert ends[0] == ends[1]
+
+
+def interrupt(action, at=None):
+    """Ctrl-C at the call of that number of a function of the package; returns the number of calls."""
+    count = 0
+
+    def watch(frame, event, argument):
+        nonlocal count
+        if event == "call" and frame.f_globals.get("__name__", "").startswith("rkdl."):
+            count += 1
+            if count == at:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(watch)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def moments(action):
+    """Numbers of calls from the first to the last, closer together at the end."""
+    count = interrupt(action)
+    return sorted({*np.linspace(1, count, 12).astype(int).tolist(), *range(max(1, count - 20), count + 1, 3)})
+
+
+@pytest.mark.parametrize("update", [True, False])
+@each_estimator
+def test_an_interrupted_batch_changes_nothing(name, update, X):
+    """At whatever moment: neither attributes, nor the decoder, nor what the next batch ends at."""
+    start = copy_of(name, n_jobs=1, half_life=None if name.endswith("-gd") else 400.0)
+    if name != "DL":
+        start.set_params(fit_inverse_transform=True)
+    stored = pickle.dumps(start.partial_fit(X[:300]).partial_fit(X[300:350], update=False))
+    expected = learned(pickle.loads(stored).partial_fit(X[600:]))
+    for moment in moments(lambda: pickle.loads(stored).partial_fit(X[350:600], update=update)):
+        model = pickle.loads(stored)
+        before = learned(model)
+        with pytest.raises(KeyboardInterrupt):
+            interrupt(lambda: model.partial_fit(X[350:600], update=update), moment)  # noqa: B023
+        assert learned(model) == before
+        assert learned(model.partial_fit(X[600:])) == expected
+
+
+@pytest.mark.parametrize("name", ["FourierDL", "RKDL", "MORKDL"])
+def test_an_interrupted_first_batch_changes_nothing(name, X):
+    """Nor what a generator gives next."""
+    expected = learned(copy_of(name, random_state=np.random.RandomState(3)).partial_fit(X[300:]))
+    counted = copy_of(name, n_jobs=1)
+    for moment in moments(lambda: counted.partial_fit(X[:300])):
+        model = copy_of(name, n_jobs=1, random_state=np.random.RandomState(3))
+        before = set(vars(model))
+        with pytest.raises(KeyboardInterrupt):
+            interrupt(lambda: model.partial_fit(X[:300]), moment)  # noqa: B023
+        assert set(vars(model)) == before
+        assert learned(model.partial_fit(X[300:])) == expected
+
+
+@pytest.mark.parametrize("name", ["ORKDL", "MORKDL"])
+def test_a_bad_batch_among_held_ones(name, X):
+    """It is refused when it is given, signals whose features overflow too, so that the update is not lost to it."""
+    ends = []
+    for bad in (None, np.nan, 1e25):
+        model = copy_of(name, kernel="poly", gamma=1.0, init="random", kernel_vectors="random")
+        model.partial_fit(X[:300].astype(np.float32)).partial_fit(X[300:400].astype(np.float32), update=False)
+        if bad is not None:
+            batch = X[400:500].astype(np.float32)
+            batch[3, 5] = bad
+            with pytest.raises(ValueError, match="contains NaN" if np.isnan(bad) else "not finite"):
+                model.partial_fit(batch, update=False)
+        ends.append(learned(model.partial_fit(X[500:600].astype(np.float32))))
+    assert ends[0] == ends[1] == ends[2]
+
+
+CHANGES = {
+    "DL": {"n_nonzero_coefs": 5, "pursuit": "omp", "half_life": 100.0},
+    "FourierDL": {"residual_tol": 0.5, "fit_inverse_transform": True},
+    "RKDL": {"n_nonzero_coefs": 6},
+    "ORKDL": {"n_inner_iter": 1, "n_nonzero_coefs": 2},
+    "ORKDL-gd": {"learning_rate": 1e-4, "half_life": 50.0},
+    "MORKDL": {"solver": "gd", "linear_weight": 3.0, "linear_n_nonzero_coefs": 2},
+}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_parameters_hold_from_the_next_batch_on(name, waits, X, tmp_path):
+    """In the living stream as in one that was saved."""
+    model = copy_of(name).partial_fit(X[:500])
+    if waits:
+        model.partial_fit(X[500:700], update=False)
+    unchanged = learned(pickle.loads(pickle.dumps(model)).partial_fit(X[700:]))
+    model.set_params(**CHANGES[name]).save(tmp_path / "model.rkdl")
+    again = rkdl.load(tmp_path / "model.rkdl")
+    found = learned(model.partial_fit(X[700:]))
+    assert found == learned(again.partial_fit(X[700:]))
+    assert found != unchanged
+
+
+REFUSED = {
+    "DL": {"n_components": 13},
+    "FourierDL": {"n_fourier_features": 32, "gamma": 0.2},
+    "RKDL": {"n_components": 20, "n_kernel_vectors": 16, "kernel": "linear", "gamma": 0.3},
+    "RKDL-poly": {"degree": 3, "coef0": 0.5, "kernel": "rbf"},
+    "MORKDL": {"n_components": 11, "kernel_vectors": np.eye(16, 64), "gamma": 1.0},
+}
+
+
+@pytest.mark.parametrize("begin", ["fit", "partial_fit", "load"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_was_learned_cannot_follow_every_change(name, begin, X, tmp_path):
+    """Sizes and the kernel are refused with the value, and set back they are taken."""
+    model, other = (getattr(copy_of(name), begin.replace("load", "partial_fit"))(X[:500]) for _ in range(2))
+    if begin == "load":
+        model.save(tmp_path / "model.rkdl")
+        model = rkdl.load(tmp_path / "model.rkdl")
+    for parameter, value in REFUSED[name].items():
+        earlier = model.get_params()[parameter]
+        told = (
+            "n_kernel_vectors=16 was 15" if parameter == "kernel_vectors" else f"{parameter}={value!r} was {earlier!r}"
+        )
+        with pytest.raises(ValueError, match=f"{told} when .* set it back, or begin anew"):
+            model.set_params(**{parameter: value}).partial_fit(X[500:])
+        model.set_params(**{parameter: earlier})
+    assert learned(model.partial_fit(X[500:])) == learned(other.partial_fit(X[500:]))
+
+
+def test_the_start_matters_to_the_first_batch_alone(X, tmp_path):
+    model = copy_of("MORKDL").partial_fit(X[:500])
+    expected = learned(pickle.loads(pickle.dumps(model)).partial_fit(X[500:]))
+    model.set_params(init=np.eye(3), kernel_vectors="random", random_state=5).save(tmp_path / "model.rkdl")
+    for stream in (model, rkdl.load(tmp_path / "model.rkdl")):
+        assert learned(stream.partial_fit(X[500:])) == expected
 
 
 def test_batches_of_one_signal(X):

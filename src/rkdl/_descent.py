@@ -368,7 +368,7 @@ class GradientDescent:
         self.radius = radius
         self.learning_rate = learning_rate
         self._rate = learning_rate
-        self._warned = False
+        self.has_warned = False
 
     def state(self) -> dict[str, np.ndarray]:
         """The rate found so far."""
@@ -405,8 +405,8 @@ class GradientDescent:
         return trial
 
     def _warn(self, what: str) -> None:
-        if not self._warned:
-            self._warned = True
+        if not self.has_warned:
+            self.has_warned = True
             warnings.warn(
                 f"learning_rate={self.learning_rate} {what}: lower it, or leave it None for a rate that backtracks.",
                 ConvergenceWarning,

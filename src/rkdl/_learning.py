@@ -12,13 +12,15 @@ import numpy as np
 from rkdl._arrays import cast, copied, dot, host, is_tensor, row_norms
 from rkdl._atoms import aksvd_sweep, gram_sweep, normalize_rows, project_rows, unit_gram
 from rkdl._descent import LBFGS, LinearTerm, Mover, Objective
+from rkdl._exchange import SURE_SIGNALS, keep_kernel_vectors
 from rkdl._kernels import Custom
 from rkdl._maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._memory import Memory
-from rkdl._metric import IdentityMetric, Metric
+from rkdl._metric import IdentityMetric, Metric, make_metric
 from rkdl._pursuit import Codes, join_codes, split_codes
 from rkdl._signals import Walker
 from rkdl._statistics import (
+    Evaluate,
     Features,
     Kept,
     Learn,
@@ -60,6 +62,8 @@ class ReducedProblem:
         Unused atoms replaced so far.
     memory : Memory or None
         Statistics of signals that were seen before and count too: a stream's. None in a fit.
+    n_offered : int
+        Signals that offer themselves for kernel vectors after an update of a stream that forgets; 0 elsewhere.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class ReducedProblem:
         self.objective = np.inf
         self.n_revived = 0
         self.memory: Memory | None = None
+        self.n_offered = 0
         self._features: list | None = None
         # Bytes that features may take while they are kept.
 
@@ -151,6 +156,13 @@ class ReducedProblem:
                 objective = point.value - (surface.linear.value(point.vectors) if surface.linear else 0.0)
 
         is_alone = memory is None or memory.sums is None
+        if not is_alone and self.n_offered > 0:
+            found = self._exchange(kept, factors, products, projections, white)
+            if found is not None:
+                feature_map, metric, white, projections = found
+                factors, objective = _sweep(products, metric.whiten(projections), white, trace)
+                products *= factors[:, None] * factors
+                projections *= factors[:, None]
         if is_alone and isinstance(feature_map, LinearMap) and objective < 1e3 * float(np.finfo(dtype).eps) * trace:
             # The difference of squares has no digits left: take the residual itself.
             if not self.refit:
@@ -176,6 +188,47 @@ class ReducedProblem:
         self.objective = float(objective)
         self.n_revived += revived
 
+    def _exchange(
+        self, kept: list, factors: Any, products: Any, projections: Any, white: np.ndarray
+    ) -> tuple[KernelMap, Any, np.ndarray, np.ndarray] | None:
+        """Let signals of the batch take the place of kernel vectors that the atoms can do without.
+
+        Returns the new map, its metric, atoms and projections; None where nothing changes. Of signals that are gone the
+        new kernel vectors know what the old ones represent. The choice is made for the batch and so much of what was
+        seen before as is needed for it to be sure, or the old would always outweigh the new.
+        """
+        feature_map, metric, memory, place = self.feature_map, self.metric, self.memory, self.walker.place
+        assert memory is not None
+        if not isinstance(feature_map, KernelMap) or isinstance(feature_map.kernel, Custom) or metric.rank == 0:
+            return None
+        signals, kernel, vectors = self.walker.signals, feature_map.kernel, feature_map.kernel_vectors
+        count = min(self.n_offered, signals.shape[0])
+        offered = signals.take(np.linspace(0, signals.shape[0] - 1, count).astype(np.intp))
+        (own,), _ = self.walker.run(Evaluate(kernel, place(offered), len(white), None), kept)
+        wide = place(offered.astype(np.float64))
+        gone = host(metric.unwhiten(metric.whiten(memory.projections)) @ kernel(vectors, wide))
+        scales = host(factors)[:, None]
+        joined = np.concatenate([host(projections), scales * (host(own) + gone)], axis=1)
+        past = scales * np.concatenate([host(memory.projections), gone], axis=1)
+        everything = np.concatenate([host(vectors), host(wide)])
+        matrix = host(replace(feature_map, kernel_vectors=place(everything)).matrix())
+        if not np.isfinite(matrix).all():
+            return None
+        surplus = 1.0 - min(1.0, max(signals.shape[0], SURE_SIGNALS * len(white)) / memory.weight)
+        chosen = keep_kernel_vectors(
+            matrix,
+            joined - surplus * past,
+            host(products) - surplus * scales * scales.T * host(memory.products),
+            len(vectors),
+            signals.dtype,
+        )
+        if chosen[-1] < len(vectors):
+            return None
+        fresh = replace(feature_map, kernel_vectors=place(everything[chosen]))
+        new = make_metric(fresh.matrix(), signals.dtype)
+        moved = new.whiten(metric.unwhiten(white) @ kernel(vectors, fresh.kernel_vectors))
+        return fresh, new, normalize_rows(moved), place(joined[:, chosen])
+
     def attend(self, walker: Walker | None) -> None:
         """Turn to other signals, or to none."""
         self.walker = walker  # type: ignore[assignment]
@@ -186,6 +239,10 @@ class ReducedProblem:
         self.feature_map, self.metric, self.white, self.memory = place(walker, held)  # type: ignore[arg-type]
         if isinstance(self.mover, LBFGS):
             self.mover.pairs = place(walker, self.mover.pairs)  # type: ignore[arg-type]
+
+    def check(self) -> None:
+        """Refuse signals whose features are not finite."""
+        self._encode(self.white)
 
     def accumulate(self) -> None:
         """Codes alone: their sums are added to the memory, and nothing else changes."""

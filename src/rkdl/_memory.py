@@ -64,3 +64,22 @@ class Memory:
             linear=linear,
             fades=True,
         )
+
+
+def fading(n_signals: int, half_life: float | None) -> tuple[float, float]:
+    """What a batch leaves of the sums before it, and what its own signals weigh in the mean.
+
+    The last signal weighs one and each before it ``0.5 ** (1 / half_life)`` of the next. With the mean of that for all
+    signals of a batch, the weight of all that was seen does not depend on how it was cut into batches.
+
+    Parameters
+    ----------
+    n_signals : int
+        Signals of the batch.
+    half_life : float or None
+        Number of signals after which one counts half; None for never less.
+    """
+    if half_life is None:
+        return 1.0, 1.0
+    rate = np.log(0.5) / half_life
+    return float(np.exp(n_signals * rate)), float(np.expm1(n_signals * rate) / (n_signals * np.expm1(rate)))

@@ -34,7 +34,9 @@ class _CoordinateLearner(StreamLearner):
         signals = walker.signals
         feature_map = self._feature_map(signals, rng)
         shape = (self.n_components, feature_map.size)
-        if is_array(self.init):
+        if saved is not None:
+            start = np.zeros(shape)
+        elif is_array(self.init):
             start = self._initial_array(shape, "components_")
         else:
             start = rng.standard_normal(shape)
@@ -51,7 +53,7 @@ class _CoordinateLearner(StreamLearner):
         )
 
     def _continued(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
-        problem = self._problem(walker, pursuit, rng)
+        problem = self._problem(walker, pursuit, rng, {})
         problem.feature_map = walker.place(self._encoder(np.dtype(np.float64), walker.signals.scale).feature_map)
         problem.white = normalize_rows(walker.place(self.components_.astype(np.float64)))
         return problem
@@ -91,7 +93,8 @@ class DL(Denoising, _CoordinateLearner):
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
+        came in; None for never less.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -189,7 +192,8 @@ class FourierDL(Decoding, _CoordinateLearner):
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
+        came in; None for never less.
     fit_inverse_transform : bool, default=False
         Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
         more walk over them, that `inverse_transform` and `denoise` use. Without it they need
@@ -293,6 +297,9 @@ class FourierDL(Decoding, _CoordinateLearner):
         )
         self.n_fourier_features = n_fourier_features
         self.gamma = gamma
+
+    def _settings(self) -> dict:
+        return {**super()._settings(), "n_fourier_features": self.n_fourier_features, "gamma": self.gamma}
 
     def _working_width(self, n_signals: int, n_features: int) -> int:
         return n_features + 2 * self.n_fourier_features + 3 * self.n_components

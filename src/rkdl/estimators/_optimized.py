@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
+import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from rkdl._arrays import host
 from rkdl._descent import LBFGS, GradientDescent, Mover
 from rkdl._kernel_vectors import signal_moments
 from rkdl._signals import Walker
@@ -59,7 +61,8 @@ class ORKDL(ReducedLearner):
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
+        came in; None for never less.
     fit_inverse_transform : bool, default=False
         Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
         more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
@@ -187,12 +190,15 @@ class ORKDL(ReducedLearner):
         self.n_inner_iter = n_inner_iter
         self.learning_rate = learning_rate
 
-    def _radius(self, walker: Walker) -> float | None:
-        """Norm that the kernel vectors are held to."""
+    def _moves(self) -> bool:
+        return self.n_inner_iter > 0
+
+    def _radius(self, walker: Walker, vectors: np.ndarray | None) -> float | None:
+        """Norm that kernel vectors are held to: that of those that are given, else one found in the signals."""
         return None
 
-    def _mover(self, walker: Walker) -> Mover:
-        radius = self._radius(walker)
+    def _mover(self, walker: Walker, vectors: np.ndarray | None = None) -> Mover:
+        radius = self._radius(walker, vectors)
         if self.solver == "lbfgs":
             return LBFGS(self.n_inner_iter, radius)
         rate = self.learning_rate
@@ -256,7 +262,8 @@ class MORKDL(ORKDL):
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
+        came in; None for never less.
     fit_inverse_transform : bool, default=False
         Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
         more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
@@ -386,7 +393,10 @@ class MORKDL(ORKDL):
         self.linear_weight = linear_weight
         self.linear_n_nonzero_coefs = linear_n_nonzero_coefs
 
-    def _radius(self, walker: Walker) -> float:
+    def _radius(self, walker: Walker, vectors: np.ndarray | None) -> float:
+        if vectors is not None:
+            # It is that of the signals that they were learned from, not of these.
+            return float(np.linalg.norm(host(vectors[0])))
         radius = signal_moments(walker)[1]
         if radius == 0.0:
             raise ValueError(

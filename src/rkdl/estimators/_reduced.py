@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_array
 
 from rkdl._arrays import host
 from rkdl._atoms import normalize_rows
-from rkdl._descent import Mover
+from rkdl._descent import GradientDescent, Mover
 from rkdl._encode import check_pursuit
+from rkdl._exchange import count_offered
 from rkdl._kernel_vectors import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
 from rkdl._kernels import Kernel
 from rkdl._learning import ReducedProblem
@@ -71,8 +72,8 @@ class ReducedLearner(KernelLearner, StreamLearner):
     def _linear_pursuit(self, n_vectors: int) -> Pursuit:
         return check_pursuit(min(self._linear_nonzeros(), n_vectors), None, self.pursuit, n_vectors)
 
-    def _mover(self, walker: Walker) -> Mover | None:
-        """What moves the kernel vectors; nothing in RKDL."""
+    def _mover(self, walker: Walker, vectors: np.ndarray | None = None) -> Mover | None:
+        """What moves the kernel vectors, new ones or those given; nothing in RKDL."""
         return None
 
     def _linear(self, n_vectors: int, scale: float) -> tuple[float, Pursuit] | None:
@@ -104,7 +105,7 @@ class ReducedLearner(KernelLearner, StreamLearner):
     ) -> ReducedProblem:
         signals = walker.signals
         kernel = self._make_kernel(signals)
-        mover = self._mover(walker)
+        mover = self._mover(walker, None if saved is None else saved["kernel_vectors"])
         if mover is not None and not kernel.differentiable:
             raise ValueError(
                 f"{type(self).__name__} moves the kernel vectors along the kernel's derivative, and "
@@ -117,7 +118,9 @@ class ReducedLearner(KernelLearner, StreamLearner):
         feature_map = KernelMap(kernel, vectors)
         metric = feature_map.metric(signals.dtype)
         shape = (self.n_components, len(vectors))
-        if is_array(self.init):
+        if saved is not None:
+            white = np.zeros((self.n_components, metric.rank))
+        elif is_array(self.init):
             white = metric.to_white(self._initial_array(shape, "dual_components_"))
         else:
             white = metric.to_white(rng.standard_normal(shape))
@@ -140,16 +143,29 @@ class ReducedLearner(KernelLearner, StreamLearner):
         scale = walker.signals.scale
         saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64) * scale}
         problem = self._problem(walker, pursuit, rng, saved)
-        self._hold_radius(problem)
         atoms = walker.place(self.dual_components_.astype(np.float64) / self._feature_scale(scale))
         problem.white = normalize_rows(problem.metric.to_white(atoms))
         return problem
 
-    def _hold_radius(self, problem: ReducedProblem) -> None:
-        # The norm of the kernel vectors is that of the signals that they were learned from, not of these.
-        if problem.mover is not None and problem.mover.radius is not None:
-            assert isinstance(problem.feature_map, KernelMap)
-            problem.mover.radius = float(np.linalg.norm(host(problem.feature_map.kernel_vectors[0])))
+    def _renew(self, problem: ReducedProblem, walker: Walker) -> None:
+        super()._renew(problem, walker)
+        assert isinstance(problem.feature_map, KernelMap)
+        vectors, earlier = problem.feature_map.kernel_vectors, problem.mover
+        problem.linear = self._linear(len(vectors), walker.signals.scale)
+        # What the earlier one knows of the curvature is that of other sums.
+        problem.mover = mover = self._mover(walker, vectors)
+        if mover is not None and earlier is not None:
+            mover.radius = earlier.radius
+            if isinstance(mover, GradientDescent) and isinstance(earlier, GradientDescent):
+                mover.has_warned = earlier.has_warned
+        follows = self.half_life is not None and mover is None
+        problem.n_offered = count_offered(len(vectors)) if follows else 0
+
+    def _settings(self) -> dict:
+        count = len(self.kernel_vectors) if is_array(self.kernel_vectors) else self.n_kernel_vectors
+        kernel = self.kernel if isinstance(self.kernel, str) else "a function"
+        values = {"kernel": kernel, "degree": self.degree, "coef0": self.coef0}
+        return {**super()._settings(), "n_kernel_vectors": count, "gamma": self.gamma, **values}
 
     def _on_sphere(self, vectors: np.ndarray, radius: float, rng: np.random.RandomState) -> np.ndarray:
         """Kernel vectors of norm `radius`; a zero signal that was drawn gets a random direction."""
@@ -214,7 +230,9 @@ class RKDL(ReducedLearner):
     tol : float, default=1e-4
         Stop when two iterations together lower the error by less than this share; 0 for never.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half; None for never less.
+        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
+        came in; None for never less. Where there is one, signals of a stream take the place of kernel vectors that the
+        atoms can do without, unless the kernel is a function.
     fit_inverse_transform : bool, default=False
         Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
         more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
