@@ -278,7 +278,7 @@ class ReducedProblem:
         """The map with its kernel vectors where they are moved; the metric of moved vectors has the bits of its."""
         is_moved = self.mover is not None and self.mover.projects_atoms and self.mover.n_steps > 0
         # A stream's memory and the linear term are small, and would be mixed with the vectors.
-        is_alone = self.memory is None and self.linear is None
+        is_alone = (self.memory is None or self.memory.sums is None) and self.linear is None
         return self.walker.lend(feature_map) if is_moved and is_alone else feature_map
 
     def _encode(self, white: np.ndarray, kept: list | None = None) -> tuple[tuple, list]:
