@@ -153,6 +153,14 @@ def _squares(signals: np.ndarray, kept: Any) -> tuple[tuple, None]:
         return (float(np.dot(flat, flat)),), None
 
 
+_squares.keeps = False  # type: ignore[attr-defined]
+
+
+def keeps(step: Step) -> bool:
+    """Whether a step has something of its own to keep; one that says no returns what was kept before, or nothing."""
+    return bool(getattr(step, "keeps", True))
+
+
 class Walker:
     """Applies a step to every chunk on a pool of threads and adds the sums in chunk order.
 
