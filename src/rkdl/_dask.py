@@ -8,7 +8,6 @@ tasks: for thousands of chunks, Delayed objects take longer to build than the sc
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -20,7 +19,7 @@ import dask
 import numpy as np
 from dask import threaded
 from dask.base import get_scheduler
-from scipy import sparse
+from dask.optimization import cull
 
 from rkdl._blas import one_blas_thread
 from rkdl._config import persists
@@ -58,12 +57,26 @@ class DaskSignals(Signals):
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows `start` to `stop`, brought here."""
-        return self._finish(self.data[start:stop].compute())
+        return self._bring(np.arange(start, stop))
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """The rows of the given indices, in their order, brought here."""
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
-        return self._finish(self.data[wanted].compute())[inverse]
+        return self._bring(wanted)[inverse]
+
+    def _bring(self, wanted: np.ndarray) -> np.ndarray:
+        """Rows of ascending indices: those of a block leave it together, and other blocks are not asked."""
+        graph, blocks = self.blocks()
+        edges = np.cumsum([0, *self.data.chunks[0]])
+        cuts = np.searchsorted(wanted, edges)
+        asked = [i for i in range(len(blocks)) if cuts[i] < cuts[i + 1]]
+        if not asked:
+            return np.empty((0, self.shape[1]), dtype=self.dtype)
+        token = uuid4().hex
+        rows = (wanted[cuts[i] : cuts[i + 1]] - edges[i] for i in asked)
+        tasks = {f"rkdl-take-{token}-{i}": (_rows, blocks[i], own) for i, own in zip(asked, rows, strict=True)}
+        needed, _ = cull(graph, [blocks[i] for i in asked])
+        return np.concatenate([self._finish(part) for part in _compute({**needed, **tasks}, list(tasks))])
 
     def blocks(self) -> tuple[dict, list]:
         """The graph that the chunks come from, and their keys in it; not to be written to."""
@@ -236,62 +249,9 @@ def is_cluster() -> bool:
     return hasattr(getattr(get_scheduler(), "__self__", None), "scheduler_info")
 
 
-def transform_lazily(model: Any, signals: DaskSignals) -> Any:
-    """Codes of the signals as a Dask array of the same row chunks."""
-    n_codes = model._n_features_out
-    if model.sparse_output:
-        meta: Any = sparse.csr_array((0, n_codes), dtype=signals.dtype)
-    else:
-        meta = np.empty((0, n_codes), dtype=signals.dtype)
-    return signals.data.map_blocks(
-        _transform_block,
-        dask.delayed(_for_blocks(model)),
-        chunks=(signals.data.chunks[0], (n_codes,)),
-        meta=meta,
-        name=f"rkdl-transform-{uuid4().hex}",
-    )
-
-
-def reconstruction_error_lazily(model: Any, signals: DaskSignals) -> Any:
-    """Norms of the residuals as a Dask array of the same row chunks."""
-    return signals.data.map_blocks(
-        _error_block,
-        dask.delayed(_for_blocks(model)),
-        drop_axis=1,
-        chunks=(signals.data.chunks[0],),
-        meta=np.empty(0, dtype=signals.dtype),
-        name=f"rkdl-error-{uuid4().hex}",
-    )
-
-
-def denoise_lazily(model: Any, signals: DaskSignals, noise: float | None) -> Any:
-    """Cleaned signals as a Dask array of the same row chunks."""
-    return signals.data.map_blocks(
-        _denoise_block,
-        dask.delayed(_for_blocks(model)),
-        noise,
-        chunks=signals.data.chunks,
-        meta=np.empty((0, signals.shape[1]), dtype=signals.dtype),
-        name=f"rkdl-denoise-{uuid4().hex}",
-    )
-
-
-def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float, float]]:
-    """Largest norm of every block, and its squared residuals and norms, summed in units of that."""
-    return signals.each(_energies, "rkdl-score", _for_blocks(model))
-
-
 def _task_name(step: Any) -> str:
     name = getattr(step, "__name__", type(step).__name__).strip("_").lower()
     return f"rkdl-{_NAMES.get(name, name)}"
-
-
-def _for_blocks(model: Any) -> Any:
-    """The model as a block sees it: one thread, and no names of features, which a block has not."""
-    model = copy.copy(model).set_params(n_jobs=1)
-    for name in ("feature_names_in_", "_stream"):
-        model.__dict__.pop(name, None)
-    return model
 
 
 def _apply(sent: tuple[Step, np.dtype, float], block: Any, kept: Any) -> tuple[tuple, Any]:
@@ -352,33 +312,13 @@ def _add(total: Any, parts: Sequence[tuple]) -> tuple:
     return total
 
 
+def _rows(block: Any, indices: np.ndarray) -> Any:
+    return block[indices]
+
+
 def _check_block(block: Any, dtype: np.dtype) -> None:
     Signals(block, dtype).check_finite()
 
 
 def _largest_of(block: Any, dtype: np.dtype) -> float:
     return Signals(block, dtype).largest()
-
-
-def _on_arrival(model: Any) -> Any:
-    model = copy.copy(model)
-    vars(model).update({name: aligned(value) for name, value in vars(model).items()})
-    return model
-
-
-def _transform_block(block: Any, model: Any) -> Any:
-    return _on_arrival(model).transform(aligned(block))
-
-
-def _denoise_block(block: Any, model: Any, noise: float | None) -> np.ndarray:
-    return _on_arrival(model).denoise(aligned(block), noise=noise)
-
-
-def _error_block(block: Any, model: Any) -> np.ndarray:
-    return _on_arrival(model).reconstruction_error(aligned(block))
-
-
-def _energies(block: Any, model: Any) -> tuple[float, float, float]:
-    from rkdl.estimators._base import energies
-
-    return energies(*_on_arrival(model)._residuals(aligned(block)))
