@@ -23,11 +23,9 @@ from dask.optimization import cull
 
 from rkdl._blas import one_blas_thread
 from rkdl._config import persists
-from rkdl._signals import Signals, Step, Walker, add_sums, keeps
+from rkdl._signals import ADDED_AT_ONCE, Signals, Step, Walker, add_sums, keeps
 from rkdl._sources import float_dtype
 
-# Chunks whose sums one task adds to the total.
-_ADDED_AT_ONCE = 16
 # What a step is called on the dashboard, where its own name would not say it or looks to Dask like a hash.
 _NAMES = {"learn": "encode", "squares": "inspect", "evaluate": "gradient", "decode": "decoder"}
 # One fit at a time changes Dask's settings.
@@ -181,9 +179,9 @@ def walk_graph(signals: DaskSignals, step: Step, kept: list | None, start: tuple
     else:
         graph.update(zip(applied, ((_apply_for_sums, sent, *of) for of in zip(keys, items, strict=True)), strict=True))
     total: Any = None if start is None else _Held(start)
-    for i in range(0, len(sums), _ADDED_AT_ONCE):
+    for i in range(0, len(sums), ADDED_AT_ONCE):
         key = f"rkdl-add-{token}-{i}"
-        graph[key] = (_add, total, sums[i : i + _ADDED_AT_ONCE])
+        graph[key] = (_add, total, sums[i : i + ADDED_AT_ONCE])
         total = key
     return Walk(graph, total, applied if keeps(step) else [])
 

@@ -208,8 +208,9 @@ class ReducedProblem:
     def _codes_twice(self) -> bool:
         """Whether codes and atoms are alternated once more before the kernel vectors move.
 
-        It costs little beside the move, whose walks it shares features with, and spares a third of the iterations. The
-        first iteration moves at once, so that it is what one epoch of a stream is.
+        It spares a third of the iterations and costs little where features are kept; where they are not, out of memory
+        and on a cluster, it is one walk more. The first iteration moves at once, so that it is what one epoch of a
+        stream is.
         """
         is_first = not np.isfinite(self.objective)
         is_projected = self.mover is not None and self.mover.projects_atoms and self.mover.n_steps > 0

@@ -23,6 +23,8 @@ CHUNK_BYTES = 5 << 20
 SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
 # Features are kept until the kernel vectors move while they take no more than this.
 KEPT_BYTES = 64 << 20
+# Chunks whose sums one task of a cluster adds to the total.
+ADDED_AT_ONCE = 16
 
 # Squares of squares of the signals must stay finite in the dtype.
 _SAFE_EXPONENT = {np.dtype(np.float32): 20, np.dtype(np.float64): 100}
