@@ -4,16 +4,17 @@
 
 measures, in this order: the peak memory and the speed of a fit on a memory map of 1,000,000 x 784 float32 signals
 (MNIST with a little noise, written to --folder and deleted afterwards); twenty fits killed at random moments; a stream
-against a batch fit, and one whose classes change halfway; passes and bytes of every method; one and two Dask workers;
-and the arithmetic for a thousand million signals. `--write` puts the lines into docs/scale.md and the plot into
-docs/images/drift.png; `--only memory` (or kills, stream, costs, workers, plan) measures one thing, `--small` takes
-small sizes and scikit-learn's digits.
+against a batch fit, and one whose classes change halfway; walks and bytes of every method, by formula and in a fit; one
+and two Dask workers; and the arithmetic for a thousand million signals, from what a core and a task take here.
+`--write` puts the lines into docs/scale.md and the plot into docs/images/drift.png; `--only memory` (or kills, stream,
+costs, workers, plan) measures one thing, `--small` takes small sizes and scikit-learn's digits, and writes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import random
 import signal
 import subprocess
@@ -23,6 +24,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -31,7 +33,8 @@ from benchmarks.data import enlarged_mnist, mnist
 from benchmarks.pages import put
 from rkdl import DL, MORKDL, ORKDL, RKDL, FourierDL, config_context
 from rkdl._files import read_file
-from rkdl._signals import Walker
+from rkdl._signals import ADDED_AT_ONCE, Step, Walker
+from rkdl._statistics import Kept
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 PLOT = PAGE.parent / "images" / "drift.png"
@@ -263,40 +266,84 @@ def draw(curves: dict, change: int, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+class Rows:
+    """Rows that are read from elsewhere, so that nothing is kept of them but codes."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
+
+    def __getitem__(self, chosen: object) -> np.ndarray:
+        return self.rows[chosen]
+
+
+class Cost(NamedTuple):
+    """Walks of an iteration, bytes that every worker is sent for them, and bytes that come back."""
+
+    walks: float
+    sent: float
+    back: float
+
+
+def cost_by_formula(model: DL, n: int, p: int, m: int, itemsize: int) -> Cost:
+    """The formulas of docs/scale.md, a line search that never steps back taken for granted."""
+    vectors = 0 if type(model) is DL else p * m * 4 if isinstance(model, FourierDL) else p * m * 8
+    coding = Cost(1, (n * p + n * n) * itemsize + vectors, (n * n + n * p + 2) * 8)
+    k = model.n_inner_iter if isinstance(model, ORKDL) else 0
+    if k == 0:
+        return coding
+    sent = 2 * coding.sent + ((k + 1) * p * m + k * n * p) * itemsize
+    cost = Cost(3 + k, sent, 2 * coding.back + (k * (n * p + p * m) + n * p) * 8)
+    if not isinstance(model, MORKDL):
+        return cost
+    linear = (p * m + p * p) * itemsize, (p * p + p * m + 2) * 8
+    return Cost(cost.walks + 1, cost.sent + linear[0], cost.back + linear[1])
+
+
+def measured_cost(model: DL, X: np.ndarray, iterations: tuple[int, int]) -> tuple[Cost, float]:
+    """What an iteration costs between two numbers of them, and bytes kept a signal."""
+    run, walks, kept_bytes = Walker.run, [], []
+
+    def counted(self: Walker, step: Step, *arguments: Any, **options: Any) -> tuple[tuple, list]:
+        sums, kept = run(self, step, *arguments, **options)
+        walks.append((1, len(pickle.dumps(step, protocol=5)), sum(np.asarray(part).nbytes for part in sums)))
+        if kept and isinstance(kept[0], Kept):
+            # Without the one number by which a chunk's row pointers exceed its rows.
+            numbers = sum(part.nbytes for item in kept for part in (*item.codes, item.residuals))
+            kept_bytes.append((numbers - 4 * len(kept)) / self.signals.shape[0])
+        return sums, kept
+
+    totals = []
+    for count in iterations:
+        walks.clear()
+        Walker.run = counted  # type: ignore[method-assign]
+        try:
+            clone(model).set_params(max_iter=count).fit(Rows(X))
+        finally:
+            Walker.run = run  # type: ignore[method-assign]
+        totals.append(np.sum(walks, axis=0))
+    each = (totals[1] - totals[0]) / (iterations[1] - iterations[0])
+    return Cost(*map(float, each)), max(kept_bytes)
+
+
 def measure_costs(folder: Path, small: bool) -> Iterator[str]:
-    """Walks over the signals an iteration, counted; bytes by the formulas of the page."""
-    X = mnist(None, small)[0][:1000].astype(np.float32)
-    n, p, m, s, size = 100, 200, 784, 5, 4
-    walks = [0]
-    run = Walker.run
-
-    def counted(self, *arguments, **options):
-        walks[0] += 1
-        return run(self, *arguments, **options)
-
-    yield f"For n = {n}, p = {p}, m = {m}, s = {s}, float32:"
+    """Walks and bytes of an iteration: by the formulas of the page, and as they were in a fit."""
+    X = mnist(None, small)[0][: 1000 if small else 4000].astype(np.float32)
+    sizes = {**model_sizes(small), "tol": 0.0, "random_state": 0}
+    n, s, m = sizes["n_components"], sizes["n_nonzero_coefs"], X.shape[1]
+    count = sizes.pop("n_kernel_vectors")
+    reduced = {**sizes, "n_kernel_vectors": count, "kernel_vectors": "random", "gamma": 0.1}
+    fourier = FourierDL(n_fourier_features=count, gamma=0.1, **sizes)
+    models = [DL(**sizes), fourier, RKDL(**reduced), ORKDL(**reduced), MORKDL(**reduced)]
+    yield f"For n = {n}, p = {count}, m = {m}, s = {s}, k = {models[-1].n_inner_iter}, float32; by formula / in a fit:"
     yield ""
-    yield "| method | walks an iteration | kept a signal | to a worker, an iteration | back, an iteration |"
+    yield "| method | walks an iteration | kept a signal | to every worker, an iteration | back, an iteration |"
     yield "|---|---|---|---|---|"
-    for name, model in stream_models(True).items():
-        made = {}
-        for iterations in (3, 8):
-            walks[0] = 0
-            Walker.run = counted  # type: ignore[method-assign]
-            try:
-                clone(model).set_params(max_iter=iterations).fit(X)
-            finally:
-                Walker.run = run  # type: ignore[method-assign]
-            made[iterations] = walks[0]
-        each = (made[8] - made[3]) / 5
-        coordinates = m if name == "DL" else 256 if name == "FourierDL" else p
-        sent = (n * coordinates + n * n) * size
-        vectors = 0 if name == "DL" else (128 * m * 8 if name == "FourierDL" else p * m * 8)
-        sums = (n * n + n * coordinates + 2) * 8
-        moves = name in ("ORKDL", "MORKDL")
-        pulls = (each - 1) * (n * p + p * m) * 8 if moves else 0
-        down = each * (sent + vectors)
-        yield f"| {name} | {each:g} | {8 * s + 8} B | {down / 1e6:.2f} MB | {(sums + pulls) / 1e6:.2f} MB |"
+    for model in models:
+        found, kept = measured_cost(model, X, (3, 5) if small else (3, 13))
+        told = cost_by_formula(model, n, m if type(model) is DL else count, m, X.itemsize)
+        sent, back = (f"{a / 1e6:.2f} / {b / 1e6:.2f} MB" for a, b in zip(told[1:], found[1:], strict=True))
+        name = type(model).__name__
+        yield f"| {name} | {told.walks:g} / {found.walks:g} | {8 * s + 8} / {kept:.0f} B | {sent} | {back} |"
 
 
 def measure_workers(folder: Path, small: bool) -> Iterator[str]:
@@ -315,10 +362,7 @@ def measure_workers(folder: Path, small: bool) -> Iterator[str]:
             with config_context(chunk_rows=rows):
                 cells = [iteration_time(model, X, iterations, n_jobs=1) for model in scaled_models(small)]
         else:
-            cluster = distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-            )
-            with cluster, distributed.Client(cluster):
+            with local_cluster(workers) as cluster, distributed.Client(cluster):
                 blocks = da.from_array(X, chunks=(rows, -1)).persist()
                 distributed.wait(blocks)
                 cells = [iteration_time(model, blocks, iterations) for model in scaled_models(small)]
@@ -326,10 +370,12 @@ def measure_workers(folder: Path, small: bool) -> Iterator[str]:
         yield f"| {label} | " + " | ".join(f"{cell:.2f} | {count / cell:,.0f}" for cell in cells) + " |"
 
 
+def model_sizes(small: bool) -> dict[str, int]:
+    return {**SIZES, "n_components": 20, "n_kernel_vectors": 30} if small else dict(SIZES)
+
+
 def scaled_models(small: bool) -> list[RKDL]:
-    options = {**SIZES, "kernel_vectors": "random", "gamma": 0.1, "tol": 0.0, "random_state": 0}
-    if small:
-        options.update(n_components=20, n_kernel_vectors=30)
+    options = {**model_sizes(small), "kernel_vectors": "random", "gamma": 0.1, "tol": 0.0, "random_state": 0}
     return [RKDL(**options), ORKDL(**options)]
 
 
@@ -343,29 +389,82 @@ def iteration_time(model: RKDL, X: object, iterations: int, **changes: object) -
     return (times[1] - times[0]) / iterations
 
 
+def local_cluster(n_workers: int) -> Any:
+    import distributed
+
+    return distributed.LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    )
+
+
+def dask_overhead(small: bool) -> tuple[float, float, int]:
+    """Seconds a task takes that has next to nothing to do, sums moved a chunk and walk, and how many chunks."""
+    import dask.array as da
+    import distributed
+
+    count, iterations = (60, 2) if small else (1_000, 5)
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((16, 16))
+    model = RKDL(8, kernel_vectors=vectors, init="random", gamma=0.1, tol=0.0, random_state=0)
+    with local_cluster(2) as cluster, distributed.Client(cluster) as client:
+        blocks = da.from_array(rng.standard_normal((20 * count, 16)).astype(np.float32), chunks=(20, 16)).persist()
+        distributed.wait(blocks)
+        seconds = iteration_time(model, blocks, iterations)
+        client.run(lambda dask_worker: dask_worker.transfer_incoming_log.clear())
+        clone(model).set_params(max_iter=1).fit(blocks)
+        logs = client.run(
+            lambda dask_worker: [str(key) for entry in dask_worker.transfer_incoming_log for key in entry["keys"]]
+        )
+    # A walk to inspect the signals, whose sums are its tasks' own, and one to learn.
+    names = "rkdl-inspect", "rkdl-sums", "rkdl-add"
+    moved = sum(key.startswith(names) for log in logs.values() for key in log) / 2
+    return seconds / tasks_of_coding(count), moved / count, count
+
+
+def tasks_of_coding(n_chunks: int) -> int:
+    """Tasks of a walk that codes: one a chunk, one for its sums, and the additions."""
+    return 2 * n_chunks + n_chunks // ADDED_AT_ONCE
+
+
 def measure_plan(folder: Path, small: bool) -> Iterator[str]:
-    """A thousand million signals on paper, from the speed of one core here."""
-    count, m, s, n, p, rows, cores = 10**9, 784, 5, 100, 200, 50_000, 512
+    """A thousand million signals on paper, from one core's speed and Dask's time a task, measured here."""
+    count, rows, cores, network = 10**9, 200_000, 512, 1.25e9
     # So many that features are not kept between iterations, as they would not be there.
     X = enlarged_mnist(2_000 if small else 100_000, None, small).astype(np.float32)
-    speed = len(X) / iteration_time(scaled_models(small)[0], X, 2, n_jobs=1)
+    sizes = model_sizes(small)
+    n, p, s, m = sizes["n_components"], sizes["n_kernel_vectors"], sizes["n_nonzero_coefs"], X.shape[1]
     chunks = count // rows
-    work = count / speed
-    tasks = 3 * chunks + chunks // 16
-    yield f"- data: 1e9 x {m} x 4 B = {count * m * 4 / 1e12:.2f} TB; kept codes: 1e9 x {8 * s + 8} B = 48 GB"
-    hours = 30 * max(work / cores, tasks * 1e-3) / 3600
-    yield f"- one core here works through {speed:,.0f} signals/s (RKDL, n = {n}, p = {p}, s = {s}): an iteration is"
-    yield f"  {work:,.0f} core-seconds, {work / cores:,.0f} s on {cores} cores"
-    yield f"- chunks of {rows:,} rows ({rows * m * 4 / 1e6:.0f} MB): {chunks:,} of them, {tasks:,} tasks an iteration;"
-    yield f"  at an assumed 1 ms a task in Dask's scheduler, {tasks * 1e-3:.0f} s of scheduling meanwhile"
-    yield f"- 30 iterations by the slower of the two: {hours:.2f} h"
-    step = ((n * p + n * n) * 4 + p * m * 8) / 1e6
-    back = (n * n + n * p + 2) * 8 / 1e6
-    yield f"- sent: {step:.2f} MB to each of {cores} workers, {step * cores / 1e3:.2f} GB in all; back: {back:.2f} MB"
-    handed = chunks / 16 * back / 1e3
-    yield f"- handed on while sums are added: at most {chunks // 16:,} x {back:.2f} MB = {handed:.2f} GB"
-    yield f"- memory of a worker, {cores} of them: {count * m * 4 / cores / 2**30:.1f} GiB of signals if they stay;"
-    yield f"  a chunk with its features {rows * (m + p + 2 * n) * 4 / MIB:.0f} MiB; codes {48e9 / cores / MIB:.0f} MiB"
+    additions = chunks // ADDED_AT_ONCE
+    kept = 8 * s + 8
+    a_task, moved, tried = dask_overhead(small)
+    yield f"- data: 1e9 x {m} x 4 B = {count * m * 4 / 1e12:.2f} TB; kept codes: 1e9 x {kept} B = {kept} GB"
+    yield f"- chunks of {rows:,} rows ({rows * m * 4 / 1e6:.0f} MB): {chunks:,} of them for {cores} cores"
+    stay, working = count * m * 4 / cores / 2**30, rows * (m + p + 2 * n) * 4 / MIB
+    yield f"- memory of a worker, {cores} of them: {stay:.1f} GiB of signals if they stay; a chunk with its features"
+    yield f"  {working:.0f} MiB; codes {kept * 1e9 / cores / MIB:.0f} MiB"
+    yield f"- a task that has next to nothing to do takes {a_task * 1e3:.2f} ms, measured over {tried:,} chunks with"
+    yield f"  scheduler, client and two workers on this machine's cores; sums moved a chunk and walk: {moved:.2f}"
+    for model in scaled_models(small):
+        speed = len(X) / iteration_time(model, X, 2, n_jobs=1)
+        cost = cost_by_formula(model, n, p, m, X.itemsize)
+        gradients = 0 if cost.walks == 1 else model.n_inner_iter + 1
+        codings = 1 if cost.walks == 1 else 2
+        tasks = codings * tasks_of_coding(chunks) + gradients * (chunks + additions)
+        work, scheduling = count / speed / cores, tasks * a_task
+        # Every sum once to where it is added, and every total once to where the next one is made, in turn.
+        transfer = (chunks + additions) * cost.back
+        adding = transfer / network
+        yield f"- {type(model).__name__}, n = {n}, p = {p}, s = {s}: one core here works through {speed:,.0f} signals/s"
+        yield f"  - work: {count / speed:,.0f} core-seconds an iteration, {work:,.0f} s on {cores} cores"
+        yield f"  - scheduling: {tasks:,} tasks, {scheduling:,.0f} s meanwhile, on a core of its own"
+        moves, size = chunks + additions, cost.back / 1e6
+        yield f"  - sums: at most {moves:,} x {size:.2f} MB = {transfer / 1e9:.1f} GB moved between workers, one"
+        yield f"    addition after another: {adding:,.0f} s at 10 Gbit/s, meanwhile; back to the client: {size:.2f} MB"
+        sent = cost.sent / 1e6
+        yield f"  - to {cores} workers: {sent:.2f} MB each, {sent * cores / 1e3:.2f} GB in all, handed on by workers"
+        slowest = max(work, scheduling, adding)
+        yield f"  - 30 iterations by the slowest of the three: {30 * slowest / 3600:.2f} h; if none overlapped,"
+        yield f"    {30 * (work + scheduling + adding) / 3600:.2f} h"
 
 
 MEASURES = {
@@ -385,6 +484,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help="put the lines into docs/scale.md")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where files are written")
     options = parser.parse_args(arguments)
+    if options.small and options.write:
+        parser.error("--small is to try the measurements; the page takes those of the full sizes: drop one of the two.")
     warnings.simplefilter("ignore")
     for name in options.only:
         more = {"plot": PLOT} if name == "stream" and options.write else {}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn
 from scipy import sparse
 
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
@@ -33,7 +37,8 @@ ESTIMATORS = {
     "RKDL": RKDL(**REDUCED),
     "RKDL-kmeans": RKDL(kernel_vectors="kmeans", **REDUCED),
     "RKDL-rpcholesky": RKDL(kernel_vectors="rpcholesky", **REDUCED),
-    "RKDL-many-atoms": RKDL(**{**REDUCED, "n_components": 60, "n_nonzero_coefs": 1}),
+    # Of two equal atoms one is never used, and revived.
+    "RKDL-unused-atoms": RKDL(init=np.repeat(np.eye(12)[:4], 2, axis=0), **REDUCED),
     "ORKDL": ORKDL(**REDUCED),
     "ORKDL-gd": ORKDL(solver="gd", **REDUCED),
     "MORKDL": MORKDL(**REDUCED),
@@ -66,10 +71,10 @@ def three_workers():
 
 
 def within(function):
-    """The function's result, or a failure where it hangs."""
+    """The function's result, or a failure where it hangs; the context's settings hold in it."""
     pool = ThreadPoolExecutor(1)
     try:
-        return pool.submit(function).result(timeout=PATIENCE)
+        return pool.submit(contextvars.copy_context().run, function).result(timeout=PATIENCE)
     finally:
         pool.shutdown(wait=False)
 
@@ -92,19 +97,93 @@ def local(name, X):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_default_scheduler(name, X, blocks):
-    assert learned(copy_of(name).fit(blocks)) == learned(local(name, X))
+    model = copy_of(name).fit(blocks)
+    assert learned(model) == learned(local(name, X))
+    assert name != "RKDL-unused-atoms" or model.n_revived_ > 0
 
 
-@pytest.mark.parametrize("name", ["DL-aksvd", "FourierDL", "RKDL", "RKDL-many-atoms", "ORKDL", "MORKDL"])
+@pytest.mark.parametrize("name", ["DL-aksvd", "FourierDL", "RKDL", "RKDL-unused-atoms", "ORKDL", "MORKDL"])
 def test_three_workers(name, X, blocks, three_workers):
     assert learned(within(lambda: copy_of(name).fit(blocks))) == learned(local(name, X))
 
 
-def test_one_worker(X, blocks):
-    with cluster(1) as one, distributed.Client(one, set_as_default=True):
+def test_one_worker(X, blocks, tmp_path):
+    """The same bits; and when it dies, everything is lost and read again."""
+    count, flag = tmp_path / "count", tmp_path / "flag"
+    with cluster(1) as one, distributed.Client(one, set_as_default=True) as client:
         for name in ("RKDL", "ORKDL", "MORKDL"):
             model = copy_of(name)
             assert learned(within(lambda model=model: model.fit(blocks))) == learned(local(name, X))
+        client.register_plugin(killer("rkdl-gradient", "executing", str(flag)))
+        flag.touch()
+        model = within(lambda: copy_of("ORKDL").fit(counted(X, count)))
+    assert not flag.exists()
+    assert learned(model) == learned(local("ORKDL", X))
+    assert len(count.read_text()) == 2 * len(CHUNKS)
+
+
+def test_blocks_stay_or_are_read_again(X, three_workers, tmp_path):
+    reads = {}
+    for persist in (True, False):
+        count = tmp_path / f"count-{persist}"
+        with config_context(persist=persist):
+            model = within(lambda count=count: copy_of("RKDL", kernel_vectors=X[:12]).fit(counted(X, count)))
+        with config_context(chunk_rows=CHUNKS):
+            assert learned(model) == learned(copy_of("RKDL", kernel_vectors=X[:12]).fit(X))
+        reads[persist] = len(count.read_text())
+    assert reads[True] == len(CHUNKS)
+    # One walk to inspect, two to learn; and rows that are taken for gamma and the first atoms.
+    assert reads[False] >= 3 * len(CHUNKS)
+
+
+def test_nothing_is_left_behind(blocks, three_workers):
+    """What a fit kept on the workers is gone when it ends, and so is the walker's hold on the signals."""
+    model = within(lambda: copy_of("MORKDL").fit(blocks))
+    assert model.n_iter_ == 2
+    for _ in range(100):
+        left = three_workers.run_on_scheduler(
+            lambda dask_scheduler: [str(key) for key in dask_scheduler.tasks if "rkdl" in str(key)]
+        )
+        if not left:
+            break
+        time.sleep(0.05)
+    assert not left
+
+
+def test_tasks_of_a_walk(blocks):
+    """Two tasks a chunk at most, one where nothing new is kept, whatever the number of chunks."""
+    from rkdl._dask import DaskSignals, walk_graph
+    from rkdl._signals import _squares
+    from rkdl._statistics import Residual
+
+    signals = DaskSignals(blocks.rechunk((10, -1)))
+    n_chunks, n_added = 150, 10
+    graph, _ = signals.blocks()
+    for step, a_chunk in ((_squares, 1), (Residual(np.eye(20)), 1), (lambda rows, kept: ((), rows), 2)):
+        walk = walk_graph(signals, step, None, None)
+        assert len(walk.graph) - len(graph) == a_chunk * n_chunks + n_added + 1
+        assert len(walk.kept) == (n_chunks if a_chunk == 2 else 0)
+
+
+def test_a_large_step_is_sent_without_a_warning(X, three_workers):
+    """Dask warns of graphs of 10 MB; the step is in the graph so that it outlives any worker."""
+    from rkdl._dask import DaskSignals, DaskWalker
+
+    signals = DaskSignals(da.from_array(X, chunks=(CHUNKS, 20)))
+    with DaskWalker(signals, 1) as walker, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (total,), _ = within(lambda: walker.run(Large(np.ones(2_000_000))))
+    assert total == len(X) * 2_000_000
+
+
+class Large:
+    """A step of 16 MB."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __call__(self, signals, kept):
+        return (len(signals) * self.values.sum(),), None
 
 
 @pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL"])
@@ -161,14 +240,14 @@ def test_refusals(X, blocks):
         copy_of("RKDL").fit(blocks[:, 0])
 
 
-def killer(prefix, moment, flag):
-    """A plugin whose worker kills itself, once, when a task of this name comes to this state."""
+def killer(part, moment, flag):
+    """A plugin whose worker kills itself, once, when a task with this in its name comes to this state."""
 
     class Killer(distributed.WorkerPlugin):
         name = "killer"
 
         def transition(self, key, start, finish, **more):
-            if finish != moment or not str(key).startswith(prefix):
+            if finish != moment or part not in str(key):
                 return
             try:
                 os.unlink(flag)
@@ -179,20 +258,8 @@ def killer(prefix, moment, flag):
     return Killer()
 
 
-@pytest.mark.parametrize(
-    ("prefix", "moment"),
-    [
-        ("('read", "memory"),
-        ("rkdl-inspect", "executing"),
-        ("rkdl-encode", "executing"),
-        ("rkdl-keep", "memory"),
-        ("rkdl-gradient", "executing"),
-        ("rkdl-add", "executing"),
-    ],
-)
-def test_a_worker_dies(prefix, moment, X, three_workers, tmp_path):
-    """Its chunks are read and worked on again; the result is the same."""
-    flag, count = tmp_path / "flag", tmp_path / "count"
+def counted(X, count):
+    """The signals as a Dask array that leaves a mark whenever a block is read."""
 
     def read(block):
         with open(count, "a") as file:
@@ -200,25 +267,79 @@ def test_a_worker_dies(prefix, moment, X, three_workers, tmp_path):
         time.sleep(0.01)
         return block
 
-    array = da.from_array(X, chunks=(CHUNKS, 20)).map_blocks(read, name="read-again", dtype=X.dtype)
-    three_workers.register_plugin(killer(prefix, moment, str(flag)))
+    return da.from_array(X, chunks=(CHUNKS, 20)).map_blocks(read, name="read-again", meta=X[:0])
+
+
+@contextlib.contextmanager
+def killing(client, part, moment, flag):
+    """One worker dies in this; none is missing afterwards."""
+    client.register_plugin(killer(part, moment, str(flag)))
     flag.touch()
     try:
-        model = within(lambda: copy_of("MORKDL").fit(array))
+        yield
     finally:
-        three_workers.unregister_worker_plugin("killer")
+        client.unregister_worker_plugin("killer")
         # A courtesy to the next test: on a busy machine the nanny may take longer.
         with contextlib.suppress(TimeoutError):
-            three_workers.wait_for_workers(3, timeout=PATIENCE)
+            client.wait_for_workers(3, timeout=PATIENCE)
     assert not flag.exists()
-    assert learned(model) == learned(local("MORKDL", X))
-    assert len(count.read_text()) >= len(CHUNKS)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "moment"),
+    [
+        ("MORKDL", "read-again", "memory"),
+        ("MORKDL", "rkdl-inspect", "executing"),
+        # Kernel vectors are chosen.
+        ("MORKDL", "rkdl-take", "executing"),
+        ("MORKDL", "rkdl-encode", "executing"),
+        ("MORKDL", "rkdl-encode", "memory"),
+        ("MORKDL", "rkdl-gradient", "executing"),
+        ("MORKDL", "rkdl-add", "executing"),
+        # Unused atoms are replaced.
+        ("RKDL-unused-atoms", "rkdl-fetch", "executing"),
+    ],
+)
+def test_a_worker_dies(name, part, moment, X, three_workers, tmp_path):
+    """Its chunks are read and worked on again; the result is the same."""
+    count = tmp_path / "count"
+    with killing(three_workers, part, moment, tmp_path / "flag"):
+        model = within(lambda: copy_of(name).fit(counted(X, count)))
+    assert learned(model) == learned(local(name, X))
+    # A block that came to memory where the worker died was nowhere else; others may have been.
+    assert len(count.read_text()) >= len(CHUNKS) + (moment == "memory" and part == "read-again")
+
+
+def test_a_worker_dies_in_transform(X, three_workers, tmp_path):
+    model, count = local("RKDL", X), tmp_path / "count"
+    with killing(three_workers, "rkdl-transform", "executing", tmp_path / "flag"):
+        codes = within(lambda: model.transform(counted(X, count)).compute())
+    assert np.array_equal(codes, np.vstack([model.transform(rows) for rows in np.split(X, np.cumsum(CHUNKS)[:-1])]))
 
 
 def test_tasks_have_names(blocks, three_workers):
     within(lambda: copy_of("MORKDL").fit(blocks).transform(blocks).compute())
     seen = three_workers.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
-    assert {"rkdl-inspect", "rkdl-encode", "rkdl-gradient", "rkdl-add", "rkdl-transform"} <= seen
+    assert {"rkdl-inspect", "rkdl-encode", "rkdl-gradient", "rkdl-add", "rkdl-take", "rkdl-transform"} <= seen
+    page = Path(__file__).parent.parent / "docs" / "scale.md"
+    if page.exists():
+        # Every name that a user may see is in the docs.
+        told = page.read_text()
+        assert not {name for name in seen if name.startswith("rkdl-") and f"`{name}`" not in told} - {"rkdl-large"}
+
+
+def test_a_data_frame_is_refused(X, blocks):
+    pytest.importorskip("pandas")
+    model = local("RKDL", X)
+    lazy = model.transform(blocks)
+    model.set_output(transform="pandas")
+    with pytest.raises(ValueError, match=r"set_output\(transform='default'\)"):
+        model.transform(blocks)
+    assert list(model.transform(X[:3]).columns) == list(model.get_feature_names_out())
+    with sklearn.config_context(transform_output="pandas"):
+        with pytest.raises(ValueError, match="lazy Dask array"):
+            local("RKDL", X).transform(blocks)
+        assert isinstance(lazy.compute(scheduler="synchronous"), np.ndarray)
 
 
 def test_dask_is_not_imported_without_need():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import threading
 import tracemalloc
 
@@ -344,9 +345,44 @@ def test_chunks_can_be_fixed(X):
 def test_the_benchmark_runs(capsys):
     """Small sizes; what needs minutes is left to the benchmark itself."""
     scale = pytest.importorskip("benchmarks.scale", reason="the benchmarks are not part of an installed package")
-    scale.main(["--small", "--only", "stream", "costs", "plan"])
+    has_dask = importlib.util.find_spec("distributed") is not None
+    scale.main(["--small", "--only", "stream", "costs", *(["plan"] if has_dask else [])])
     told = capsys.readouterr().out
     rows = [line for line in told.splitlines() if line.startswith("| ") and "at most" in line]
     assert len(rows) == 5
     assert all(float(row.split("|")[4].split()[0]) <= 1.02 for row in rows)
-    assert "30 iterations by the slower of the two" in told
+    assert "For n = 20, p = 30, m = 64, s = 5, k = 3" in told
+    assert not has_dask or told.count("30 iterations by the slowest of the three") == 2
+    with pytest.raises(SystemExit):
+        scale.main(["--small", "--write"])
+    assert "drop one of the two" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("estimator", [DL, FourierDL, RKDL, ORKDL, MORKDL])
+@pytest.mark.parametrize("n_inner_iter", [0, 1, 3])
+def test_costs_are_those_of_the_formulas(estimator, n_inner_iter):
+    """Walks, bytes of the steps and bytes of the sums; a step back of the line search is a walk more."""
+    scale = pytest.importorskip("benchmarks.scale", reason="the benchmarks are not part of an installed package")
+    options = {"n_components": 10, "n_nonzero_coefs": 4, "tol": 0.0, "random_state": 0}
+    if estimator is not DL:
+        options |= {"gamma": 0.2}
+    if estimator is FourierDL:
+        options |= {"n_fourier_features": 30}
+    elif estimator is not DL:
+        options |= {"n_kernel_vectors": 30, "kernel_vectors": "random"}
+    if issubclass(estimator, ORKDL):
+        options |= {"n_inner_iter": n_inner_iter}
+    elif n_inner_iter:
+        pytest.skip("no inner iterations")
+    X = np.random.default_rng(0).standard_normal((600, 16)).astype(np.float32)
+    model = estimator(**options)
+    found, kept = scale.measured_cost(model, X, (3, 4))
+    told = scale.cost_by_formula(model, 10, 16 if estimator is DL else 30, 16, 4)
+    steps_back = found.walks - told.walks
+    assert 0 <= steps_back <= (2 if told.walks > 1 else 0)
+    projections, pull = 10 * 30, 30 * 16
+    assert 0 <= found.back - told.back - steps_back * projections * 8 <= steps_back * pull * 8
+    # Beside the arrays, a pickle's own words: a few hundred bytes a step.
+    beyond = found.sent - told.sent - steps_back * pull * 4
+    assert 0 <= beyond <= steps_back * projections * 4 + 1500 * found.walks
+    assert kept == 8 * 4 + 8

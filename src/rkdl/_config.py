@@ -1,4 +1,4 @@
-"""Settings that hold for a while: how signals are cut into chunks, how exact a GPU's products are."""
+"""Settings that hold for a while: chunks, a GPU's precision, whether a cluster holds the signals."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from rkdl._signals import chunk_bounds
 
 _chunk_rows: ContextVar[int | tuple[int, ...] | None] = ContextVar("rkdl_chunk_rows", default=None)
 _tf32: ContextVar[bool] = ContextVar("rkdl_tf32", default=False)
+_persist: ContextVar[bool] = ContextVar("rkdl_persist", default=True)
 
 
 @contextmanager
-def config_context(*, chunk_rows: int | Sequence[int] | None = None, tf32: bool = False) -> Iterator[None]:
-    """Fix the chunks that signals are learned from and a GPU's precision, for as long as the context lasts.
+def config_context(
+    *, chunk_rows: int | Sequence[int] | None = None, tf32: bool = False, persist: bool = True
+) -> Iterator[None]:
+    """Fix the chunks that signals are learned from and how they are worked on, for as long as the context lasts.
 
     Sums over signals are added chunk by chunk, so their last bits follow the chunks. The library chooses chunks that
     fit the cache; with the row chunks of a Dask array given here, a local fit ends at the bits of the cluster's.
@@ -28,6 +31,9 @@ def config_context(*, chunk_rows: int | Sequence[int] | None = None, tf32: bool 
         library.
     tf32 : bool, default=False
         Whether a GPU multiplies float32 matrices in TF32: several times as fast, three digits instead of seven.
+    persist : bool, default=True
+        Whether a Dask cluster keeps the blocks of a Dask array for the time of a fit. False reads them again for every
+        walk: for signals that take more memory than the workers have, on disks that read as fast as workers spill.
 
     Yields
     ------
@@ -51,17 +57,22 @@ def config_context(*, chunk_rows: int | Sequence[int] | None = None, tf32: bool 
     for rows in chunk_rows if isinstance(chunk_rows, tuple) else (chunk_rows,):
         if rows is not None and not (isinstance(rows, Integral) and int(rows) > 0):
             raise ValueError(f"chunk_rows={chunk_rows!r} must be a number of rows, several of them, or None.")
-    token, precision = _chunk_rows.set(chunk_rows), _tf32.set(bool(tf32))
+    tokens = _chunk_rows.set(chunk_rows), _tf32.set(bool(tf32)), _persist.set(bool(persist))
     try:
         yield
     finally:
-        _chunk_rows.reset(token)
-        _tf32.reset(precision)
+        for token in tokens:
+            token.var.reset(token)  # type: ignore[arg-type]
 
 
 def uses_tf32() -> bool:
     """Whether the user asked for TF32."""
     return _tf32.get()
+
+
+def persists() -> bool:
+    """Whether a Dask cluster keeps the signals for the time of a fit."""
+    return _persist.get()
 
 
 def plan_chunks(

@@ -2,31 +2,34 @@
 
 A chunk is a block of rows of the Dask array. What a step keeps stays with the worker that ran it; sums are added in
 chunk order by tasks that hand their total on, so that one total comes back, and with the bits of a local walk over the
-same chunks. All of it is one lazy graph a step, so the scheduler runs again what a lost worker held.
+same chunks. A walk is one graph, so the scheduler runs again what a lost worker held. Graphs are dictionaries of plain
+tasks: for thousands of chunks, Delayed objects take longer to build than the scheduler takes to run them.
 """
 
 from __future__ import annotations
 
-import copy
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from threading import Lock
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import dask
 import numpy as np
+from dask import threaded
 from dask.base import get_scheduler
-from scipy import sparse
+from dask.optimization import cull
 
 from rkdl._blas import one_blas_thread
-from rkdl._signals import Signals, Step, Walker, add_sums
+from rkdl._config import persists
+from rkdl._signals import ADDED_AT_ONCE, Signals, Step, Walker, add_sums, keeps
 from rkdl._sources import float_dtype
 
-# Chunks whose sums one task adds to the total.
-_ADDED_AT_ONCE = 16
 # What a step is called on the dashboard, where its own name would not say it or looks to Dask like a hash.
 _NAMES = {"learn": "encode", "squares": "inspect", "evaluate": "gradient", "decode": "decoder"}
+# One fit at a time changes Dask's settings.
+_sending = Lock()
 
 
 class DaskSignals(Signals):
@@ -48,27 +51,61 @@ class DaskSignals(Signals):
         if rows != data.chunks[0] or len(data.chunks[1]) > 1:
             data = data.rechunk((rows, -1))
         super().__init__(data, float_dtype(data.dtype))
+        self._blocks_of: tuple[Any, dict, list] | None = None
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows `start` to `stop`, brought here."""
-        return self._finish(self.data[start:stop].compute())
+        return self._bring(np.arange(start, stop))
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """The rows of the given indices, in their order, brought here."""
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
-        return self._finish(self.data[wanted].compute())[inverse]
+        return self._bring(wanted)[inverse]
 
-    def blocks(self) -> list:
-        """The chunks, as delayed objects."""
-        return list(self.data.to_delayed().ravel())
+    def _bring(self, wanted: np.ndarray) -> np.ndarray:
+        """Rows of ascending indices: those of a block leave it together, and other blocks are not asked."""
+        graph, blocks = self.blocks()
+        edges = np.cumsum([0, *self.data.chunks[0]])
+        cuts = np.searchsorted(wanted, edges)
+        asked = [i for i in range(len(blocks)) if cuts[i] < cuts[i + 1]]
+        if not asked:
+            return np.empty((0, self.shape[1]), dtype=self.dtype)
+        token = uuid4().hex
+        rows = (wanted[cuts[i] : cuts[i + 1]] - edges[i] for i in asked)
+        tasks = {f"rkdl-take-{token}-{i}": (_rows, blocks[i], own) for i, own in zip(asked, rows, strict=True)}
+        needed, _ = cull(graph, [blocks[i] for i in asked])
+        return np.concatenate([self._finish(part) for part in _compute({**needed, **tasks}, list(tasks))])
+
+    def blocks(self) -> tuple[dict, list]:
+        """The graph that the chunks come from, and their keys in it; not to be written to."""
+        if self._blocks_of is None or self._blocks_of[0] is not self.data:
+            keys = [key for (key,) in self.data.__dask_keys__()]
+            given = self.data.__dask_graph__()
+            graph = dict(self.data.__dask_optimize__(given, keys))
+            # Blocks that are on the workers already are futures, which Dask's optimisation leaves out.
+            graph |= {key: given[key] for key in keys if key not in graph}
+            self._blocks_of = self.data, graph, keys
+        return self._blocks_of[1:]
+
+    def become(self, data: Any) -> None:
+        """Read the same numbers from another Dask array, and let go of this one."""
+        self.data, self._blocks_of = data, None
 
     def check_finite(self) -> None:
         """Refuse NaN and infinity with scikit-learn's words."""
-        _each(_check_block, self.blocks(), "rkdl-check", self.dtype)
+        self.each(_check_block, "rkdl-check", self.dtype)
 
     def largest(self) -> float:
         """The largest magnitude of all numbers."""
-        return max(_each(_largest_of, self.blocks(), "rkdl-extent", self.dtype))
+        return max(self.each(_largest_of, "rkdl-extent", self.dtype))
+
+    def each(self, function: Callable, name: str, argument: Any) -> list:
+        """`function` of every block and of one thing that is sent, brought here."""
+        graph, blocks = self.blocks()
+        token = uuid4().hex
+        sent = f"rkdl-send-{token}"
+        tasks = {f"{name}-{token}-{i}": (function, block, sent) for i, block in enumerate(blocks)}
+        return _compute({**graph, sent: (_value_of, _Held(argument)), **tasks}, list(tasks))
 
 
 class DaskWalker(Walker):
@@ -82,13 +119,15 @@ class DaskWalker(Walker):
 
     def __enter__(self) -> DaskWalker:
         super().__enter__()
-        if is_cluster():
+        assert isinstance(self.signals, DaskSignals)
+        if is_cluster() and persists():
             # On a cluster the chunks are read once and stay; alone, they may be more than memory holds.
-            self.signals.data = self._given.persist()
+            self.signals.become(self._given.persist())
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.signals.data = self._given
+        assert isinstance(self.signals, DaskSignals)
+        self.signals.become(self._given)
         super().__exit__(*error)
 
     def each(self, task: Callable[[int, int, int], Any]) -> Any:
@@ -96,38 +135,111 @@ class DaskWalker(Walker):
         raise NotImplementedError
 
     def run(self, step: Step, kept: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
-        """Apply `step` to every chunk, as `Walker.run` does; what is kept are delayed objects."""
-        name, token = _task_name(step), uuid4().hex
-        signals = self.signals
-        assert isinstance(signals, DaskSignals)
-        # Sent once, and handed on from worker to worker.
-        sent = dask.delayed(_itself)(step, dask_key_name=f"rkdl-send-{token}")
-        own = kept if kept is not None else [None] * len(self.bounds)
-        pairs = [
-            dask.delayed(_apply)(sent, block, item, signals.dtype, signals.scale, dask_key_name=f"{name}-{token}-{i}")
-            for i, (block, item) in enumerate(zip(signals.blocks(), own, strict=True))
-        ]
-        sums, retained = (
-            [dask.delayed(_item)(pair, k, dask_key_name=f"rkdl-{what}-{token}-{i}") for i, pair in enumerate(pairs)]
-            for k, what in enumerate(("sums", "keep"))
-        )
-        total: Any = start
-        for i in range(0, len(sums), _ADDED_AT_ONCE):
-            total = dask.delayed(_add)(total, sums[i : i + _ADDED_AT_ONCE], dask_key_name=f"rkdl-add-{token}-{i}")
-        total, *retained = dask.persist(total, *retained)
-        return total.compute(), retained
+        """Apply `step` to every chunk, as `Walker.run` does; what is kept are futures, or without a client values."""
+        assert isinstance(self.signals, DaskSignals)
+        walk = walk_graph(self.signals, step, kept, start)
+        total, *pairs = _submit(walk.graph, [walk.total, *walk.kept])
+        if walk.kept:
+            kept = _without_sums(pairs)
+        return _result(total), kept if kept is not None else [None] * len(self.bounds)
 
     def change(self, function: Callable[[Any], Any], kept: list) -> list:
         """`function` of what is kept with every chunk; it stays with the chunk."""
-        token = uuid4().hex
-        changed = [
-            dask.delayed(function)(item, dask_key_name=f"rkdl-change-{token}-{i}") for i, item in enumerate(kept)
-        ]
-        return list(dask.persist(*changed))
+        return _without_sums(_submit(*_for_kept(_change, function, kept, "rkdl-change")))
 
     def fetch(self, function: Callable[[Any], Any], kept: list) -> list:
         """`function` of what is kept with every chunk, brought here."""
-        return _each(function, kept, "rkdl-fetch")
+        return _compute(*_for_kept(_look, function, kept, "rkdl-fetch"))
+
+
+class Walk(NamedTuple):
+    """A walk's graph, the key of its total, and the keys of what it keeps; none where that does not change."""
+
+    graph: dict
+    total: str
+    kept: list[str]
+
+
+def walk_graph(signals: DaskSignals, step: Step, kept: list | None, start: tuple | None) -> Walk:
+    """The graph of one walk: a task a chunk, another where the step keeps something, and the additions."""
+    blocks, keys = signals.blocks()
+    name, token = _task_name(step), uuid4().hex
+    graph = dict(blocks)
+    # One task has the step, and workers hand it on to each other.
+    sent = f"rkdl-send-{token}"
+    graph[sent] = (_value_of, _Held((step, signals.dtype, signals.scale)))
+    items = _references(kept, graph) if kept is not None else [None] * len(keys)
+    applied = [f"{name}-{token}-{i}" for i in range(len(keys))]
+    sums = applied
+    if keeps(step):
+        graph.update(zip(applied, ((_apply, sent, *of) for of in zip(keys, items, strict=True)), strict=True))
+        # Apart, for what is added elsewhere must not take the codes along.
+        sums = [f"rkdl-sums-{token}-{i}" for i in range(len(keys))]
+        graph.update((key, (_sums_of, pair)) for key, pair in zip(sums, applied, strict=True))
+    else:
+        graph.update(zip(applied, ((_apply_for_sums, sent, *of) for of in zip(keys, items, strict=True)), strict=True))
+    total: Any = None if start is None else _Held(start)
+    for i in range(0, len(sums), ADDED_AT_ONCE):
+        key = f"rkdl-add-{token}-{i}"
+        graph[key] = (_add, total, sums[i : i + ADDED_AT_ONCE])
+        total = key
+    return Walk(graph, total, applied if keeps(step) else [])
+
+
+def _for_kept(task: Callable, function: Callable, kept: list, name: str) -> tuple[dict, list[str]]:
+    """The graph of ``task(function, item)`` of every item that is kept, and its keys."""
+    graph: dict = {}
+    token = uuid4().hex
+    tasks = {f"{name}-{token}-{i}": (task, function, item) for i, item in enumerate(_references(kept, graph))}
+    return {**graph, **tasks}, list(tasks)
+
+
+def _references(kept: list, graph: dict) -> list:
+    """Items that are kept as a task takes them: keys of futures, which are put into the graph, or values held."""
+    items: list = []
+    for item in kept:
+        if hasattr(item, "key"):
+            graph[item.key] = item
+            items.append(item.key)
+        else:
+            items.append(item if item is None or isinstance(item, _Held) else _Held(item))
+    return items
+
+
+class _Held:
+    """A value that Dask does not look into."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _submit(graph: dict, keys: list[str]) -> list:
+    """Futures of the keys where there is a client; else what was computed, held.
+
+    The step travels in the graph, however large: what is scattered is in no graph, and lost with its worker.
+    """
+    schedule = get_scheduler() or threaded.get
+    if not is_cluster():
+        return [_Held(value) for value in schedule(graph, keys)]
+    with _sending, dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+        return list(schedule(graph, keys, sync=False))
+
+
+def _compute(graph: dict, keys: list[str]) -> list:
+    """What the keys stand for, brought here."""
+    found = _submit(graph, keys)
+    if found and not isinstance(found[0], _Held):
+        return found[0].client.gather(found)
+    return [item.value for item in found]
+
+
+def _result(item: Any) -> Any:
+    return item.value if isinstance(item, _Held) else item.result()
+
+
+def _without_sums(pairs: list) -> list:
+    """What is kept, of pairs that lie here; those on workers stay as they are, in a task less."""
+    return [_Held(pair.value[1]) if isinstance(pair, _Held) else pair for pair in pairs]
 
 
 def is_cluster() -> bool:
@@ -135,87 +247,44 @@ def is_cluster() -> bool:
     return hasattr(getattr(get_scheduler(), "__self__", None), "scheduler_info")
 
 
-def transform_lazily(model: Any, signals: DaskSignals) -> Any:
-    """Codes of the signals as a Dask array of the same row chunks."""
-    n_codes = model._n_features_out
-    if model.sparse_output:
-        meta: Any = sparse.csr_array((0, n_codes), dtype=signals.dtype)
-    else:
-        meta = np.empty((0, n_codes), dtype=signals.dtype)
-    return signals.data.map_blocks(
-        _transform_block,
-        dask.delayed(_for_blocks(model)),
-        chunks=(signals.data.chunks[0], (n_codes,)),
-        meta=meta,
-        name=f"rkdl-transform-{uuid4().hex}",
-    )
-
-
-def reconstruction_error_lazily(model: Any, signals: DaskSignals) -> Any:
-    """Norms of the residuals as a Dask array of the same row chunks."""
-    return signals.data.map_blocks(
-        _error_block,
-        dask.delayed(_for_blocks(model)),
-        drop_axis=1,
-        chunks=(signals.data.chunks[0],),
-        meta=np.empty(0, dtype=signals.dtype),
-        name=f"rkdl-error-{uuid4().hex}",
-    )
-
-
-def denoise_lazily(model: Any, signals: DaskSignals, noise: float | None) -> Any:
-    """Cleaned signals as a Dask array of the same row chunks."""
-    return signals.data.map_blocks(
-        _denoise_block,
-        dask.delayed(_for_blocks(model)),
-        noise,
-        chunks=signals.data.chunks,
-        meta=np.empty((0, signals.shape[1]), dtype=signals.dtype),
-        name=f"rkdl-denoise-{uuid4().hex}",
-    )
-
-
-def decode_lazily(model: Any, codes: Any) -> Any:
-    """Signals of codes as a Dask array of the same row chunks."""
-    dtype, size = float_dtype(codes.dtype), model.n_features_in_
-    rows = codes.rechunk({1: -1})
-    return rows.map_blocks(
-        _decode_block,
-        dask.delayed(_for_blocks(model)),
-        chunks=(rows.chunks[0], (size,)),
-        meta=np.empty((0, size), dtype=dtype),
-        name=f"rkdl-decode-{uuid4().hex}",
-    )
-
-
-def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float, float]]:
-    """Largest norm of every block, and its squared residuals and norms, summed in units of that."""
-    return _each(_energies, signals.blocks(), "rkdl-score", dask.delayed(_for_blocks(model)))
-
-
 def _task_name(step: Any) -> str:
     name = getattr(step, "__name__", type(step).__name__).strip("_").lower()
     return f"rkdl-{_NAMES.get(name, name)}"
 
 
-def _each(function: Callable, items: list, name: str, *more: Any) -> list:
-    """`function` of every item, computed now."""
-    token = uuid4().hex
-    tasks = [dask.delayed(function)(item, *more, dask_key_name=f"{name}-{token}-{i}") for i, item in enumerate(items)]
-    return list(dask.compute(*tasks))
-
-
-def _for_blocks(model: Any) -> Any:
-    """The model as a block sees it: one thread, and no names of features, which a block has not."""
-    model = copy.copy(model).set_params(n_jobs=1)
-    for name in ("feature_names_in_", "_stream"):
-        model.__dict__.pop(name, None)
-    return model
-
-
-def _apply(step: Step, block: Any, kept: Any, dtype: np.dtype, scale: float) -> tuple[tuple, Any]:
+def _apply(sent: tuple[Step, np.dtype, float], block: Any, kept: Any) -> tuple[tuple, Any]:
+    """A chunk's sums and what is kept of it."""
+    step, dtype, scale = sent
     with one_blas_thread():
-        return aligned(step)(aligned(Signals(block, dtype, scale).read(0, block.shape[0])), aligned(kept))
+        rows = aligned(Signals(block, dtype, scale).read(0, block.shape[0]))
+        return aligned(step)(rows, aligned(_kept_of(kept)))
+
+
+def _apply_for_sums(sent: tuple[Step, np.dtype, float], block: Any, kept: Any) -> tuple:
+    return _apply(sent, block, kept)[0]
+
+
+def _sums_of(pair: tuple[tuple, Any]) -> tuple:
+    return pair[0]
+
+
+def _kept_of(item: Any) -> Any:
+    """What was kept: a value held, or that of the pair that a task returned."""
+    if item is None or isinstance(item, _Held):
+        return _value_of(item)
+    return item[1]
+
+
+def _value_of(held: Any) -> Any:
+    return held.value if isinstance(held, _Held) else held
+
+
+def _change(function: Callable[[Any], Any], item: Any) -> tuple[tuple, Any]:
+    return (), function(_kept_of(item))
+
+
+def _look(function: Callable[[Any], Any], item: Any) -> Any:
+    return function(_kept_of(item))
 
 
 def aligned(value: Any) -> Any:
@@ -233,19 +302,16 @@ def aligned(value: Any) -> Any:
     return value
 
 
-def _add(total: tuple | None, parts: list[tuple]) -> tuple:
+def _add(total: Any, parts: Sequence[tuple]) -> tuple:
+    total = _value_of(total)
     for position, part in enumerate(parts):
         total = add_sums(total, part, fresh=position == 0)
     assert total is not None
     return total
 
 
-def _itself(value: Any) -> Any:
-    return value
-
-
-def _item(pair: tuple, position: int) -> Any:
-    return pair[position]
+def _rows(block: Any, indices: np.ndarray) -> Any:
+    return block[indices]
 
 
 def _check_block(block: Any, dtype: np.dtype) -> None:
@@ -254,31 +320,3 @@ def _check_block(block: Any, dtype: np.dtype) -> None:
 
 def _largest_of(block: Any, dtype: np.dtype) -> float:
     return Signals(block, dtype).largest()
-
-
-def _on_arrival(model: Any) -> Any:
-    model = copy.copy(model)
-    vars(model).update({name: aligned(value) for name, value in vars(model).items()})
-    return model
-
-
-def _transform_block(block: Any, model: Any) -> Any:
-    return _on_arrival(model).transform(aligned(block))
-
-
-def _denoise_block(block: Any, model: Any, noise: float | None) -> np.ndarray:
-    return _on_arrival(model).denoise(aligned(block), noise=noise)
-
-
-def _decode_block(block: Any, model: Any) -> np.ndarray:
-    return _on_arrival(model).inverse_transform(aligned(block))
-
-
-def _error_block(block: Any, model: Any) -> np.ndarray:
-    return _on_arrival(model).reconstruction_error(aligned(block))
-
-
-def _energies(block: Any, model: Any) -> tuple[float, float, float]:
-    from rkdl.estimators._base import energies
-
-    return energies(*_on_arrival(model)._residuals(aligned(block)))

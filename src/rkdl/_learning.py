@@ -106,7 +106,10 @@ class ReducedProblem:
         dtype = self.walker.signals.dtype
         if self._codes_twice():
             _sweep(products, metric.whiten(projections), white, trace)
-            (products, projections, trace, lost), kept = self._encode(white, kept)
+            # Features are all that the second coding can use of the first; codes go before the new ones come.
+            earlier = kept if self._keeps_features() else None
+            del kept
+            (products, projections, trace, lost), kept = self._encode(white, earlier)
         # A fading sum never ends at zero; what is left of it counts for nothing.
         used = products.diagonal() > (1e-6 * products.diagonal().max() if memory is not None and memory.fades else 0.0)
         mover = self.mover if self.mover is not None and self.mover.n_steps > 0 else None
@@ -267,8 +270,9 @@ class ReducedProblem:
     def _codes_twice(self) -> bool:
         """Whether codes and atoms are alternated once more before the kernel vectors move.
 
-        It costs little beside the move, whose walks it shares features with, and spares a third of the iterations. The
-        first iteration moves at once, so that it is what one epoch of a stream is.
+        It spares a third of the iterations and costs little where features are kept; where they are not, out of memory
+        and on a cluster, it is one walk more. The first iteration moves at once, so that it is what one epoch of a
+        stream is.
         """
         is_first = not np.isfinite(self.objective)
         is_projected = self.mover is not None and self.mover.projects_atoms and self.mover.n_steps > 0
@@ -372,7 +376,8 @@ class ReducedProblem:
         norms[norms == 0.0] = 1.0
         unit = vectors / norms[:, None]
         dtype = self.walker.signals.dtype
-        step = Learn(LinearMap(vectors.shape[1]), cast(unit, dtype), cast(unit_gram(unit), dtype), self.linear[1])
+        gram = cast(unit_gram(unit), dtype)
+        step = Learn(LinearMap(vectors.shape[1]), cast(unit, dtype), gram, self.linear[1], keeps=False)
         products, projections, trace, _ = self.walker.small(self.walker.run(step)[0])
         products, projections, trace = products / norms / norms[:, None], projections / norms[:, None], float(trace)
         past = None if self.memory is None else self.memory.linear

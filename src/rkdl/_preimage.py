@@ -9,7 +9,7 @@ regression, gives one at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -82,6 +82,8 @@ class DecoderSums(NamedTuple):
 @dataclass(frozen=True)
 class Decode(Encoder):
     """The `DecoderSums` of a chunk, of codes of unit length if `unit_length`."""
+
+    keeps: ClassVar[bool] = False
 
     unit_length: bool = False
 

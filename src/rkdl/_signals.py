@@ -23,6 +23,8 @@ CHUNK_BYTES = 5 << 20
 SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
 # Features are kept until the kernel vectors move while they take no more than this.
 KEPT_BYTES = 64 << 20
+# Chunks whose sums one task of a cluster adds to the total.
+ADDED_AT_ONCE = 16
 
 # Squares of squares of the signals must stay finite in the dtype.
 _SAFE_EXPONENT = {np.dtype(np.float32): 20, np.dtype(np.float64): 100}
@@ -151,6 +153,14 @@ def _squares(signals: np.ndarray, kept: Any) -> tuple[tuple, None]:
     flat = signals.ravel()
     with np.errstate(over="ignore", invalid="ignore"):
         return (float(np.dot(flat, flat)),), None
+
+
+_squares.keeps = False  # type: ignore[attr-defined]
+
+
+def keeps(step: Step) -> bool:
+    """Whether a step has something of its own to keep; one that says no returns what was kept before, or nothing."""
+    return bool(getattr(step, "keeps", True))
 
 
 class Walker:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -185,11 +185,12 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Learn(Encoder):
-    """Sums ``S, P, tr K, sum of squared residuals`` of a chunk; its codes and residuals are kept."""
+    """Sums ``S, P, tr K, sum of squared residuals`` of a chunk; its codes and residuals are kept if it `keeps`."""
 
     keeps_features: bool = False
+    keeps: bool = True
 
-    def __call__(self, signals: np.ndarray, kept: Kept | None) -> tuple[tuple, Kept]:
+    def __call__(self, signals: np.ndarray, kept: Kept | None) -> tuple[tuple, Kept | None]:
         features, norms, codes, residuals = self.encode(signals, None if kept is None else kept.features)
         n_atoms = len(self.atoms)
         products = np.zeros((n_atoms, n_atoms))
@@ -197,7 +198,7 @@ class Learn(Encoder):
         accumulate_gram(codes.indptr, codes.indices, codes.values, products)
         accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
         sums = (products, projections, norms.sum(dtype=np.float64), residuals.sum(dtype=np.float64))
-        return sums, Kept(codes, residuals, features if self.keeps_features else None)
+        return sums, Kept(codes, residuals, features if self.keeps_features else None) if self.keeps else None
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,11 @@ class Evaluate:
     # Whether the kernel vectors are still those that the kept features belong to.
     at_features: bool = False
     keeps_features: bool = False
+
+    @property
+    def keeps(self) -> bool:
+        """Codes stay as they are; features are all that it may add."""
+        return self.keeps_features
 
     def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, Kept]:
         if self.at_features and kept.features is not None and isinstance(self.kernel, RBF):
@@ -235,6 +241,8 @@ class Evaluate:
 @dataclass(frozen=True)
 class Residual:
     """Sum of squares of ``Y - Z A`` for codes that are kept and atoms that are signals."""
+
+    keeps: ClassVar[bool] = False
 
     atoms: np.ndarray
 

@@ -245,7 +245,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """
         signals, encoder, unit = self._ready(X)
         if signals.is_remote:
-            from rkdl._dask import transform_lazily
+            from rkdl._lazy import transform_lazily
 
             return transform_lazily(self, signals)
         return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit)
@@ -265,7 +265,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             ``|phi(y) - phi-atoms' combination|``, at least 0. A lazy Dask array or a tensor if `X` is one.
         """
         if is_dask(X):
-            from rkdl._dask import reconstruction_error_lazily
+            from rkdl._lazy import reconstruction_error_lazily
 
             return reconstruction_error_lazily(self, self._ready(X)[0])
         return self._residuals(X)[0]
@@ -290,7 +290,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             ``1 - sum of squared residuals / sum of squared norms``, at most 1.
         """
         if is_dask(X):
-            from rkdl._dask import norms_of_blocks
+            from rkdl._lazy import norms_of_blocks
 
             parts = norms_of_blocks(self, self._ready(X)[0])
         else:

@@ -51,7 +51,7 @@ class Denoising(DictionaryLearner):
         """
         check_is_fitted(self)
         if is_dask(X):
-            from rkdl._dask import decode_lazily
+            from rkdl._lazy import decode_lazily
 
             check_source(X, type(self).__name__)
             self._check_width(X)
@@ -114,7 +114,7 @@ class Denoising(DictionaryLearner):
         check_is_fitted(self)
         self._check_noise(noise)
         if is_dask(X):
-            from rkdl._dask import denoise_lazily
+            from rkdl._lazy import denoise_lazily
 
             return denoise_lazily(self, self._ready(X)[0], noise)
         signals, encoder, unit = self._ready(X)
