@@ -102,14 +102,15 @@ class ReducedProblem:
         """Codes, atoms, kernel vectors, revival; the state changes only at the end."""
         memory = self.memory
         feature_map, metric, white = self.feature_map, self.metric, copied(self.white)
+        kept: Any
         (products, projections, trace, lost), kept = self._encode(white)
         dtype = self.walker.signals.dtype
         if self._codes_twice():
             _sweep(products, metric.whiten(projections), white, trace)
             # Features are all that the second coding can use of the first; codes go before the new ones come.
-            earlier = kept if self._keeps_features() else None
-            del kept
-            (products, projections, trace, lost), kept = self._encode(white, earlier)
+            if not self._keeps_features():
+                kept = None
+            (products, projections, trace, lost), kept = self._encode(white, kept)
         # A fading sum never ends at zero; what is left of it counts for nothing.
         used = products.diagonal() > (1e-6 * products.diagonal().max() if memory is not None and memory.fades else 0.0)
         mover = self.mover if self.mover is not None and self.mover.n_steps > 0 else None
@@ -332,7 +333,7 @@ class ReducedProblem:
         self, kept: list[Kept], targets: np.ndarray, white: np.ndarray, trace: float
     ) -> tuple[list[Kept], np.ndarray, float]:
         """The paper's sweep over all signals at once; `white` changes in place."""
-        if is_tensor(kept[0].residuals):
+        if hasattr(self.walker.signals, "device"):
             from rkdl._torch.refit import refit
 
             found: Any = refit(self.walker, self.feature_map, self.metric, kept, targets, white, trace)
