@@ -14,7 +14,19 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context, load, sparse_encode, sparse_encode_gram
+from rkdl import (
+    DL,
+    KDL,
+    MORKDL,
+    ORKDL,
+    RKDL,
+    FourierDL,
+    KDLOutlierDetector,
+    config_context,
+    load,
+    sparse_encode,
+    sparse_encode_gram,
+)
 from rkdl._blas import one_blas_thread
 from rkdl._descent import LBFGS, LinearTerm, Objective
 from rkdl._kernels import RBF, Linear, Polynomial
@@ -690,7 +702,7 @@ class TestDevices:
             with pytest.raises(ValueError, match=r"needs a CUDA GPU.*nvidia-smi.*device=None"):
                 work()
 
-    @pytest.mark.parametrize(("name", "told"), [("gpu", "is no device"), (7.5, "is no device"), ("meta", "no float64")])
+    @pytest.mark.parametrize(("name", "told"), [("gpu", "is no device"), (7.5, "is no device"), ("meta", "is not supported"), ("mps", "no float64")])
     def test_unknown_device(self, name, told, X):
         with pytest.raises(ValueError, match=told):
             RKDL(device=name).fit(X)
@@ -849,6 +861,68 @@ class TestInput:
         model = RKDL(kernel_vectors=vectors, init=start, **COMMON).fit(torch.tensor(X, device=device))
         expected = RKDL(kernel_vectors=X[:9], init=init, **COMMON).fit(X)
         np.testing.assert_allclose(model.errors_, expected.errors_, rtol=1e-10)
+
+
+class TestHalves:
+    """NumPy has no bfloat16, and torch has."""
+
+    def test_every_argument(self, device):
+        rng = np.random.default_rng(0)
+        X = torch.tensor(rng.standard_normal((60, 6)), dtype=torch.bfloat16, device=device)
+        wide = X.float()
+        atoms = wide[:8] / torch.linalg.vector_norm(wide[:8], dim=1, keepdim=True)
+        gram, known = atoms @ atoms.T, wide @ atoms.T
+        half = atoms.bfloat16()
+        options = {"n_nonzero_coefs": 2}
+        assert sparse_encode(X, half, **options).dtype == torch.float32
+        norms = (wide * wide).sum(1).bfloat16()
+        assert sparse_encode_gram(gram.bfloat16(), known, **options).shape == (60, 8)
+        assert sparse_encode_gram(gram, known, squared_norms=norms, residual_tol=0.1, **options).shape == (60, 8)
+        for model in (
+            KDL(4, max_iter=1),
+            DL(8, init=half, max_iter=1),
+            RKDL(4, kernel_vectors=X[:8], max_iter=1),
+            KDLOutlierDetector(4, n_members=1),
+        ):
+            model.set_params(random_state=0).fit(X)
+        bad = X.clone()
+        bad[3, 0] = torch.nan
+        for model in (DL(4), KDL(4), ORKDL(4, n_kernel_vectors=6)):
+            with pytest.raises(ValueError, match="Input X contains NaN"):
+                model.fit(bad)
+        with pytest.raises(ValueError, match="Input X contains NaN"):
+            DL(4).fit(X).transform(bad)
+
+    def test_kernel_matrices(self, device):
+        kernel = torch.eye(20, dtype=torch.float16, device=device)
+        assert KDL(4, kernel="precomputed", max_iter=1, random_state=0).fit(kernel).n_iter_ == 1
+
+
+class TestOthersCode:
+    @pytest.mark.parametrize("n_vectors", [10, 200])
+    def test_a_kernel_may_differentiate(self, n_vectors, device):
+        seen = []
+
+        def kernel(A, B):
+            left = torch.tensor(A, requires_grad=True)
+            values = left @ torch.tensor(B).T
+            torch.autograd.grad(values.sum(), left)
+            seen.append(torch.ones(1))
+            return values.detach().numpy()
+
+        X = torch.tensor(np.random.default_rng(0).standard_normal((300, 6)), device=device)
+        RKDL(8, kernel=kernel, n_kernel_vectors=n_vectors, max_iter=1, random_state=0).fit(X)
+        assert seen
+        assert not any(part.is_inference() for part in seen)
+
+    def test_subclasses(self, X):
+        class Own(torch.Tensor):
+            pass
+
+        given = torch.tensor(X).as_subclass(Own)
+        model = DL(**COMMON).fit(given)
+        for found in (model.transform(given), model.reconstruction_error(given), model.denoise(given)):
+            assert type(found) is torch.Tensor
 
 
 class TestLife:

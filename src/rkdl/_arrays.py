@@ -70,7 +70,11 @@ def stacked(arrays: Any) -> Any:
 
 def host(value: Any) -> Any:
     """A tensor as a NumPy array; anything else as it is."""
-    return value.detach().cpu().numpy() if is_tensor(value) else value
+    if not is_tensor(value):
+        return value
+    value = value.detach().cpu()
+    # NumPy has no bfloat16.
+    return (value.float() if value.dtype == sys.modules["torch"].bfloat16 else value).numpy()
 
 
 def row_squares(rows: Any) -> Any:

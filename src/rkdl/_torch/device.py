@@ -48,10 +48,8 @@ def resolve_device(device: Any) -> torch.device:
             raise ValueError(f"device={str(device)!r} does not exist: there are {count} GPUs, cuda:0 the first.")
         return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
     if found.type != "cpu":
-        raise ValueError(
-            f"device={str(device)!r} has no float64, in which the small matrices are computed: use 'cuda', or 'cpu' "
-            f"and move tensors there with X.cpu()."
-        )
+        told = "has no float64, in which small matrices are computed" if found.type == "mps" else "is not supported"
+        raise ValueError(f"device={str(device)!r} {told}: use 'cuda', or 'cpu' and move tensors there with X.cpu().")
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from rkdl import _kernels, _maps
+from rkdl._arrays import host
 from rkdl._metric import Metric
 from rkdl._torch import kernels, maps
 from rkdl._torch.metric import TensorMetric
@@ -43,7 +44,7 @@ def to_device(value: Any, device: torch.device) -> Any:
 def to_host(value: Any) -> Any:
     """The reverse of `to_device`."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().numpy()
+        return host(value)
     if isinstance(value, TensorMetric):
         return value.on_host()
     return _rebuilt(value, to_host, _ORIGINALS)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from sklearn.utils import assert_all_finite
 
+from rkdl._arrays import host
 from rkdl._signals import Signals
 from rkdl._torch.device import KEPT_SHARE, free_bytes, torch_dtype
 
@@ -36,7 +37,7 @@ class TensorSignals(Signals):
         self.device = device
         # Where results go: to the user's device.
         self.home: torch.device | None = data.device
-        self.data = data.detach().to(device)
+        self.data = data.detach().as_subclass(torch.Tensor).to(device)
         # All rows, as they were last read together, and their scale then: one tensor from walk to walk.
         self._whole: tuple[float, torch.Tensor] | None = None
 
@@ -66,7 +67,7 @@ class TensorSignals(Signals):
         """Refuse NaN and infinity with scikit-learn's words."""
         if not self.data.isfinite().all():
             bad = self.data[~self.data.isfinite().all(dim=1)][:1]
-            assert_all_finite(bad.cpu().numpy(), input_name="X")
+            assert_all_finite(host(bad), input_name="X")
 
     def largest(self) -> float:
         """The largest magnitude of all numbers."""

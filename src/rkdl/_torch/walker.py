@@ -39,15 +39,23 @@ class TensorWalker(Walker):
         Numbers that one signal occupies while it is worked on.
     is_light : bool, default=False
         Whether small matrices are worked with in NumPy, because launching that work on the device would take longer.
+    is_alone : bool, default=False
+        Whether no code of the user's runs in a walk, so that torch may be told that nothing is differentiated.
     """
 
     signals: TensorSignals | StreamedSignals
 
-    def __init__(self, signals: TensorSignals | StreamedSignals, row_width: int, is_light: bool = False) -> None:
+    def __init__(
+        self,
+        signals: TensorSignals | StreamedSignals,
+        row_width: int,
+        is_light: bool = False,
+        is_alone: bool = False,
+    ) -> None:
         bounds = tensor_chunks(signals.shape[0], row_width, signals.dtype.itemsize, signals.device)
         super().__init__(signals, bounds, 1)
         self.row_width = row_width
-        self.is_light = is_light
+        self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
         # Asked once: the answer takes as long as many a kernel.
         self._keepable = int(KEPT_SHARE * free_bytes(self.device))
@@ -59,7 +67,7 @@ class TensorWalker(Walker):
         self._context.enter_context(product_precision(self.device))
         if self.device.type == "cuda":
             self._context.enter_context(torch.cuda.device(self.device))
-        if self.is_light:
+        if self.is_light and self.is_alone:
             # Every call is told that no derivative will be asked for. No tensor of a fit outlives it.
             self._context.enter_context(torch.inference_mode())
         return self
@@ -86,7 +94,7 @@ class TensorWalker(Walker):
 
     def over(self, signals: Any) -> TensorWalker:
         """A walker over other signals of the same device."""
-        return TensorWalker(signals, self.row_width, self.is_light)
+        return TensorWalker(signals, self.row_width, self.is_light, self.is_alone)
 
     def may_keep(self, n_bytes: int) -> bool:
         """Whether so much may be kept on the device from one walk to the next."""

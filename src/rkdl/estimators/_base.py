@@ -174,7 +174,10 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             from rkdl._torch.device import is_light
             from rkdl._torch.walker import TensorWalker
 
-            return TensorWalker(signals, width, is_light(width, n_features))  # type: ignore[arg-type]
+            # A kernel or a source of signals that is the user's may differentiate.
+            given = getattr(getattr(signals, "source", signals), "data", None)
+            is_alone = not callable(getattr(self, "kernel", None)) and (is_tensor(given) or type(given) is np.ndarray)
+            return TensorWalker(signals, width, is_light(width, n_features), is_alone)  # type: ignore[arg-type]
         return Walker(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
 
     def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> None:

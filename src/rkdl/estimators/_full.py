@@ -210,7 +210,7 @@ class KDL(KernelLearner):
         if self._is_precomputed:
             if self.fit_inverse_transform:
                 self._check_decodable()
-            _check_kernel_matrix(host(walker.signals.data))
+            _check_kernel_matrix(host(walker.signals.data).astype(walker.signals.dtype, copy=False))
         else:
             super()._inspect(walker)
 

@@ -150,7 +150,7 @@ class StreamLearner(DictionaryLearner):
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
             One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk.
+            dataset) is read chunk by chunk; torch tensors are worked on where they are.
         y : None
             Ignored.
         update : bool, default=True
