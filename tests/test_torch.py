@@ -702,7 +702,10 @@ class TestDevices:
             with pytest.raises(ValueError, match=r"needs a CUDA GPU.*nvidia-smi.*device=None"):
                 work()
 
-    @pytest.mark.parametrize(("name", "told"), [("gpu", "is no device"), (7.5, "is no device"), ("meta", "is not supported"), ("mps", "no float64")])
+    @pytest.mark.parametrize(
+        ("name", "told"),
+        [("gpu", "is no device"), (7.5, "is no device"), ("meta", "is not supported"), ("mps", "no float64")],
+    )
     def test_unknown_device(self, name, told, X):
         with pytest.raises(ValueError, match=told):
             RKDL(device=name).fit(X)
