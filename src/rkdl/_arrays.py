@@ -77,11 +77,6 @@ def host(value: Any) -> Any:
     return (value.float() if value.dtype == sys.modules["torch"].bfloat16 else value).numpy()
 
 
-def row_squares(rows: Any) -> Any:
-    """``|x|^2`` of every row."""
-    return sys.modules["torch"].linalg.vecdot(rows, rows) if is_tensor(rows) else np.einsum("ij,ij->i", rows, rows)
-
-
 def where(condition: Any, value: Any, otherwise: Any) -> Any:
     """`value` where the condition holds, else `otherwise`."""
     return (sys.modules["torch"] if is_tensor(condition) else np).where(condition, value, otherwise)

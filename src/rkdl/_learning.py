@@ -91,7 +91,6 @@ class ReducedProblem:
         self.memory: Memory | None = None
         self.n_offered = 0
         self._features: list | None = None
-        # Bytes that features may take while they are kept.
 
     @property
     def atoms(self) -> np.ndarray:
@@ -131,12 +130,7 @@ class ReducedProblem:
             assert not isinstance(feature_map.kernel, Custom)
             atoms_before = metric.unwhiten(white)
             linear_sums = self._linear_sums()
-            linear = self._linear_term(linear_sums, float(trace))
-            lent = self._lent(feature_map)
-            surface = Objective(self.walker, kept, lent.kernel, products, float(trace), linear)
-            kind: Any = type(lent)
-            surface.feature_map = partial(kind, lent.kernel)
-            surface.feature_vectors, surface.keeps_features = lent.kernel_vectors, self._keeps_features()
+            surface = self._surface(kept, products, float(trace), linear_sums)
             if not mover.projects_atoms:
                 surface.held_atoms = atoms_before
             known = None if self.refit else projections
@@ -146,7 +140,8 @@ class ReducedProblem:
             # Held by the surface alone, features are gone before those of the new kernel vectors are there.
             self._features = None
             del kept
-            point = mover.move(surface, surface.at(lent.kernel_vectors, known))
+            assert surface.feature_vectors is not None
+            point = mover.move(surface, surface.at(surface.feature_vectors, known))
             kept = surface.kept
             feature_map, metric = replace(feature_map, kernel_vectors=self.walker.place(point.vectors)), point.metric
             projections = point.projections
@@ -191,6 +186,15 @@ class ReducedProblem:
         self.feature_map, self.metric, self.white = feature_map, metric, white
         self.objective = float(objective)
         self.n_revived += revived
+
+    def _surface(self, kept: list, products: Any, trace: float, linear_sums: tuple | None) -> Objective:
+        """The objective as a function of the kernel vectors, which are where they are moved."""
+        lent = self._lent(self.feature_map)
+        surface = Objective(self.walker, kept, lent.kernel, products, trace, self._linear_term(linear_sums, trace))
+        kind: Any = type(lent)
+        surface.feature_map = partial(kind, lent.kernel)
+        surface.feature_vectors, surface.keeps_features = lent.kernel_vectors, self._keeps_features()
+        return surface
 
     def _exchange(
         self, kept: list, factors: Any, products: Any, projections: Any, white: np.ndarray

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from rkdl._arrays import largest, limits, places, row_squares, where, zeros
-from rkdl._kernels import RBF
+from rkdl._arrays import largest, limits, places, where, zeros
+from rkdl._kernels import RBF, squared_norms
 from rkdl._statistics import Encoder, accumulate_gram, accumulate_products
 
 # Kernel vectors whose mean the fixed-point iteration starts from.
@@ -266,10 +266,10 @@ class FixedPoint:
         values, targets = self._look(points, weights)
         steps = zeros(values.shape, values) + 1.0
         # Squared length of a step that is not worth another: relative to the kernel vectors' spread.
-        tolerance = float(row_squares(self.vectors).mean()) * limits(self.vectors).eps
+        tolerance = float(squared_norms(self.vectors).mean()) * limits(self.vectors).eps
         for _ in range(MAX_STEPS):
             moves = steps[:, None] * (targets - points)
-            going = (row_squares(moves) > tolerance) & (steps > SHORTEST_STEP)
+            going = (squared_norms(moves) > tolerance) & (steps > SHORTEST_STEP)
             if not going.all():
                 signals[active] = points
                 active, points, weights, moves, values, targets, steps = (
@@ -305,7 +305,7 @@ class FixedPoint:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             targets = pulls @ self.vectors / values[:, None]
             # Too small a g to divide by: stay, which ends the iteration there.
-            squares = row_squares(targets)
+            squares = squared_norms(targets)
             lost = ~(squares < limits(squares).max)
         targets[lost] = points[lost]
         return values, targets

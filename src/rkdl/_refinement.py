@@ -18,7 +18,7 @@ from rkdl._classes import FEATURE_BYTES, ClassCoder, Picked, gram_of, pad_atoms,
 from rkdl._jit import compiled
 from rkdl._maps import FeatureMap, LinearMap
 from rkdl._signals import Signals, Walker, chunk_bounds
-from rkdl._statistics import Pursuit
+from rkdl._statistics import Pursuit, for_each_chunk
 
 # Signals of one step of a refinement, at most, and steps of a pass at least where the signals allow it.
 BATCH, STEPS = 1000, 16
@@ -88,9 +88,7 @@ class Refinement:
         if not isinstance(feature_map, LinearMap) and signals.is_in_memory and size <= FEATURE_BYTES:
             self._features = np.empty((n_signals, feature_map.size), dtype=signals.dtype)
             width = signals.shape[1] + 2 * feature_map.size
-            with Walker(signals, chunk_bounds(n_signals, width, signals.dtype.itemsize), n_jobs) as walker:
-                for _ in walker.each(self._keep):
-                    pass
+            for_each_chunk(signals, width, n_jobs, self._keep)
 
     def _keep(self, number: int, start: int, stop: int) -> None:
         assert self._features is not None
