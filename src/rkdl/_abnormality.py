@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rkdl._kernels import squared_norms
+from rkdl._products import multiply
 from rkdl._pursuit import pursue
 
 # A dictionary whose residuals differ by less than this represents all signals: their order is not magnified to that of
@@ -37,7 +38,7 @@ class Member(NamedTuple):
     def abnormality(self, signals: np.ndarray) -> np.ndarray:
         """``-log(1 - r^2)`` of every signal (c, m), at least 0; signals at distances that overflow get infinity."""
         with np.errstate(over="ignore", invalid="ignore"):
-            exponents = signals @ self.kernel_vectors.T
+            exponents = multiply(signals, self.kernel_vectors)
             exponents *= 2.0
             exponents -= squared_norms(signals)[:, None]
             exponents -= squared_norms(self.kernel_vectors)

@@ -19,9 +19,9 @@ from rkdl._learning import ReducedProblem
 from rkdl._maps import FeatureMap, LinearMap
 from rkdl._metric import IdentityMetric
 from rkdl._pursuit import Codes, pursue
-from rkdl._pursuit_kernel import VECTOR_BYTES
 from rkdl._signals import Signals, Walker, chunk_bounds
 from rkdl._statistics import NotFiniteError, Pursuit, alike, conditioning_scale, for_each_chunk
+from rkdl._vectors import VECTOR_BYTES
 
 # Features of all classes' signals together are kept while they take no more than this.
 FEATURE_BYTES = 512 << 20

@@ -14,6 +14,7 @@ from rkdl._kernels import Kernel, squared_norms
 from rkdl._learning import ReducedProblem, worst_signals
 from rkdl._maps import LinearMap
 from rkdl._metric import IdentityMetric
+from rkdl._products import multiply
 from rkdl._signals import Signals, Walker
 from rkdl._statistics import Pursuit
 
@@ -139,7 +140,7 @@ class _Assign:
 
     def __call__(self, signals: np.ndarray, kept: object) -> tuple[tuple, np.ndarray]:
         squares = squared_norms(self.centres)
-        scores = signals @ self.centres.T
+        scores = multiply(signals, self.centres)
         scores *= -2
         scores += squares
         nearest = scores.argmin(axis=1)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rkdl._arrays import beside, is_tensor
+from rkdl._products import combine, multiply
 
 # Squared distances lose digits to cancellation when the offset outweighs the spread this many times.
 _OFFSET_RATIO = 100.0
@@ -42,7 +43,7 @@ class RBF:
 
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         X, Y = self._centred(X), self._centred(Y)
-        return self._of_products(X @ Y.T, squared_norms(X), squared_norms(Y))
+        return self._of_products(multiply(X, Y), squared_norms(X), squared_norms(Y))
 
     def of_products(self, products: np.ndarray) -> np.ndarray:
         """``K(X, X)`` from the inner products of the centred rows."""
@@ -83,7 +84,7 @@ class RBF:
     def pull(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
         X, Y = self._centred(X), self._centred(Y)
-        pulled = (weights.T @ X).astype(np.float64)
+        pulled = combine(weights, X)
         pulled -= weights.sum(axis=0, dtype=np.float64)[:, None] * Y
         pulled *= 2.0 * self.gamma
         return pulled
@@ -112,7 +113,7 @@ class Polynomial:
         return self
 
     def _base(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        base = X @ Y.T
+        base = multiply(X, Y)
         base *= base.dtype.type(self.gamma)
         base += base.dtype.type(self.coef0)
         return base
@@ -138,7 +139,7 @@ class Polynomial:
 
     def pull(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
-        return (self.degree * self.gamma) * (weights.T @ X).astype(np.float64)
+        return (self.degree * self.gamma) * combine(weights, X)
 
     def pull_together(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """``pull(X, X, weights)``; the weights may be in NumPy though `X` is not."""
@@ -156,7 +157,7 @@ class Linear:
         return self
 
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        return X @ Y.T
+        return multiply(X, Y)
 
     def diagonal(self, X: np.ndarray) -> np.ndarray:
         """``k(x, x)`` of every row."""
@@ -164,7 +165,7 @@ class Linear:
 
     def value_and_slope(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Kernel values, and the factor of the derivative that depends on both sides."""
-        values = X @ Y.T
+        values = multiply(X, Y)
         return values, np.ones_like(values)
 
     def of_products(self, products: np.ndarray) -> np.ndarray:
@@ -173,7 +174,7 @@ class Linear:
 
     def pull(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
-        return (weights.T @ X).astype(np.float64)
+        return combine(weights, X)
 
     def pull_together(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """``pull(X, X, weights)``; the weights may be in NumPy though `X` is not."""

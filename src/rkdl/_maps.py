@@ -9,6 +9,7 @@ from scipy.linalg import solve_triangular
 
 from rkdl._kernels import Kernel, squared_norms
 from rkdl._metric import IdentityMetric, Metric
+from rkdl._products import multiply
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class FourierMap:
     def features(self, signals: np.ndarray) -> np.ndarray:
         """Features (c, 2q) of a chunk."""
         count = len(self.frequencies)
-        phases = signals @ self.frequencies.astype(signals.dtype, copy=False).T
+        phases = multiply(signals, self.frequencies.astype(signals.dtype, copy=False))
         features = np.empty((len(signals), 2 * count), dtype=signals.dtype)
         np.cos(phases, out=features[:, :count])
         np.sin(phases, out=features[:, count:])

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from rkdl._jit import compiled
-from rkdl._pursuit_kernel import VECTOR_BYTES, pursue_rows, scatter_rows
+from rkdl._pursuit_kernel import pursue_rows, scatter_rows
+from rkdl._vectors import VECTOR_BYTES
 
 
 class Codes(NamedTuple):
@@ -35,30 +35,6 @@ class Codes(NamedTuple):
     def to_csr(self, n_atoms: int) -> sparse.csr_array:
         """The same codes as SciPy's CSR array, sharing memory."""
         return sparse.csr_array((self.values, self.indices, self.indptr), shape=(self.n_signals, n_atoms))
-
-
-def correlate(features: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Inner products (c, n) of features (c, p) and atoms (n, p), C-contiguous.
-
-    BLAS takes a sixth less time for the transposed product of long float64 rows with few atoms, turned back here.
-    """
-    if features.dtype == np.float32 or features.shape[1] < 5 * len(atoms) or len(features) < 64:
-        return features @ atoms.T
-    correlations = np.empty((len(features), len(atoms)), dtype=features.dtype)
-    _turn(atoms @ features.T, correlations)
-    return correlations
-
-
-@compiled()
-def _turn(source, target):
-    """`target` becomes the transpose of `source`, by blocks of a cache line."""
-    n_rows, n_columns = source.shape
-    for top in range(0, n_rows, 8):
-        bottom = min(top + 8, n_rows)
-        for left in range(0, n_columns, 8):
-            for j in range(left, min(left + 8, n_columns)):
-                for i in range(top, bottom):
-                    target[j, i] = source[i, j]
 
 
 def pursue(

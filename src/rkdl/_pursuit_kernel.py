@@ -1,8 +1,8 @@
 """The pursuit of a chunk, its inner loop written in vectors.
 
 Compilers leave this loop scalar or cut it into many short ones, because they cannot see that the rows do not
-overlap. So it is given to LLVM as explicit vector instructions, which it lowers to whatever the machine has
-(AVX-512, AVX2, NEON, ...). A step of the pursuit is then one walk over the atoms, everything in registers.
+overlap. So it is given to LLVM as explicit vector instructions. A step of the pursuit is then one walk over the
+atoms, everything in registers.
 """
 
 from __future__ import annotations
@@ -14,65 +14,16 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from rkdl._jit import compiled
+from rkdl._vectors import FAST, INDEX, LANE, VECTOR_BYTES, Vectors, data_of
 
-# Bytes of a vector: one register of AVX-512, two of AVX2, four of NEON.
-VECTOR_BYTES = 64
 # Vectors that are worked on together, so that latencies overlap.
 UNROLL = 4
-
-_INDEX = ir.IntType(64)
-_LANE = ir.IntType(32)
-_FAST = ("contract", "nsz", "arcp")
-
-
-class _Vectors:
-    """Emits vector code for one element type."""
-
-    def __init__(self, context, builder, dtype) -> None:
-        self.builder = builder
-        self.element = context.get_value_type(dtype)
-        self.lanes = VECTOR_BYTES // (dtype.bitwidth // 8)
-        self.type = ir.VectorType(self.element, self.lanes)
-        # As wide as the elements, so that one mask serves both.
-        self.number = ir.IntType(dtype.bitwidth)
-        self.index_type = ir.VectorType(self.number, self.lanes)
-        self.align = dtype.bitwidth // 8
-
-    def constant(self, value: float) -> ir.Constant:
-        return ir.Constant(self.type, [value] * self.lanes)
-
-    def spread(self, scalar, kind=None):
-        """The scalar in every lane."""
-        kind = kind or self.type
-        first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(_LANE, 0))
-        mask = ir.Constant(ir.VectorType(_LANE, self.lanes), [0] * self.lanes)
-        return self.builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask)
-
-    def _pointer(self, base, offset):
-        address = self.builder.gep(base, [offset], inbounds=True)
-        return self.builder.bitcast(address, self.type.as_pointer())
-
-    def load(self, base, offset):
-        return self.builder.load(self._pointer(base, offset), align=self.align)
-
-    def store(self, value, base, offset) -> None:
-        self.builder.store(value, self._pointer(base, offset), align=self.align)
-
-    def times(self, left, right):
-        return self.builder.fmul(left, right, flags=_FAST)
-
-    def less(self, value, left, right):
-        """``value - left * right``."""
-        return self.builder.fsub(value, self.times(left, right), flags=_FAST)
-
-    def lane_numbers(self):
-        return ir.Constant(self.index_type, list(range(self.lanes)))
 
 
 class _Best:
     """The largest score so far and its index, a candidate a lane."""
 
-    def __init__(self, vectors: _Vectors) -> None:
+    def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
         builder = vectors.builder
         self.score = cgutils.alloca_once_value(builder, vectors.constant(0.0))
@@ -85,7 +36,7 @@ class _Best:
     def offer(self, scores, start) -> None:
         """Scores of the atoms from `start` on; an equal score does not replace an earlier one."""
         builder = self.vectors.builder
-        first = start if self.vectors.number.width == _INDEX.width else builder.trunc(start, self.vectors.number)
+        first = start if self.vectors.number.width == INDEX.width else builder.trunc(start, self.vectors.number)
         numbers = builder.add(self.vectors.spread(first, self.vectors.index_type), self.vectors.lane_numbers())
         best, index = builder.load(self.score), builder.load(self.index)
         better = builder.fcmp_ordered(">", scores, best)
@@ -101,33 +52,29 @@ class _Best:
         holds = builder.fcmp_ordered("==", scores, vectors.spread(largest))
         numbers = builder.select(holds, numbers, last)
         number = self._fold(numbers, lambda left, right: builder.icmp_signed("<", left, right))
-        return number if vectors.number.width == _INDEX.width else builder.sext(number, _INDEX)
+        return number if vectors.number.width == INDEX.width else builder.sext(number, INDEX)
 
     def _fold(self, values, prefers):
         """The preferred element of a vector, by halves."""
         builder, lanes = self.vectors.builder, self.vectors.lanes
         while lanes > 1:
             lanes //= 2
-            mask_type = ir.VectorType(_LANE, lanes)
+            mask_type = ir.VectorType(LANE, lanes)
             low = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes))))
             high = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes, 2 * lanes))))
             values = builder.select(prefers(low, high), low, high)
-        return builder.extract_element(values, ir.Constant(_LANE, 0))
-
-
-def _data(context, builder, kind, value):
-    return context.make_array(kind)(context, builder, value).data
+        return builder.extract_element(values, ir.Constant(LANE, 0))
 
 
 def _over_blocks(builder, n_vectors, body) -> None:
     """``body(first vector, count)`` over all vectors, `UNROLL` at a time and the rest one by one."""
-    together = builder.mul(builder.sdiv(n_vectors, ir.Constant(_INDEX, UNROLL)), ir.Constant(_INDEX, UNROLL))
-    with cgutils.for_range_slice(builder, ir.Constant(_INDEX, 0), together, ir.Constant(_INDEX, UNROLL), _INDEX) as (
+    together = builder.mul(builder.sdiv(n_vectors, ir.Constant(INDEX, UNROLL)), ir.Constant(INDEX, UNROLL))
+    with cgutils.for_range_slice(builder, ir.Constant(INDEX, 0), together, ir.Constant(INDEX, UNROLL), INDEX) as (
         vector,
         _,
     ):
         body(vector, UNROLL)
-    with cgutils.for_range_slice(builder, together, n_vectors, ir.Constant(_INDEX, 1), _INDEX) as (vector, _):
+    with cgutils.for_range_slice(builder, together, n_vectors, ir.Constant(INDEX, 1), INDEX) as (vector, _):
         body(vector, 1)
 
 
@@ -137,14 +84,14 @@ def largest_square(typingctx, work, n_vectors):
     signature = types.int64(work, types.int64)
 
     def codegen(context, builder, sig, args):
-        vectors = _Vectors(context, builder, sig.args[0].dtype)
-        data = _data(context, builder, sig.args[0], args[0])
+        vectors = Vectors(context, builder, sig.args[0].dtype)
+        data = data_of(context, builder, sig.args[0], args[0])
         best = _Best(vectors)
-        lanes = ir.Constant(_INDEX, vectors.lanes)
+        lanes = ir.Constant(INDEX, vectors.lanes)
 
         def body(vector, count):
             for i in range(count):
-                start = builder.mul(builder.add(vector, ir.Constant(_INDEX, i)), lanes)
+                start = builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes)
                 a = vectors.load(data, start)
                 best.offer(vectors.times(a, a), start)
 
@@ -165,28 +112,28 @@ def _make_advance(ols: bool):
         signature = types.int64(work, gram, coefficients, types.int64, types.int64, types.int64, real, real, real)
 
         def codegen(context, builder, sig, args):
-            vectors = _Vectors(context, builder, sig.args[0].dtype)
-            data = _data(context, builder, sig.args[0], args[0])
-            gram_data = _data(context, builder, sig.args[1], args[1])
-            weights = _data(context, builder, sig.args[2], args[2])
+            vectors = Vectors(context, builder, sig.args[0].dtype)
+            data = data_of(context, builder, sig.args[0], args[0])
+            gram_data = data_of(context, builder, sig.args[1], args[1])
+            weights = data_of(context, builder, sig.args[2], args[2])
             atom, step, n_vectors = args[3], args[4], args[5]
-            lanes = ir.Constant(_INDEX, vectors.lanes)
+            lanes = ir.Constant(INDEX, vectors.lanes)
             width = builder.mul(n_vectors, lanes)
             gram_data = builder.gep(gram_data, [builder.mul(atom, width)], inbounds=True)
             norms = builder.gep(data, [width], inbounds=True)
-            factor = builder.gep(data, [builder.mul(width, ir.Constant(_INDEX, 2))], inbounds=True)
+            factor = builder.gep(data, [builder.mul(width, ir.Constant(INDEX, 2))], inbounds=True)
             target = builder.gep(factor, [builder.mul(step, width)], inbounds=True)
             inverse, projection, floor = (vectors.spread(value) for value in args[6:])
             one, zero = vectors.constant(1.0), vectors.constant(0.0)
-            is_first = builder.icmp_signed("==", step, ir.Constant(_INDEX, 0))
+            is_first = builder.icmp_signed("==", step, ir.Constant(INDEX, 0))
             best = _Best(vectors)
             slots = [cgutils.alloca_once(builder, vectors.type) for _ in range(UNROLL)]
 
             def body(vector, count):
-                starts = [builder.mul(builder.add(vector, ir.Constant(_INDEX, i)), lanes) for i in range(count)]
+                starts = [builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes) for i in range(count)]
                 for slot, start in zip(slots, starts, strict=False):
                     builder.store(vectors.load(gram_data, start), slot)
-                with cgutils.for_range(builder, step, intp=_INDEX) as loop:
+                with cgutils.for_range(builder, step, intp=INDEX) as loop:
                     weight = vectors.spread(builder.load(builder.gep(weights, [loop.index], inbounds=True)))
                     row = builder.mul(loop.index, width)
                     for slot, start in zip(slots, starts, strict=False):
@@ -203,7 +150,7 @@ def _make_advance(ols: bool):
                     scores = vectors.times(a, a)
                     usable = builder.fcmp_ordered(">", u, floor)
                     if ols:
-                        scores = builder.fdiv(scores, u, flags=_FAST)
+                        scores = builder.fdiv(scores, u, flags=FAST)
                     best.offer(builder.select(usable, scores, zero), start)
 
             _over_blocks(builder, n_vectors, body)

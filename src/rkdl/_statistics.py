@@ -15,7 +15,8 @@ import numpy as np
 from rkdl._jit import compiled
 from rkdl._kernels import RBF, DifferentiableKernel
 from rkdl._maps import FeatureMap, LinearMap
-from rkdl._pursuit import Codes, correlate, pursue
+from rkdl._products import multiply
+from rkdl._pursuit import Codes, pursue
 from rkdl._signals import Signals, Walker, chunk_bounds, is_safe, safe_scale
 
 
@@ -180,7 +181,7 @@ class Encoder:
         with np.errstate(over="ignore", invalid="ignore"):
             if features is None:
                 features = self.feature_map.features(signals)
-            return features, correlate(features, self.atoms)
+            return features, multiply(features, self.atoms)
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,9 @@ class TensorPolynomial(Polynomial):
 class TensorLinear(Linear):
     """``x'y``."""
 
+    def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
+        return X @ Y.T
+
     def diagonal(self, X: torch.Tensor) -> torch.Tensor:
         """``k(x, x)`` of every row."""
         return squared_norms(X)

@@ -1,0 +1,63 @@
+"""Vector instructions for Numba's kernels, in LLVM's own terms.
+
+LLVM lowers them to whatever the machine has (AVX-512, AVX2, NEON, ...).
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+# Bytes of a vector: one register of AVX-512, two of AVX2, four of NEON.
+VECTOR_BYTES = 64
+INDEX = ir.IntType(64)
+LANE = ir.IntType(32)
+FAST = ("contract", "nsz", "arcp")
+
+
+class Vectors:
+    """Emits vector code for one element type."""
+
+    def __init__(self, context, builder, dtype) -> None:
+        self.builder = builder
+        self.element = context.get_value_type(dtype)
+        self.lanes = VECTOR_BYTES // (dtype.bitwidth // 8)
+        self.type = ir.VectorType(self.element, self.lanes)
+        # As wide as the elements, so that one mask serves both.
+        self.number = ir.IntType(dtype.bitwidth)
+        self.index_type = ir.VectorType(self.number, self.lanes)
+        self.align = dtype.bitwidth // 8
+
+    def constant(self, value: float) -> ir.Constant:
+        return ir.Constant(self.type, [value] * self.lanes)
+
+    def spread(self, scalar, kind=None):
+        """The scalar in every lane."""
+        kind = kind or self.type
+        first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(LANE, 0))
+        mask = ir.Constant(ir.VectorType(LANE, self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask)
+
+    def _pointer(self, base, offset):
+        address = self.builder.gep(base, [offset], inbounds=True)
+        return self.builder.bitcast(address, self.type.as_pointer())
+
+    def load(self, base, offset):
+        return self.builder.load(self._pointer(base, offset), align=self.align)
+
+    def store(self, value, base, offset) -> None:
+        self.builder.store(value, self._pointer(base, offset), align=self.align)
+
+    def times(self, left, right):
+        return self.builder.fmul(left, right, flags=FAST)
+
+    def less(self, value, left, right):
+        """``value - left * right``."""
+        return self.builder.fsub(value, self.times(left, right), flags=FAST)
+
+    def lane_numbers(self):
+        return ir.Constant(self.index_type, list(range(self.lanes)))
+
+
+def data_of(context, builder, kind, value):
+    """Pointer to the first number of an array."""
+    return context.make_array(kind)(context, builder, value).data

@@ -1,0 +1,314 @@
+"""Products of matrices that pass over the zeros of one side.
+
+Four rows (or four neighbouring columns) of that side are taken together: where all four are zero, nothing is read or
+multiplied, and what is read of the other side serves all four. Sums stay in registers until a block of them is done.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from rkdl._jit import compiled
+from rkdl._vectors import FAST, INDEX, VECTOR_BYTES, Vectors, data_of
+
+# Rows or columns that are taken together.
+TOGETHER = 4
+# Numbers of those that are listed before the products are taken: few enough to stay in the cache.
+_LISTED = 1 << 16
+# Rows whose weights stay in the cache while every column passes.
+_WEIGHTED = 256
+
+_OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
+
+
+@intrinsic
+def _mask(typingctx, array, start):
+    """A bit for each of the numbers from `start` on, four vectors of them, set where it is not zero."""
+    signature = types.uint64(array, types.int64)
+
+    def codegen(context, builder, sig, args):
+        vectors = Vectors(context, builder, sig.args[0].dtype)
+        data = data_of(context, builder, sig.args[0], args[0])
+        mask = ir.Constant(INDEX, 0)
+        for i in range(4):
+            numbers = vectors.load(data, builder.add(args[1], ir.Constant(INDEX, i * vectors.lanes)))
+            # Unordered, so that a NaN counts.
+            bits = builder.fcmp_unordered("!=", numbers, vectors.constant(0.0))
+            bits = builder.zext(builder.bitcast(bits, ir.IntType(vectors.lanes)), INDEX)
+            mask = builder.or_(mask, builder.shl(bits, ir.Constant(INDEX, i * vectors.lanes)))
+        return mask
+
+    return signature, codegen
+
+
+@intrinsic
+def _lowest(typingctx, mask):
+    """Number of the lowest bit that is set."""
+
+    def codegen(context, builder, sig, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), codegen
+
+
+def _make_accumulate(n_vectors: int):
+    @intrinsic
+    def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):
+        """Add to a block of `totals`, four rows by `n_vectors` vectors, combinations of rows of `source`.
+
+        Entries `start` to `stop` of the list are the rows of `source` (`places`) and what each counts in the four
+        (`values`, four an entry); `column` and `total_column` are where the block begins.
+        """
+        signature = types.void(
+            places, values, types.int64, types.int64, source, types.int64, totals, types.int64, types.int64
+        )
+
+        def codegen(context, builder, sig, args):
+            vectors = Vectors(context, builder, sig.args[1].dtype)
+            place, value, origin, target = (data_of(context, builder, sig.args[i], args[i]) for i in (0, 1, 4, 6))
+            origin_width, target_width = (
+                builder.extract_value(context.make_array(sig.args[i])(context, builder, args[i]).shape, 1)
+                for i in (4, 6)
+            )
+            offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(n_vectors)]
+            slots = [[cgutils.alloca_once(builder, vectors.type) for _ in offsets] for _ in range(TOGETHER)]
+            bases = [
+                builder.add(builder.mul(builder.add(args[7], ir.Constant(INDEX, j)), target_width), args[8])
+                for j in range(TOGETHER)
+            ]
+            for base, row_slots in zip(bases, slots, strict=True):
+                for offset, slot in zip(offsets, row_slots, strict=True):
+                    builder.store(vectors.load(target, builder.add(base, offset)), slot)
+            one = ir.Constant(INDEX, 1)
+            with cgutils.for_range_slice(builder, args[2], args[3], one, INDEX) as (entry, _):
+                source_row = builder.zext(builder.load(builder.gep(place, [entry], inbounds=True)), INDEX)
+                base = builder.add(builder.mul(source_row, origin_width), args[5])
+                first = builder.mul(entry, ir.Constant(INDEX, TOGETHER))
+                factors = [
+                    vectors.spread(
+                        builder.load(builder.gep(value, [builder.add(first, ir.Constant(INDEX, j))], inbounds=True))
+                    )
+                    for j in range(TOGETHER)
+                ]
+                for i, offset in enumerate(offsets):
+                    numbers = vectors.load(origin, builder.add(base, offset))
+                    for factor, row_slots in zip(factors, slots, strict=True):
+                        total = builder.load(row_slots[i])
+                        builder.store(builder.fadd(total, vectors.times(factor, numbers), flags=FAST), row_slots[i])
+            for base, row_slots in zip(bases, slots, strict=True):
+                for offset, slot in zip(offsets, row_slots, strict=True):
+                    vectors.store(builder.load(slot), target, builder.add(base, offset))
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return accumulate
+
+
+_accumulate_4 = _make_accumulate(4)
+_accumulate_2 = _make_accumulate(2)
+_accumulate_1 = _make_accumulate(1)
+
+
+@compiled(**_OPTIONS)
+def _block_vectors(left):
+    """Vectors of the next block, `left` being still to do."""
+    return 4 if left >= 4 else 2 if left >= 2 else 1
+
+
+@compiled(**_OPTIONS)
+def _add_block(n_vectors, places, values, start, stop, source, column, totals, row, total_column):
+    if n_vectors == 4:
+        _accumulate_4(places, values, start, stop, source, column, totals, row, total_column)
+    elif n_vectors == 2:
+        _accumulate_2(places, values, start, stop, source, column, totals, row, total_column)
+    else:
+        _accumulate_1(places, values, start, stop, source, column, totals, row, total_column)
+
+
+@compiled(**_OPTIONS)
+def _list_columns(rows, first, edge, places, values, count):
+    """Append the columns in which one of four rows, from `first` on, is not zero; the list's new length."""
+    size = rows.shape[1]
+    step = edge.shape[1]
+    whole = size // step * step
+    for start in range(0, whole, step):
+        mask = np.uint64(0)
+        for j in range(TOGETHER):
+            mask |= _mask(rows, (first + j) * size + start)
+        while mask != 0:
+            column = start + _lowest(mask)
+            places[count] = column
+            for j in range(TOGETHER):
+                values[count, j] = rows[first + j, column]
+            count += 1
+            mask &= mask - np.uint64(1)
+    if whole < size:
+        mask = np.uint64(0)
+        for j in range(TOGETHER):
+            for i in range(whole, size):
+                edge[j, i - whole] = rows[first + j, i]
+            mask |= _mask(edge, j * step)
+        while mask != 0:
+            column = whole + _lowest(mask)
+            places[count] = column
+            for j in range(TOGETHER):
+                values[count, j] = rows[first + j, column]
+            count += 1
+            mask &= mask - np.uint64(1)
+    return count
+
+
+@compiled(**_OPTIONS)
+def share_of_columns(rows, n_samples):
+    """The share of a row's columns that are listed for four rows, the mean of `n_samples` places."""
+    n_rows, size = rows.shape
+    edge = np.zeros((TOGETHER, 4 * (VECTOR_BYTES // rows.itemsize)), dtype=rows.dtype)
+    places = np.empty(size, dtype=np.int32)
+    values = np.empty((size, TOGETHER), dtype=rows.dtype)
+    count = 0
+    for sample in range(n_samples):
+        first = (n_rows - TOGETHER) * sample // max(1, n_samples - 1)
+        count += _list_columns(rows, first, edge, places, values, 0)
+    return count / (n_samples * size)
+
+
+@compiled(**_OPTIONS)
+def multiply_rows(rows, turned, products):
+    """``products = rows @ turned``; `turned` has its columns padded with zeros to whole vectors."""
+    n_rows, size = rows.shape
+    width = products.shape[1]
+    dtype = rows.dtype
+    lanes = VECTOR_BYTES // rows.itemsize
+    n_vectors = turned.shape[1] // lanes
+    edge = np.zeros((TOGETHER, 4 * lanes), dtype=dtype)
+    block = np.empty((TOGETHER, 4 * lanes), dtype=dtype)
+    # The rows beyond the last four, made four.
+    rest = np.zeros((TOGETHER, size), dtype=dtype)
+    whole = n_rows // TOGETHER * TOGETHER
+    for i in range(whole, n_rows):
+        for k in range(size):
+            rest[i - whole, k] = rows[i, k]
+    n_groups = max(1, _LISTED // (TOGETHER * size))
+    places = np.empty(n_groups * size, dtype=np.int32)
+    values = np.empty((n_groups * size, TOGETHER), dtype=dtype)
+    ends = np.zeros(n_groups + 1, dtype=np.int64)
+    top = 0
+    while top < n_rows:
+        count = n_here = 0
+        while n_here < n_groups and top + n_here * TOGETHER < n_rows:
+            first = top + n_here * TOGETHER
+            if first < whole:
+                count = _list_columns(rows, first, edge, places, values, count)
+            else:
+                count = _list_columns(rest, 0, edge, places, values, count)
+            n_here += 1
+            ends[n_here] = count
+        vector = 0
+        while vector < n_vectors:
+            n_block = _block_vectors(n_vectors - vector)
+            column = vector * lanes
+            n_columns = min(n_block * lanes, width - column)
+            for group in range(n_here):
+                block[:] = 0
+                _add_block(n_block, places, values, ends[group], ends[group + 1], turned, column, block, 0, 0)
+                first = top + group * TOGETHER
+                for j in range(min(TOGETHER, n_rows - first)):
+                    for i in range(n_columns):
+                        products[first + j, column + i] = block[j, i]
+            vector += n_block
+        top += n_here * TOGETHER
+
+
+@compiled(**_OPTIONS)
+def _list_rows(rows, first, last, edge, places, values, counts):
+    """For four columns at a time, the rows in which one of them is not zero; `counts` says how many."""
+    size = rows.shape[1]
+    step = edge.shape[1]
+    fours = np.uint64(0x1111111111111111)
+    counts[:] = 0
+    for row in range(first, last):
+        for start in range(0, size, step):
+            if start + step <= size:
+                mask = _mask(rows, row * size + start)
+            else:
+                for i in range(start, size):
+                    edge[0, i - start] = rows[row, i]
+                mask = _mask(edge, 0)
+            mask |= mask >> np.uint64(1)
+            mask |= mask >> np.uint64(2)
+            mask &= fours
+            while mask != 0:
+                column = start + _lowest(mask)
+                group = column // TOGETHER
+                count = counts[group]
+                places[group, count] = row
+                if column + TOGETHER <= size:
+                    for j in range(TOGETHER):
+                        values[group, count, j] = rows[row, column + j]
+                else:
+                    for j in range(size - column):
+                        values[group, count, j] = rows[row, column + j]
+                counts[group] = count + 1
+                mask &= mask - np.uint64(1)
+
+
+@compiled(**_OPTIONS)
+def share_of_rows(rows, n_samples):
+    """The share of four neighbouring columns that are listed for a row, the mean of `n_samples` rows."""
+    n_rows, size = rows.shape
+    lanes = VECTOR_BYTES // rows.itemsize
+    n_groups = -(-size // TOGETHER)
+    edge = np.zeros((1, 4 * lanes), dtype=rows.dtype)
+    places = np.empty((n_groups, 1), dtype=np.int32)
+    values = np.empty((n_groups, 1, TOGETHER), dtype=rows.dtype)
+    counts = np.zeros(n_groups, dtype=np.int64)
+    total = 0
+    for sample in range(n_samples):
+        row = (n_rows - 1) * sample // max(1, n_samples - 1)
+        _list_rows(rows, row, row + 1, edge, places, values, counts)
+        total += counts.sum()
+    return total / (n_samples * n_groups)
+
+
+@compiled(**_OPTIONS)
+def combine_rows(rows, weights, totals):
+    """Add ``rows.T @ weights`` to `totals`: its rows a multiple of four, its columns and the weights' whole vectors."""
+    n_rows = len(rows)
+    dtype = rows.dtype
+    lanes = VECTOR_BYTES // rows.itemsize
+    n_vectors = weights.shape[1] // lanes
+    n_groups = len(totals) // TOGETHER
+    edge = np.zeros((1, 4 * lanes), dtype=dtype)
+    # Lists a power of two apart would share a few lines of the cache.
+    pitch = _WEIGHTED + 8
+    places = np.empty((n_groups, pitch), dtype=np.int32)
+    values = np.zeros((n_groups, pitch, TOGETHER), dtype=dtype)
+    counts = np.zeros(n_groups, dtype=np.int64)
+    for first in range(0, n_rows, _WEIGHTED):
+        _list_rows(rows, first, min(first + _WEIGHTED, n_rows), edge, places, values, counts)
+        vector = 0
+        while vector < n_vectors:
+            n_block = _block_vectors(n_vectors - vector)
+            column = vector * lanes
+            for group in range(n_groups):
+                start = group * pitch
+                stop = start + counts[group]
+                _add_block(n_block, places, values, start, stop, weights, column, totals, group * TOGETHER, column)
+            vector += n_block
+
+
+@compiled()
+def turn(source, target):
+    """The transpose of `source` into the first columns of `target`, by blocks of a cache line."""
+    n_rows, n_columns = source.shape
+    for top in range(0, n_rows, 8):
+        bottom = min(top + 8, n_rows)
+        for left in range(0, n_columns, 8):
+            for j in range(left, min(left + 8, n_columns)):
+                for i in range(top, bottom):
+                    target[j, i] = source[i, j]
