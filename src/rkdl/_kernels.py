@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from rkdl._arrays import beside, is_tensor
+from rkdl._jit import compiled
 from rkdl._products import combine, multiply
 
 # Squared distances lose digits to cancellation when the offset outweighs the spread this many times.
 _OFFSET_RATIO = 100.0
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,8 @@ class RBF:
     def _of_products(self, values: np.ndarray, own: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Kernel values from inner products, which change in place, and squared norms."""
         dtype = values.dtype.type
-        values *= dtype(2.0 * self.gamma)
-        values -= (self.gamma * own).astype(dtype, copy=False)[:, None]
-        values -= (self.gamma * other).astype(dtype, copy=False)
-        if not np.isfinite(own.sum()):
-            # Or a signal at infinity would pass for one that is merely far.
-            values[~np.isfinite(own)] = np.nan
-        np.minimum(values, dtype(0.0), out=values)
+        scaled = [(self.gamma * squares).astype(dtype, copy=False) for squares in (own, other)]
+        _find_exponents(values, dtype(2.0 * self.gamma), own, *scaled)
         self._join_equals(values, own, other)
         return np.exp(values, out=values)
 
@@ -339,7 +336,40 @@ def squared_norms(rows: np.ndarray) -> np.ndarray:
     """``|x|^2`` of every row, in the rows' dtype."""
     if is_tensor(rows):
         return (rows * rows).sum(1)  # type: ignore[call-overload]
-    return np.einsum("ij,ij->i", rows, rows)
+    if rows.dtype not in _FLOATS or not rows.flags.c_contiguous:
+        return np.einsum("ij,ij->i", rows, rows)
+    squares = np.empty(len(rows), dtype=rows.dtype)
+    _square_rows(rows, squares)
+    return squares
+
+
+@compiled(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _square_rows(rows, squares):
+    """``|x|^2`` of every row."""
+    for i in range(len(rows)):
+        row = rows[i]
+        total = squares.dtype.type(0)
+        for k in range(len(row)):
+            total += row[k] * row[k]
+        squares[i] = total
+
+
+@compiled(error_model="numpy", fastmath={"contract", "nsz"})
+def _find_exponents(values, factor, own, scaled, other):
+    """``factor v - scaled_i - other_j`` in place of every value, at most zero; NaN where `own` is not finite.
+
+    Or a signal at infinity would pass for one that is merely far.
+    """
+    zero = values.dtype.type(0)
+    for i in range(len(values)):
+        row = values[i]
+        if not np.isfinite(own[i]):
+            row[:] = np.nan
+            continue
+        offset = scaled[i]
+        for j in range(len(row)):
+            exponent = row[j] * factor - offset - other[j]
+            row[j] = zero if exponent > zero else exponent
 
 
 def _integer_power(base: np.ndarray, degree: int) -> np.ndarray:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rkdl._turn_kernel import turn
 from rkdl._vectors import VECTOR_BYTES
-from rkdl._zeros_kernel import TOGETHER, combine_rows, multiply_rows, share_of_columns, share_of_rows, turn
+from rkdl._zeros_kernel import TOGETHER, combine_rows, multiply_rows, share_of_columns, share_of_rows
 
 # Places where a sample of the rows is looked at for zeros, and what is too small for a look.
 _SAMPLES = 8
@@ -19,14 +20,14 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     if _may_pass_zeros(rows, others) and _is_worth(share_of_columns(rows, _SAMPLES), len(others), width, 0):
         products = np.empty((len(rows), len(others)), dtype=rows.dtype)
         turned = np.zeros((others.shape[1], width), dtype=rows.dtype)
-        turn(others, turned)
+        turn(others, others.shape[1], turned)
         multiply_rows(rows, turned, products)
         return products
     if rows.dtype == np.float32 or rows.shape[1] < 5 * len(others) or len(rows) < 64:
         return rows @ others.T
     # BLAS takes a sixth less time for the transposed product of long float64 rows with few others.
     products = np.empty((len(rows), len(others)), dtype=rows.dtype)
-    turn(others @ rows.T, products)
+    turn(others @ rows.T, len(rows), products)
     return products
 
 
@@ -43,7 +44,7 @@ def combine(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
     totals = np.zeros((-(-size // TOGETHER) * TOGETHER, width), dtype=rows.dtype)
     combine_rows(rows, weights, totals)
     combined = np.empty((n_others, size))
-    turn(totals[:size, :n_others], combined)
+    turn(totals[:size], n_others, combined)
     return combined
 
 

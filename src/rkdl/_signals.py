@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
@@ -23,6 +24,8 @@ CHUNK_BYTES = 5 << 20
 SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
 # Features are kept until the kernel vectors move while they take no more than this.
 KEPT_BYTES = 64 << 20
+# So few chunks are walked without a word to the waiting thread until the end.
+FEW_CHUNKS = 16
 # Chunks whose sums one task of a cluster adds to the total.
 ADDED_AT_ONCE = 16
 
@@ -227,6 +230,9 @@ class Walker:
 
     def each(self, task: Callable[[int, int, int], Any]) -> Any:
         """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""
+        if self._pool is not None and self.signals.is_in_memory and len(self.bounds) <= FEW_CHUNKS:
+            yield from self._all(task)
+            return
         # A window of twice the threads keeps them busy and the results in flight few.
         window = 1 if self._pool is None else 2 * self._threads
         waiting: deque = deque()
@@ -250,6 +256,32 @@ class Walker:
             finally:
                 for future in waiting:
                     future.cancel()
+
+    def _all(self, task: Callable[[int, int, int], Any]) -> list:
+        """`each` for few chunks: threads take them in turn, and this one wakes when all are done."""
+        assert self._pool is not None
+        results: list = [None] * len(self.bounds)
+        upcoming = iter(enumerate(self.bounds))
+        stopped = threading.Event()
+
+        def work() -> None:
+            try:
+                for number, (start, stop) in upcoming:
+                    if stopped.is_set():
+                        return
+                    results[number] = task(number, start, stop)
+            except BaseException:
+                stopped.set()
+                raise
+
+        workers = [self._pool.submit(work) for _ in range(self._threads)]
+        try:
+            for worker in workers:
+                worker.result()
+        finally:
+            stopped.set()
+            wait(workers)
+        return results
 
     def inspect(self) -> None:
         """Refuse signals that are not finite; scale those whose squares leave the dtype's range."""

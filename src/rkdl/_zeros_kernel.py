@@ -55,6 +55,26 @@ def _lowest(typingctx, mask):
     return types.int64(types.uint64), codegen
 
 
+@intrinsic
+def _copy_four(typingctx, source, place, target, target_place):
+    """Four numbers that follow one another, counted from the first of each array."""
+    signature = types.void(source, types.int64, target, types.int64)
+
+    def codegen(context, builder, sig, args):
+        kind = ir.VectorType(context.get_value_type(sig.args[0].dtype), TOGETHER).as_pointer()
+        origin, goal = (
+            builder.bitcast(
+                builder.gep(data_of(context, builder, sig.args[i], args[i]), [args[i + 1]], inbounds=True), kind
+            )
+            for i in (0, 2)
+        )
+        align = sig.args[0].dtype.bitwidth // 8
+        builder.store(builder.load(origin, align=align), goal, align=align)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
 def _make_accumulate(n_vectors: int):
     @intrinsic
     def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):
@@ -133,6 +153,8 @@ def _add_block(n_vectors, places, values, start, stop, source, column, totals, r
 @compiled(**_OPTIONS)
 def _list_columns(rows, first, edge, places, values, count):
     """Append the columns in which one of four rows, from `first` on, is not zero; the list's new length."""
+    # Numbers without a sign need no look at whether they count from the end.
+    count = np.uint64(count)
     size = rows.shape[1]
     step = edge.shape[1]
     whole = size // step * step
@@ -141,11 +163,11 @@ def _list_columns(rows, first, edge, places, values, count):
         for j in range(TOGETHER):
             mask |= _mask(rows, (first + j) * size + start)
         while mask != 0:
-            column = start + _lowest(mask)
+            column = np.uint64(start + _lowest(mask))
             places[count] = column
             for j in range(TOGETHER):
-                values[count, j] = rows[first + j, column]
-            count += 1
+                values[count, j] = rows[np.uint64(first + j), column]
+            count += np.uint64(1)
             mask &= mask - np.uint64(1)
     if whole < size:
         mask = np.uint64(0)
@@ -154,13 +176,13 @@ def _list_columns(rows, first, edge, places, values, count):
                 edge[j, i - whole] = rows[first + j, i]
             mask |= _mask(edge, j * step)
         while mask != 0:
-            column = whole + _lowest(mask)
+            column = np.uint64(whole + _lowest(mask))
             places[count] = column
             for j in range(TOGETHER):
-                values[count, j] = rows[first + j, column]
-            count += 1
+                values[count, j] = rows[np.uint64(first + j), column]
+            count += np.uint64(1)
             mask &= mask - np.uint64(1)
-    return count
+    return np.int64(count)
 
 
 @compiled(**_OPTIONS)
@@ -225,90 +247,81 @@ def multiply_rows(rows, turned, products):
 
 
 @compiled(**_OPTIONS)
-def _list_rows(rows, first, last, edge, places, values, counts):
-    """For four columns at a time, the rows in which one of them is not zero; `counts` says how many."""
+def _list_rows(rows, first, last, start, edge, places, values, counts):
+    """For four columns at a time, from `start` on, the rows where one is not zero, and in `counts` how many."""
+    pitch = places.shape[1]
     size = rows.shape[1]
     step = edge.shape[1]
-    fours = np.uint64(0x1111111111111111)
     counts[:] = 0
     for row in range(first, last):
-        for start in range(0, size, step):
-            if start + step <= size:
-                mask = _mask(rows, row * size + start)
+        if start + step <= size:
+            mask = _mask(rows, row * size + start)
+        else:
+            for i in range(start, size):
+                edge[0, i - start] = rows[row, i]
+            mask = _mask(edge, 0)
+        mask |= mask >> np.uint64(1)
+        mask |= mask >> np.uint64(2)
+        mask &= np.uint64(0x1111111111111111)
+        while mask != 0:
+            offset = _lowest(mask)
+            group = np.uint64(offset) >> np.uint64(2)
+            count = counts[group]
+            places[group, np.uint64(count)] = row
+            entry = np.int64(group) * pitch + count
+            if start + offset + TOGETHER <= size:
+                _copy_four(rows, row * size + start + offset, values, entry * TOGETHER)
             else:
-                for i in range(start, size):
-                    edge[0, i - start] = rows[row, i]
-                mask = _mask(edge, 0)
-            mask |= mask >> np.uint64(1)
-            mask |= mask >> np.uint64(2)
-            mask &= fours
-            while mask != 0:
-                column = start + _lowest(mask)
-                group = column // TOGETHER
-                count = counts[group]
-                places[group, count] = row
-                if column + TOGETHER <= size:
-                    for j in range(TOGETHER):
-                        values[group, count, j] = rows[row, column + j]
-                else:
-                    for j in range(size - column):
-                        values[group, count, j] = rows[row, column + j]
-                counts[group] = count + 1
-                mask &= mask - np.uint64(1)
+                _copy_four(edge, offset, values, entry * TOGETHER)
+            counts[group] = count + 1
+            mask &= mask - np.uint64(1)
 
 
 @compiled(**_OPTIONS)
 def share_of_rows(rows, n_samples):
     """The share of four neighbouring columns that are listed for a row, the mean of `n_samples` rows."""
     n_rows, size = rows.shape
-    lanes = VECTOR_BYTES // rows.itemsize
-    n_groups = -(-size // TOGETHER)
-    edge = np.zeros((1, 4 * lanes), dtype=rows.dtype)
-    places = np.empty((n_groups, 1), dtype=np.int32)
-    values = np.empty((n_groups, 1, TOGETHER), dtype=rows.dtype)
-    counts = np.zeros(n_groups, dtype=np.int64)
+    step = 4 * (VECTOR_BYTES // rows.itemsize)
+    edge = np.zeros((1, step), dtype=rows.dtype)
+    places = np.empty((step // TOGETHER, 1), dtype=np.int32)
+    values = np.empty((step // TOGETHER, 1, TOGETHER), dtype=rows.dtype)
+    counts = np.zeros(step // TOGETHER, dtype=np.int64)
     total = 0
     for sample in range(n_samples):
         row = (n_rows - 1) * sample // max(1, n_samples - 1)
-        _list_rows(rows, row, row + 1, edge, places, values, counts)
-        total += counts.sum()
-    return total / (n_samples * n_groups)
+        for start in range(0, size, step):
+            _list_rows(rows, row, row + 1, start, edge, places, values, counts)
+            total += counts.sum()
+    return total * TOGETHER / (n_samples * size)
 
 
 @compiled(**_OPTIONS)
 def combine_rows(rows, weights, totals):
     """Add ``rows.T @ weights`` to `totals`: its rows a multiple of four, its columns and the weights' whole vectors."""
-    n_rows = len(rows)
+    n_rows, size = rows.shape
     dtype = rows.dtype
     lanes = VECTOR_BYTES // rows.itemsize
     n_vectors = weights.shape[1] // lanes
-    n_groups = len(totals) // TOGETHER
-    edge = np.zeros((1, 4 * lanes), dtype=dtype)
+    step = 4 * lanes
+    edge = np.zeros((1, step), dtype=dtype)
     # Lists a power of two apart would share a few lines of the cache.
     pitch = _WEIGHTED + 8
-    places = np.empty((n_groups, pitch), dtype=np.int32)
-    values = np.zeros((n_groups, pitch, TOGETHER), dtype=dtype)
-    counts = np.zeros(n_groups, dtype=np.int64)
+    places = np.empty((step // TOGETHER, pitch), dtype=np.int32)
+    values = np.empty((step // TOGETHER, pitch, TOGETHER), dtype=dtype)
+    counts = np.zeros(step // TOGETHER, dtype=np.int64)
     for first in range(0, n_rows, _WEIGHTED):
-        _list_rows(rows, first, min(first + _WEIGHTED, n_rows), edge, places, values, counts)
-        vector = 0
-        while vector < n_vectors:
-            n_block = _block_vectors(n_vectors - vector)
-            column = vector * lanes
-            for group in range(n_groups):
-                start = group * pitch
-                stop = start + counts[group]
-                _add_block(n_block, places, values, start, stop, weights, column, totals, group * TOGETHER, column)
-            vector += n_block
-
-
-@compiled()
-def turn(source, target):
-    """The transpose of `source` into the first columns of `target`, by blocks of a cache line."""
-    n_rows, n_columns = source.shape
-    for top in range(0, n_rows, 8):
-        bottom = min(top + 8, n_rows)
-        for left in range(0, n_columns, 8):
-            for j in range(left, min(left + 8, n_columns)):
-                for i in range(top, bottom):
-                    target[j, i] = source[i, j]
+        last = min(first + _WEIGHTED, n_rows)
+        for start in range(0, size, step):
+            _list_rows(rows, first, last, start, edge, places, values, counts)
+            vector = 0
+            while vector < n_vectors:
+                n_block = _block_vectors(n_vectors - vector)
+                column = vector * lanes
+                for group in range(step // TOGETHER):
+                    if counts[group] == 0:
+                        continue
+                    entry = group * pitch
+                    stop = entry + counts[group]
+                    row = start + group * TOGETHER
+                    _add_block(n_block, places, values, entry, stop, weights, column, totals, row, column)
+                vector += n_block
