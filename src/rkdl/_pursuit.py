@@ -11,12 +11,12 @@ the residual's squared norm is that of the signal less the sum of y_k^2.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from rkdl._pursuit_kernel import pursue_rows, scatter_rows
+from rkdl._pursuit_kernel import pack_rows, pursue_rows, scatter_rows
 from rkdl._vectors import VECTOR_BYTES
 
 
@@ -73,21 +73,30 @@ def pursue(
     residuals : ndarray of shape (c,)
         Squared norms of the residuals, never negative.
     """
-    indices, values, counts, residuals = pursue_padded(
-        correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary
-    )
-    n_signals = len(correlations)
-    total = int(counts.sum())
-    indptr = np.zeros(n_signals + 1, dtype=np.int32)
-    if total == n_signals * n_nonzero:
-        indptr[1:] = np.arange(n_nonzero, total + 1, n_nonzero)
-        return Codes(indptr, indices.ravel(), values.ravel()), residuals
-    np.cumsum(counts, out=indptr[1:])
-    used = np.arange(n_nonzero, dtype=np.int32) < counts[:, None]
-    return Codes(indptr, indices[used], values[used]), residuals
+    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
+    pursue_rows(*given)
+    indptr = np.empty(len(correlations) + 1, dtype=np.int32)
+    total = pack_rows(given.counts, given.indices, given.values, indptr)
+    return packed(given, indptr, total), given.residuals
 
 
-def pursue_padded(
+class Arguments(NamedTuple):
+    """What `pursue_rows` takes, in its order; the last four are what it fills."""
+
+    correlations: np.ndarray
+    gram: np.ndarray
+    dictionary: np.ndarray
+    squared_norms: np.ndarray
+    residual_tol: Any
+    ols: bool
+    eps: Any
+    indices: np.ndarray
+    values: np.ndarray
+    counts: np.ndarray
+    residuals: np.ndarray
+
+
+def arguments(
     correlations: np.ndarray,
     gram: np.ndarray | None,
     squared_norms: np.ndarray,
@@ -95,27 +104,37 @@ def pursue_padded(
     residual_tol: float,
     ols: bool,
     dictionary: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """As `pursue`: indices and values (c, n_nonzero) with zeros behind the last one, counts and residuals (c,)."""
+) -> Arguments:
+    """The parameters of `pursue` as its kernel takes them."""
     n_signals = len(correlations)
     dtype = correlations.dtype
-    indices = np.zeros((n_signals, n_nonzero), dtype=np.int32)
-    values = np.zeros((n_signals, n_nonzero), dtype=dtype)
-    counts = np.empty(n_signals, dtype=np.int32)
-    residuals = np.empty(n_signals, dtype=dtype)
-    pursue_rows(
+    return Arguments(
         correlations,
         *_gram_source(correlations, gram, dictionary),
         squared_norms,
         dtype.type(min(max(residual_tol, -1.0), np.finfo(dtype).max)),
         ols,
         dtype.type(np.finfo(dtype).eps),
-        indices,
-        values,
-        counts,
-        residuals,
+        np.zeros((n_signals, n_nonzero), dtype=np.int32),
+        np.zeros((n_signals, n_nonzero), dtype=dtype),
+        np.empty(n_signals, dtype=np.int32),
+        np.empty(n_signals, dtype=dtype),
     )
-    return indices, values, counts, residuals
+
+
+def packed(filled: Arguments, indptr: np.ndarray, total: int) -> Codes:
+    """The codes that `pack_rows` has moved together; a part of the memory is copied, so that the rest can go."""
+    indices, values = filled.indices.ravel(), filled.values.ravel()
+    if total < len(indices):
+        indices, values = indices[:total].copy(), values[:total].copy()
+    return Codes(indptr, indices, values)
+
+
+def pursue_padded(*parameters: Any, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """As `pursue`: indices and values (c, n_nonzero) with zeros behind the last one, counts and residuals (c,)."""
+    given = arguments(*parameters, **options)
+    pursue_rows(*given)
+    return given[-4:]
 
 
 def join_codes(parts: list[Codes]) -> Codes:

@@ -262,6 +262,24 @@ def pursue_rows(
 
 
 @compiled()
+def pack_rows(counts, indices, values, indptr):
+    """Padded codes as CSR ones at the beginning of the same memory, and where each row begins; returns their number."""
+    n_nonzero = indices.shape[1]
+    flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
+    total = 0
+    indptr[0] = 0
+    for t in range(len(counts)):
+        start = t * n_nonzero
+        if start > total:
+            for k in range(counts[t]):
+                flat_indices[total + k] = flat_indices[start + k]
+                flat_values[total + k] = flat_values[start + k]
+        total += counts[t]
+        indptr[t + 1] = total
+    return total
+
+
+@compiled()
 def scatter_rows(indptr, indices, values, factors, dense):
     """Codes in CSR form, times a factor an atom, into the zeros of `dense`."""
     for t in range(len(indptr) - 1):

@@ -16,7 +16,8 @@ from rkdl._jit import compiled
 from rkdl._kernels import RBF, DifferentiableKernel
 from rkdl._maps import FeatureMap, LinearMap
 from rkdl._products import multiply
-from rkdl._pursuit import Codes, pursue
+from rkdl._pursuit import Codes, arguments, packed, pursue
+from rkdl._pursuit_kernel import pack_rows, pursue_rows
 from rkdl._signals import Signals, Walker, chunk_bounds, is_safe, safe_scale
 
 
@@ -192,14 +193,19 @@ class Learn(Encoder):
     keeps: bool = True
 
     def __call__(self, signals: np.ndarray, kept: Kept | None) -> tuple[tuple, Kept | None]:
-        features, norms, codes, residuals = self.encode(signals, None if kept is None else kept.features)
+        features, correlations = self._correlate(signals, None if kept is None else kept.features)
+        norms = self.feature_map.squared_norms(signals)
+        given = arguments(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)
         n_atoms = len(self.atoms)
         products = np.zeros((n_atoms, n_atoms))
         projections = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
-        accumulate_gram(codes.indptr, codes.indices, codes.values, products)
-        accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
-        sums = (products, projections, norms.sum(dtype=np.float64), residuals.sum(dtype=np.float64))
-        return sums, Kept(codes, residuals, features if self.keeps_features else None) if self.keeps else None
+        indptr = np.empty(len(signals) + 1, dtype=np.int32)
+        # One call for all of it: threads that meet at Python's lock wait for longer than a small chunk takes.
+        total, trace, lost = _learn(*given, features, indptr, products, projections)
+        sums = (products, projections, trace, lost)
+        if not self.keeps:
+            return sums, None
+        return sums, Kept(packed(given, indptr, total), given.residuals, features if self.keeps_features else None)
 
 
 @dataclass(frozen=True)
@@ -260,6 +266,39 @@ class Features:
 
     def __call__(self, signals: np.ndarray, kept: Kept) -> tuple[tuple, np.ndarray]:
         return (), self.feature_map.features(signals)
+
+
+@compiled()
+def _learn(
+    correlations,
+    gram,
+    dictionary,
+    squared_norms,
+    residual_tol,
+    ols,
+    eps,
+    indices,
+    values,
+    counts,
+    residuals,
+    features,
+    indptr,
+    products,
+    projections,
+):
+    """Codes of a chunk, packed, and their sums; returns their number and the sums of norms and residuals."""
+    pursue_rows(
+        correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
+    )
+    total = pack_rows(counts, indices, values, indptr)
+    flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
+    accumulate_gram(indptr, flat_indices, flat_values, products)
+    accumulate_products(indptr, flat_indices, flat_values, features, projections)
+    trace = lost = 0.0
+    for t in range(len(counts)):
+        trace += squared_norms[t]
+        lost += residuals[t]
+    return total, trace, lost
 
 
 @compiled()

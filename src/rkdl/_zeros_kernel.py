@@ -17,10 +17,8 @@ from rkdl._vectors import FAST, INDEX, VECTOR_BYTES, Vectors, data_of
 
 # Rows or columns that are taken together.
 TOGETHER = 4
-# Numbers of those that are listed before the products are taken: few enough to stay in the cache.
-_LISTED = 1 << 16
-# Rows whose weights stay in the cache while every column passes.
-_WEIGHTED = 256
+# Bytes of the rows that are searched before products are taken: few enough to stay in the cache.
+_SEARCHED = 1 << 19
 
 _OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
 
@@ -215,7 +213,7 @@ def multiply_rows(rows, turned, products):
     for i in range(whole, n_rows):
         for k in range(size):
             rest[i - whole, k] = rows[i, k]
-    n_groups = max(1, _LISTED // (TOGETHER * size))
+    n_groups = max(1, _SEARCHED // (TOGETHER * size * rows.itemsize))
     places = np.empty(n_groups * size, dtype=np.int32)
     values = np.empty((n_groups * size, TOGETHER), dtype=dtype)
     ends = np.zeros(n_groups + 1, dtype=np.int64)
@@ -247,51 +245,65 @@ def multiply_rows(rows, turned, products):
 
 
 @compiled(**_OPTIONS)
-def _list_rows(rows, first, last, start, edge, places, values, counts):
-    """For four columns at a time, from `start` on, the rows where one is not zero, and in `counts` how many."""
-    pitch = places.shape[1]
+def _find_fours(rows, first, edges, masks):
+    """A bit for every four neighbouring columns that are not all zero, of as many rows from `first` on as `masks` has.
+
+    The last columns of every row go to `edges`, with zeros behind them.
+    """
     size = rows.shape[1]
-    step = edge.shape[1]
+    step = edges.shape[1]
+    whole = size // step
+    for i in range(len(masks)):
+        begin = (first + i) * size
+        for k in range(size - whole * step):
+            edges[i, k] = rows[first + i, whole * step + k]
+        for number in range(masks.shape[1]):
+            mask = _mask(rows, begin + number * step) if number < whole else _mask(edges, i * step)
+            mask |= mask >> np.uint64(1)
+            mask |= mask >> np.uint64(2)
+            masks[i, number] = mask & np.uint64(0x1111111111111111)
+
+
+@compiled(**_OPTIONS)
+def _list_rows(rows, first, number, masks, edges, places, values, counts):
+    """For every four of one mask's columns, the rows that have them and their numbers; in `counts` how many."""
+    size = rows.shape[1]
+    step = edges.shape[1]
+    pitch = places.shape[1]
+    is_whole = (number + 1) * step <= size
     counts[:] = 0
-    for row in range(first, last):
-        if start + step <= size:
-            mask = _mask(rows, row * size + start)
-        else:
-            for i in range(start, size):
-                edge[0, i - start] = rows[row, i]
-            mask = _mask(edge, 0)
-        mask |= mask >> np.uint64(1)
-        mask |= mask >> np.uint64(2)
-        mask &= np.uint64(0x1111111111111111)
+    for i in range(len(masks)):
+        mask = masks[i, number]
+        begin = (first + i) * size + number * step
         while mask != 0:
             offset = _lowest(mask)
             group = np.uint64(offset) >> np.uint64(2)
             count = counts[group]
-            places[group, np.uint64(count)] = row
-            entry = np.int64(group) * pitch + count
-            if start + offset + TOGETHER <= size:
-                _copy_four(rows, row * size + start + offset, values, entry * TOGETHER)
+            places[group, np.uint64(count)] = first + i
+            entry = (np.int64(group) * pitch + count) * TOGETHER
+            if is_whole:
+                _copy_four(rows, begin + offset, values, entry)
             else:
-                _copy_four(edge, offset, values, entry * TOGETHER)
+                _copy_four(edges, i * step + offset, values, entry)
             counts[group] = count + 1
             mask &= mask - np.uint64(1)
 
 
 @compiled(**_OPTIONS)
 def share_of_rows(rows, n_samples):
-    """The share of four neighbouring columns that are listed for a row, the mean of `n_samples` rows."""
+    """The share of four neighbouring columns that are not all zero in a row, the mean of `n_samples` rows."""
     n_rows, size = rows.shape
     step = 4 * (VECTOR_BYTES // rows.itemsize)
-    edge = np.zeros((1, step), dtype=rows.dtype)
-    places = np.empty((step // TOGETHER, 1), dtype=np.int32)
-    values = np.empty((step // TOGETHER, 1, TOGETHER), dtype=rows.dtype)
-    counts = np.zeros(step // TOGETHER, dtype=np.int64)
+    edges = np.zeros((1, step), dtype=rows.dtype)
+    masks = np.empty((1, -(-size // step)), dtype=np.uint64)
     total = 0
     for sample in range(n_samples):
-        row = (n_rows - 1) * sample // max(1, n_samples - 1)
-        for start in range(0, size, step):
-            _list_rows(rows, row, row + 1, start, edge, places, values, counts)
-            total += counts.sum()
+        _find_fours(rows, (n_rows - 1) * sample // max(1, n_samples - 1), edges, masks)
+        for number in range(masks.shape[1]):
+            mask = masks[0, number]
+            while mask != 0:
+                total += 1
+                mask &= mask - np.uint64(1)
     return total * TOGETHER / (n_samples * size)
 
 
@@ -303,25 +315,30 @@ def combine_rows(rows, weights, totals):
     lanes = VECTOR_BYTES // rows.itemsize
     n_vectors = weights.shape[1] // lanes
     step = 4 * lanes
-    edge = np.zeros((1, step), dtype=dtype)
+    n_groups = step // TOGETHER
+    n_together = min(n_rows, max(16, _SEARCHED // (size * rows.itemsize)))
+    edges = np.zeros((n_together, step), dtype=dtype)
+    masks = np.empty((n_together, -(-size // step)), dtype=np.uint64)
     # Lists a power of two apart would share a few lines of the cache.
-    pitch = _WEIGHTED + 8
-    places = np.empty((step // TOGETHER, pitch), dtype=np.int32)
-    values = np.empty((step // TOGETHER, pitch, TOGETHER), dtype=dtype)
-    counts = np.zeros(step // TOGETHER, dtype=np.int64)
-    for first in range(0, n_rows, _WEIGHTED):
-        last = min(first + _WEIGHTED, n_rows)
-        for start in range(0, size, step):
-            _list_rows(rows, first, last, start, edge, places, values, counts)
+    pitch = n_together + 9 - n_together % 8
+    places = np.empty((n_groups, pitch), dtype=np.int32)
+    values = np.empty((n_groups, pitch, TOGETHER), dtype=dtype)
+    counts = np.zeros(n_groups, dtype=np.int64)
+    for first in range(0, n_rows, n_together):
+        n_here = min(n_together, n_rows - first)
+        # Rows are read in their order once; what is taken of them after that is in the cache.
+        _find_fours(rows, first, edges, masks[:n_here])
+        for number in range(masks.shape[1]):
+            _list_rows(rows, first, number, masks[:n_here], edges, places, values, counts)
             vector = 0
             while vector < n_vectors:
                 n_block = _block_vectors(n_vectors - vector)
                 column = vector * lanes
-                for group in range(step // TOGETHER):
+                for group in range(n_groups):
                     if counts[group] == 0:
                         continue
                     entry = group * pitch
                     stop = entry + counts[group]
-                    row = start + group * TOGETHER
+                    row = number * step + group * TOGETHER
                     _add_block(n_block, places, values, entry, stop, weights, column, totals, row, column)
                 vector += n_block
