@@ -187,10 +187,16 @@ class TestAtomUpdates:
 
     def test_aksvd(self, Y, Z, atoms):
         expected_atoms, expected_codes = reference.aksvd_update(Z, Y, atoms, np.eye(N_FEATURES))
-        codes, targets = as_codes(Z), Z.T @ Y
-        aksvd_sweep(codes, targets, atoms, lambda j, rows, couplings, norm: project_rows(Y, rows, atoms[j]))
+        codes, products, targets = as_codes(Z), Z.T @ Z, Z.T @ Y
+
+        def correlate(j, rows, couplings, norm):
+            return project_rows(Y, rows, atoms[j])
+
+        fits = aksvd_sweep(codes, products, targets, atoms, correlate)
         assert_close(atoms, expected_atoms)
         assert_close(codes.to_csr(N_ATOMS).toarray(), expected_codes)
+        assert_close(products, expected_codes.T @ expected_codes)
+        assert_close(fits, np.einsum("tj,tj->j", expected_codes, Y @ expected_atoms.T))
 
     def test_metric(self, Y, Z, rng):
         """In coordinates that are not orthonormal, as those of full KDL."""
@@ -214,7 +220,7 @@ class TestAtomUpdates:
             correlations[:, j] = (aims[:, j] - correlations @ couplings) / norm
             return correlations[rows, j]
 
-        aksvd_sweep(codes, targets, atoms, correlate, metric)
+        aksvd_sweep(codes, Z.T @ Z, targets, atoms, correlate, metric)
         assert_close(correlations, Y @ expected_atoms.T)
         assert_close(atoms, expected_atoms)
         assert_close(codes.to_csr(N_ATOMS).toarray(), expected_codes)
@@ -226,7 +232,7 @@ class TestAtomUpdates:
         if name == "gram":
             assert gram_sweep(Z.T @ Z, Z.T @ Y, atoms)[2] == 1.0
         else:
-            aksvd_sweep(as_codes(Z), Z.T @ Y, atoms, lambda j, rows, couplings, norm: Y[rows] @ atoms[j])
+            aksvd_sweep(as_codes(Z), Z.T @ Z, Z.T @ Y, atoms, lambda j, rows, couplings, norm: Y[rows] @ atoms[j])
         np.testing.assert_array_equal(atoms[2], before)
 
 

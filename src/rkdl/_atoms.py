@@ -14,6 +14,7 @@ from rkdl._arrays import is_tensor
 from rkdl._jit import compiled
 from rkdl._metric import Metric
 from rkdl._pursuit import Codes
+from rkdl._vectors import prefetch
 
 # A combination whose square is this small compared to its terms' is rounding, not a direction.
 _SHORT = 1e-24
@@ -80,6 +81,7 @@ def least_squares_atoms(products: Metric, targets: np.ndarray) -> np.ndarray:
 
 def aksvd_sweep(
     codes: Codes,
+    products: np.ndarray,
     targets: np.ndarray,
     atoms: np.ndarray,
     correlate: Callable[[int, np.ndarray, np.ndarray, float], np.ndarray],
@@ -91,6 +93,8 @@ def aksvd_sweep(
     ----------
     codes : Codes
         Codes of all signals; the values change in place.
+    products : ndarray of shape (n, n)
+        ``Z'Z`` of the codes; it follows them in place.
     targets, atoms : ndarray of shape (n, r)
         ``Q`` and the atoms; the atoms change in place.
     correlate : callable
@@ -107,13 +111,13 @@ def aksvd_sweep(
     n_atoms = len(atoms)
     fits = np.zeros(n_atoms)
     starts, users, places = _users_of_atoms(codes.indptr, codes.indices, n_atoms)
-    couplings = np.zeros(n_atoms)
+    changes = np.empty(n_atoms)
     for j in range(n_atoms):
         support = slice(starts[j], starts[j + 1])
         rows, positions = users[support], places[support]
-        square = _couple(codes.indptr, codes.indices, codes.values, rows, positions, couplings)
-        if not square > 0.0:
+        if not products[j, j] > 0.0:
             continue
+        couplings = products[j].copy()
         couplings[j] = 0.0
         norm = _improve(j, targets, couplings, atoms, metric)
         if norm == 0.0:
@@ -121,8 +125,12 @@ def aksvd_sweep(
             continue
         correlations = correlate(j, rows, couplings, norm)
         gram_row = atoms @ (atoms[j] if metric is None else metric @ atoms[j])
-        _refit(codes.indptr, codes.indices, codes.values, rows, positions, correlations, gram_row)
-        fits[j] = correlations @ codes.values[positions]
+        square, fits[j] = _refit(
+            codes.indptr, codes.indices, codes.values, rows, positions, correlations, gram_row, changes
+        )
+        products[j] += changes
+        products[j, j] = square
+        products[:, j] = products[j]
     return fits
 
 
@@ -191,37 +199,49 @@ def _users_of_atoms(indptr, indices, n_atoms):
     return starts, rows, positions
 
 
-@compiled()
-def _couple(indptr, indices, values, rows, positions, couplings):
-    """``sum_t z_tj z_ti`` over the signals that use atom j, for every i; returns that of j itself."""
-    couplings[:] = 0.0
-    square = 0.0
-    for k in range(len(rows)):
-        value = values[positions[k]]
-        square += value * value
-        for position in range(indptr[rows[k]], indptr[rows[k] + 1]):
-            couplings[indices[position]] += value * values[position]
-    return square
+@compiled(error_model="numpy", fastmath={"contract", "nsz"})
+def _refit(indptr, indices, values, rows, positions, correlations, gram_row, changes):
+    """The best coefficient of one atom in every signal that uses it, the others held.
 
-
-@compiled()
-def _refit(indptr, indices, values, rows, positions, correlations, gram_row):
-    """The best coefficient of one atom in every signal that uses it, the others held."""
+    `changes` becomes the change of that atom's products with the others. Returns the sum of the new coefficients'
+    squares, and that of their products with the correlations.
+    """
+    changes[:] = 0.0
+    square = fit = 0.0
+    last = len(rows) - 1
     for k in range(len(rows)):
-        t = rows[k]
+        # Users are far apart: what they have is asked for a few of them ahead.
+        ahead = positions[min(k + 8, last)]
+        prefetch(values, ahead)
+        prefetch(indices, ahead)
+        prefetch(indptr, rows[min(k + 8, last)])
+        start, stop = indptr[rows[k]], indptr[rows[k] + 1]
         own = positions[k]
-        value = correlations[k]
-        for position in range(indptr[t], indptr[t + 1]):
-            if position != own:
-                value -= values[position] * gram_row[indices[position]]
+        old = values[own]
+        # Its own term is taken away with the others' and given back.
+        value = correlations[k] + old * gram_row[indices[own]]
+        for position in range(start, stop):
+            value -= values[position] * gram_row[indices[position]]
+        change = value - old
+        for position in range(start, stop):
+            changes[indices[position]] += change * values[position]
         values[own] = value
+        square += value * value
+        fit += value * correlations[k]
+    return square, fit
 
 
 @compiled(fastmath=True)
 def project_rows(features, rows, vector):
     """Inner products of some rows with a vector, in float64."""
     products = np.empty(len(rows))
+    last = len(rows) - 1
+    size = features.shape[1]
+    line = 64 // features.itemsize
     for k in range(len(rows)):
+        ahead = rows[min(k + 4, last)] * size
+        for i in range(0, min(size, 16 * line), line):
+            prefetch(features, ahead + i)
         row = features[rows[k]]
         total = 0.0
         for i in range(len(vector)):

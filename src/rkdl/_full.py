@@ -178,9 +178,7 @@ class FullProblem:
                 correlations[:, j] = (aims[:, j] - correlations @ couplings) / norm
                 return correlations[rows, j]
 
-            aksvd_sweep(codes, targets, mixed, correlate, metric)
-            products[:] = 0.0
-            accumulate_gram(codes.indptr, codes.indices, codes.values, products)
+            aksvd_sweep(codes, products, targets, mixed, correlate, metric)
             rows = np.repeat(np.arange(codes.n_signals), np.diff(codes.indptr))
             fit = float(np.vdot(codes.values, correlations[rows, codes.indices]))
         else:

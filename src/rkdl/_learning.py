@@ -349,13 +349,13 @@ class ReducedProblem:
         def correlate(j: int, rows: np.ndarray, couplings: np.ndarray, norm: float) -> np.ndarray:
             return project_rows(features, rows, self.metric.unwhiten(white[j : j + 1])[0])
 
-        fits = aksvd_sweep(codes, targets, white, correlate)
+        products = np.zeros((len(white), len(white)))
+        accumulate_gram(codes.indptr, codes.indices, codes.values, products)
+        fits = aksvd_sweep(codes, products, targets, white, correlate)
         for j in np.flatnonzero(np.isnan(fits)):
             users = np.flatnonzero(codes.indices == j)
             rows = np.searchsorted(codes.indptr, users, side="right") - 1
             fits[j] = correlate(int(j), rows, fits, 1.0) @ codes.values[users]
-        products = np.zeros((len(white), len(white)))
-        accumulate_gram(codes.indptr, codes.indices, codes.values, products)
         objective = float(trace) - 2.0 * float(fits.sum()) + float(np.vdot(products, white @ white.T))
         parts = split_codes(codes, [item.codes for item in kept])
         return (

@@ -6,6 +6,9 @@ LLVM lowers them to whatever the machine has (AVX-512, AVX2, NEON, ...).
 from __future__ import annotations
 
 from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 # Bytes of a vector: one register of AVX-512, two of AVX2, four of NEON.
 VECTOR_BYTES = 64
@@ -61,3 +64,22 @@ class Vectors:
 def data_of(context, builder, kind, value):
     """Pointer to the first number of an array."""
     return context.make_array(kind)(context, builder, value).data
+
+
+@intrinsic
+def prefetch(typingctx, array, place):
+    """Ask for the cache line of a number, counted from the first of a C-contiguous array, before it is needed."""
+    signature = types.void(array, types.int64)
+
+    def codegen(context, builder, sig, args):
+        byte = ir.IntType(8).as_pointer()
+        address = builder.gep(data_of(context, builder, sig.args[0], args[0]), [args[1]], inbounds=True)
+        flag = ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]), "llvm.prefetch.p0"
+        )
+        # To be read, to be kept, of data.
+        builder.call(function, [builder.bitcast(address, byte), *(ir.Constant(flag, n) for n in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return signature, codegen
