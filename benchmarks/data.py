@@ -101,10 +101,13 @@ def pick_dictionary(signals: np.ndarray, n_atoms: int) -> np.ndarray:
 def encode_inputs(
     source: str, n_signals: int, n_atoms: int, data_dir: str | None, tiny: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Signals and a dictionary of other signals of the same source."""
-    if source == "mnist":
+    """Signals and a dictionary of other signals of the same source; "noisy" is MNIST without its zeros."""
+    if source in ("mnist", "noisy"):
         signals, _ = mnist(data_dir, tiny)
-        signals = signals[np.random.default_rng(SEED).permutation(len(signals))]
+        rng = np.random.default_rng(SEED)
+        signals = signals[rng.permutation(len(signals))]
+        if source == "noisy":
+            signals = signals + rng.normal(0.0, 1e-3, signals.shape).astype(signals.dtype)
     else:
         # All patches from one draw, so that encode-c, encode-d and dl share their signals.
         signals = patches(2_000 if tiny else 220_000)

@@ -162,7 +162,8 @@ def as_markdown(rows: Sequence[Row], head: dict[str, Any]) -> str:
         "",
         "Ratio: the peer's time over rkdl's. Agreement: mean residual norms of the codes, or errors of what was "
         "learned, rkdl's first. MB: peak memory of a fresh process above its loaded inputs. Limit: the matrix product "
-        "alone, and the least time by operation count at the speed of a large matrix product as a share of rkdl's.",
+        "alone, and the least time by operation count at the speed of a large matrix product, the signals' zeros left "
+        "out, as a share of rkdl's.",
         "",
     ]
     if head["tiny"]:

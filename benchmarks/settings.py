@@ -31,7 +31,7 @@ class Settings:
         """Seconds between timings."""
         return 0.0 if self.tiny else PAUSE
 
-    def goal(self, value: float) -> float | None:
+    def goal(self, value: float | None) -> float | None:
         """A target, which a tiny run has none of."""
         return None if self.tiny else value
 

@@ -116,10 +116,12 @@ def reduced(library: str, inputs: Inputs, *, method: str, n: int, s: int, n_iter
 
     if "V" in inputs:
         settings["kernel_vectors"] = inputs["V"]
+    kept_bytes = settings.pop("kept_bytes", None)
     model = getattr(rkdl, method)(
         n, gamma=GAMMA, n_nonzero_coefs=s, max_iter=n_iter, tol=0, n_jobs=THREADS, random_state=0, **settings
     )
-    return float(_complete(model.fit(inputs["X"]), n_iter).errors_[-1])
+    with rkdl.config_context(kept_bytes=kept_bytes):
+        return float(_complete(model.fit(inputs["X"]), n_iter).errors_[-1])
 
 
 def _complete(model: Any, n_iter: int) -> Any:

@@ -537,3 +537,18 @@ class TestMemoryOfFit:
 
 def test_version_is_told():
     assert rkdl.__version__.count(".") == 2
+
+
+def test_memory_of_a_container(tmp_path, monkeypatch):
+    """A container's limit counts, not the machine around it."""
+    from rkdl.estimators import _full
+
+    whole = _full.physical_memory()
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(_full, "CONTAINER_LIMITS", (str(tmp_path / "missing"), str(limit)))
+    limit.write_text("max\n")
+    assert _full.physical_memory() > 0
+    limit.write_text("1048576\n")
+    assert _full.physical_memory() == 1 << 20 < whole
+    with pytest.warns(UserWarning, match="there are 0.0"):
+        KDL(4, max_iter=1, random_state=0).fit(np.random.default_rng(0).standard_normal((300, 8)))

@@ -17,7 +17,19 @@ from scipy import sparse
 from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _signals, sparse_encode, sparse_encode_gram
+from rkdl import (
+    DL,
+    KDL,
+    MORKDL,
+    ORKDL,
+    RKDL,
+    FourierDL,
+    _maps,
+    _signals,
+    config_context,
+    sparse_encode,
+    sparse_encode_gram,
+)
 from rkdl._blas import one_blas_thread
 
 # Seconds after which a child is taken to hang.
@@ -97,10 +109,23 @@ def test_kept_features(X, monkeypatch, name, dtype):
     """Features that are kept between walks are those that would be computed again."""
     model = clone(ESTIMATORS[name]).set_params(max_iter=4)
     kept = clone(model).fit(X.astype(dtype))
-    monkeypatch.setattr(_signals, "KEPT_BYTES", 0)
-    again = clone(model).fit(X.astype(dtype))
+    walks = []
+    features = _maps.KernelMap.features if "RKDL" in name else _maps.FourierMap.features
+    owner = _maps.KernelMap if "RKDL" in name else _maps.FourierMap
+    monkeypatch.setattr(owner, "features", lambda self, signals: walks.append(len(signals)) or features(self, signals))
+    clone(model).fit(X.astype(dtype))
+    n_kept = sum(walks)
+    with config_context(kept_bytes=0):
+        again = clone(model).fit(X.astype(dtype))
+    assert sum(walks) > 2 * n_kept
     np.testing.assert_array_equal(kept.errors_, again.errors_)
     np.testing.assert_array_equal(kept.transform(X.astype(dtype)), again.transform(X.astype(dtype)))
+
+
+@pytest.mark.parametrize("kept_bytes", [-1, 1.5, "64"])
+def test_kept_bytes_are_a_number(kept_bytes):
+    with pytest.raises(ValueError, match=f"kept_bytes={kept_bytes!r} must be a number of bytes"):
+        config_context(kept_bytes=kept_bytes).__enter__()
 
 
 class TestThreads:

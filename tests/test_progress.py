@@ -147,7 +147,7 @@ class TestInterrupt:
     @pytest.mark.parametrize(
         ("name", "owner", "attribute"),
         [
-            ("DL", _statistics, "pursue"),
+            ("DL", _statistics, "_learn"),
             ("KDL", _full, "pursue"),
             ("ORKDL-lbfgs", _descent.Objective, "at"),
             ("ORKDL-gd", _descent.GradientDescent, "sweep"),

@@ -239,7 +239,13 @@ class TestEdges:
         codes = encode(X, dictionary, n_features + 10, pursuit=pursuit)
         residuals = np.linalg.norm(X - codes.astype(float) @ dictionary, axis=1) / np.linalg.norm(X, axis=1)
         # The difference of squares, which the pursuit goes by, has half the digits.
-        assert residuals.max() < 4 * np.sqrt(np.finfo(dtype).eps)
+        half = np.sqrt(np.finfo(dtype).eps)
+        singular = [np.linalg.svd(dictionary[row != 0.0].astype(float), compute_uv=False) for row in codes]
+        is_independent = np.array([values[-1] > half * values[0] for values in singular])
+        assert (residuals[is_independent] < 4 * half).all()
+        # Atoms that are dependent to half the digits are dependent to inner products; in float32 some signal in two
+        # or three hundred ends at such a set.
+        assert is_independent.all() if dtype == np.float64 else is_independent.mean() > 0.9
         assert np.count_nonzero(codes, axis=1).max() <= n_features
 
     @each_dtype

@@ -5,6 +5,8 @@ import io
 import re
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).resolve().parent.parent / "README.md"
 
 
@@ -16,9 +18,12 @@ def test_example():
     told = io.StringIO()
     with contextlib.redirect_stdout(told):
         exec(compile(code, str(README), "exec"), {})
-    # Rounding differs from machine to machine in the last digit shown.
-    shorten = re.compile(r"(\d\.\d{2})\d*e")
-    assert shorten.sub(r"\1e", told.getvalue()) == shorten.sub(r"\1e", printed)
+    # Rounding differs from machine to machine, and decides between atoms that serve a signal equally well.
+    error = re.compile(r"\d\.\d+e[-+]\d+")
+    assert error.sub("error", told.getvalue()) == error.sub("error", printed)
+    assert [*map(float, error.findall(told.getvalue()))] == pytest.approx(
+        [*map(float, error.findall(printed))], rel=2e-3
+    )
 
 
 def test_no_placeholder_is_left():

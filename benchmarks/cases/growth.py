@@ -50,16 +50,25 @@ def run(settings: Settings) -> Iterator[Figure]:
             {"n_signals": size, "seconds": laps[str(size)].best, "us_per_signal": laps[str(size)].best / size * 1e6}
             for size in inputs
         ]
-        measured = _measure_memory(method, task, params, inputs, series, settings)
+        chosen = [point for point in series if point["n_signals"] in _memory_sizes(list(inputs))]
+        measured = _measure_memory(method, task, params, inputs, chosen, settings)
         yield from _figures(method, series, measured, common["s"], signals, settings)
+        if method != "KDL":
+            frugal = {**params, "kept_bytes": 0}
+            peaks = _measure_memory(method, task, frugal, inputs, [dict(point) for point in chosen], settings)
+            again = Contender("again", partial(tasks.reduced, "rkdl", inputs[sizes[-1]], **frugal))
+            lap = race([again], min(settings.repeat, 3), pause=settings.pause)["again"]
+            times = "" if lap.best is None else f"; takes {lap.best / series[-1]['seconds']:.2f} times as long"
+            for figure in _memory_figures(f"{method} under kept_bytes=0", peaks, common["s"], signals, settings):
+                figure.note += times
+                yield figure
 
 
 def _measure_memory(method, task, params, inputs, series, settings) -> list[tuple[int, float]]:
-    """Peaks at a few sizes; they are put into the series as well."""
+    """Peaks at the sizes of a series; they are put into it as well."""
     found = []
-    wanted = [point for point in series if point["n_signals"] in _memory_sizes(list(inputs))]
     with MemoryLab(enabled=not settings.tiny or method == "RKDL") as lab:
-        for point in wanted:
+        for point in series:
             peak = lab.peak(task, "rkdl", inputs[point["n_signals"]], **params)
             if peak is not None:
                 point["memory_mb"] = peak
@@ -96,6 +105,10 @@ def _figures(method, series, measured, s, signals, settings) -> Iterator[Figure]
         note=f"exponent of N {power:.2f}; per signal at the end {each[-1] / each[0]:.2f} of that at the start",
         series=series,
     )
+    yield from _memory_figures(method, measured, s, signals, settings)
+
+
+def _memory_figures(method, measured, s, signals, settings) -> Iterator[Figure]:
     if len(measured) == 2:
         (few, low), (many, high) = measured
         itemsize = signals.itemsize

@@ -35,6 +35,10 @@ class Member(NamedTuple):
     gram: np.ndarray
     n_nonzero: int
 
+    def about(self, centre: np.ndarray) -> Member:
+        """The same for signals less `centre`: an offset of the signals would cost digits of the distances."""
+        return self._replace(kernel_vectors=self.kernel_vectors - centre)
+
     def abnormality(self, signals: np.ndarray) -> np.ndarray:
         """``-log(1 - r^2)`` of every signal (c, m), at least 0; signals at distances that overflow get infinity."""
         with np.errstate(over="ignore", invalid="ignore"):

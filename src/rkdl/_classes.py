@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rkdl._blas import resolve_threads
+from rkdl._config import keepable
 from rkdl._learning import ReducedProblem
 from rkdl._maps import FeatureMap, LinearMap
 from rkdl._metric import IdentityMetric
@@ -211,7 +212,8 @@ class ClassProblem:
                 pursuit._replace(n_nonzero=min(pursuit.n_nonzero, count)),
                 refit=refit,
             )
-            problem.walker.kept_bytes = FEATURE_BYTES * len(rows) // n_signals
+            # Asked here: classes learn in threads that do not know the user's settings.
+            problem.walker.kept_bytes = keepable(FEATURE_BYTES * len(rows) // n_signals)
             self.problems.append(problem)
 
     def __enter__(self) -> ClassProblem:

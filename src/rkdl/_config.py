@@ -13,11 +13,16 @@ from rkdl._signals import chunk_bounds
 _chunk_rows: ContextVar[int | tuple[int, ...] | None] = ContextVar("rkdl_chunk_rows", default=None)
 _tf32: ContextVar[bool] = ContextVar("rkdl_tf32", default=False)
 _persist: ContextVar[bool] = ContextVar("rkdl_persist", default=True)
+_kept_bytes: ContextVar[int | None] = ContextVar("rkdl_kept_bytes", default=None)
 
 
 @contextmanager
 def config_context(
-    *, chunk_rows: int | Sequence[int] | None = None, tf32: bool = False, persist: bool = True
+    *,
+    chunk_rows: int | Sequence[int] | None = None,
+    tf32: bool = False,
+    persist: bool = True,
+    kept_bytes: int | None = None,
 ) -> Iterator[None]:
     """Fix the chunks that signals are learned from and how they are worked on, for as long as the context lasts.
 
@@ -34,6 +39,10 @@ def config_context(
     persist : bool, default=True
         Whether a Dask cluster keeps the blocks of a Dask array for the time of a fit. False reads them again for every
         walk: for signals that take more memory than the workers have, on disks that read as fast as workers spill.
+    kept_bytes : int, default=None
+        Most bytes of kernel values or Fourier features that a fit keeps for all signals from one walk to the next. 0
+        computes them again in every walk: memory then grows by the codes alone, and RKDL takes about twice the time.
+        None keeps up to 64 MiB (512 MiB in `KDLClassifier`, what fits on a GPU). Never changes the result.
 
     Yields
     ------
@@ -57,7 +66,14 @@ def config_context(
     for rows in chunk_rows if isinstance(chunk_rows, tuple) else (chunk_rows,):
         if rows is not None and not (isinstance(rows, Integral) and int(rows) > 0):
             raise ValueError(f"chunk_rows={chunk_rows!r} must be a number of rows, several of them, or None.")
-    tokens = _chunk_rows.set(chunk_rows), _tf32.set(bool(tf32)), _persist.set(bool(persist))
+    if kept_bytes is not None and not (isinstance(kept_bytes, Integral) and int(kept_bytes) >= 0):
+        raise ValueError(f"kept_bytes={kept_bytes!r} must be a number of bytes, at least 0, or None.")
+    tokens = (
+        _chunk_rows.set(chunk_rows),
+        _tf32.set(bool(tf32)),
+        _persist.set(bool(persist)),
+        _kept_bytes.set(kept_bytes),
+    )
     try:
         yield
     finally:
@@ -73,6 +89,12 @@ def uses_tf32() -> bool:
 def persists() -> bool:
     """Whether a Dask cluster keeps the signals for the time of a fit."""
     return _persist.get()
+
+
+def keepable(n_bytes: int) -> int:
+    """The bytes that may be kept from one walk to the next: as the user fixed them, or else as given."""
+    fixed = _kept_bytes.get()
+    return n_bytes if fixed is None else fixed
 
 
 def plan_chunks(

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from rkdl._arrays import host
-from rkdl._kernels import Kernel, squared_norms
+from rkdl._kernels import Kernel, offset_of, squared_norms
 from rkdl._learning import ReducedProblem, worst_signals
 from rkdl._maps import LinearMap
 from rkdl._metric import IdentityMetric
@@ -134,11 +134,17 @@ def _moments(signals: np.ndarray, kept: object) -> tuple[tuple, None]:
 
 @dataclass(frozen=True)
 class _Assign:
-    """Sums and counts of the signals nearest to each centre, and the total squared distance."""
+    """Sums and counts of the signals nearest to each centre, and the total squared distance.
+
+    From `shift`, where there is one: centres and sums are those of the signals less it.
+    """
 
     centres: np.ndarray
+    shift: np.ndarray | None = None
 
     def __call__(self, signals: np.ndarray, kept: object) -> tuple[tuple, np.ndarray]:
+        if self.shift is not None:
+            signals = signals - self.shift
         squares = squared_norms(self.centres)
         scores = multiply(signals, self.centres)
         scores *= -2
@@ -158,24 +164,27 @@ def _cluster_centres(walker: Walker, count: int, rng: np.random.RandomState) -> 
 
     signals = walker.signals
     sample = signals.take(rng.choice(signals.shape[0], min(signals.shape[0], 20 * count), replace=False))
+    shift = offset_of(sample)
+    if shift is not None:
+        sample = sample - shift
     centres = kmeans_plusplus(sample, count, random_state=rng)[0].astype(np.float64)
     previous = np.inf
     try:
         for _ in range(KMEANS_ITERATIONS):
-            found, distances = walker.run(_Assign(centres.astype(signals.dtype)))
+            found, distances = walker.run(_Assign(centres.astype(signals.dtype), shift))
             sums, counts, total = map(host, found)
             filled = counts > 0
             centres[filled] = sums[filled] / counts[filled, None]
             empty = np.flatnonzero(~filled)
             if empty.size:
                 farthest = worst_signals(np.concatenate(walker.fetch(host, distances)), empty.size)
-                centres[empty[: farthest.size]] = signals.take(farthest)
+                centres[empty[: farthest.size]] = signals.take(farthest) - (0.0 if shift is None else shift)
             if previous - total <= 1e-4 * total:
                 break
             previous = float(total)
     except KeyboardInterrupt:
         walker.is_interrupted = True
-    return centres
+    return centres if shift is None else centres + shift
 
 
 def _draw_pivots(sample: np.ndarray, count: int, kernel: Kernel, rng: np.random.RandomState, pivots: list[int]) -> None:

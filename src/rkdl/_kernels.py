@@ -34,11 +34,8 @@ class RBF:
 
     def conditioned(self, sample: np.ndarray) -> RBF:
         """The same kernel, its distances taken from the sample's centre if that saves digits."""
-        centre = sample.mean(axis=0, dtype=np.float64)
-        spread = float(np.mean((sample - centre) ** 2)) * sample.shape[1]
-        if float(centre @ centre) > _OFFSET_RATIO * spread > 0.0:
-            return replace(self, shift=centre.astype(sample.dtype))
-        return self
+        shift = offset_of(sample)
+        return self if shift is None else replace(self, shift=shift)
 
     def _centred(self, rows: np.ndarray) -> np.ndarray:
         return rows if self.shift is None else rows - self.shift.astype(rows.dtype, copy=False)
@@ -319,6 +316,13 @@ def median_gamma(sample: np.ndarray) -> float:
         return 1.0
     gamma = 1.0 / float(np.median(squares)) / float(largest) / float(largest)
     return min(max(gamma, np.finfo(np.float64).tiny), np.finfo(np.float64).max)
+
+
+def offset_of(sample: np.ndarray) -> np.ndarray | None:
+    """The mean (m,) of signals that sit so far from zero that their distances lose digits; None of any others."""
+    centre = sample.mean(axis=0, dtype=np.float64)
+    spread = float(np.mean((sample - centre) ** 2)) * sample.shape[1]
+    return centre.astype(sample.dtype) if float(centre @ centre) > _OFFSET_RATIO * spread > 0.0 else None
 
 
 def centre_of(rows: np.ndarray) -> np.ndarray:

@@ -225,8 +225,10 @@ class Walker:
 
     def may_keep(self, n_bytes: int) -> bool:
         """Whether so much may be kept from one walk to the next."""
+        from rkdl._config import keepable
+
         limit = KEPT_BYTES if self.kept_bytes is None else self.kept_bytes
-        return self.signals.is_in_memory and n_bytes <= limit
+        return self.signals.is_in_memory and n_bytes <= keepable(limit)
 
     def each(self, task: Callable[[int, int, int], Any]) -> Any:
         """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""

@@ -138,6 +138,8 @@ def _(step: _Assign) -> Step:
 
 def _assign(step: _Assign, signals: torch.Tensor, kept: Any) -> tuple[tuple, torch.Tensor]:
     centres: Any = step.centres
+    if step.shift is not None:
+        signals = signals - step.shift
     scores = (signals @ centres.T).mul_(-2.0).add_(squared_norms(centres))
     lowest, nearest = scores.min(dim=1)
     distances = lowest + squared_norms(signals)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rkdl._config import keepable
 from rkdl._signals import Walker
 from rkdl._statistics import Kept
 from rkdl._torch.device import KEPT_SHARE, free_bytes, product_precision, tensor_chunks
@@ -98,7 +99,9 @@ class TensorWalker(Walker):
 
     def may_keep(self, n_bytes: int) -> bool:
         """Whether so much may be kept on the device from one walk to the next."""
-        return super().may_keep(n_bytes) if self.device.type == "cpu" else n_bytes <= self._keepable
+        if self.device.type == "cpu":
+            return super().may_keep(n_bytes)
+        return n_bytes <= keepable(self._keepable)
 
     def each(self, task: Callable[[int, int, int], Any]) -> Any:
         """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""

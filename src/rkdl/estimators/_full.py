@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,9 @@ from rkdl.estimators._denoising import Decoder
 from rkdl.estimators._kernel import KERNELS, KernelLearner
 
 # The kernel matrix is kept whole while it takes no more than this share of the machine's memory.
-MEMORY_SHARE = 0.5
+MEMORY_SHARE = 0.6
+# Where Linux says how much a container may use, in its two versions.
+CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 class KDL(KernelLearner):
@@ -374,11 +377,18 @@ def _is_training_matrix(kernel: np.ndarray) -> bool:
 
 
 def physical_memory() -> int:
-    """Bytes of memory of this machine; where it cannot be told, 8 GiB."""
+    """Bytes of memory of this machine, or of the container around us; where it cannot be told, 8 GiB."""
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return 8 << 30
+    for limit in CONTAINER_LIMITS:
+        try:
+            memory = min(memory, int(Path(limit).read_text()))
+        except (OSError, ValueError):
+            # No such file, or the word for no limit.
+            continue
+    return memory
 
 
 def _check_kernel_matrix(matrix: np.ndarray) -> None:

@@ -316,7 +316,8 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         n_kept = max(1, round(len(sample) * (1.0 - self.discard)))
         if n_kept == len(sample):
             return member
-        order = np.argsort(member.abnormality(sample), kind="stable")
+        centre = centre_of(sample)
+        order = np.argsort(member.about(centre).abnormality(sample - centre), kind="stable")
         return self._dictionary(sample[np.sort(order[:n_kept])], gamma, n_atoms, n_nonzero, rng)
 
     def _dictionary(
@@ -374,9 +375,8 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
     def _abnormalities(self, signals: Signals, members: list[Member]) -> np.ndarray:
         """Abnormality of every signal in every dictionary, (n_signals, n_members)."""
         found = np.empty((signals.shape[0], len(members)))
-        # From the middle of the kernel vectors: an offset of the signals would cost digits of the distances.
         centre = centre_of(np.concatenate([member.kernel_vectors for member in members]))
-        centred = [member._replace(kernel_vectors=member.kernel_vectors - centre) for member in members]
+        centred = [member.about(centre) for member in members]
 
         def task(number: int, start: int, stop: int) -> None:
             rows = signals.read(start, stop)
