@@ -55,6 +55,7 @@ def run(settings: Settings) -> Iterator[Figure]:
     import rkdl
     from rkdl._descent import Objective
     from rkdl._learning import ReducedProblem
+    from rkdl._products import combine, multiply
 
     n_signals, n_vectors, n_atoms, s = (600, 30, 10, 3) if settings.tiny else (60_000, 500, 100, 5)
     signals, _ = mnist(settings.data_dir, settings.tiny)
@@ -86,19 +87,19 @@ def run(settings: Settings) -> Iterator[Figure]:
             rkdl.RKDL(n_atoms, max_iter=2, **options).fit(X)
         times["iteration"] += [timing.seconds for timing in iterations]
         times["of iteration"].append(
-            _walk(iterations[-1].bounds, lambda start, stop: (X[start:stop] @ V.T) @ A.T),
+            _walk(iterations[-1].bounds, lambda start, stop: multiply(multiply(X[start:stop], V), A)),
         )
         with watch(Objective, "gradient", evaluate) as evaluations:
             rkdl.ORKDL(n_atoms, max_iter=1, n_inner_iter=1, **options).fit(X)
         times["evaluation"] += [timing.seconds for timing in evaluations]
         times["of evaluation"].append(
-            _walk(evaluations[-1].bounds, lambda start, stop: (X[start:stop] @ V.T).T @ X[start:stop]),
+            _walk(evaluations[-1].bounds, lambda start, stop: combine(multiply(X[start:stop], V), X[start:stop])),
         )
         limits = machine.measure_limits(settings.tiny)
 
     best = {name: min(seconds) for name, seconds in times.items()}
     gflops = limits["sgemm_gflops"]
-    products = 2.0 * n_signals * n_vectors * X.shape[1]
+    products = 2.0 * np.count_nonzero(X) * n_vectors
     work = {
         "iteration": products + 2.0 * n_signals * n_vectors * n_atoms,
         "evaluation": 2.0 * products,
@@ -117,8 +118,8 @@ def run(settings: Settings) -> Iterator[Figure]:
             bound=settings.goal(bound),
             sense="at least",
             note=(
-                f"{best[name] * 1e3:.4g} ms, products alone {alone * 1e3:.4g} ms at {reached:.0f} GFLOP/s, "
-                f"{reached / gflops:.0%} of a large sgemm; {note}"
+                f"{best[name] * 1e3:.4g} ms, products alone {alone * 1e3:.4g} ms at {reached:.0f} GFLOP/s without the "
+                f"signals' zeros, {reached / gflops:.0%} of a large sgemm; {note}"
             ),
             series=[{"what": key, "seconds": seconds} for key in (name, f"of {name}") for seconds in times[key]],
         )

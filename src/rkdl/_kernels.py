@@ -79,8 +79,7 @@ class RBF:
         """Weighted sums of the derivatives by the rows of `Y`, in float64."""
         X, Y = self._centred(X), self._centred(Y)
         pulled = combine(weights, X)
-        pulled -= weights.sum(axis=0, dtype=np.float64)[:, None] * Y
-        pulled *= 2.0 * self.gamma
+        _pull_apart(pulled, weights.sum(axis=0, dtype=np.float64), Y, 2.0 * self.gamma)
         return pulled
 
     def pull_together(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -374,6 +373,15 @@ def _find_exponents(values, factor, own, scaled, other):
         for j in range(len(row)):
             exponent = row[j] * factor - offset - other[j]
             row[j] = zero if exponent > zero else exponent
+
+
+@compiled(error_model="numpy", fastmath={"contract", "nsz"})
+def _pull_apart(pulled, sums, places, factor):
+    """``factor (pulled_i - sums_i places_i)`` in place of every row of `pulled`."""
+    for i in range(len(pulled)):
+        row, place, total = pulled[i], places[i], sums[i]
+        for k in range(len(row)):
+            row[k] = factor * (row[k] - total * place[k])
 
 
 def _integer_power(base: np.ndarray, degree: int) -> np.ndarray:
