@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rkdl._config import config_context
     from rkdl._encode import sparse_encode, sparse_encode_gram
-    from rkdl.estimators._classifier import KDLClassifier
-    from rkdl.estimators._full import KDL
-    from rkdl.estimators._linear import DL, FourierDL
-    from rkdl.estimators._optimized import MORKDL, ORKDL
-    from rkdl.estimators._outliers import KDLOutlierDetector
-    from rkdl.estimators._reduced import RKDL
+    from rkdl.estimators import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector
     from rkdl.estimators._saving import load
 
 __version__ = "0.1.0"
@@ -35,14 +30,6 @@ __all__ = [
 
 # Where each name lives: it is imported when it is first used, so that the command line and its help start at once.
 _HOMES = {
-    "DL": "rkdl.estimators._linear",
-    "KDL": "rkdl.estimators._full",
-    "MORKDL": "rkdl.estimators._optimized",
-    "ORKDL": "rkdl.estimators._optimized",
-    "RKDL": "rkdl.estimators._reduced",
-    "FourierDL": "rkdl.estimators._linear",
-    "KDLClassifier": "rkdl.estimators._classifier",
-    "KDLOutlierDetector": "rkdl.estimators._outliers",
     "config_context": "rkdl._config",
     "load": "rkdl.estimators._saving",
     "sparse_encode": "rkdl._encode",
@@ -51,9 +38,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'rkdl' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_HOMES.get(name, "rkdl.estimators")), name)
     globals()[name] = value
     return value
 
