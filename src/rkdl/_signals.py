@@ -24,8 +24,6 @@ CHUNK_BYTES = 5 << 20
 SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
 # Features are kept until the kernel vectors move while they take no more than this.
 KEPT_BYTES = 64 << 20
-# So few chunks are walked without a word to the waiting thread until the end.
-FEW_CHUNKS = 16
 # Chunks whose sums one task of a cluster adds to the total.
 ADDED_AT_ONCE = 16
 
@@ -232,9 +230,6 @@ class Walker:
 
     def each(self, task: Callable[[int, int, int], Any]) -> Any:
         """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""
-        if self._pool is not None and self.signals.is_in_memory and len(self.bounds) <= FEW_CHUNKS:
-            yield from self._all(task)
-            return
         # A window of twice the threads keeps them busy and the results in flight few.
         window = 1 if self._pool is None else 2 * self._threads
         waiting: deque = deque()
@@ -259,21 +254,48 @@ class Walker:
                 for future in waiting:
                     future.cancel()
 
-    def _all(self, task: Callable[[int, int, int], Any]) -> list:
-        """`each` for few chunks: threads take them in turn, and this one wakes when all are done."""
-        assert self._pool is not None
-        results: list = [None] * len(self.bounds)
+    def fold(self, task: Callable[[int, int, int], Any], consume: Callable[[Any], None]) -> None:
+        """``consume(task(number, start, stop))`` of every chunk, in chunk order, one at a time, from whatever thread.
+
+        Threads take chunk after chunk and consume what is next in order, so that the thread that waits for them, and
+        would hold Python's lock for every chunk, wakes at the end alone.
+        """
+        if self._pool is None or not self.signals.is_in_memory:
+            for result in self.each(task):
+                consume(result)
+            return
         upcoming = iter(enumerate(self.bounds))
-        stopped = threading.Event()
+        found: dict[int, Any] = {}
+        turn = threading.Condition()
+        n_taken = n_consumed = 0
+        is_over = False
+
+        def may_go_on() -> bool:
+            # One slow chunk does not make the others' results pile up.
+            return is_over or n_taken < n_consumed + 2 * self._threads
 
         def work() -> None:
+            nonlocal n_taken, n_consumed, is_over
             try:
-                for number, (start, stop) in upcoming:
-                    if stopped.is_set():
-                        return
-                    results[number] = task(number, start, stop)
+                while True:
+                    with turn:
+                        turn.wait_for(may_go_on)
+                        if is_over or (chunk := next(upcoming, None)) is None:
+                            return
+                        n_taken += 1
+                    number, (start, stop) = chunk
+                    result = task(number, start, stop)
+                    with turn:
+                        found[number] = result
+                        del result
+                        while n_consumed in found and not is_over:
+                            consume(found.pop(n_consumed))
+                            n_consumed += 1
+                        turn.notify_all()
             except BaseException:
-                stopped.set()
+                with turn:
+                    is_over = True
+                    turn.notify_all()
                 raise
 
         workers = [self._pool.submit(work) for _ in range(self._threads)]
@@ -281,9 +303,10 @@ class Walker:
             for worker in workers:
                 worker.result()
         finally:
-            stopped.set()
+            with turn:
+                is_over = True
+                turn.notify_all()
             wait(workers)
-        return results
 
     def inspect(self) -> None:
         """Refuse signals that are not finite; scale those whose squares leave the dtype's range."""
@@ -319,9 +342,14 @@ class Walker:
 
         totals = start
         retained = []
-        for sums, item in self.each(task):
+
+        def consume(result: tuple[tuple, Any]) -> None:
+            nonlocal totals
+            sums, item = result
             retained.append(item)
             totals = add_sums(totals, sums, fresh=totals is start)
+
+        self.fold(task, consume)
         assert totals is not None
         return totals, retained
 
