@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -24,6 +25,8 @@ CHUNK_BYTES = 5 << 20
 SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
 # Features are kept until the kernel vectors move while they take no more than this.
 KEPT_BYTES = 64 << 20
+# So many results of chunks wait to be added, if they take no more than so many bytes each.
+FEW_RESULTS, LIGHT_BYTES = 16, 1 << 16
 # Chunks whose sums one task of a cluster adds to the total.
 ADDED_AT_ONCE = 16
 
@@ -254,11 +257,16 @@ class Walker:
                 for future in waiting:
                     future.cancel()
 
-    def fold(self, task: Callable[[int, int, int], Any], consume: Callable[[Any], None]) -> None:
+    def fold(
+        self,
+        task: Callable[[int, int, int], Any],
+        consume: Callable[[Any], None],
+        is_light: Callable[[Any], bool] = lambda result: False,
+    ) -> None:
         """``consume(task(number, start, stop))`` of every chunk, in chunk order, one at a time, from whatever thread.
 
         Threads take chunk after chunk and consume what is next in order, so that the thread that waits for them, and
-        would hold Python's lock for every chunk, wakes at the end alone.
+        would hold Python's lock for every chunk, wakes at the end alone. A few results that are light are left to it.
         """
         if self._pool is None or not self.signals.is_in_memory:
             for result in self.each(task):
@@ -266,46 +274,45 @@ class Walker:
             return
         upcoming = iter(enumerate(self.bounds))
         found: dict[int, Any] = {}
-        turn = threading.Condition()
-        n_taken = n_consumed = 0
+        consuming = threading.Lock()
+        n_consumed = 0
         is_over = False
 
-        def may_go_on() -> bool:
-            # One slow chunk does not make the others' results pile up.
-            return is_over or n_taken < n_consumed + 2 * self._threads
+        def consume_next() -> None:
+            nonlocal n_consumed
+            # Who finds another at it leaves what was found to that one, who looks again before it goes.
+            while n_consumed in found and not is_over and consuming.acquire(blocking=False):
+                try:
+                    while n_consumed in found and not is_over:
+                        consume(found.pop(n_consumed))
+                        n_consumed += 1
+                finally:
+                    consuming.release()
 
         def work() -> None:
-            nonlocal n_taken, n_consumed, is_over
+            nonlocal is_over
             try:
-                while True:
-                    with turn:
-                        turn.wait_for(may_go_on)
-                        if is_over or (chunk := next(upcoming, None)) is None:
-                            return
-                        n_taken += 1
-                    number, (start, stop) = chunk
-                    result = task(number, start, stop)
-                    with turn:
-                        found[number] = result
-                        del result
-                        while n_consumed in found and not is_over:
-                            consume(found.pop(n_consumed))
-                            n_consumed += 1
-                        turn.notify_all()
+                for number, (start, stop) in upcoming:
+                    # One slow chunk does not make the others' results pile up.
+                    while number >= n_consumed + FEW_RESULTS + 2 * self._threads and not is_over:
+                        time.sleep(1e-3)
+                        consume_next()
+                    if is_over:
+                        return
+                    result = found[number] = task(number, start, stop)
+                    if len(found) >= FEW_RESULTS or not is_light(result):
+                        consume_next()
             except BaseException:
-                with turn:
-                    is_over = True
-                    turn.notify_all()
+                is_over = True
                 raise
 
         workers = [self._pool.submit(work) for _ in range(self._threads)]
         try:
             for worker in workers:
                 worker.result()
+            consume_next()
         finally:
-            with turn:
-                is_over = True
-                turn.notify_all()
+            is_over = True
             wait(workers)
 
     def inspect(self) -> None:
@@ -349,7 +356,7 @@ class Walker:
             retained.append(item)
             totals = add_sums(totals, sums, fresh=totals is start)
 
-        self.fold(task, consume)
+        self.fold(task, consume, _is_light)
         assert totals is not None
         return totals, retained
 
@@ -360,6 +367,11 @@ class Walker:
     def fetch(self, function: Callable[[Any], Any], kept: list) -> list:
         """`function` of what is kept with every chunk, brought here."""
         return [function(item) for item in kept]
+
+
+def _is_light(result: tuple[tuple, Any]) -> bool:
+    """Whether a chunk's sums may wait beside those of others."""
+    return sum(getattr(part, "nbytes", 8) for part in result[0]) <= LIGHT_BYTES
 
 
 def add_sums(totals: tuple | None, sums: tuple, *, fresh: bool = True) -> tuple:
