@@ -14,7 +14,7 @@ from rkdl._arrays import cast, host
 from rkdl._atoms import aksvd_sweep, gram_sweep
 from rkdl._kernels import Kernel
 from rkdl._learning import worst_signals
-from rkdl._pursuit import join_codes, pursue
+from rkdl._pursuit import Codes, join_codes, pursue
 from rkdl._signals import Walker
 from rkdl._statistics import NotFiniteError, Pursuit, accumulate_gram
 
@@ -43,8 +43,7 @@ class KernelRows:
                     matrix[left:right, start:stop] = block.T
 
         with np.errstate(over="ignore", invalid="ignore"):
-            for _ in walker.each(fill):
-                pass
+            walker.fold(fill, _nothing)
         return cls(walker, kernel, matrix)
 
     def rows(self, start: int, stop: int) -> np.ndarray:
@@ -71,8 +70,7 @@ class KernelRows:
         def multiply(number: int, start: int, stop: int) -> None:
             np.matmul(self.rows(start, stop), right, out=product[start:stop])
 
-        for _ in self.walker.each(multiply):
-            pass
+        self.walker.fold(multiply, _nothing)
         return product
 
 
@@ -152,7 +150,8 @@ class FullProblem:
             correlations = self.correlations[start:stop].astype(dtype)
             return pursue(correlations, gram, self.squared_norms[start:stop], *self.pursuit)
 
-        parts = list(self.walker.each(encode))
+        parts: list[tuple[Codes, np.ndarray]] = []
+        self.walker.fold(encode, parts.append)
         codes = join_codes([part[0] for part in parts])
         residuals = np.concatenate([part[1] for part in parts])
         dense = codes.to_csr(n_atoms).toarray()
@@ -215,3 +214,7 @@ class FullProblem:
             correlations[:, j] = self.kernel_rows.rows(t, t + 1)[0] / norm
             gram[j] = gram[:, j] = atoms @ correlations[:, j]
         return int(unused.size)
+
+
+def _nothing(result: None) -> None:
+    """Of a task that has written what it found."""

@@ -47,14 +47,16 @@ class _Best:
         """The index of the largest score, the lowest one among equals."""
         vectors, builder = self.vectors, self.vectors.builder
         scores, numbers = builder.load(self.score), builder.load(self.index)
-        largest = self._fold(scores, lambda left, right: builder.fcmp_ordered(">=", left, right))
+        # No score is NaN, which makes this the machine's own maximum.
+        plain = ("nnan", "nsz")
+        largest = self._fold(scores, lambda left, right: builder.fcmp_ordered(">", left, right, flags=plain), plain)
         last = ir.Constant(vectors.index_type, [2**31 - 1] * vectors.lanes)
         holds = builder.fcmp_ordered("==", scores, vectors.spread(largest))
         numbers = builder.select(holds, numbers, last)
         number = self._fold(numbers, lambda left, right: builder.icmp_signed("<", left, right))
         return number if vectors.number.width == INDEX.width else builder.sext(number, INDEX)
 
-    def _fold(self, values, prefers):
+    def _fold(self, values, prefers, flags=()):
         """The preferred element of a vector, by halves."""
         builder, lanes = self.vectors.builder, self.vectors.lanes
         while lanes > 1:
@@ -62,7 +64,7 @@ class _Best:
             mask_type = ir.VectorType(LANE, lanes)
             low = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes))))
             high = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes, 2 * lanes))))
-            values = builder.select(prefers(low, high), low, high)
+            values = builder.select(prefers(low, high), low, high, flags=flags)
         return builder.extract_element(values, ir.Constant(LANE, 0))
 
 

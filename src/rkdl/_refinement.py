@@ -134,15 +134,19 @@ class Refinement:
             norms = self.feature_map.squared_norms(signals)
             return _tell(coder, features, norms, self.labels[rows], self.sharpness)
 
+        def add(told: tuple[float, list, list]) -> None:
+            nonlocal loss
+            part, chunk_pulls, chunk_usage = told
+            loss += part
+            if not pulls:
+                pulls[:], usage[:] = chunk_pulls, chunk_usage
+                return
+            for total, more in zip([*pulls, *usage], [*chunk_pulls, *chunk_usage], strict=True):
+                total += more
+
         bounds = chunk_bounds(len(batch), coder.row_width, dtype.itemsize)
         with Walker(picked, bounds, self.n_jobs) as walker:
-            for part, chunk_pulls, chunk_usage in walker.each(task):
-                loss += part
-                if not pulls:
-                    pulls, usage = chunk_pulls, chunk_usage
-                    continue
-                for total, more in zip([*pulls, *usage], [*chunk_pulls, *chunk_usage], strict=True):
-                    total += more
+            walker.fold(task, add)
 
         def move(k: int) -> np.ndarray:
             count = len(self.whites[k])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -24,8 +25,8 @@ CHUNK_BYTES = 5 << 20
 SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
 # Features are kept until the kernel vectors move while they take no more than this.
 KEPT_BYTES = 64 << 20
-# So few chunks are walked without a word to the waiting thread until the end.
-FEW_CHUNKS = 16
+# So many results of chunks wait to be added, if they take no more than so many bytes each.
+FEW_RESULTS, LIGHT_BYTES = 16, 1 << 16
 # Chunks whose sums one task of a cluster adds to the total.
 ADDED_AT_ONCE = 16
 
@@ -232,9 +233,6 @@ class Walker:
 
     def each(self, task: Callable[[int, int, int], Any]) -> Any:
         """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""
-        if self._pool is not None and self.signals.is_in_memory and len(self.bounds) <= FEW_CHUNKS:
-            yield from self._all(task)
-            return
         # A window of twice the threads keeps them busy and the results in flight few.
         window = 1 if self._pool is None else 2 * self._threads
         waiting: deque = deque()
@@ -259,31 +257,63 @@ class Walker:
                 for future in waiting:
                     future.cancel()
 
-    def _all(self, task: Callable[[int, int, int], Any]) -> list:
-        """`each` for few chunks: threads take them in turn, and this one wakes when all are done."""
-        assert self._pool is not None
-        results: list = [None] * len(self.bounds)
+    def fold(
+        self,
+        task: Callable[[int, int, int], Any],
+        consume: Callable[[Any], None],
+        is_light: Callable[[Any], bool] = lambda result: False,
+    ) -> None:
+        """``consume(task(number, start, stop))`` of every chunk, in chunk order, one at a time, from whatever thread.
+
+        Threads take chunk after chunk and consume what is next in order, so that the thread that waits for them, and
+        would hold Python's lock for every chunk, wakes at the end alone. A few results that are light are left to it.
+        """
+        if self._pool is None or not self.signals.is_in_memory:
+            for result in self.each(task):
+                consume(result)
+            return
         upcoming = iter(enumerate(self.bounds))
-        stopped = threading.Event()
+        found: dict[int, Any] = {}
+        consuming = threading.Lock()
+        n_consumed = 0
+        is_over = False
+
+        def consume_next() -> None:
+            nonlocal n_consumed
+            # Who finds another at it leaves what was found to that one, who looks again before it goes.
+            while n_consumed in found and not is_over and consuming.acquire(blocking=False):
+                try:
+                    while n_consumed in found and not is_over:
+                        consume(found.pop(n_consumed))
+                        n_consumed += 1
+                finally:
+                    consuming.release()
 
         def work() -> None:
+            nonlocal is_over
             try:
                 for number, (start, stop) in upcoming:
-                    if stopped.is_set():
+                    # One slow chunk does not make the others' results pile up.
+                    while number >= n_consumed + FEW_RESULTS + 2 * self._threads and not is_over:
+                        time.sleep(1e-3)
+                        consume_next()
+                    if is_over:
                         return
-                    results[number] = task(number, start, stop)
+                    result = found[number] = task(number, start, stop)
+                    if len(found) >= FEW_RESULTS or not is_light(result):
+                        consume_next()
             except BaseException:
-                stopped.set()
+                is_over = True
                 raise
 
         workers = [self._pool.submit(work) for _ in range(self._threads)]
         try:
             for worker in workers:
                 worker.result()
+            consume_next()
         finally:
-            stopped.set()
+            is_over = True
             wait(workers)
-        return results
 
     def inspect(self) -> None:
         """Refuse signals that are not finite; scale those whose squares leave the dtype's range."""
@@ -319,9 +349,14 @@ class Walker:
 
         totals = start
         retained = []
-        for sums, item in self.each(task):
+
+        def consume(result: tuple[tuple, Any]) -> None:
+            nonlocal totals
+            sums, item = result
             retained.append(item)
             totals = add_sums(totals, sums, fresh=totals is start)
+
+        self.fold(task, consume, _is_light)
         assert totals is not None
         return totals, retained
 
@@ -332,6 +367,11 @@ class Walker:
     def fetch(self, function: Callable[[Any], Any], kept: list) -> list:
         """`function` of what is kept with every chunk, brought here."""
         return [function(item) for item in kept]
+
+
+def _is_light(result: tuple[tuple, Any]) -> bool:
+    """Whether a chunk's sums may wait beside those of others."""
+    return sum(getattr(part, "nbytes", 8) for part in result[0]) <= LIGHT_BYTES
 
 
 def add_sums(totals: tuple | None, sums: tuple, *, fresh: bool = True) -> tuple:

@@ -42,7 +42,9 @@ def for_each_chunk(signals: Signals, width: int, n_jobs: int | None, task: Calla
     """
     with Walker(signals, chunk_bounds(signals.shape[0], width, signals.dtype.itemsize), n_jobs) as walker:
         try:
-            return list(walker.each(task))
+            found: list[Any] = []
+            walker.fold(task, found.append)
+            return found
         except NotFiniteError:
             signals.check_finite()
             raise

@@ -386,8 +386,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
                 found[start:stop, column] = member.abnormality(rows)
 
         with self._walker(signals, len(members[0].kernel_vectors)) as walker:
-            for _ in walker.each(task):
-                pass
+            walker.fold(task, lambda nothing: None)
         return found
 
     def _walker(self, signals: Signals, n_vectors: int) -> Walker:
