@@ -34,6 +34,10 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 
 $(VENV)/.installed-test: $(VENV)/.created pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+ifdef PEERS
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt \
+		|| echo "The peers could not be installed: the benchmark is tested without them."
+endif
 	touch $@
 
 .venv-bench/.installed: benchmarks/requirements.txt pyproject.toml

@@ -47,11 +47,12 @@ class Contender:
 
 @dataclass
 class Lap:
-    """What a contender did: its seconds, its measure, or the error that ended it."""
+    """What a contender did: its seconds, whether its turns take too long for more, its measure, or its error."""
 
     seconds: list[float] = field(default_factory=list)
     measure: float | None = None
     error: str = ""
+    is_slow: bool = False
 
     @property
     def best(self) -> float | None:
@@ -76,7 +77,7 @@ def race(contenders: Sequence[Contender], repeat: int, *, pause: float = PAUSE) 
         for _ in range(repeat):
             for contender in contenders:
                 lap = laps[contender.name]
-                if lap.error or (lap.seconds and lap.seconds[0] > SLOW):
+                if lap.error or lap.is_slow:
                     continue
                 gc.collect()
                 time.sleep(pause)
@@ -85,6 +86,7 @@ def race(contenders: Sequence[Contender], repeat: int, *, pause: float = PAUSE) 
                 seconds = time.perf_counter() - start
                 if lap.error:
                     continue
+                lap.is_slow = seconds > SLOW
                 lap.seconds.append(seconds * contender.scale)
                 if contender.judge is not None and lap.measure is None:
                     judge = contender.judge

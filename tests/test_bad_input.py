@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, sparse_encode, sparse_encode_gram
+from rkdl._kernels import RBF
 
 COMMON = {"n_components": 5, "n_nonzero_coefs": 2, "max_iter": 3, "random_state": 0}
 OWN = {
@@ -585,6 +586,19 @@ class TestScales:
         far = X + 1e8
         _, _, _, score = fit_finite(make(kind, kernel_vectors=method), far)
         assert score == pytest.approx(make(kind, kernel_vectors=method).fit(far - 1e8).score(far - 1e8), abs=0.05)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_squares_times_gamma_overflow(self, dtype):
+        """The kernel of a signal with itself is one, or the kernel is refused; it is never zero."""
+        rows = np.array([[100.0, 1.0], [3.0, 4.0], [0.0, 0.0]], dtype=dtype)
+        for gamma in np.finfo(dtype).max / np.array([4.0, 1e2, 1e3, 1e5, 1e7], dtype=np.float64):
+            with np.errstate(over="ignore", invalid="ignore"):
+                values = RBF(float(gamma))(rows, rows)
+            assert (np.isnan(values.diagonal()) | (values.diagonal() == 1.0)).all()
+        X = (100.0 * np.random.default_rng(0).random((300, 12))).astype(dtype)
+        for kind in (KDL, RKDL):
+            with pytest.raises(ValueError, match=r"not finite|overflows"):
+                kind(300, n_nonzero_coefs=1, max_iter=3, gamma=float(np.finfo(dtype).max / 1e3)).fit(X)
 
     @every
     @pytest.mark.parametrize(("dtype", "spread"), [(np.float64, 1.0), (np.float32, 1e3)])

@@ -539,15 +539,28 @@ def test_version_is_told():
     assert rkdl.__version__.count(".") == 2
 
 
-def test_memory_of_a_container(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("groups", "file"),
+    [
+        ("0::/\n", "memory.max"),
+        ("0::/job/step\n", "job/step/memory.max"),
+        ("0::/job/step\n", "job/memory.max"),
+        ("4:cpu:/\n7:memory,x:/docker/a\n", "memory/docker/a/memory.limit_in_bytes"),
+    ],
+)
+def test_memory_of_a_container(tmp_path, monkeypatch, groups, file):
     """A container's limit counts, not the machine around it."""
     from rkdl.estimators import _full
 
     whole = _full.physical_memory()
-    limit = tmp_path / "memory.max"
-    monkeypatch.setattr(_full, "CONTAINER_LIMITS", (str(tmp_path / "missing"), str(limit)))
-    limit.write_text("max\n")
-    assert _full.physical_memory() > 0
+    told, limit = tmp_path / "groups", tmp_path / "root" / file
+    told.write_text(groups)
+    limit.parent.mkdir(parents=True)
+    monkeypatch.setattr(_full, "PROCESS_GROUPS", told)
+    monkeypatch.setattr(_full, "GROUP_ROOT", tmp_path / "root")
+    for nothing in ("max\n", "0\n", "-1\n", ""):
+        limit.write_text(nothing)
+        assert _full.physical_memory() >= whole
     limit.write_text("1048576\n")
     assert _full.physical_memory() == 1 << 20 < whole
     with pytest.warns(UserWarning, match="there are 0.0"):

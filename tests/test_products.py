@@ -64,6 +64,16 @@ def test_what_is_not_finite_is_not_passed_over(bad, place, always):
     np.testing.assert_array_equal(np.isfinite(sums).all(axis=0), np.arange(100) != place[1])
 
 
+@pytest.mark.parametrize("n_rows", [512, 8192, 60_000])
+def test_long_sums_keep_their_digits(n_rows, always):
+    """A chunk may have any number of rows; in float32 their sum is no worse than a few roundings."""
+    rng = np.random.default_rng(6)
+    rows = np.abs(_sparse(rng, n_rows, 64, 0.3, np.float32))
+    weights = rng.random((n_rows, 16), dtype=np.float32)
+    exact = weights.astype(np.float64).T @ rows.astype(np.float64)
+    assert np.abs(combine(weights, rows) / exact - 1.0).max() < 2e-6
+
+
 def test_a_row_does_not_depend_on_its_neighbours(always):
     rng = np.random.default_rng(1)
     rows = _sparse(rng, 200, 150, 0.1, np.float32)

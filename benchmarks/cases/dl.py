@@ -85,6 +85,7 @@ def _one(source: str, settings: Settings) -> Iterator[Comparison]:
             )
 
         note = f"trainDL, SPARSITY, batch; rkdl {n_iter + extra} iterations"
-        yield row(spams, "rkdl", single, SPAMS_TARGET, "OLS", note=note)
+        setting = "OLS" if extra == 0 else f"OLS, rkdl {n_iter + extra} iterations"
+        yield row(spams, "rkdl", single, SPAMS_TARGET, setting, note=note)
         yield row(dictlearn, "rkdl float64", double, DICTLEARN_TARGET, "default settings", note="dictlearn: AK-SVD")
         yield row(dictlearn, "rkdl aksvd", double, DICTLEARN_TARGET, "OMP and AK-SVD in both", **AKSVD)

@@ -56,7 +56,7 @@ def _rows(
                 row = compare(
                     method.lower(),
                     what,
-                    f"{method}, p = {count}",
+                    f"{method}, p = {count}, {'given' if method == 'RKDL' else 'first'} kernel vectors random signals",
                     kdl,
                     laps[f"{method} {count}"],
                     laps["KDL"],

@@ -66,7 +66,9 @@ def config_context(
     for rows in chunk_rows if isinstance(chunk_rows, tuple) else (chunk_rows,):
         if rows is not None and not (isinstance(rows, Integral) and int(rows) > 0):
             raise ValueError(f"chunk_rows={chunk_rows!r} must be a number of rows, several of them, or None.")
-    if kept_bytes is not None and not (isinstance(kept_bytes, Integral) and int(kept_bytes) >= 0):
+    if kept_bytes is not None and (
+        isinstance(kept_bytes, bool) or not isinstance(kept_bytes, Integral) or kept_bytes < 0
+    ):
         raise ValueError(f"kept_bytes={kept_bytes!r} must be a number of bytes, at least 0, or None.")
     tokens = (
         _chunk_rows.set(chunk_rows),

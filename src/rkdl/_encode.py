@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array
+from sklearn.utils import assert_all_finite, check_array
 
 from rkdl._arrays import host, is_tensor
 from rkdl._blas import one_blas_thread
@@ -91,7 +91,7 @@ def sparse_encode(
         if not _is_plain(X):
             X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
         signals = Signals(X, X.dtype)
-    if not _is_plain(dictionary) or not np.isfinite(dictionary.sum()):
+    if not _is_plain(dictionary):
         dictionary = check_array(dictionary, dtype=_FLOATS, input_name="dictionary")
     if X.shape[1] != dictionary.shape[1]:
         raise ValueError(
@@ -416,6 +416,7 @@ def _unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(over="ignore"):
         norms = np.sqrt(row_squares(atoms))
     if not (is_safe(float(norms.min()) ** 2, atoms.dtype) and is_safe(float(norms.max()) ** 2, atoms.dtype)):
+        assert_all_finite(atoms, input_name="dictionary")
         largest = np.abs(atoms).max(axis=1)
         largest[largest == 0.0] = 1.0
         norms = np.sqrt(row_squares(atoms / largest[:, None])) * largest

@@ -357,7 +357,8 @@ def _square_rows(rows, squares):
         squares[i] = total
 
 
-@compiled(error_model="numpy", fastmath={"contract", "nsz"})
+# Without contraction: a product and an offset that overflow both must meet as infinities and leave NaN.
+@compiled(error_model="numpy", fastmath={"nsz"})
 def _find_exponents(values, factor, own, scaled, other):
     """``factor v - scaled_i - other_j`` in place of every value, at most zero; NaN where `own` is not finite.
 

@@ -11,11 +11,13 @@ from rkdl._zeros_kernel import TOGETHER, combine_rows, multiply_rows, share_of_c
 # Places where a sample of the rows is looked at for zeros, and what is too small for a look.
 _SAMPLES = 8
 _LEAST_ROWS = _LEAST_SIZE = 64
+# Rows whose sums are taken in the rows' dtype, one after the other, before they are added in float64.
+_SUMMED_ROWS = 1024
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """``rows @ others.T`` (c, n) of rows (c, m) and others (n, m), C-contiguous."""
+    """``rows @ others.T`` (c, n) of rows (c, m) and finite others (n, m), C-contiguous."""
     width = _whole_vectors(len(others), rows.dtype)
     if _may_pass_zeros(rows, others) and _is_worth(share_of_columns(rows, _SAMPLES), len(others), width, 0):
         products = np.empty((len(rows), len(others)), dtype=rows.dtype)
@@ -41,10 +43,14 @@ def combine(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
         padded = np.zeros((len(rows), width), dtype=rows.dtype)
         padded[:, :n_others] = weights
         weights = padded
-    totals = np.zeros((-(-size // TOGETHER) * TOGETHER, width), dtype=rows.dtype)
-    combine_rows(rows, weights, totals)
     combined = np.empty((n_others, size))
-    turn(totals[:size], n_others, combined)
+    for start in range(0, len(rows), _SUMMED_ROWS):
+        totals = np.zeros((-(-size // TOGETHER) * TOGETHER, width), dtype=rows.dtype)
+        combine_rows(rows[start : start + _SUMMED_ROWS], weights[start : start + _SUMMED_ROWS], totals)
+        part = combined if start == 0 else np.empty_like(combined)
+        turn(totals[:size], n_others, part)
+        if start > 0:
+            combined += part
     return combined
 
 

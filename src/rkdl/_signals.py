@@ -8,8 +8,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any
 
@@ -245,7 +246,7 @@ class Walker:
                     if self._pool is None:
                         yield task(number, start, stop)
                     else:
-                        waiting.append(self._pool.submit(task, number, start, stop))
+                        waiting.append(self._pool.submit(copy_context().run, task, number, start, stop))
                         if len(waiting) < window:
                             continue
                         yield waiting.popleft().result()
@@ -306,8 +307,11 @@ class Walker:
                 is_over = True
                 raise
 
-        workers = [self._pool.submit(work) for _ in range(self._threads)]
+        workers: list[Future] = []
         try:
+            for _ in range(self._threads):
+                # What holds here for a while, NumPy's way with overflow for one, holds in the threads too.
+                workers.append(self._pool.submit(copy_context().run, work))
             for worker in workers:
                 worker.result()
             consume_next()

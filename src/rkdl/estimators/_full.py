@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ from rkdl.estimators._kernel import KERNELS, KernelLearner
 
 # The kernel matrix is kept whole while it takes no more than this share of the machine's memory.
 MEMORY_SHARE = 0.6
-# Where Linux says how much a container may use, in its two versions.
-CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+# Where Linux says which groups of processes this one is in, and what each may use.
+PROCESS_GROUPS, GROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 class KDL(KernelLearner):
@@ -382,13 +383,33 @@ def physical_memory() -> int:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return 8 << 30
-    for limit in CONTAINER_LIMITS:
+    for path in _limit_files():
         try:
-            memory = min(memory, int(Path(limit).read_text()))
+            limit = int(path.read_text())
         except (OSError, ValueError):
             # No such file, or the word for no limit.
             continue
+        if limit > 0:
+            memory = min(memory, limit)
     return memory
+
+
+def _limit_files() -> Iterator[Path]:
+    """Where Linux may say how much memory this process has: its own group, and all around it."""
+    try:
+        groups = PROCESS_GROUPS.read_text().splitlines()
+    except OSError:
+        groups = []
+    for line in ["0::/", *groups]:
+        _, controllers, group = line.split(":", 2)
+        root, name = (GROUP_ROOT, "memory.max")
+        if controllers:
+            root, name = GROUP_ROOT / "memory", "memory.limit_in_bytes"
+            if "memory" not in controllers.split(","):
+                continue
+        place = Path(group.lstrip("/"))
+        for part in (place, *place.parents):
+            yield root / part / name
 
 
 def _check_kernel_matrix(matrix: np.ndarray) -> None:
