@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -31,6 +32,7 @@ from rkdl import (
     sparse_encode_gram,
 )
 from rkdl._blas import one_blas_thread
+from rkdl._signals import Signals, Walker
 
 # Seconds after which a child is taken to hang.
 PATIENCE = 120
@@ -349,3 +351,83 @@ def test_functions_leave_their_input(small, function, layout):
     codes = function(*given, n_nonzero_coefs=4)
     assert [memory(part) for part in given] == before
     np.testing.assert_allclose(codes, function(*inputs, n_nonzero_coefs=4), rtol=0, atol=1e-10)
+
+
+class TestFold:
+    """Results of chunks, consumed in order by whatever thread has them."""
+
+    @staticmethod
+    def walker(n_chunks, n_jobs):
+        X = np.zeros((n_chunks, 2))
+        return Walker(Signals(X, X.dtype), [(i, i + 1) for i in range(n_chunks)], n_jobs)
+
+    @pytest.mark.parametrize("n_jobs", [1, 2, 5])
+    @pytest.mark.parametrize("is_light", [True, False])
+    def test_order(self, n_jobs, is_light):
+        delays = np.random.default_rng(0).random(60) * 2e-3
+        found, at_once = [], threading.Lock()
+
+        def task(number, start, stop):
+            time.sleep(delays[number])
+            return number
+
+        def consume(result):
+            assert at_once.acquire(blocking=False)
+            found.append(result)
+            at_once.release()
+
+        with self.walker(60, n_jobs) as walker:
+            walker.fold(task, consume, lambda result: is_light)
+        assert found == list(range(60))
+
+    def test_a_slow_chunk_does_not_let_results_pile_up(self):
+        done, most, begun = threading.Event(), [], []
+
+        def task(number, start, stop):
+            if number == 0:
+                done.wait(timeout=60)
+                return 0
+            begun.append(number)
+            if number == 20:
+                # As far as the others may go: the first one is let go, and what they hold is counted.
+                most.append(len(begun))
+                done.set()
+            return number
+
+        with self.walker(100, 2) as walker:
+            timer = threading.Timer(1.0, lambda: (most.append(len(begun)), done.set()))
+            timer.start()
+            found = []
+            walker.fold(task, found.append)
+            timer.cancel()
+        assert most[0] <= _signals.FEW_RESULTS + 2 * 2
+        assert found == list(range(100))
+
+    @pytest.mark.parametrize("n_jobs", [1, 3])
+    @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+    @pytest.mark.parametrize("where", ["task", "consume"])
+    def test_errors_end_it(self, n_jobs, kind, where):
+        seen = []
+
+        def fail(number):
+            if number == 7:
+                raise kind("seven")
+            return number
+
+        in_task, in_consume = (fail, int) if where == "task" else (int, fail)
+        with self.walker(40, n_jobs) as walker:
+            with pytest.raises(kind, match="seven"):
+                walker.fold(lambda number, start, stop: in_task(number), lambda number: seen.append(in_consume(number)))
+            assert seen == list(range(len(seen)))
+            assert len(seen) <= 7
+            # The walker goes on to serve.
+            again = []
+            walker.fold(lambda number, start, stop: number, again.append)
+        assert again == list(range(40))
+
+    @pytest.mark.parametrize("n_jobs", [1, 3])
+    def test_settings_of_the_caller_hold(self, n_jobs):
+        found = []
+        with np.errstate(over="raise"), self.walker(9, n_jobs) as walker:
+            walker.fold(lambda number, start, stop: np.geterr()["over"], found.append)
+        assert found == ["raise"] * 9

@@ -266,8 +266,8 @@ class Walker:
     ) -> None:
         """``consume(task(number, start, stop))`` of every chunk, in chunk order, one at a time, from whatever thread.
 
-        Threads take chunk after chunk and consume what is next in order, so that the thread that waits for them, and
-        would hold Python's lock for every chunk, wakes at the end alone. A few results that are light are left to it.
+        Threads, this one among them, take chunk after chunk and consume what is next in order; none waits for another,
+        or for Python's lock, after every chunk. A few results that are light are left to the end.
         """
         if self._pool is None or not self.signals.is_in_memory:
             for result in self.each(task):
@@ -309,9 +309,11 @@ class Walker:
 
         workers: list[Future] = []
         try:
-            for _ in range(self._threads):
+            for _ in range(self._threads - 1):
                 # What holds here for a while, NumPy's way with overflow for one, holds in the threads too.
                 workers.append(self._pool.submit(copy_context().run, work))
+            # This thread is one of them: to sleep and be woken takes as long as a small chunk.
+            work()
             for worker in workers:
                 worker.result()
             consume_next()
