@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -53,10 +54,10 @@ class MemoryLab:
             self._saved[id(array)] = (name, array)
         return self._saved[id(array)][0]
 
-    def peak(self, task: str, library: str, inputs: Inputs, **params: Any) -> float | None:
+    def peak(self, task: str, library: str, inputs: Inputs, *, runs: int = 1, **params: Any) -> float | None:
         """MB above the loaded inputs, or None where it was not measured; a failure is added to `problems`.
 
-        Two rows that share a side share its measurement.
+        The median of several `runs`. Two rows that share a side share its measurement.
         """
         if not self.enabled:
             return None
@@ -69,7 +70,8 @@ class MemoryLab:
         }
         text = json.dumps(order, sort_keys=True)
         if text not in self._known:
-            self._known[text] = self._run(text, f"{task} by {library}")
+            found = [self._run(text, f"{task} by {library}") for _ in range(runs)]
+            self._known[text] = None if None in found else statistics.median(found)  # type: ignore[type-var]
         return self._known[text]
 
     def _run(self, order: str, name: str) -> float | None:

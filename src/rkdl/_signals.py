@@ -277,7 +277,7 @@ class Walker:
         found: dict[int, Any] = {}
         consuming = threading.Lock()
         n_consumed = 0
-        is_over = False
+        is_over = is_heavy = False
 
         def consume_next() -> None:
             nonlocal n_consumed
@@ -291,18 +291,21 @@ class Walker:
                     consuming.release()
 
         def work() -> None:
-            nonlocal is_over
+            nonlocal is_over, is_heavy
             try:
                 for number, (start, stop) in upcoming:
                     # One slow chunk does not make the others' results pile up.
-                    while number >= n_consumed + FEW_RESULTS + 2 * self._threads and not is_over:
+                    most = 2 * self._threads + (0 if is_heavy else FEW_RESULTS)
+                    while number >= n_consumed + most and not is_over:
                         time.sleep(1e-3)
                         consume_next()
                     if is_over:
                         return
                     result = found[number] = task(number, start, stop)
-                    if len(found) >= FEW_RESULTS or not is_light(result):
+                    is_heavy = is_heavy or not is_light(result)
+                    if is_heavy or len(found) >= FEW_RESULTS:
                         consume_next()
+                    del result
             except BaseException:
                 is_over = True
                 raise
