@@ -79,8 +79,8 @@ def _measure_memory(method, task, params, inputs, series, settings) -> list[tupl
 
 
 def _memory_sizes(sizes: list[int]) -> list[int]:
-    """The middle, where chunks have reached their full size, and the end."""
-    return [sizes[len(sizes) // 2], sizes[-1]]
+    """A quarter of the most, where chunks have reached their full size, and the most."""
+    return [sizes[max(0, len(sizes) - 3)], sizes[-1]]
 
 
 def _figures(method, series, measured, s, signals, settings) -> Iterator[Figure]:
