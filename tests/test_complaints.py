@@ -550,18 +550,18 @@ def test_version_is_told():
 )
 def test_memory_of_a_container(tmp_path, monkeypatch, groups, file):
     """A container's limit counts, not the machine around it."""
-    from rkdl.estimators import _full
+    from rkdl import _machine
 
-    whole = _full.physical_memory()
+    whole = _machine.physical_memory()
     told, limit = tmp_path / "groups", tmp_path / "root" / file
     told.write_text(groups)
     limit.parent.mkdir(parents=True)
-    monkeypatch.setattr(_full, "PROCESS_GROUPS", told)
-    monkeypatch.setattr(_full, "GROUP_ROOT", tmp_path / "root")
+    monkeypatch.setattr(_machine, "PROCESS_GROUPS", told)
+    monkeypatch.setattr(_machine, "GROUP_ROOT", tmp_path / "root")
     for nothing in ("max\n", "0\n", "-1\n", ""):
         limit.write_text(nothing)
-        assert _full.physical_memory() >= whole
+        assert _machine.physical_memory() >= whole
     limit.write_text("1048576\n")
-    assert _full.physical_memory() == 1 << 20 < whole
+    assert _machine.physical_memory() == 1 << 20 < whole
     with pytest.warns(UserWarning, match="there are 0.0"):
         KDL(4, max_iter=1, random_state=0).fit(np.random.default_rng(0).standard_normal((300, 8)))

@@ -43,7 +43,7 @@ class KernelRows:
                     matrix[left:right, start:stop] = block.T
 
         with np.errstate(over="ignore", invalid="ignore"):
-            walker.fold(fill, _nothing)
+            walker.fold(fill)
         return cls(walker, kernel, matrix)
 
     def rows(self, start: int, stop: int) -> np.ndarray:
@@ -70,7 +70,7 @@ class KernelRows:
         def multiply(number: int, start: int, stop: int) -> None:
             np.matmul(self.rows(start, stop), right, out=product[start:stop])
 
-        self.walker.fold(multiply, _nothing)
+        self.walker.fold(multiply)
         return product
 
 
@@ -214,7 +214,3 @@ class FullProblem:
             correlations[:, j] = self.kernel_rows.rows(t, t + 1)[0] / norm
             gram[j] = gram[:, j] = atoms @ correlations[:, j]
         return int(unused.size)
-
-
-def _nothing(result: None) -> None:
-    """Of a task that has written what it found."""

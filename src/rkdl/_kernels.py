@@ -16,11 +16,10 @@ import numpy as np
 
 from rkdl._arrays import beside, is_tensor
 from rkdl._jit import compiled
-from rkdl._products import combine, multiply
+from rkdl._products import FLOATS, combine, multiply
 
 # Squared distances lose digits to cancellation when the offset outweighs the spread this many times.
 _OFFSET_RATIO = 100.0
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -339,7 +338,7 @@ def squared_norms(rows: np.ndarray) -> np.ndarray:
     """``|x|^2`` of every row, in the rows' dtype."""
     if is_tensor(rows):
         return (rows * rows).sum(1)  # type: ignore[call-overload]
-    if rows.dtype not in _FLOATS or not rows.flags.c_contiguous:
+    if rows.dtype not in FLOATS or not rows.flags.c_contiguous:
         return np.einsum("ij,ij->i", rows, rows)
     squares = np.empty(len(rows), dtype=rows.dtype)
     _square_rows(rows, squares)

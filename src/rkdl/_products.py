@@ -13,7 +13,7 @@ _SAMPLES = 8
 _LEAST_ROWS = _LEAST_SIZE = 64
 # Rows whose sums are taken in the rows' dtype, one after the other, before they are added in float64.
 _SUMMED_ROWS = 1024
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -61,7 +61,7 @@ def _whole_vectors(count: int, dtype: np.dtype) -> int:
 
 def _may_pass_zeros(rows: np.ndarray, beside: np.ndarray) -> bool:
     """Whether the kernels that pass over zeros take these, and there is enough to gain for a sample."""
-    if len(rows) < _LEAST_ROWS or rows.shape[1] < _LEAST_SIZE or rows.dtype not in _FLOATS:
+    if len(rows) < _LEAST_ROWS or rows.shape[1] < _LEAST_SIZE or rows.dtype not in FLOATS:
         return False
     return beside.dtype == rows.dtype and rows.flags.c_contiguous and beside.flags.c_contiguous
 

@@ -261,7 +261,7 @@ class Walker:
     def fold(
         self,
         task: Callable[[int, int, int], Any],
-        consume: Callable[[Any], None],
+        consume: Callable[[Any], Any] = lambda result: None,
         is_light: Callable[[Any], bool] = lambda result: False,
     ) -> None:
         """``consume(task(number, start, stop))`` of every chunk, in chunk order, one at a time, from whatever thread.

@@ -149,6 +149,19 @@ def _add_block(n_vectors, places, values, start, stop, source, column, totals, r
 
 
 @compiled(**_OPTIONS)
+def _append_columns(rows, first, start, mask, places, values, count):
+    """Append the columns of a mask, the first of which is `start`, and the four rows' numbers in them."""
+    while mask != 0:
+        column = np.uint64(start + _lowest(mask))
+        places[count] = column
+        for j in range(TOGETHER):
+            values[count, j] = rows[np.uint64(first + j), column]
+        count += np.uint64(1)
+        mask &= mask - np.uint64(1)
+    return count
+
+
+@compiled(**_OPTIONS)
 def _list_columns(rows, first, edge, places, values, count):
     """Append the columns in which one of four rows, from `first` on, is not zero; the list's new length."""
     # Numbers without a sign need no look at whether they count from the end.
@@ -160,26 +173,14 @@ def _list_columns(rows, first, edge, places, values, count):
         mask = np.uint64(0)
         for j in range(TOGETHER):
             mask |= _mask(rows, (first + j) * size + start)
-        while mask != 0:
-            column = np.uint64(start + _lowest(mask))
-            places[count] = column
-            for j in range(TOGETHER):
-                values[count, j] = rows[np.uint64(first + j), column]
-            count += np.uint64(1)
-            mask &= mask - np.uint64(1)
+        count = _append_columns(rows, first, start, mask, places, values, count)
     if whole < size:
         mask = np.uint64(0)
         for j in range(TOGETHER):
             for i in range(whole, size):
                 edge[j, i - whole] = rows[first + j, i]
             mask |= _mask(edge, j * step)
-        while mask != 0:
-            column = np.uint64(whole + _lowest(mask))
-            places[count] = column
-            for j in range(TOGETHER):
-                values[count, j] = rows[np.uint64(first + j), column]
-            count += np.uint64(1)
-            mask &= mask - np.uint64(1)
+        count = _append_columns(rows, first, whole, mask, places, values, count)
     return np.int64(count)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from sklearn.base import clone
 
+from rkdl._machine import physical_memory
 from rkdl.estimators._base import DictionaryLearner, is_array
-from rkdl.estimators._full import KDL, MEMORY_SHARE, physical_memory
+from rkdl.estimators._full import KDL, MEMORY_SHARE
 from rkdl.estimators._linear import DL, FourierDL
 from rkdl.estimators._optimized import MORKDL, ORKDL
 from rkdl.estimators._reduced import RKDL

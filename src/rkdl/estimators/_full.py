@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +17,7 @@ from rkdl._arrays import host, is_tensor
 from rkdl._blas import one_blas_thread
 from rkdl._encode import encode_signals
 from rkdl._full import FullProblem, KernelRows
+from rkdl._machine import physical_memory
 from rkdl._maps import GivenKernelMap
 from rkdl._pursuit import pursue
 from rkdl._signals import Signals, Walker, is_safe
@@ -31,8 +29,6 @@ from rkdl.estimators._kernel import KERNELS, KernelLearner
 
 # The kernel matrix is kept whole while it takes no more than this share of the machine's memory.
 MEMORY_SHARE = 0.6
-# Where Linux says which groups of processes this one is in, and what each may use.
-PROCESS_GROUPS, GROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 class KDL(KernelLearner):
@@ -375,41 +371,6 @@ def _is_training_matrix(kernel: np.ndarray) -> bool:
     """Whether kernel values are those of signals with themselves, as far as symmetry tells."""
     slack = 1e3 * float(np.finfo(kernel.dtype).eps) * float(np.abs(kernel).max(initial=0.0))
     return kernel.shape[0] == kernel.shape[1] and bool(np.allclose(kernel, kernel.T, rtol=0.0, atol=slack))
-
-
-def physical_memory() -> int:
-    """Bytes of memory of this machine, or of the container around us; where it cannot be told, 8 GiB."""
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return 8 << 30
-    for path in _limit_files():
-        try:
-            limit = int(path.read_text())
-        except (OSError, ValueError):
-            # No such file, or the word for no limit.
-            continue
-        if limit > 0:
-            memory = min(memory, limit)
-    return memory
-
-
-def _limit_files() -> Iterator[Path]:
-    """Where Linux may say how much memory this process has: its own group, and all around it."""
-    try:
-        groups = PROCESS_GROUPS.read_text().splitlines()
-    except OSError:
-        groups = []
-    for line in ["0::/", *groups]:
-        _, controllers, group = line.split(":", 2)
-        root, name = (GROUP_ROOT, "memory.max")
-        if controllers:
-            root, name = GROUP_ROOT / "memory", "memory.limit_in_bytes"
-            if "memory" not in controllers.split(","):
-                continue
-        place = Path(group.lstrip("/"))
-        for part in (place, *place.parents):
-            yield root / part / name
 
 
 def _check_kernel_matrix(matrix: np.ndarray) -> None:

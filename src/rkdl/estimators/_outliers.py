@@ -386,7 +386,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
                 found[start:stop, column] = member.abnormality(rows)
 
         with self._walker(signals, len(members[0].kernel_vectors)) as walker:
-            walker.fold(task, lambda nothing: None)
+            walker.fold(task)
         return found
 
     def _walker(self, signals: Signals, n_vectors: int) -> Walker:
