@@ -183,7 +183,7 @@ class TestRefusals:
             model = copy_of("RKDL", kernel=kernel(0.1), max_iter=2).fit(X[:60], checkpoint=path)
             assert model.n_iter_ == 2
 
-    def test_found_out_before_any_walk(self, path, X):
+    def test_found_out_before_any_walk(self, path, X, monkeypatch):
         class Source:
             shape, dtype, n_read = X.shape, X.dtype, 0
 
@@ -196,7 +196,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r"no \.npz file"):
             copy_of("RKDL").fit(Source(), checkpoint=path)
         path.unlink()
-        path.with_name(path.name + ".part").mkdir()
+        monkeypatch.setattr("rkdl._files.secrets.token_hex", lambda size: "no/such/folder")
         with pytest.raises(OSError, match="cannot be written"):
             copy_of("RKDL").fit(Source(), checkpoint=path)
         assert Source.n_read < len(X)

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rkdl._arrays import host
-from rkdl._files import check_writable, read_file, write_file
+from rkdl._files import BusyError, check_writable, locked, read_file, write_file
 from rkdl._kernels import Custom
+from rkdl._shapes import ArrayError
 from rkdl._signals import Walker
+from rkdl._text import shown
 
 # What never changes an iteration's bits.
 _FREE = {"n_jobs", "verbose", "sparse_output", "max_iter", "half_life", "fit_inverse_transform", "decoder_alpha"}
 _SAMPLE = 16
+_REMEDY = "delete it to begin anew, or give another path as checkpoint."
 
 
 class Checkpoint:
     """Where a fit writes its state, and whether there is one to go on from.
+
+    A context: while it lasts no other fit can take the same path.
 
     Parameters
     ----------
@@ -45,33 +53,81 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike, description: dict, max_iter: int) -> None:
         self.path = Path(path)
         self.description = json.loads(json.dumps(description))
+        self.max_iter = max_iter
         self.errors: list[float] = []
         self.is_settled = False
         self.state: dict[str, np.ndarray] | None = None
-        if self.path.exists():
-            self._read(max_iter)
-        check_writable(self.path)
+        self._name = shown(self.path)
+        self._stack = ExitStack()
+        self._has_warned = False
 
-    def _read(self, max_iter: int) -> None:
-        remedy = "delete it to begin anew, or give another path as checkpoint."
-        header, state = read_file(self.path, "checkpoint", remedy)
-        missing = {"fit", "errors", "is_settled"} - set(header)
-        if missing:
-            raise ValueError(f"{self.path} was changed: its header lacks {', '.join(sorted(missing))}. {remedy}")
-        found = header["fit"]
+    def __enter__(self) -> Checkpoint:
+        try:
+            self._stack.enter_context(locked(self.path))
+        except BusyError:
+            raise ValueError(
+                f"{self._name} is the checkpoint of a fit that runs now: wait for its end, or give another path as "
+                f"checkpoint."
+            ) from None
+        try:
+            if os.path.lexists(self.path):
+                self._read()
+            check_writable(self.path)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def _read(self) -> None:
+        header, state = read_file(self.path, "checkpoint", _REMEDY)
+        found: Any = header.get("fit")
+        errors: Any = header.get("errors")
+        is_settled: Any = header.get("is_settled")
+        if not isinstance(found, dict) or not isinstance(is_settled, bool) or not _are_errors(errors):
+            raise ValueError(f"{self._name} was changed: its header is not that of a checkpoint. To mend it, {_REMEDY}")
         differing = [key for key in self.description if found.get(key) != self.description[key]]
         if differing:
-            told = "; ".join(f"{key} is {found.get(key)} there and {self.description[key]} here" for key in differing)
-            raise ValueError(f"{self.path} is the checkpoint of another fit ({told}): {remedy}")
-        if len(header["errors"]) > max_iter:
-            made = len(header["errors"])
-            raise ValueError(f"{self.path} is the checkpoint of iteration {made}, and max_iter is {max_iter}: {remedy}")
-        self.errors, self.is_settled, self.state = header["errors"], header["is_settled"], state
+            told = "; ".join(
+                f"{key} is {shown(found.get(key))[:200]} there and {self.description[key]} here" for key in differing
+            )
+            raise ValueError(f"{self._name} is the checkpoint of another fit ({told}): {_REMEDY}")
+        if len(errors) > self.max_iter:
+            raise ValueError(
+                f"{self._name} is the checkpoint of iteration {len(errors)}, and max_iter is {self.max_iter}: {_REMEDY}"
+            )
+        self.errors, self.is_settled, self.state = errors, is_settled, state
+
+    def refused(self, error: ArrayError) -> ValueError:
+        """What to raise where the state is not that of the fit."""
+        return ValueError(f"{self._name} was changed: {error}. To mend it, {_REMEDY}")
 
     def write(self, state: dict[str, np.ndarray], errors: list[float], is_settled: bool) -> None:
-        """Put the state after an iteration in place of the one before."""
+        """Put the state after an iteration in place of the one before; where that fails, warn, and the fit goes on."""
         header = {"fit": self.description, "errors": errors, "is_settled": is_settled}
-        write_file(self.path, "checkpoint", header, state)
+        try:
+            write_file(self.path, "checkpoint", header, state)
+        except OSError as error:
+            if not self._has_warned:
+                warnings.warn(
+                    f"The checkpoint {self._name} could not be written after iteration {len(errors)} "
+                    f"({error.strerror or error}): the fit goes on and tries again after the next one, and what an "
+                    f"earlier one wrote is still there.",
+                    UserWarning,
+                    stacklevel=6,
+                )
+            self._has_warned = True
+        else:
+            self._has_warned = False
+
+
+def _are_errors(errors: Any) -> bool:
+    """Whether these are the errors of one iteration or more."""
+    if not isinstance(errors, list) or not errors:
+        return False
+    return all(type(error) in (int, float) and math.isfinite(error) and error >= 0.0 for error in errors)
 
 
 def describe(name: str, parameters: dict[str, Any], walker: Walker) -> dict:

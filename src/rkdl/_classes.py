@@ -19,6 +19,7 @@ from rkdl._config import keepable
 from rkdl._learning import ReducedProblem
 from rkdl._maps import FeatureMap, LinearMap
 from rkdl._metric import IdentityMetric
+from rkdl._pool import submit
 from rkdl._pursuit import Codes, pursue
 from rkdl._signals import Signals, Walker, chunk_bounds
 from rkdl._statistics import NotFiniteError, Pursuit, alike, conditioning_scale, for_each_chunk
@@ -258,7 +259,7 @@ def side_by_side(function: Callable[[Any], Any], items: Sequence[Any], threads: 
     if threads == 1 or len(items) == 1:
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="rkdl") as pool:
-        futures = [pool.submit(function, item) for item in items]
+        futures = [submit(pool, function, item) for item in items]
         try:
             return [future.result() for future in futures]
         except BaseException:

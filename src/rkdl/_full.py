@@ -16,6 +16,7 @@ from rkdl._kernels import Kernel
 from rkdl._learning import worst_signals
 from rkdl._pursuit import Codes, join_codes, pursue
 from rkdl._signals import Walker
+from rkdl._states import check_full_state
 from rkdl._statistics import NotFiniteError, Pursuit, accumulate_gram
 
 
@@ -135,7 +136,8 @@ class FullProblem:
         }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over."""
+        """Take a state over; one that is not of this problem is refused."""
+        check_full_state(state, *self.atoms.shape)
         self.atoms, self.correlations, self.gram = state["atoms"], state["correlations"], state["gram"]
         self.objective = float(state["objective"])
         self.n_revived = int(state["n_revived"])

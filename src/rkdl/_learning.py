@@ -19,6 +19,7 @@ from rkdl._memory import Memory
 from rkdl._metric import IdentityMetric, Metric, make_metric
 from rkdl._pursuit import Codes, join_codes, split_codes
 from rkdl._signals import Walker
+from rkdl._states import check_reduced_state, check_shape
 from rkdl._statistics import (
     Evaluate,
     Features,
@@ -322,11 +323,15 @@ class ReducedProblem:
         return {name: host(value) for name, value in state.items()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over."""
+        """Take a state over; one that is not of this problem is refused."""
+        check_reduced_state(state, len(self.white), self.feature_map.signal_size, is_moved=self.mover is not None)
+        for name, array in self.feature_map.state().items():
+            check_shape(name, state[name] if name in state else np.empty(0), tuple(array.shape))
         state = self.walker.place(state)
         self.feature_map = self.feature_map.restored(state)
         assert not isinstance(self.feature_map, GivenKernelMap)
         self.metric = self._lent(self.feature_map).metric(self.walker.signals.dtype)
+        check_shape("white", state["white"], (len(self.white), self.metric.rank))
         self.white = state["white"]
         self.objective = float(state["objective"])
         self.n_revived = int(state["n_revived"])

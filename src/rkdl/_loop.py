@@ -60,7 +60,7 @@ def alternate(
     name : str
         What the bar is called.
     checkpoint : Checkpoint or None
-        Where the state after every iteration is written; the fit goes on from the one that was found there.
+        Where the state after every iteration is written; the problem is in the state that was found there.
 
     Returns
     -------
@@ -70,7 +70,6 @@ def alternate(
     errors: list[float] = []
     is_settled = False
     if checkpoint is not None and checkpoint.state is not None:
-        problem.restore(checkpoint.state)
         errors, is_settled = list(checkpoint.errors), checkpoint.is_settled
     with progress(max_iter, verbose, name) as bar:
         if bar is not None and errors:

@@ -19,6 +19,7 @@ from scipy import sparse
 from sklearn.utils import assert_all_finite
 
 from rkdl._blas import one_blas_thread, resolve_threads
+from rkdl._pool import submit
 
 # Bytes that a chunk's signals, features and correlations take together: few enough for a core's share of the last
 # cache, many enough that a product of matrices and the Python around it lose nothing.
@@ -246,7 +247,7 @@ class Walker:
                     if self._pool is None:
                         yield task(number, start, stop)
                     else:
-                        waiting.append(self._pool.submit(copy_context().run, task, number, start, stop))
+                        waiting.append(submit(self._pool, copy_context().run, task, number, start, stop))
                         if len(waiting) < window:
                             continue
                         yield waiting.popleft().result()
@@ -314,7 +315,7 @@ class Walker:
         try:
             for _ in range(self._threads - 1):
                 # What holds here for a while, NumPy's way with overflow for one, holds in the threads too.
-                workers.append(self._pool.submit(copy_context().run, work))
+                workers.append(submit(self._pool, copy_context().run, work))
             # This thread is one of them: to sleep and be woken takes as long as a small chunk.
             work()
             for worker in workers:

@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from numbers import Integral
 from typing import Any
 
@@ -115,7 +115,9 @@ class RowSource(Signals):
     def announce(self, start: int, stop: int) -> None:
         """These rows will be read soon."""
         if self._reader is not None:
-            self._ahead[start, stop] = self._reader.submit(self._read, start, stop)
+            # While the interpreter ends nothing is read ahead any more.
+            with suppress(RuntimeError):
+                self._ahead[start, stop] = self._reader.submit(self._read, start, stop)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows `start` to `stop`, C-contiguous, scaled."""

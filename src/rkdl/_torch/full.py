@@ -97,8 +97,10 @@ class TensorFullProblem(FullProblem):
         self.gram = gram * factors * factors[:, None]
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over."""
-        super().restore(to_device(state, self.walker.device))
+        """Take a state over; one that is not of this problem is refused."""
+        super().restore(state)
+        held = (self.atoms, self.correlations, self.gram)
+        self.atoms, self.correlations, self.gram = to_device(held, self.walker.device)
 
     def iterate(self) -> None:
         """Codes, atoms, revival; the state changes only at the end."""

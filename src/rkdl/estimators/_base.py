@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from contextlib import ExitStack
 from numbers import Integral, Real
 from typing import Any
 
@@ -20,6 +21,7 @@ from rkdl._config import plan_chunks
 from rkdl._encode import PURSUITS, check_pursuit, encode_signals
 from rkdl._loop import Problem, alternate
 from rkdl._maps import FeatureMap
+from rkdl._shapes import ArrayError
 from rkdl._signals import Signals, Walker
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl._statistics import Encoder, Pursuit, alike, for_each_chunk
@@ -184,16 +186,22 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         rng = check_random_state(self.random_state)
         n_signals, n_features = signals.shape
         self._check_sizes(n_signals)
-        with self._walker(signals) as walker:
-            checkpoint = None
+        with self._walker(signals) as walker, ExitStack() as stack:
+            checkpoint, saved = None, None
             if path is not None:
                 # Before the first walk, which may be long.
                 description = describe(type(self).__name__, self.get_params(deep=False), walker)
-                checkpoint = Checkpoint(path, description, self.max_iter)
+                checkpoint = stack.enter_context(Checkpoint(path, description, self.max_iter))
+                saved = checkpoint.state
             self._inspect(walker)
             unit = self._feature_scale(signals.scale)
-            saved = None if checkpoint is None else checkpoint.state
-            problem = self._problem(walker, self._pursuit(unit), rng, saved)
+            try:
+                problem = self._problem(walker, self._pursuit(unit), rng, saved)
+                if saved is not None:
+                    problem.restore(saved)
+            except ArrayError as error:
+                assert checkpoint is not None
+                raise checkpoint.refused(error) from error
             errors = alternate(
                 problem,
                 max_iter=self.max_iter,

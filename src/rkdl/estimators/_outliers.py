@@ -18,6 +18,7 @@ from rkdl._abnormality import Member, robust_location, upper_fence
 from rkdl._arrays import host
 from rkdl._blas import one_blas_thread, resolve_threads
 from rkdl._kernels import centre_of
+from rkdl._pool import submit
 from rkdl._signals import Signals, Walker, chunk_bounds
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl.estimators._gamma import find_gamma, raw_gamma
@@ -301,8 +302,8 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             threads = 1
         with _progress(len(tasks), self.verbose) as tick, one_blas_thread(), ThreadPoolExecutor(threads) as pool:
             members = []
-            for member in pool.map(lambda task: self._learn_one(signals, *task), tasks):
-                members.append(member)
+            for future in [submit(pool, self._learn_one, signals, *task) for task in tasks]:
+                members.append(future.result())
                 tick()
         return members
 

@@ -20,6 +20,7 @@ from rkdl._kernels import Kernel
 from rkdl._learning import ReducedProblem
 from rkdl._maps import KernelMap
 from rkdl._signals import Signals, Walker
+from rkdl._states import check_kernel_vectors
 from rkdl._statistics import Pursuit
 from rkdl.estimators._base import is_array, pick_signals
 from rkdl.estimators._kernel import KernelLearner
@@ -105,14 +106,15 @@ class ReducedLearner(KernelLearner, StreamLearner):
     ) -> ReducedProblem:
         signals = walker.signals
         kernel = self._make_kernel(signals)
-        mover = self._mover(walker, None if saved is None else saved["kernel_vectors"])
+        known = None if saved is None else check_kernel_vectors(saved, signals.shape[1])
+        mover = self._mover(walker, known)
         if mover is not None and not kernel.differentiable:
             raise ValueError(
                 f"{type(self).__name__} moves the kernel vectors along the kernel's derivative, and "
                 f"kernel={self.kernel!r} is a function without one: use 'rbf', 'poly' or 'linear', or RKDL, which "
                 f"needs no derivative."
             )
-        vectors = self._first_kernel_vectors(walker, kernel, rng) if saved is None else saved["kernel_vectors"]
+        vectors = self._first_kernel_vectors(walker, kernel, rng) if known is None else known
         if saved is None and mover is not None and mover.radius is not None:
             vectors = self._on_sphere(vectors, mover.radius, rng)
         feature_map = KernelMap(kernel, vectors)

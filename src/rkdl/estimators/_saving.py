@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
 from rkdl._arrays import host
 from rkdl._files import read_file, write_file
+from rkdl._shapes import ArrayError
+from rkdl._states import check_stream
+from rkdl._text import shown
+from rkdl.estimators._fitted import check_fitted
 
 _PLAIN = (bool, int, float, str)
+_WORDS_OF_MT19937 = 624
 
 
 class Saved:
@@ -90,30 +96,38 @@ def load(path, *, kernel=None):
     (32, 64)
     """
     header, arrays = read_file(path, "estimator", "give a file that an estimator's save wrote.")
+    name = shown(path)
     try:
-        return _rebuild(path, header, arrays, kernel)
-    except (KeyError, TypeError, AttributeError) as error:
+        return _rebuild(name, header, arrays, kernel)
+    except (KeyError, TypeError, AttributeError, ArrayError, InvalidParameterError) as error:
         raise ValueError(
-            f"{path} was changed: its header does not fit what it holds ({type(error).__name__}: {error})."
+            f"{name} was changed: its header does not fit what it holds ({type(error).__name__}: {shown(error)})."
         ) from error
 
 
-def _rebuild(path: Any, header: dict, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
+def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
     """The fitted estimator of a file."""
     model = _restore(path, header, arrays, kernel)
+    attributes = {}
     for key, value in header["attributes"].items():
         if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
             raise ValueError(f"{path} was changed: {key!r} is no fitted attribute.")
-        setattr(model, key, _decode(path, f"attribute.{key}", value, arrays, kernel))
+        attributes[key] = _decode(path, f"attribute.{key}", value, arrays, kernel)
+    sizes = check_fitted(model, attributes)
+    vars(model).update(attributes)
     if "stream" in header:
         if not isinstance(header["stream"], dict):
-            raise ValueError(f"{path} was changed: its stream is {header['stream']!r}.")
-        state = {key.removeprefix("stream."): value for key, value in arrays.items() if key.startswith("stream.")}
+            raise ValueError(f"{path} was changed: its stream is {type(header['stream']).__name__}, expected a dict.")
+        names = [key for key in arrays if key.startswith("stream.")]
+        state = {key.removeprefix("stream."): arrays.pop(key) for key in names}
+        check_stream(header["stream"], state, sizes)
         model._saved_stream = (header["stream"], state)
+    if arrays:
+        raise ValueError(f"{path} was changed: nothing asks for its array {next(iter(arrays))!r}.")
     return model
 
 
-def _restore(path: Any, header: dict, arrays: dict[str, np.ndarray], kernel: Any, prefix: str = "") -> Any:
+def _restore(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any, prefix: str = "") -> Any:
     """The estimator of a header, not fitted."""
     from rkdl import estimators
 
@@ -121,7 +135,7 @@ def _restore(path: Any, header: dict, arrays: dict[str, np.ndarray], kernel: Any
     if name not in estimators.__all__:
         raise ValueError(f"{path} holds a {name!r}, which this version of rkdl does not know: use a newer one.")
     cls = getattr(estimators, name)
-    unknown = set(header["parameters"]) - set(cls().get_params())
+    unknown = set(header["parameters"]) - set(cls().get_params(deep=False))
     if unknown:
         raise ValueError(
             f"{path} holds a {name} with {', '.join(sorted(unknown))}, which this version of rkdl does not know: use a "
@@ -138,7 +152,9 @@ def _restore(path: Any, header: dict, arrays: dict[str, np.ndarray], kernel: Any
             values[key] = kernel
         else:
             values[key] = _decode(path, f"{prefix}parameter.{key}", value, arrays, kernel)
-    return cls(**values)
+    model = cls(**values)
+    model._validate_params()
+    return model
 
 
 def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -173,17 +189,36 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     return {"array": True}
 
 
-def _decode(path: Any, name: str, value: Any, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
-    if not isinstance(value, dict):
+def _decode(path: str, name: str, value: Any, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
+    """The value that stands in the header; an array is taken out of the arrays."""
+    if value is None or isinstance(value, _PLAIN):
         return value
     if "method" in value:
         return _restore(path, value["method"], arrays, kernel, f"{name}.")
     if "tuple" in value or "list" in value:
-        return tuple(value["tuple"]) if "tuple" in value else list(value["list"])
+        return tuple(_items(value["tuple"], _PLAIN)) if "tuple" in value else _items(value["list"], _PLAIN)
     if "names" in value:
-        return np.array(value["names"], dtype=object)
+        return np.array(_items(value["names"], str), dtype=object)
     if "random_state" in value:
-        rng = np.random.RandomState()
-        rng.set_state(("MT19937", arrays[name], *value["random_state"]))
-        return rng
-    return arrays[name]
+        return _random_state(arrays.pop(name), *value["random_state"])
+    if value != {"array": True}:
+        raise TypeError(f"{name} is none of the values that are saved")
+    return arrays.pop(name)
+
+
+def _items(values: Any, kinds: Any) -> list:
+    """A list of plain values."""
+    if not isinstance(values, list) or not all(isinstance(item, kinds) for item in values):
+        raise TypeError("a list holds something other than plain values")
+    return values
+
+
+def _random_state(keys: np.ndarray, position: int, has_normal: int, normal: float) -> np.random.RandomState:
+    """A generator at a position; NumPy would read whatever lies in memory behind a position that is none."""
+    if keys.shape != (_WORDS_OF_MT19937,) or keys.dtype != np.uint32:
+        raise TypeError(f"a random state has keys of shape {keys.shape} and {keys.dtype}")
+    if type(position) is not int or not 0 <= position <= _WORDS_OF_MT19937 or has_normal not in (0, 1):
+        raise TypeError(f"a random state is at position {position!r}")
+    rng = np.random.RandomState()
+    rng.set_state(("MT19937", keys, position, has_normal, float(normal)))
+    return rng

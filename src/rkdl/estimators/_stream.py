@@ -19,6 +19,7 @@ from rkdl._held import HELD_BYTES, HeldBatch, JoinedSignals, chunk_rows, held_si
 from rkdl._learning import ReducedProblem
 from rkdl._memory import Memory, fading
 from rkdl._preimage import DecoderSums
+from rkdl._shapes import ArrayError
 from rkdl._signals import Signals, Walker
 from rkdl._statistics import NotFiniteError, Pursuit
 from rkdl.estimators._base import DictionaryLearner
@@ -86,7 +87,7 @@ class Stream:
     @classmethod
     def restored(cls, problem: ReducedProblem, numbers: dict, arrays: dict[str, np.ndarray]) -> Stream:
         """The stream of a state; `problem` takes over what is its own."""
-        problem.restore(arrays)
+        problem.restore({name: array for name, array in arrays.items() if "." not in name})
         values = {key: value for key, value in numbers["memory"].items() if key != "linear_trace"}
         values |= _named(arrays, "memory.")
         if "linear.0" in arrays:
@@ -221,7 +222,10 @@ class StreamLearner(DictionaryLearner):
         rng = check_random_state(self.random_state)
         problem = self._continued(walker, self._pursuit(self._feature_scale(signals.scale)), rng)
         if saved is not None:
-            return Stream.restored(problem, *saved)
+            try:
+                return Stream.restored(problem, *saved)
+            except ArrayError as error:
+                raise ValueError(f"The file that this {type(self).__name__} is of was changed: {error}.") from error
         return self._opened(problem, signals)
 
     def _begin(self, walker: Walker) -> Stream:

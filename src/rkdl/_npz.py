@@ -1,0 +1,113 @@
+"""Arrays of an .npz file, none larger than the file says and the reader allows."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterable, Sequence
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+# Numbers, text and times; nothing that holds Python objects or is made of fields.
+_PLAIN_KINDS = "biufcSUMm"
+_ENDING = ".npy"
+
+
+def npz_names(stream: IO[bytes]) -> list[str]:
+    """Names of the arrays of an .npz file."""
+    with _open(stream) as archive:
+        return list(_members(archive))
+
+
+def read_npz(
+    stream: IO[bytes],
+    names: Iterable[str] | None,
+    max_bytes: int,
+    *,
+    is_packed: bool = True,
+    known: Sequence[str] | None = None,
+) -> dict[str, np.ndarray]:
+    """Read arrays of an .npz file; a ValueError, or one of zipfile's, says what is wrong with it.
+
+    Parameters
+    ----------
+    stream : binary stream
+        The file, opened.
+    names : iterable of str or None
+        The arrays to read; None for all.
+    max_bytes : int
+        Bytes that all of them may take together.
+    is_packed : bool, default=True
+        Whether members may be compressed. Those that are not cannot take more memory than the file has bytes.
+    known : sequence of str, default=None
+        Names of all members that there may be; None for any.
+
+    Returns
+    -------
+    dict of str to ndarray
+        The arrays by their names.
+    """
+    with _open(stream) as archive:
+        members = _members(archive)
+        unknown = sorted(set(members) - set(members if known is None else known))
+        if unknown:
+            raise ValueError(f"it holds {unknown[0]!r}, which nothing asks for")
+        wanted = list(members if names is None else names)
+        missing = [name for name in wanted if name not in members]
+        if missing:
+            raise ValueError(f"it has no {missing[0]}")
+        if not is_packed and any(members[name].compress_type != zipfile.ZIP_STORED for name in wanted):
+            raise ValueError("its members are compressed")
+        total = sum(members[name].file_size for name in wanted)
+        if total > max_bytes:
+            raise ValueError(f"its arrays take {total:,} bytes, more than the {max_bytes:,} there can be")
+        return {name: _read_member(archive, members[name]) for name in wanted}
+
+
+def read_npy(stream: Any, n_bytes: int) -> np.ndarray:
+    """The array of an .npy file of so many bytes, header included: as many numbers as it promises, or a ValueError."""
+    version = npy.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"its arrays have version {version} of the format")
+    shape, is_fortran, dtype = (
+        npy.read_array_header_1_0(stream) if version == (1, 0) else npy.read_array_header_2_0(stream)
+    )
+    if dtype.kind not in _PLAIN_KINDS or dtype.hasobject:
+        raise ValueError(f"its arrays hold {dtype}, not plain numbers or text")
+    size = math.prod(shape) * dtype.itemsize
+    if any(length < 0 for length in shape) or stream.tell() + size != n_bytes:
+        raise ValueError(f"an array of shape {shape} takes {size:,} bytes, and {n_bytes - stream.tell():,} follow")
+    if not size:
+        return np.empty(shape, dtype=dtype)
+    content: Any = np.empty(size, dtype=np.uint8)
+    filled = 0
+    while filled < size:
+        count = stream.readinto(memoryview(content)[filled:])
+        if not count:
+            raise ValueError(f"{size - filled:,} bytes are missing at its end")
+        filled += count
+    return content.view(dtype).reshape(shape, order="F" if is_fortran else "C")
+
+
+def _open(stream: IO[bytes]) -> zipfile.ZipFile:
+    if not zipfile.is_zipfile(stream):
+        raise ValueError("it is no .npz file")
+    return zipfile.ZipFile(stream)
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Members by the names of their arrays; two of one name are refused."""
+    found: dict[str, zipfile.ZipInfo] = {}
+    for member in archive.infolist():
+        name = member.filename.removesuffix(_ENDING)
+        if name in found:
+            raise ValueError(f"it holds {name!r} twice")
+        found[name] = member
+    return found
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as stream:
+        return read_npy(stream, member.file_size)

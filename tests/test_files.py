@@ -1,0 +1,324 @@
+"""Writing files: whole or not at all, whoever else writes there; nobody's file is touched but the one that is meant."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import rkdl
+from rkdl import DL, RKDL
+from rkdl._files import BusyError, _stem, locked, open_regular, read_file, replacing, write_file
+
+# Seconds after which a child is taken to hang.
+PATIENCE = 60
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links, modes and pipes of POSIX")
+
+
+@pytest.fixture(scope="module")
+def X():
+    return np.random.default_rng(0).standard_normal((300, 8))
+
+
+def small(**changes):
+    return DL(**{"n_components": 5, "n_nonzero_coefs": 2, "max_iter": 3, "tol": 0.0, "random_state": 0, **changes})
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write_numbers(path, value, count=2000):
+    write_file(path, "checkpoint", {"value": value}, {"numbers": np.full(count, value)})
+
+
+def keep_writing(path, first, count):
+    for value in range(first, first + count):
+        write_numbers(path, float(value))
+
+
+class TestReplacing:
+    def test_writers_and_readers_never_meet(self, tmp_path):
+        """Two processes write, this one reads: every file that it sees is whole."""
+        path = tmp_path / "numbers.rkdl"
+        write_numbers(path, -1.0)
+        context = multiprocessing.get_context("spawn")
+        writers = [context.Process(target=keep_writing, args=(path, first, 150)) for first in (0, 10_000)]
+        for writer in writers:
+            writer.start()
+        n_read, seen = 0, set()
+        while any(writer.is_alive() for writer in writers):
+            header, arrays = read_file(path, "checkpoint", "")
+            assert (arrays["numbers"] == header["value"]).all()
+            seen.add(header["value"])
+            n_read += 1
+        assert [writer.exitcode for writer in writers] == [0, 0]
+        assert n_read > 50
+        assert len(seen) > 5
+        assert names(tmp_path) == ["numbers.rkdl"]
+
+    def test_threads(self, tmp_path):
+        path = tmp_path / "numbers.rkdl"
+        threads = [threading.Thread(target=keep_writing, args=(path, 100 * i, 20)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        header, arrays = read_file(path, "checkpoint", "")
+        assert (arrays["numbers"] == header["value"]).all()
+        assert names(tmp_path) == ["numbers.rkdl"]
+
+    def test_a_planted_link_is_not_followed(self, X, tmp_path):
+        mine, path = tmp_path / "mine.txt", tmp_path / "model.rkdl"
+        mine.write_text("mine")
+        (tmp_path / "model.rkdl.part").symlink_to(mine)
+        small().fit(X).save(path)
+        small().fit(X, checkpoint=tmp_path / "fit.rkdl")
+        assert mine.read_text() == "mine"
+        assert (tmp_path / "model.rkdl.part").is_symlink()
+
+    def test_a_planted_link_with_the_very_name_is_not_followed(self, tmp_path, monkeypatch):
+        mine, path = tmp_path / "mine.txt", tmp_path / "model.rkdl"
+        mine.write_text("mine")
+        planted = tmp_path / f"{_stem(path)}-{'0' * 16}.part"
+        planted.symlink_to(mine)
+        chosen = iter(["0" * 16, "1" * 16])
+        monkeypatch.setattr("rkdl._files.secrets.token_hex", lambda size: next(chosen))
+        write_numbers(path, 1.0)
+        assert mine.read_text() == "mine"
+        assert names(tmp_path) == sorted([planted.name, "mine.txt", "model.rkdl"])
+
+    def test_a_part_of_the_user_stays(self, X, tmp_path):
+        part = tmp_path / "fit.rkdl.part"
+        part.write_text("mine")
+        small().fit(X, checkpoint=tmp_path / "fit.rkdl").save(tmp_path / "fit.rkdl")
+        assert part.read_text() == "mine"
+
+    @pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+    def test_mode_is_kept(self, mode, X, tmp_path):
+        path = tmp_path / "model.rkdl"
+        model = small().fit(X)
+        model.save(path)
+        path.chmod(mode)
+        model.save(path)
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+
+    def test_a_new_file_heeds_the_umask(self, X, tmp_path):
+        before = os.umask(0o027)
+        try:
+            small().fit(X).save(tmp_path / "model.rkdl")
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE((tmp_path / "model.rkdl").stat().st_mode) == 0o640
+
+    def test_a_link_is_replaced_and_its_target_stays(self, tmp_path):
+        target, path = tmp_path / "target", tmp_path / "model.rkdl"
+        target.write_text("mine")
+        path.symlink_to(target)
+        write_numbers(path, 1.0)
+        assert target.read_text() == "mine"
+        assert not path.is_symlink()
+
+    def test_names_of_any_length(self, tmp_path):
+        path = tmp_path / ("x" * 255)
+        write_numbers(path, 1.0)
+        assert names(tmp_path) == [path.name]
+
+    def test_leftovers_of_killed_writers_are_removed_and_only_those(self, tmp_path):
+        path = tmp_path / "numbers.rkdl"
+        code = (
+            "import os, sys; from pathlib import Path; from rkdl._files import replacing\n"
+            "with replacing(Path(sys.argv[1])) as stream:\n    stream.write(b'half'); stream.flush()\n"
+            "    os.kill(os.getpid(), 9)"
+        )
+        done = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=PATIENCE)
+        assert done.returncode == -signal.SIGKILL
+        (leftover,) = names(tmp_path)
+        with replacing(tmp_path / "other.rkdl") as stream:
+            stream.write(b"other")
+            held = [name for name in names(tmp_path) if name != leftover]
+            write_numbers(path, 1.0)
+            assert names(tmp_path) == sorted([*held, "numbers.rkdl"])
+        assert names(tmp_path) == ["numbers.rkdl", "other.rkdl"]
+
+
+def fill_disk(monkeypatch, is_full=lambda: True):
+    """Let the writing of bytes fail as on a full disk, after a part of them."""
+    whole = np.savez
+
+    def savez(stream, **arrays):
+        if not is_full():
+            return whole(stream, **arrays)
+        stream.write(b"half of it")
+        stream.flush()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", savez)
+
+
+class TestFullDisk:
+    def test_nothing_is_left_behind(self, X, tmp_path, monkeypatch):
+        model = small().fit(X)
+        model.save(tmp_path / "model.rkdl")
+        before = (tmp_path / "model.rkdl").read_bytes()
+        fill_disk(monkeypatch)
+        with pytest.raises(OSError, match="No space left"):
+            model.save(tmp_path / "model.rkdl")
+        assert names(tmp_path) == ["model.rkdl"]
+        assert (tmp_path / "model.rkdl").read_bytes() == before
+
+    def test_a_fit_goes_on(self, X, tmp_path, monkeypatch):
+        expected = small().fit(X).components_
+        fill_disk(monkeypatch)
+        with pytest.warns(
+            UserWarning, match=r"fit\.rkdl could not be written after iteration 1 .*No space left"
+        ) as told:
+            model = small().fit(X, checkpoint=tmp_path / "fit.rkdl")
+        assert len(told) == 1
+        assert model.n_iter_ == 3
+        assert np.array_equal(model.components_, expected)
+        assert names(tmp_path) == []
+
+    def test_a_checkpoint_is_written_again_when_there_is_room(self, X, tmp_path, monkeypatch):
+        path = tmp_path / "fit.rkdl"
+        fullness = iter([False, True, False, True, True])
+        fill_disk(monkeypatch, lambda: next(fullness))
+        with pytest.warns(UserWarning, match="could not be written") as told:
+            small(max_iter=5).fit(X, checkpoint=path)
+        assert [text.split("iteration ")[1][0] for text in (str(entry.message) for entry in told)] == ["2", "4"]
+        assert len(read_file(path, "checkpoint", "")[0]["errors"]) == 3
+
+    def test_a_limit_of_the_system(self, X, tmp_path):
+        """The system itself refuses to write more than a few hundred bytes."""
+        code = (
+            "import resource, signal, sys, warnings, numpy as np\n"
+            "from rkdl import DL\n"
+            "X = np.random.default_rng(0).standard_normal((300, 8))\n"
+            "DL(5, max_iter=1, random_state=0).fit(X)\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))\n"
+            "with warnings.catch_warnings(record=True) as told:\n"
+            "    warnings.simplefilter('always')\n"
+            "    model = DL(5, max_iter=3, tol=0.0, random_state=0).fit(X, checkpoint=sys.argv[1])\n"
+            "assert model.n_iter_ == 3 and 'could not be written' in str(told[0].message), told\n"
+        )
+        path = tmp_path / "fit.rkdl"
+        subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=PATIENCE)
+        assert names(tmp_path) == []
+
+
+def fit_slowly(path, started):
+    X = np.random.default_rng(0).standard_normal((300, 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        started.set()
+        small(max_iter=100_000).fit(X, checkpoint=path)
+
+
+class TestLocks:
+    def test_a_checkpoint_in_use_by_a_thread(self, X, tmp_path):
+        path = tmp_path / "fit.rkdl"
+        refused = pytest.raises(ValueError, match=r"fit\.rkdl is the checkpoint of a fit that runs now")
+        with ThreadPoolExecutor(1) as pool, locked(path), refused:
+            pool.submit(small().fit, X, checkpoint=path).result()
+        assert small().fit(X, checkpoint=path).n_iter_ == 3
+        assert names(tmp_path) == ["fit.rkdl"]
+
+    def test_a_checkpoint_in_use_by_a_process(self, X, tmp_path):
+        """The second one is told; after the first was killed, the next one goes on."""
+        path = tmp_path / "fit.rkdl"
+        context = multiprocessing.get_context("spawn")
+        started = context.Event()
+        process = context.Process(target=fit_slowly, args=(path, started))
+        process.start()
+        assert started.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        try:
+            with pytest.raises(ValueError, match="is the checkpoint of a fit that runs now"):
+                small(max_iter=100_000).fit(X, checkpoint=path)
+        finally:
+            process.kill()
+            process.join(PATIENCE)
+        made = len(read_file(path, "checkpoint", "")[0]["errors"])
+        model = small(max_iter=made + 2).fit(X, checkpoint=path)
+        assert model.n_iter_ == made + 2
+        assert names(tmp_path) == ["fit.rkdl"]
+
+    def test_a_fit_that_fails_lets_go(self, X, tmp_path):
+        path = tmp_path / "fit.rkdl"
+        path.write_bytes(b"something else")
+        for _ in range(2):
+            with pytest.raises(ValueError, match="not a file of rkdl"):
+                small().fit(X, checkpoint=path)
+        assert names(tmp_path) == ["fit.rkdl"]
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+    def test_a_forked_child_holds_nothing(self, tmp_path):
+        path = tmp_path / "fit.rkdl"
+        reader, writer = os.pipe()
+        with locked(path):
+            child = os.fork()
+            if child == 0:
+                os.close(writer)
+                os.read(reader, 1)
+                os._exit(0)
+            with pytest.raises(BusyError), locked(path):
+                pass
+        os.close(reader)
+        try:
+            with locked(path):
+                pass
+        finally:
+            os.close(writer)
+            assert os.waitpid(child, 0)[1] == 0
+        assert names(tmp_path) == []
+
+
+class TestIrregularFiles:
+    """Pipes, devices and folders are refused at once, and none of them is replaced."""
+
+    @pytest.fixture(params=["pipe", "folder", "device", "link to a pipe"])
+    def path(self, request, tmp_path):
+        path = tmp_path / "file.rkdl"
+        if request.param == "pipe":
+            os.mkfifo(path)
+        elif request.param == "folder":
+            path.mkdir()
+        elif request.param == "device":
+            path.symlink_to("/dev/zero")
+        else:
+            os.mkfifo(tmp_path / "pipe")
+            path.symlink_to(tmp_path / "pipe")
+        return path
+
+    @pytest.mark.parametrize("action", ["load", "fit", "save"])
+    def test_refused(self, action, path, X):
+        model = small().fit(X)
+        before = path.lstat()
+        actions = {
+            "load": lambda: rkdl.load(path),
+            "fit": lambda: RKDL(5).fit(X, checkpoint=path),
+            "save": lambda: model.save(path),
+        }
+        with pytest.raises((OSError, ValueError), match=r"file\.rkdl.* is (not a regular file|a folder)"):
+            actions[action]()
+        assert os.path.samestat(path.lstat(), before)
+
+    def test_opening(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(OSError, match="not a regular file"):
+            open_regular(tmp_path / "pipe")
