@@ -23,7 +23,7 @@ import scipy.io
 import scipy.sparse
 
 from rkdl import datasets
-from rkdl.datasets import DatasetError, _download, _experiment
+from rkdl.datasets import DatasetError, _download, _experiment, _published
 
 MNIST_MD5 = {
     "train-images-idx3-ubyte.gz": "6bbc9ace898e44ae57da46a324031adb",
@@ -44,6 +44,8 @@ def _no_data_folder(monkeypatch, tmp_path, request):
     if "real_data" not in request.fixturenames:
         monkeypatch.delenv("RKDL_DATA", raising=False)
         monkeypatch.setenv("HOME", str(tmp_path / "user"))
+        # Made-up files are not the published ones, and tests of that say so.
+        monkeypatch.setattr(_published, "CONTENT_MD5", {})
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
@@ -144,7 +146,7 @@ images_of_3 = np.zeros((3, 28, 28))
         ),
         ("train-images-idx3-ubyte", idx(images_of_3, magic=0x0D03), "magic number is 0x00000d03"),
         ("train-images-idx3-ubyte", idx(images_of_3)[:-1], "3 x 28 x 28 bytes but 2351 follow"),
-        ("train-images-idx3-ubyte", idx(images_of_3) + b"?", "but 2353 follow"),
+        ("train-images-idx3-ubyte", idx(images_of_3) + b"?", "but 2353 or more follow"),
         ("train-images-idx3-ubyte", b"\0\0\x08", "too few for an IDX header"),
         ("train-images-idx3-ubyte", b"", "0 bytes are too few"),
         ("train-images-idx3-ubyte", idx(np.zeros((3, 27, 28))), "27 x 28, not 28 x 28"),
@@ -279,8 +281,9 @@ class Malicious:
     [
         (pickle.dumps(Malicious()), "system is not allowed"),
         (pickle.dumps({"data": np.array([Malicious()], dtype=object)}), "not allowed"),
-        (pickle.dumps([1, 2]), "no array `data`"),
-        (pickle.dumps({"data": np.zeros((2, 3072)), "labels": [1, 2]}), "no array `data` of uint8"),
+        (pickle.dumps([1, 2]), "it holds no dictionary"),
+        (pickle.dumps({"data": np.zeros((2, 3072)), "labels": [1, 2]}), "the type 'f8' is not allowed"),
+        (pickle.dumps({"data": np.zeros((2, 3072), np.int8), "labels": [1, 2]}), "no array `data` of uint8"),
         (pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}), "not 2 integers"),
         (pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 10]}), "not 2 integers"),
         (pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": ["cat"]}), "not 1 integers"),

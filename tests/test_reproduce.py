@@ -327,7 +327,7 @@ class TestResume:
 
     def test_broken_results(self, images, started, capsys):
         text = (started / "results.json").read_text()
-        for broken in (text[:100], "[]", text.replace('"format": 1', '"format": 9')):
+        for broken in (text[:100], "[]", text.replace(f'"format": {_store.FORMAT}', '"format": 9')):
             (started / "results.json").write_text(broken)
             capsys.readouterr()
             assert main(["reproduce", images, *self.COMMON, "--rounds", "1", "--out", str(started)]) == 2
@@ -597,7 +597,8 @@ def synthetic(errors, seconds, *, name="mnist", preset="published", n_rounds=3, 
     }
     return {
         "datasets": {name: entry},
-        "format": 1,
+        "files": [],
+        "format": _store.FORMAT,
         "machine": {"cores": 2, "processor": "abacus", "system": "Linux"},
         "settings": {"dtype": "float32", "iterations": None, "n_jobs": None, "seed": 0},
         "versions": {"numpy": "2", "rkdl": "0.1.0"},

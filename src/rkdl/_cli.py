@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from rkdl._text import shown
 from rkdl.reproduction._paper import METHODS, PRESETS
 
 _EXAMPLES = """examples:
@@ -25,7 +26,7 @@ class _Parser(argparse.ArgumentParser):
     """An error is one line."""
 
     def error(self, message: str) -> NoReturn:
-        text = " ".join(message.split())
+        text = shown(" ".join(message.split()))
         self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
 
 
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _complain(text: str) -> None:
     if sys.stderr is not None:  # None where it was closed before Python started: print would take stdout
-        print(text, file=sys.stderr)
+        print(shown(text), file=sys.stderr)
 
 
 def _one_line(error: BaseException) -> str:

@@ -23,6 +23,8 @@ if sys.platform != "win32":
     import fcntl
 
 FORMAT = 2
+#: How the names of our own temporary files and locks begin.
+OWN_PREFIX = ".rkdl-"
 _HEADER = "header"
 # JSON takes some twenty times its length in memory, so that a header is the one part worth a bound of its own.
 _LONGEST_HEADER = 16 << 20
@@ -212,7 +214,7 @@ def _check_place(path: Path) -> None:
 
 def _stem(path: Path) -> str:
     """How the names of our own files beside `path` begin: short whatever its name, and nobody else's."""
-    return f".rkdl-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}"
+    return f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}"
 
 
 def _open_part(path: Path) -> tuple[int, Path]:

@@ -23,14 +23,14 @@ class Expected(NamedTuple):
         One of these, in the machine's byte order.
     is_optional : bool
         Whether the array may be missing.
-    is_numeric : bool
-        Whether it holds numbers, which must be finite.
+    is_finite : bool
+        Whether it must be; text cannot be.
     """
 
     shape: str
     dtypes: tuple[np.dtype, ...] = DOUBLE
     is_optional: bool = False
-    is_numeric: bool = True
+    is_finite: bool = True
 
 
 class ArrayError(ValueError):
@@ -86,5 +86,5 @@ def _check_array(name: str, array: np.ndarray, wanted: Expected, sizes: dict[str
     if array.shape != shape:
         told = ", ".join("any" if length is None else str(length) for length in shape)
         raise ArrayError(f"{name} has shape {array.shape}, expected ({told})")
-    if wanted.is_numeric and not np.isfinite(array).all():
+    if wanted.is_finite and not np.isfinite(array).all():
         raise ArrayError(f"{name} holds numbers that are not finite")

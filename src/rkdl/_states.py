@@ -44,6 +44,9 @@ def check_reduced_state(state: dict[str, np.ndarray], n_atoms: int, n_features: 
         Whether the kernel vectors move, so that the state holds what was learned of their curvature.
     """
     expected = {**_PROGRESS, "white": Expected("nr")}
+    if "objective" in state and np.array_equal(state["objective"], np.inf):
+        # That of a stream before its first update.
+        expected["objective"] = Expected("", is_finite=False)
     for name, wanted in (("kernel_vectors", Expected("pm")), ("frequencies", Expected("qm", FLOATS))):
         if name in state:
             expected[name] = wanted

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import Bunch
 
+from rkdl._files import open_regular
+from rkdl._npz import read_npz
 from rkdl.datasets._download import download
 from rkdl.datasets._errors import DatasetError, cause, check_choice, check_label
 from rkdl.datasets._home import HOME_REMEDY, find_file, get_data_home
-from rkdl.datasets._unpickle import load_arrays_pickle
+from rkdl.datasets._pickled_arrays import read_pickled_arrays
+from rkdl.datasets._published import warn_if_changed
 
 __all__ = ["CIFAR10_CLASSES", "fetch_cifar10"]
 
@@ -26,6 +32,8 @@ _PARTS = {"train": _TRAIN, "test": ("test_batch",), "all": (*_TRAIN, "test_batch
 _FOLDER, _ARCHIVE, _ONE_CLASS = "cifar-10-batches-py", "cifar-10-python.tar.gz", "cifar10_airplane.npz"
 _GRAY_WEIGHTS = np.array([0.2989, 0.5870, 0.1140])
 _REMEDY = "delete it and fetch it again"
+# Bytes of the largest batch, of all that the archive holds, and of all images of a class; with some room.
+_LARGEST_BATCH, _LARGEST_ARCHIVE, _LARGEST_CLASS = 40 << 20, 256 << 20, 6_000 * 3072 + 4096
 _DESCRIPTION = """CIFAR-10 images
 
 60,000 colour images of 32 x 32 pixels in ten classes: 50,000 for training (5,000 a class) and 10,000 for
@@ -50,8 +58,8 @@ def fetch_cifar10(
     They are read from the first of these in the data folder or in its sub-folder ``cifar10``: the folder
     ``cifar-10-batches-py``, the archive ``cifar-10-python.tar.gz``, and ``cifar10_airplane.npz``, which holds
     the training images of class 0 alone. Where there is none, the archive is downloaded into ``cifar10`` and
-    verified by its checksum. The archive is read in place, and its pickles by an unpickler that knows arrays
-    only.
+    verified by its checksum; a batch that is there and is not the published one is read with a warning. The archive is
+    read in place, and its pickles as data: nothing in them is ever called.
 
     Parameters
     ----------
@@ -126,26 +134,41 @@ def _locate(home: Path, download_if_missing: bool) -> Path:
     raise DatasetError(home, f"CIFAR-10 is not there (neither {_FOLDER} nor {_ARCHIVE} nor {_ONE_CLASS})", HOME_REMEDY)
 
 
-def _folder_batches(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+def _folder_batches(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[str, str, bytes]]:
     for name in names:
         try:
-            yield str(folder / name), (folder / name).read_bytes()
+            with open_regular(folder / name) as file:
+                yield str(folder / name), name, file.read(_LARGEST_BATCH + 1)
         except FileNotFoundError:
             raise DatasetError(folder, f"the file {name} is missing", f"unpack {_ARCHIVE} again") from None
         except OSError as error:
             raise DatasetError(folder / name, f"cannot be read ({cause(error)})") from error
 
 
-def _tar_batches(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+class _Bounded(io.RawIOBase):
+    """A stream that ends with an error where there is more in it than there can be."""
+
+    def __init__(self, stream: IO[bytes], limit: int) -> None:
+        self._stream, self._left = stream, limit
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._stream.read(size if size >= 0 else self._left + 1)
+        self._left -= len(content)
+        if self._left < 0:
+            raise tarfile.TarError("there is more in it than in the published archive")
+        return content
+
+
+def _tar_batches(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, str, bytes]]:
     contents: dict[str, bytes] = {}
     try:
-        with tarfile.open(path) as archive:
-            # One pass in file order: seeking back in a gzip file starts it over.
+        # One pass in file order: seeking back in a gzip file starts it over.
+        with open_regular(path) as file, _open_tar(file) as archive:
             for member in archive:
                 name = member.name.rpartition("/")[2]
                 stream = archive.extractfile(member) if name in names and member.isfile() else None
                 if stream is not None:
-                    contents[name] = stream.read()
+                    contents[name] = stream.read(_LARGEST_BATCH + 1)
                 if len(contents) == len(names):
                     break
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
@@ -153,16 +176,26 @@ def _tar_batches(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, byte
     for name in names:
         if name not in contents:
             raise DatasetError(path, f"the archive holds no {name}", _REMEDY)
-        yield f"{path} ({name})", contents.pop(name)
+        yield f"{path} ({name})", name, contents.pop(name)
 
 
-def _read_batch(where: str, content: bytes) -> tuple[_Images, _Labels]:
+def _open_tar(file: IO[bytes]) -> tarfile.TarFile:
+    """The archive, gzipped or not, for one pass; whatever it claims, no more of it is unpacked than there can be."""
+    is_packed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    unpacked: Any = gzip.GzipFile(fileobj=file) if is_packed else file
+    bounded: Any = _Bounded(unpacked, _LARGEST_ARCHIVE)
+    return tarfile.open(fileobj=bounded, mode="r|")
+
+
+def _read_batch(where: str, name: str, content: bytes) -> tuple[_Images, _Labels]:
+    if len(content) > _LARGEST_BATCH:
+        raise DatasetError(where, f"larger than a CIFAR-10 batch can be ({_LARGEST_BATCH >> 20} MiB)", _REMEDY)
     try:
-        batch = load_arrays_pickle(content)
+        entries = read_pickled_arrays(content)
     # A broken pickle can raise anything.
     except Exception as error:
         raise DatasetError(where, f"not a pickle of a CIFAR-10 batch ({cause(error)})", _REMEDY) from error
-    entries = batch if isinstance(batch, dict) else {}
     data, labels = (entries.get(key, entries.get(key.encode())) for key in ("data", "labels"))
     try:
         target = np.asarray(labels, dtype=np.int64) if isinstance(labels, (list, np.ndarray)) else None
@@ -172,6 +205,7 @@ def _read_batch(where: str, content: bytes) -> tuple[_Images, _Labels]:
         raise DatasetError(where, "not a CIFAR-10 batch: no array `data` of uint8 with 3072 columns", _REMEDY)
     if target is None or target.shape != data.shape[:1] or (target.size and not 0 <= target.min() <= target.max() < 10):
         raise DatasetError(where, f"not a CIFAR-10 batch: `labels` are not {len(data)} integers from 0 to 9", _REMEDY)
+    warn_if_changed(where, name, content)
     # Stored as three colour planes one after another.
     return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), target
 
@@ -191,9 +225,8 @@ def _read_one_class(path: Path, subset: str, label: int | None) -> tuple[_Images
             f"put the whole set, {_ARCHIVE} or {_FOLDER}, beside it or into another data_home",
         )
     try:
-        # Opened here because NumPy leaves the file open when it turns out to be broken.
-        with path.open("rb") as stream:
-            images = np.load(stream, allow_pickle=False)["images"]
+        with open_regular(path) as stream:
+            images = read_npz(stream, ["images"], _LARGEST_CLASS)["images"]
     # zipfile, zlib and NumPy have a dozen ways to say that a file is broken.
     except Exception as error:
         raise DatasetError(path, f"no array `images` can be read from it ({cause(error)})", _REMEDY) from error

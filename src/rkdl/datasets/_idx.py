@@ -7,11 +7,14 @@ import math
 import struct
 import zlib
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from rkdl._files import open_regular
 from rkdl.datasets._errors import DatasetError, cause
+from rkdl.datasets._published import warn_if_changed
 
 __all__ = ["read_idx"]
 
@@ -20,49 +23,68 @@ _UNSIGNED_BYTE = 0x08
 _REMEDY = "delete it and fetch it again"
 
 
-def read_idx(path: Path, n_dims: int) -> npt.NDArray[np.uint8]:
+def read_idx(path: Path, item_shape: tuple[int, ...], max_items: int, name: str) -> npt.NDArray[np.uint8]:
     """Read an IDX file of unsigned bytes, gzipped or not, whatever its name says.
+
+    No more is unpacked than the header promises, and no more may be promised than is expected. A file that is not the
+    published one is warned of.
 
     Parameters
     ----------
     path : pathlib.Path
         The file.
-    n_dims : int
-        The number of axes it must have: 3 for images, 1 for labels.
+    item_shape : tuple of int
+        The shape of an item: (28, 28) for images, () for labels.
+    max_items : int
+        Most items that there may be.
+    name : str
+        The published file that it should be, such as "train-images".
 
     Returns
     -------
-    array : ndarray of uint8 with `n_dims` axes
+    array : ndarray of uint8 of shape (n_items, *item_shape)
         Read-only, as it shares the memory of the bytes read.
     """
-    content = _read_bytes(path)
+    try:
+        with open_regular(path) as file:
+            # Browsers unpack downloads but keep the .gz name, so the content decides.
+            is_packed = file.read(2) == _GZIP_MAGIC
+            file.seek(0)
+            stream: Any = gzip.GzipFile(fileobj=file) if is_packed else file
+            return _read(path, stream, item_shape, max_items, name)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DatasetError(path, f"the gzip file is broken or cut short ({cause(error)})", _REMEDY) from error
+    except OSError as error:
+        raise DatasetError(path, f"cannot be read ({cause(error)})") from error
+
+
+def _read(
+    path: Path, stream: IO[bytes], item_shape: tuple[int, ...], max_items: int, name: str
+) -> npt.NDArray[np.uint8]:
+    n_dims = 1 + len(item_shape)
     header_size = 4 + 4 * n_dims
     expected_magic = (_UNSIGNED_BYTE << 8) | n_dims
-    if len(content) < header_size:
-        raise DatasetError(path, f"{len(content)} bytes are too few for an IDX header of {header_size}", _REMEDY)
-    magic, *shape = struct.unpack(f">{1 + n_dims}I", content[:header_size])
+    header = stream.read(header_size)
+    if len(header) < header_size:
+        raise DatasetError(path, f"{len(header)} bytes are too few for an IDX header of {header_size}", _REMEDY)
+    magic, *shape = struct.unpack(f">{1 + n_dims}I", header)
     if magic != expected_magic:
         raise DatasetError(
             path,
             f"the IDX magic number is 0x{magic:08x}, not 0x{expected_magic:08x} ({n_dims}-D unsigned bytes)",
             _REMEDY,
         )
-    n_values, n_found = math.prod(shape), len(content) - header_size
-    if n_values != n_found:
+    if tuple(shape[1:]) != item_shape:
+        found, wanted = (" x ".join(map(str, lengths)) for lengths in (shape[1:], item_shape))
+        raise DatasetError(path, f"its images are {found}, not {wanted}", "use the published files")
+    if shape[0] > max_items:
+        raise DatasetError(path, f"the IDX header promises {shape[0]} items, of at most {max_items}", _REMEDY)
+    n_values = math.prod(shape)
+    # One byte more than was promised, so that the end is seen and its checksum with it.
+    content = stream.read(n_values + 1)
+    if len(content) != n_values:
         size = " x ".join(str(length) for length in shape)
-        raise DatasetError(path, f"the IDX header promises {size} bytes but {n_found} follow", _REMEDY)
-    return np.frombuffer(content, dtype=np.uint8, offset=header_size).reshape(shape)
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DatasetError(path, f"cannot be read ({cause(error)})") from error
-    # Browsers unpack downloads but keep the .gz name, so the content decides.
-    if not content.startswith(_GZIP_MAGIC):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DatasetError(path, f"the gzip file is broken or cut short ({cause(error)})", _REMEDY) from error
+        more = " or more" if len(content) > n_values else ""
+        raise DatasetError(path, f"the IDX header promises {size} bytes but {len(content)}{more} follow", _REMEDY)
+    warn_if_changed(path, name, header, content)
+    return np.frombuffer(content, dtype=np.uint8).reshape(shape)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import Bunch
 
+from rkdl._files import open_regular
+from rkdl._machine import physical_memory
 from rkdl.datasets._errors import DatasetError, cause
 from rkdl.datasets._home import as_path
 
@@ -18,6 +22,7 @@ __all__ = ["images_first", "load_matlab_digits", "read_mat"]
 
 _IMAGE_NAMES = ("XTrain", "X", "images")
 _LABEL_NAMES = ("YTrain", "y", "labels")
+_OTHER_CLASSES = ("char", "cell", "struct", "object", "function", "opaque", "unknown")
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _DESCRIPTION = """MATLAB's synthetic digits
 
@@ -91,7 +96,7 @@ def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
     need h5py.
     """
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             start = stream.read(520)
     except OSError as error:
         raise DatasetError(path, f"cannot be read ({cause(error)})") from error
@@ -116,8 +121,12 @@ def _read_v5(path: Path) -> dict[str, npt.NDArray[Any]]:
     import scipy.io
     import scipy.sparse
 
+    numeric = [entry for entry in scipy.io.whosmat(path, appendmat=False) if entry[2] not in _OTHER_CLASSES]
+    _check_room(8 * math.prod(shape) for _, shape, _ in numeric)
     variables = {}
-    for name, value in scipy.io.loadmat(path, appendmat=False).items():
+    # What nobody can ask for is not even unpacked.
+    names = [name for name, _, _ in numeric]
+    for name, value in scipy.io.loadmat(path, appendmat=False, variable_names=names).items():
         if scipy.sparse.issparse(value):
             value = value.toarray()
         if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" and not name.startswith("__"):
@@ -125,10 +134,18 @@ def _read_v5(path: Path) -> dict[str, npt.NDArray[Any]]:
     return variables
 
 
+def _check_room(sizes: Iterable[int]) -> None:
+    """Refuse variables that promise more bytes than this machine has."""
+    needed, memory = sum(sizes), physical_memory()
+    if needed > memory:
+        raise ValueError(f"its variables take {needed / 2**30:.1f} GiB and there are {memory / 2**30:.1f}")
+
+
 def _read_hdf5(path: Path) -> dict[str, npt.NDArray[Any]]:
     import h5py
 
     with h5py.File(path, "r") as file:
+        _check_room(value.nbytes for value in file.values() if isinstance(value, h5py.Dataset))
         # HDF5 counts axes the other way round; text is stored as numbers too, under the class char.
         return {
             name: np.asarray(value).T

@@ -18,6 +18,7 @@ __all__ = ["fetch_mnist"]
 
 _PARTS = {"train": ("train",), "test": ("t10k",), "all": ("train", "t10k")}
 _IMAGE_SHAPE = (28, 28)
+_MOST_IMAGES = 60_000
 _DESCRIPTION = """MNIST handwritten digits
 
 70,000 grey images of 28 x 28 pixels with values from 0 (background) to 255, of the digits 0 to 9:
@@ -38,7 +39,8 @@ def fetch_mnist(
 
     The IDX files are looked for in the data folder and in its sub-folder ``mnist``, gzipped or not, under the
     names ``train-images-idx3-ubyte.gz``, ``train-images-idx3-ubyte`` or ``train-images.idx3-ubyte`` and the
-    like. What is missing is downloaded into ``mnist`` and verified by its checksum.
+    like. What is missing is downloaded into ``mnist`` and verified by its checksum; a file that is there and is not the
+    published one is read with a warning.
 
     Parameters
     ----------
@@ -80,7 +82,7 @@ def fetch_mnist(
     for part in _PARTS[subset]:
         image_path = _locate(home, f"{part}-images", 3, download_if_missing)
         label_path = _locate(home, f"{part}-labels", 1, download_if_missing)
-        part_images, part_targets = _read_part(image_path, label_path)
+        part_images, part_targets = _read_part(part, image_path, label_path)
         if label is not None:
             chosen = part_targets == label
             part_images, part_targets = part_images[chosen], part_targets[chosen]
@@ -111,11 +113,9 @@ def _locate(home: Path, stem: str, n_dims: int, download_if_missing: bool) -> Pa
     raise DatasetError(home, f"MNIST's {names[0]} is neither there nor in its sub-folder mnist", HOME_REMEDY)
 
 
-def _read_part(image_path: Path, label_path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    images, labels = read_idx(image_path, 3), read_idx(label_path, 1)
-    if images.shape[1:] != _IMAGE_SHAPE:
-        height, width = images.shape[1:]
-        raise DatasetError(image_path, f"its images are {height} x {width}, not 28 x 28", "use MNIST's own files")
+def _read_part(part: str, image_path: Path, label_path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    images = read_idx(image_path, _IMAGE_SHAPE, _MOST_IMAGES, f"{part}-images")
+    labels = read_idx(label_path, (), _MOST_IMAGES, f"{part}-labels")
     if len(images) != len(labels):
         raise DatasetError(
             label_path,

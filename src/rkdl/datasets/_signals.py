@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array
 
+from rkdl._files import open_regular
+from rkdl._machine import physical_memory
+from rkdl._npz import npz_names, read_npy, read_npz
 from rkdl.datasets._errors import DatasetError, cause, check_label
 from rkdl.datasets._home import as_path
 from rkdl.datasets._matlab import images_first, read_mat
@@ -25,6 +28,8 @@ __all__ = [
 ]
 
 SIGNAL_SUFFIXES = (".npy", ".npz", ".csv", ".parquet", ".mat")
+
+_NPY_MAGIC = b"\x93NUMPY"
 
 # Where a file holds several arrays, one of these names is the signals.
 _SIGNAL_NAMES = ("XTrain", "X", "images", "signals")
@@ -179,12 +184,13 @@ def _euclidean(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 def _read_numpy(path: Path, key: str | None) -> npt.NDArray[Any]:
     try:
-        # Opened here because NumPy leaves the file open when it turns out to be broken.
-        with path.open("rb") as stream:
-            loaded = np.load(stream, allow_pickle=False)
-            if isinstance(loaded, np.lib.npyio.NpzFile):
-                return loaded[_pick_name(path, loaded.files, key)]
-            return loaded
+        with open_regular(path) as stream:
+            if stream.read(len(_NPY_MAGIC)) == _NPY_MAGIC:
+                stream.seek(0)
+                return read_npy(stream, path.stat().st_size)
+            # Of the arrays that are there only the one that is asked for is unpacked.
+            name = _pick_name(path, npz_names(stream), key)
+            return read_npz(stream, [name], physical_memory())[name]
     except DatasetError:
         raise
     # zipfile, zlib and NumPy have a dozen ways to say that a file is broken.
@@ -217,6 +223,13 @@ def _checked(path: Path, array: npt.NDArray[Any]) -> npt.NDArray[np.floating[Any
     if array.ndim < 2:
         raise DatasetError(path, f"its array is {array.ndim}-D", "signals are the rows of a 2-D array: reshape it")
     single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    needed, memory = array.size * (4 if single else 8), physical_memory()
+    if needed > memory:
+        raise DatasetError(
+            path,
+            f"its signals take {needed / 2**30:.1f} GiB as floating-point numbers, and there are {memory / 2**30:.1f}",
+            "fit estimators on a memory map of it",
+        )
     with np.errstate(over="ignore"):
         floats: npt.NDArray[np.floating[Any]] = (
             np.ascontiguousarray(array, dtype=np.float32) if single else np.ascontiguousarray(array, dtype=np.float64)

@@ -94,7 +94,7 @@ def _of_classifier(attributes: dict[str, Any]) -> dict[str, Expected]:
     method = type(attributes["method_"]).__name__
     classes = attributes["classes_"]
     # Labels may be text.
-    labels = {"classes_": Expected("c", (classes.dtype,), is_numeric=classes.dtype.kind in "biuf")}
+    labels = {"classes_": Expected("c", (classes.dtype,), is_finite=classes.dtype.kind in "biuf")}
     if method == "DL":
         return {**_CLASSIFIER, **labels, "components_": Expected("cnm", FLOATS)}
     atoms, vectors = ("cnf", "qm") if method == "FourierDL" else ("cnp", "pm")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from rkdl.reproduction._paper import PRINTED_ERRORS
 
 _Check = Callable[[Any], bool]
+_FILES = r"index\.html|models/[A-Za-z0-9_-]+\.npz|figures/[A-Za-z0-9_-]+\.(png|svg)"
 
 
 def find_fault(content: dict[str, Any]) -> str:
@@ -17,6 +19,8 @@ def find_fault(content: dict[str, Any]) -> str:
 
 
 def _faults(content: dict[str, Any]) -> Iterator[str]:
+    if not _is_file_list(content.get("files")):
+        yield "files"
     yield from _check(content["machine"], "machine", _MACHINE)
     yield from _check(content["versions"], "versions", {"rkdl": _is_text})
     yield from _check(content["settings"], "settings", {"dtype": _is_text, "seed": _is_count})
@@ -76,6 +80,15 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
+def _is_digest(value: Any) -> bool:
+    return _is_text(value) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def _is_file_list(value: Any) -> bool:
+    """Whether these are files that a run writes: names of nothing outside the folder."""
+    return _is_texts(value) and all(re.fullmatch(_FILES, name) for name in value)
+
+
 def _is_image_shape(value: Any) -> bool:
     if value is None:
         return True
@@ -99,7 +112,7 @@ _ENTRY: dict[str, _Check] = {
     "presets": _is_dict,
     "printed": _is_printed,
     "remarks": _is_texts,
-    "sha256": _is_text,
+    "sha256": _is_digest,
 }
 _RECORD: dict[str, _Check] = {
     "dictionary_seconds": _is_number,

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from rkdl._text import shown
 from rkdl.reproduction._data import load_datasets
 from rkdl.reproduction._page import write_page
 from rkdl.reproduction._paper import METHODS, PRESETS
 from rkdl.reproduction._progress import Progress
 from rkdl.reproduction._run import Interrupt, Plan, execute, prepare, warm_up
-from rkdl.reproduction._store import FILENAME, Results, remove_outputs
+from rkdl.reproduction._store import FILENAME, Results, output_names
 from rkdl.reproduction._terminal import complain, report_text, say
 
 #: Rounds of the paper, and of a first look without arguments, which should take less than a minute.
@@ -46,9 +47,10 @@ def reproduce(options: argparse.Namespace) -> int:
     }
     results = Results.open(folder, settings, options.fresh)
     units = prepare(plan, results)
+    for data in datasets:
+        results.refuse_foreign(output_names(data.name, plan.presets, plan.methods))
     folder.mkdir(parents=True, exist_ok=True)
-    if options.fresh:
-        remove_outputs(folder)
+    results.discard()
     results.save()
 
     with Interrupt() as interrupt:
@@ -62,15 +64,15 @@ def reproduce(options: argparse.Namespace) -> int:
             return _interrupted(results, len(units), progress.n_done, options.quiet)
         finally:
             progress.close()
-        has_figures, page, unreadable = write_page(results.content, folder)
+        has_figures, page, unreadable = write_page(results)
     if not options.quiet:
         say(report_text(results.content))
         say("")
     if not has_figures:
         complain(_NO_FIGURES)
     if unreadable:
-        complain(f"Left out of the pictures, because they cannot be read: {', '.join(map(str, unreadable))}")
-    say(f"{len(units)} runs made, all results are in {folder / FILENAME}; the page: {page}")
+        complain(f"Left out of the pictures, because they cannot be read: {', '.join(map(shown, unreadable))}")
+    say(f"{len(units)} runs made, all results are in {shown(folder / FILENAME)}; the page: {shown(page)}")
     return 0
 
 
@@ -79,7 +81,7 @@ def _interrupted(results: Results, n_units: int, n_done: int, quiet: bool) -> in
         say(report_text(results.content))
         say("")
     complain(
-        f"rkdl: interrupted after {n_done} of {n_units} runs, which are in {results.folder / FILENAME}; "
+        f"rkdl: interrupted after {n_done} of {n_units} runs, which are in {shown(results.folder / FILENAME)}; "
         f"the same command goes on from there"
     )
     return 130

@@ -11,7 +11,7 @@ from typing import Any
 from rkdl.reproduction import _claims
 from rkdl.reproduction._paper import GAMMA, PRESETS
 from rkdl.reproduction._plots import Figure, draw_figures
-from rkdl.reproduction._store import replacing
+from rkdl.reproduction._store import PAGE, Results
 from rkdl.reproduction._summary import ordered, round_count
 from rkdl.reproduction._tables import (
     NOT_THE_PAPERS,
@@ -62,17 +62,18 @@ dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
 """
 
 
-def write_page(content: dict[str, Any], folder: Path) -> tuple[bool, Path, list[Path]]:
+def write_page(results: Results) -> tuple[bool, Path, list[Path]]:
     """Write figures and page; returns whether there are figures, the page's path, and models that cannot be read."""
     try:
-        figures, unreadable = draw_figures(content, folder)
+        figures, unreadable = draw_figures(results)
         has_figures = True
     except ImportError:
         figures, unreadable, has_figures = {}, [], False
-    path = folder / "index.html"
-    with replacing(path) as stream:
-        stream.write(page_html(content, figures, has_figures, unreadable).encode())
-    return has_figures, path, unreadable
+    page = page_html(results.content, figures, has_figures, unreadable)
+    with results.writing(PAGE) as stream:
+        # A file name that is no text in UTF-8 must not keep the page from being written.
+        stream.write(page.encode(errors="replace"))
+    return has_figures, results.folder / PAGE, unreadable
 
 
 def page_html(
@@ -170,7 +171,8 @@ def _settings(content: dict[str, Any], datasets: dict[str, Any]) -> str:
     parts = [f'<h2 id="settings">Settings</h2>\n<dl>{shown}</dl>']
     for name, (entry, summaries) in datasets.items():
         parts.append(
-            f"<h3>{html.escape(name)}</h3>\n<p class='note'>SHA-256 of the signals: {entry['sha256'][:16]}…</p>"
+            f"<h3>{html.escape(name)}</h3>\n<p class='note'>SHA-256 of the signals: "
+            f"{html.escape(entry['sha256'][:16])}…</p>"
         )
         for preset in summaries:
             table = settings_table(summaries, preset)

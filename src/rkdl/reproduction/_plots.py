@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rkdl._files import open_regular
+from rkdl._npz import read_npz
+from rkdl._text import shown
 from rkdl.reproduction._data import slug
-from rkdl.reproduction._paper import COMPARABLE, PAPER_METHODS, PRINTED_ERRORS
-from rkdl.reproduction._store import model_path
+from rkdl.reproduction._paper import COMPARABLE, N_COMPONENTS, N_KERNEL_VECTORS, PAPER_METHODS, PRINTED_ERRORS
+from rkdl.reproduction._store import Results, figure_names, model_name
 from rkdl.reproduction._summary import Summary, ordered
 from rkdl.reproduction._tables import printed_name
 
@@ -38,8 +40,8 @@ class Figure(NamedTuple):
     caption: str
 
 
-def draw_figures(content: dict[str, Any], folder: Path) -> tuple[dict[str, list[Figure]], list[Path]]:
-    """Draw all figures of results.json into ``folder/figures``.
+def draw_figures(results: Results) -> tuple[dict[str, list[Figure]], list[Path]]:
+    """Draw all figures of results.json into the sub-folder ``figures``.
 
     Returns
     -------
@@ -52,12 +54,11 @@ def draw_figures(content: dict[str, Any], folder: Path) -> tuple[dict[str, list[
 
     drawn: dict[str, list[Figure]] = {}
     unreadable: list[Path] = []
-    (folder / "figures").mkdir(exist_ok=True)
     # The hash salt makes equal figures equal files.
     look: Any = {"font.size": 9, "svg.hashsalt": "rkdl", "axes.spines.top": False, "axes.spines.right": False}
     with matplotlib.rc_context(look):
-        for name, (entry, summaries) in ordered(content).items():
-            drawn[name] = list(_figures_of(name, entry, summaries, folder, unreadable))
+        for name, (entry, summaries) in ordered(results.content).items():
+            drawn[name] = list(_figures_of(name, entry, summaries, results, unreadable))
     return drawn, unreadable
 
 
@@ -65,7 +66,7 @@ def _figures_of(
     name: str,
     entry: dict[str, Any],
     summaries: dict[str, dict[str, Summary]],
-    folder: Path,
+    results: Results,
     unreadable: list[Path],
 ) -> Iterator[Figure]:
     stem = slug(name)
@@ -77,14 +78,14 @@ def _figures_of(
         )
         if printed_name(entry):
             caption += f" Open diamonds and the dashed line: the figures printed for {printed_name(entry)}."
-        yield _save(figure, folder, f"{stem}-errors", caption)
+        yield _save(figure, results, f"{stem}-errors", caption)
     if not entry["image_shape"]:
         return
     shape = tuple(entry["image_shape"])
     for preset, methods in summaries.items():
         models = {}
         for method in methods:
-            path = model_path(folder, name, preset, method)
+            path = results.folder / model_name(name, preset, method)
             if not path.exists():
                 continue
             model = _read_model(path, shape)
@@ -96,14 +97,14 @@ def _figures_of(
             continue
         yield _save(
             _draw_kernel_vectors(models, shape),
-            folder,
+            results,
             f"{stem}-{preset}-kernel-vectors",
             f"{preset}: kernel vectors of the first round, each scaled from its least to its largest value.",
         )
         method = next(method for method in ("MORKDL-D", "ORKDL-D", "RKDL-D", "Nystrom") if method in models)
         yield _save(
             _draw_atoms(models[method], shape),
-            folder,
+            results,
             f"{stem}-{preset}-atoms",
             f"{preset}: the atoms of {method} in the first round, by their {_N_STRONGEST} kernel vectors of largest "
             f"weight. Blue frames and + are positive weights, orange frames and - negative ones.",
@@ -112,10 +113,12 @@ def _figures_of(
 
 def _read_model(path: Path, shape: tuple[int, ...]) -> dict[str, np.ndarray] | None:
     """Kernel vectors and atoms, or None where the file is broken or holds something else."""
+    largest = 8 * N_KERNEL_VECTORS * (math.prod(shape) + N_COMPONENTS) + 4096
     try:
-        with np.load(path) as stored:
-            vectors, dual = stored["kernel_vectors"], stored["dual_components"]
-    except (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error):
+        with open_regular(path) as stream:
+            vectors, dual = read_npz(stream, ["kernel_vectors", "dual_components"], largest).values()
+    # zipfile, zlib and NumPy have a dozen ways to say that a file is broken.
+    except Exception:
         return None
     numbers = vectors.dtype.kind == dual.dtype.kind == "f"
     if not numbers or vectors.ndim != 2 or dual.ndim != 2 or not dual.size or dual.shape[1] != len(vectors):
@@ -123,14 +126,16 @@ def _read_model(path: Path, shape: tuple[int, ...]) -> dict[str, np.ndarray] | N
     return {"kernel_vectors": vectors, "dual_components": dual} if vectors.shape[1] == np.prod(shape) else None
 
 
-def _save(figure: Any, folder: Path, stem: str, caption: str) -> Figure:
+def _save(figure: Any, results: Results, stem: str, caption: str) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    path = folder / "figures" / f"{stem}.png"
-    FigureCanvasAgg(figure).print_figure(path, dpi=_DPI)
-    FigureCanvasSVG(figure).print_figure(path.with_suffix(".svg"), dpi=_DPI, metadata={"Date": None})
-    return Figure(path, caption)
+    png, svg = figure_names(stem)
+    with results.writing(png) as stream:
+        FigureCanvasAgg(figure).print_figure(stream, dpi=_DPI, format="png")
+    with results.writing(svg) as stream:
+        FigureCanvasSVG(figure).print_figure(stream, dpi=_DPI, format="svg", metadata={"Date": None})
+    return Figure(results.folder / png, caption)
 
 
 def _new_figure(width: float, height: float) -> Any:
@@ -182,8 +187,9 @@ def _draw_curves(name: str, entry: dict[str, Any], summaries: dict[str, dict[str
     all_axes[0].set_ylim(low, high)
     all_axes[0].set_ylabel("error sqrt(f / (m N)) x 1000")
     all_axes[0].yaxis.set_major_formatter(lambda value, _: f"{1000 * value:g}")
-    title = textwrap.fill(f"{name}: {entry['description']}", round(12 * width))
-    figure.suptitle(title, fontsize=10)
+    title = textwrap.fill(shown(f"{name}: {entry['description']}"), round(12 * width))
+    # A name with dollars in it is no formula.
+    figure.suptitle(title, fontsize=10, parse_math=False)
     n_columns = len(handles) if width > 9 or len(handles) <= 4 else -(-len(handles) // 2)
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=n_columns, frameon=False)
     return figure

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
+from rkdl._text import shown
+
 # Work of a method relative to a pass over the signals: guesses until a round has been timed.
 _WORK = {"DL": 1.0, "RKDL-D": 2.0, "ORKDL-D": 8.0, "MORKDL-D": 9.0, "Nystrom": 1.0, "Fourier": 2.0}
 _PUBLISHED_WORK = 6.0
@@ -67,7 +69,7 @@ class Progress:
     def begin(self, unit: Unit) -> None:
         """Show what runs now."""
         left = self._time_left()
-        name = os.path.basename(unit.dataset)
+        name = shown(os.path.basename(unit.dataset))
         text = f"{name}, {unit.preset} {unit.method}, round {unit.number + 1}/{self._n_rounds} "
         self._bar.set_description_str(text, refresh=False)
         self._bar.set_postfix_str("" if left is None else f"about {_spoken(left)} left", refresh=self._is_terminal)

@@ -10,20 +10,25 @@ import math
 import os
 import platform
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+from rkdl._files import OWN_PREFIX, open_regular, replacing
 from rkdl.reproduction._checks import find_fault
 from rkdl.reproduction._data import Dataset, slug
 from rkdl.reproduction._presets import Outcome
 
-FORMAT = 1
-FILENAME = "results.json"
+FORMAT = 2
+FILENAME, PAGE = "results.json", "index.html"
 _PACKAGES = ("rkdl", "numpy", "scipy", "scikit-learn", "numba")
 _REMEDY = "give another folder with --out, or start over with --fresh"
+_FOREIGN = "give another folder with --out"
+# Far more than all rounds of all data sets take.
+_LARGEST_RESULTS = 256 << 20
 
 
 class Results:
@@ -35,12 +40,19 @@ class Results:
         The folder; made when the first run is added.
     content : dict
         What the file holds.
+    made_with : dict
+        What is recorded with every run.
+    discarded : sequence of str, default=()
+        Files of earlier results, which are to go.
     """
 
-    def __init__(self, folder: Path, content: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, content: dict[str, Any], made_with: dict[str, Any], discarded: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self.content = content
-        self._made_with: dict[str, Any] = {}
+        self._made_with = made_with
+        self._discarded = tuple(discarded)
 
     @classmethod
     def open(cls, folder: Path, settings: dict[str, Any], fresh: bool) -> Results:
@@ -52,18 +64,18 @@ class Results:
             "versions": package_versions(),
         }
         path = folder / FILENAME
-        if fresh or not os.path.lexists(path):
-            results = cls(folder, {**header, "datasets": {}})
-            results._made_with = _per_run(header)
-            return results
+        begun = {**header, "datasets": {}, "files": []}
+        if not os.path.lexists(path):
+            _check_unused(folder)
+            return cls(folder, begun, _per_run(header))
         content = read_results(path)
+        if fresh:
+            return cls(folder, begun, _per_run(header), content["files"])
         for part in ("settings", "versions", "machine"):
             difference = _first_difference(_binding(content[part]), _binding(header[part]))
             if difference:
                 raise ValueError(f"{path} was made with other {part} ({difference}): {_REMEDY}")
-        results = cls(folder, content)
-        results._made_with = _per_run(header)
-        return results
+        return cls(folder, content, _per_run(header))
 
     def expect(self, data: Dataset, preset: str, method: str, settings: dict[str, Any]) -> None:
         """Make a place for runs of a method; a ValueError if the folder holds some of other data or settings."""
@@ -89,9 +101,7 @@ class Results:
         """Add a run and write the file; the models of the first round are kept beside it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if number == 0 and outcome.kernel_vectors is not None and outcome.dual_components is not None:
-            path = model_path(self.folder, data.name, preset, method)
-            path.parent.mkdir(exist_ok=True)
-            with replacing(path) as stream:
+            with self.writing(model_name(data.name, preset, method)) as stream:
                 np.savez_compressed(
                     stream,
                     kernel_vectors=outcome.kernel_vectors.astype(np.float32),
@@ -117,36 +127,99 @@ class Results:
         with replacing(self.folder / FILENAME) as stream:
             stream.write(to_json(self.content).encode())
 
+    @contextlib.contextmanager
+    def writing(self, name: str) -> Iterator[IO[bytes]]:
+        """A stream whose content becomes a file of the folder; one that is not of these results is never replaced."""
+        self.refuse_foreign([name])
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name not in self.content["files"]:
+            # Said before it is done: should this process be killed in between, the file is known for ours.
+            self.content["files"] = sorted([*self.content["files"], name])
+            self.save()
+        with replacing(path) as stream:
+            yield stream
 
-def model_path(folder: Path, dataset: str, preset: str, method: str) -> Path:
-    """Where the kernel vectors and atoms of a method's first round are kept."""
-    return folder / "models" / f"{slug(dataset)}-{preset}-{method}.npz"
+    def refuse_foreign(self, names: Iterable[str]) -> None:
+        """Refuse files that are there and that these results, or those they take the place of, did not make."""
+        for name in names:
+            path = self.folder / name
+            if path.parent != self.folder and os.path.lexists(path.parent) and not _is_own_folder(path.parent):
+                raise ValueError(f"{path.parent} is not a folder of these results but a link or a file: {_FOREIGN}")
+            is_ours = name in (*self.content["files"], *self._discarded) and _is_own_file(path)
+            if os.path.lexists(path) and not is_ours:
+                raise ValueError(f"{path} was not made by rkdl reproduce, as far as {FILENAME} tells: {_FOREIGN}")
+
+    def discard(self) -> None:
+        """Delete the files of the earlier results, and nothing else: what their list names, and is no link."""
+        for name in self._discarded:
+            path = self.folder / name
+            if _is_own_file(path) and (path.parent == self.folder or _is_own_folder(path.parent)):
+                path.unlink()
+        self._discarded = ()
 
 
-def remove_outputs(folder: Path) -> None:
-    """Delete what an earlier reproduction left in a folder, and nothing else."""
-    found = [folder / FILENAME, folder / "index.html", *folder.glob("models/*.npz")]
-    found += [path for ending in ("png", "svg") for path in folder.glob(f"figures/*.{ending}")]
-    for path in found:
-        path.unlink(missing_ok=True)
+def model_name(dataset: str, preset: str, method: str) -> str:
+    """Where in the folder the kernel vectors and atoms of a method's first round are kept."""
+    return f"models/{slug(dataset)}-{preset}-{method}.npz"
+
+
+def figure_names(stem: str) -> tuple[str, str]:
+    """Where in the folder a figure is kept, for screens and for print."""
+    return f"figures/{stem}.png", f"figures/{stem}.svg"
+
+
+def output_names(dataset: str, presets: Iterable[str], methods: Iterable[str]) -> list[str]:
+    """All files that runs of a data set may write into the folder, beside the results themselves."""
+    stem = slug(dataset)
+    names = [PAGE, *figure_names(f"{stem}-errors")]
+    methods = list(methods)
+    for preset in presets:
+        names += [name for what in ("kernel-vectors", "atoms") for name in figure_names(f"{stem}-{preset}-{what}")]
+        names += [model_name(dataset, preset, method) for method in methods]
+    return names
+
+
+def _check_unused(folder: Path) -> None:
+    """Refuse a folder that holds something and no results: it is somebody else's."""
+    if not folder.is_dir():
+        return
+    found = sorted(path.name for path in folder.iterdir() if not path.name.startswith(OWN_PREFIX))
+    if found:
+        raise ValueError(
+            f"{folder} holds {found[0]} and no {FILENAME}, so it is not a folder of rkdl reproduce: give a new or an "
+            f"empty one with --out"
+        )
+
+
+def _is_own_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _is_own_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def read_results(path: Path) -> dict[str, Any]:
     """Read and check a results file; a ValueError says in one line what is wrong with it."""
     try:
-        content = json.loads(path.read_bytes())
+        with open_regular(path) as stream:
+            text = stream.read(_LARGEST_RESULTS + 1)
+        if len(text) > _LARGEST_RESULTS:
+            raise ValueError(f"more than {_LARGEST_RESULTS >> 20} MiB")
+        content = json.loads(text)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not a results file, or not whole ({error}): {_REMEDY}") from error
+        raise ValueError(f"{path}: not a results file, or not whole ({error}): {_FOREIGN}") from error
     parts = ("datasets", "machine", "settings", "versions")
     if not isinstance(content, dict) or not all(isinstance(content.get(part), dict) for part in parts):
-        raise ValueError(f"{path}: not a results file of rkdl reproduce: {_REMEDY}")
+        raise ValueError(f"{path}: not a results file of rkdl reproduce: {_FOREIGN}")
     if content.get("format") != FORMAT:
-        raise ValueError(f"{path}: its format is {content.get('format')!r}, this version knows {FORMAT}: {_REMEDY}")
+        raise ValueError(f"{path}: its format is {content.get('format')!r}, this version knows {FORMAT}: {_FOREIGN}")
     fault = find_fault(content)
     if fault:
-        raise ValueError(f"{path}: not a results file of rkdl reproduce, or spoilt ({fault}): {_REMEDY}")
+        raise ValueError(f"{path}: not a results file of rkdl reproduce, or spoilt ({fault}): {_FOREIGN}")
     return content
 
 
@@ -219,15 +292,3 @@ def _first_difference(then: dict[str, Any], now: dict[str, Any]) -> str:
 
 def _shown(value: Any) -> str:
     return "not set" if value is None else str(value)
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Any:
-    """A binary stream whose content becomes the file when all of it is written."""
-    partial = path.with_name(path.name + ".part")
-    try:
-        with partial.open("wb") as stream:
-            yield stream
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

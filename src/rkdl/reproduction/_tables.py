@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rkdl._text import shown
 from rkdl.reproduction import _claims
 from rkdl.reproduction._paper import COMPARABLE, METHODS, PRESETS, PRINTED_ERRORS, PRINTED_SECONDS
 from rkdl.reproduction._summary import Spread, Summary, show_error
@@ -127,7 +128,7 @@ def printed_heading(entry: dict[str, Any]) -> str:
 
 def as_text(table: Table, width: int = 100) -> str:
     """Aligned columns under a title, notes wrapped below."""
-    lines = [table.header, *table.rows]
+    lines = [tuple(map(shown, row)) for row in (table.header, *table.rows)]
     widths = [max(len(row[i]) for row in lines) for i in range(len(table.header))]
     out = [table.title, ""]
     for row in lines:

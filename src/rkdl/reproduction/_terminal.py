@@ -6,6 +6,7 @@ import sys
 import textwrap
 from typing import Any, TextIO
 
+from rkdl._text import shown
 from rkdl.reproduction import _claims
 from rkdl.reproduction._paper import GAMMA, PRESETS
 from rkdl.reproduction._summary import ordered, round_count
@@ -18,7 +19,7 @@ def report_text(content: dict[str, Any]) -> str:
     """Tables and claims of everything that results.json holds."""
     parts = []
     for name, (entry, summaries) in ordered(content).items():
-        title = f"{name}: {entry['description']}, gamma {GAMMA:g}, {round_count(summaries)}"
+        title = shown(f"{name}: {entry['description']}, gamma {GAMMA:g}, {round_count(summaries)}")
         parts.append(f"{title}\n{'=' * min(len(title), WIDTH)}")
         if not (entry["printed"] and entry["printed"]["same_data"]):
             parts.append("\n".join(_hanging(NOT_THE_PAPERS, 0)))
@@ -33,10 +34,11 @@ def report_text(content: dict[str, Any]) -> str:
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Print, in ASCII where the terminal knows no more."""
+    """Print, in ASCII where the terminal knows no more; control characters but line breaks as their numbers."""
     stream = stream or sys.stdout
     if stream is None:  # closed before Python started
         return
+    text = shown(text, keep="\n")
     encoding = getattr(stream, "encoding", None) or "ascii"
     try:
         text.encode(encoding)

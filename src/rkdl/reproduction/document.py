@@ -7,12 +7,14 @@ What the page says of agreement is computed here from the results; the words tha
 from __future__ import annotations
 
 import argparse
+import html
 import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rkdl._text import shown
 from rkdl.reproduction import _claims, _prose
 from rkdl.reproduction._paper import GAMMA, N_NONZERO_COEFS, PAPER_METHODS, PRINTED_ERRORS, PRINTED_SECONDS
 from rkdl.reproduction._store import read_results
@@ -42,6 +44,7 @@ Datasets = dict[str, tuple[dict[str, Any], Summaries]]
 
 def document(content: dict[str, Any]) -> str:
     """The page in Markdown, from the content of results.json."""
+    content = _escaped(content)
     datasets = ordered(content)
     if not datasets:
         raise ValueError("the results hold no finished run")
@@ -65,6 +68,17 @@ def document(content: dict[str, Any]) -> str:
     parts += _settings(datasets)
     parts.append(_prose.CLOSING.format(version=content["versions"]["rkdl"]))
     return "\n".join(parts)
+
+
+def _escaped(value: Any) -> Any:
+    """The content with all text as it may stand in Markdown, which takes HTML as well."""
+    if isinstance(value, str):
+        return html.escape(shown(value), quote=False)
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
+    return value
 
 
 def main(argv: Sequence[str] | None = None) -> int:

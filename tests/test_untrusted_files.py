@@ -1,0 +1,531 @@
+"""Files from strangers: crafted, damaged or swollen, they are refused with a sentence, and in little memory."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import pickle
+import random
+import re
+import struct
+import tarfile
+import tracemalloc
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import rkdl
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, datasets
+from rkdl.datasets import DatasetError, _published
+from rkdl.datasets._pickled_arrays import read_pickled_arrays
+
+COMMON = {"n_components": 6, "n_nonzero_coefs": 2, "max_iter": 2, "tol": 0.0, "random_state": 0}
+REDUCED = {**COMMON, "n_kernel_vectors": 7}
+METHODS = {
+    "DL": DL(**COMMON),
+    "FourierDL": FourierDL(n_fourier_features=8, **COMMON),
+    "KDL": KDL(**COMMON),
+    "RKDL": RKDL(**REDUCED),
+    "ORKDL": ORKDL(**REDUCED),
+    "ORKDL-gd": ORKDL(solver="gd", **REDUCED),
+    "MORKDL": MORKDL(**REDUCED),
+}
+MODELS = {
+    **METHODS,
+    "RKDL-decoder": RKDL(fit_inverse_transform=True, **REDUCED),
+    "KDL-precomputed": KDL(kernel="precomputed", **COMMON),
+    "KDLClassifier": KDLClassifier(RKDL(**REDUCED), random_state=0),
+    "KDLClassifier-DL": KDLClassifier(DL(**COMMON), random_state=0),
+    "KDLClassifier-Fourier": KDLClassifier(FourierDL(n_fourier_features=8, **COMMON), random_state=0),
+    "KDLOutlierDetector": KDLOutlierDetector(n_members=2, max_iter=2, random_state=0),
+}
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def X():
+    return np.random.default_rng(0).standard_normal((120, 9))
+
+
+def opened(path):
+    """Header and arrays of a file of rkdl."""
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    return json.loads(arrays.pop("header").tobytes()), arrays
+
+
+def put_back(path, header, arrays, **more):
+    """A file whose header fits its arrays, as a forger would write it."""
+    header = {**header, "arrays": {name: [value.dtype.str, *value.shape] for name, value in sorted(arrays.items())}}
+    text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    with path.open("wb") as stream:
+        np.savez(stream, header=text, **arrays, **more)
+
+
+def forgeries(array):
+    """The array with another shape, dtype or content."""
+    if array.ndim:
+        yield array[:-1]
+        yield np.concatenate([array, array[-1:]])
+        yield array[..., None]
+        yield array[:0]
+    if array.ndim > 1:
+        yield array[..., :-1]
+    yield array.astype(np.float16 if array.dtype.kind == "f" else np.float64)
+    yield array.astype(array.dtype.newbyteorder(">"))
+    yield array.astype("U9")
+    if array.dtype.kind == "f" and array.size:
+        for value in (np.nan, np.inf):
+            spoilt = array.copy()
+            spoilt.reshape(-1)[-1] = value
+            yield spoilt
+
+
+def outcome(call):
+    """What a call returns, or None and the words with which it refused."""
+    try:
+        return call(), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_forged_checkpoints(name, X, tmp_path):
+    """Every array of a state, one after another: too short, of another dtype, not finite, gone."""
+    path = tmp_path / "fit.rkdl"
+    clone(METHODS[name]).set_params(max_iter=1).fit(X, checkpoint=path)
+    header, arrays = opened(path)
+    model = METHODS[name]
+    for key, array in arrays.items():
+        rest = {other: value for other, value in arrays.items() if other != key}
+        changed = [{**rest, key: forged} for forged in forgeries(array)]
+        for state in [*changed, rest, {**arrays, "stranger": array}]:
+            put_back(path, header, state)
+            found, words = outcome(lambda: clone(model).fit(X, checkpoint=path))
+            if found is None:
+                assert re.search(r"fit\.rkdl was changed: .* delete it to begin anew", words)
+                continue
+            # A kernel vector twice, an objective that is still to come, a setting that has a default.
+            assert key in ("kernel_vectors", "objective", "radius", "rate"), (key, state.get(key))
+            assert np.isfinite(found.errors_).all()
+    put_back(path, header, arrays)
+    assert clone(model).fit(X, checkpoint=path).n_iter_ == 2
+
+
+def test_forged_headers_of_checkpoints(X, tmp_path):
+    path = tmp_path / "fit.rkdl"
+    clone(METHODS["RKDL"]).set_params(max_iter=1).fit(X, checkpoint=path)
+    header, arrays = opened(path)
+    for key, values in {
+        "errors": [[], [float("nan")], ["x"], [-1.0], 3, None, [True], {"a": 1}],
+        "is_settled": [1, None, "yes"],
+        "fit": [[], None, "RKDL"],
+    }.items():
+        for value in values:
+            put_back(path, {**header, key: value}, arrays)
+            with pytest.raises(ValueError, match=r"fit\.rkdl was changed"):
+                clone(METHODS["RKDL"]).fit(X, checkpoint=path)
+
+
+def fitted(name, X):
+    model = clone(MODELS[name])
+    if isinstance(model, KDLClassifier):
+        return model.fit(X, np.arange(len(X)) % 2)
+    return model.fit(X @ X.T if name == "KDL-precomputed" else X)
+
+
+def use(model, X):
+    """Whatever compiled code there is sees the fitted attributes."""
+    X = X @ X.T if getattr(model, "kernel", None) == "precomputed" else X
+    for method in ("transform", "predict", "score_samples"):
+        if hasattr(model, method):
+            getattr(model, method)(X)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_forged_models(name, X, tmp_path):
+    """A fitted attribute of another shape, dtype or content is refused, or does no harm."""
+    path = tmp_path / "model.rkdl"
+    fitted(name, X).save(path)
+    header, arrays = opened(path)
+    rkdl.load(path)
+    n_refused = n_tried = 0
+    for key, array in arrays.items():
+        for forged in forgeries(array):
+            put_back(path, header, {**arrays, key: forged})
+            n_tried += 1
+            model, words = outcome(lambda: rkdl.load(path))
+            if model is None:
+                assert "model.rkdl was changed" in words
+                n_refused += 1
+            else:
+                assert key in ("attribute.errors_", "attribute.losses_", "attribute.classes_"), (key, forged.shape)
+                use(model, X)
+    assert n_refused > 0.8 * n_tried
+    put_back(path, header, arrays)
+    use(rkdl.load(path), X)
+
+
+def test_forged_values_of_models(X, tmp_path):
+    path = tmp_path / "model.rkdl"
+    fitted("KDLOutlierDetector", X).save(path)
+    header, arrays = opened(path)
+    for sizes in ([[-1, 1]] * 2, [[10**9, 1]] * 2, [[1, 10**9]] * 2):
+        put_back(path, header, {**arrays, "attribute.sizes_": np.array(sizes)})
+        with pytest.raises(ValueError, match="sizes_ holds a number"):
+            rkdl.load(path)
+    fitted("KDLClassifier", X).save(path)
+    header, arrays = opened(path)
+    put_back(path, header, {**arrays, "attribute.n_atoms_": np.array([10**6, 1])})
+    with pytest.raises(ValueError, match="n_atoms_ holds a number"):
+        rkdl.load(path)
+    fitted("RKDL", X).save(path)
+    header, arrays = opened(path)
+    for part, key, value in (
+        ("parameters", "n_components", 10**6),
+        ("parameters", "n_components", -3),
+        ("parameters", "n_nonzero_coefs", "many"),
+        ("parameters", "random_state", [1, [2]]),
+        ("attributes", "n_features_in_", 10**6),
+        ("attributes", "gamma_", float("nan")),
+        ("attributes", "gamma_", "wide"),
+        ("attributes", "rank_", -1),
+        ("attributes", "feature_names_in_", {"names": ["a"]}),
+        ("attributes", "feature_names_in_", {"names": [1] * 9}),
+    ):
+        put_back(path, {**header, part: {**header[part], key: value}}, arrays)
+        with pytest.raises(ValueError, match=r"model\.rkdl was changed"):
+            rkdl.load(path)
+
+
+def test_forged_random_states(X, tmp_path):
+    """NumPy takes any position, and reads whatever lies there."""
+    path = tmp_path / "model.rkdl"
+    clone(METHODS["DL"]).set_params(random_state=np.random.RandomState(3)).fit(X).save(path)
+    header, arrays = opened(path)
+    keys = arrays["parameter.random_state"]
+    (position, has_normal, normal) = header["parameters"]["random_state"]["random_state"]
+    for forged in ([10**9, has_normal, normal], [-1, has_normal, normal], [1.5, 0, 0.0], [position, 7, normal], []):
+        parameters = {**header["parameters"], "random_state": {"random_state": forged}}
+        put_back(path, {**header, "parameters": parameters}, arrays)
+        with pytest.raises(ValueError, match=r"model\.rkdl was changed"):
+            rkdl.load(path)
+    for forged in (keys[:-1], keys.astype(float)):
+        put_back(path, header, {**arrays, "parameter.random_state": forged})
+        with pytest.raises(ValueError, match=r"model\.rkdl was changed"):
+            rkdl.load(path)
+
+
+@pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL-decoder", "ORKDL", "MORKDL"])
+def test_forged_streams(name, X, tmp_path):
+    path = tmp_path / "model.rkdl"
+    model = clone(MODELS[name]).partial_fit(X[:60]).partial_fit(X[60:90], update=False)
+    model.save(path)
+    header, arrays = opened(path)
+    rkdl.load(path).partial_fit(X[90:])
+    for key, array in arrays.items():
+        if not key.startswith("stream.") or key == "stream.objective":
+            continue
+        for forged in forgeries(array):
+            put_back(path, header, {**arrays, key: forged})
+            with pytest.raises(ValueError, match="was changed"):
+                rkdl.load(path).partial_fit(X[90:])
+    for key, values in {
+        "scale": ["x", 0.0, float("nan"), None],
+        "gamma": ["x", float("inf")],
+        "memory": [None, {}, {"trace": "x"}, {**header["stream"]["memory"], "stranger": 1}],
+        "held_chunks": [None, [[0]], [["x"]], [[10**6]], 7],
+        "settings": [None],
+        "is_provisional": ["x"],
+    }.items():
+        for value in values:
+            put_back(path, {**header, "stream": {**header["stream"], key: value}}, arrays)
+            with pytest.raises(ValueError, match="was changed"):
+                rkdl.load(path)
+
+
+def peak_bytes(call):
+    """Most memory that a call takes, and what it raises."""
+    tracemalloc.start()
+    try:
+        call()
+        error = None
+    except Exception as caught:
+        error = caught
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return peak, error
+
+
+def packed_zeros(path, size, header=b""):
+    with gzip.open(path, "wb", compresslevel=1) as stream:
+        stream.write(header)
+        for _ in range(size // MIB):
+            stream.write(bytes(MIB))
+
+
+class TestBombs:
+    """Small files that unpack to large ones: no more is unpacked than promised, nor promised than expected."""
+
+    SIZE = 256 * MIB
+
+    @pytest.mark.parametrize("count", [3, 60_001, 2**32 - 1])
+    def test_idx(self, count, tmp_path):
+        write_mnist(tmp_path)
+        path = tmp_path / "train-images-idx3-ubyte.gz"
+        packed_zeros(path, self.SIZE, struct.pack(">4I", 0x0803, count, 28, 28))
+        peak, error = peak_bytes(lambda: datasets.fetch_mnist(data_home=tmp_path, download_if_missing=False))
+        assert "the IDX header promises" in str(error)
+        assert peak < 16 * MIB
+
+    def test_idx_of_other_images(self, tmp_path):
+        write_mnist(tmp_path)
+        path = tmp_path / "train-images-idx3-ubyte.gz"
+        packed_zeros(path, self.SIZE, struct.pack(">4I", 0x0803, 1, 16384, 16384))
+        peak, error = peak_bytes(lambda: datasets.fetch_mnist(data_home=tmp_path, download_if_missing=False))
+        assert "16384 x 16384, not 28 x 28" in str(error)
+        assert peak < 16 * MIB
+
+    def test_cifar_npz(self, tmp_path):
+        path = tmp_path / "cifar10_airplane.npz"
+        np.savez_compressed(path, images=np.zeros((self.SIZE // 3072, 32, 32, 3), np.uint8))
+        peak, error = peak_bytes(lambda: datasets.fetch_cifar10(label=0, data_home=tmp_path))
+        assert "more than the" in str(error)
+        assert peak < 16 * MIB
+
+    def test_cifar_archive(self, tmp_path):
+        """Also where the size is that of a header of the archive itself."""
+        path = tmp_path / "cifar-10-python.tar.gz"
+        for kind in (tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME):
+            member = tarfile.TarInfo("cifar-10-batches-py/data_batch_1")
+            member.size, member.type = 2 * self.SIZE, kind
+            packed_zeros(path, 2 * self.SIZE, member.tobuf())
+            peak, error = peak_bytes(lambda: datasets.fetch_cifar10(data_home=tmp_path))
+            assert isinstance(error, DatasetError)
+            assert peak < 3 * self.SIZE
+
+    def test_cifar_batch(self, tmp_path):
+        folder = tmp_path / "cifar-10-batches-py"
+        folder.mkdir()
+        with (folder / "data_batch_1").open("wb") as stream:
+            stream.truncate(self.SIZE)
+        peak, error = peak_bytes(lambda: datasets.fetch_cifar10(data_home=tmp_path))
+        assert "larger than a CIFAR-10 batch" in str(error)
+        assert peak < 128 * MIB
+
+    def test_members_nobody_asks_for(self, tmp_path, X):
+        """Of a signal file they are not unpacked, of a model they are refused."""
+        path = tmp_path / "X.npz"
+        np.savez_compressed(path, X=X, other=np.zeros(self.SIZE, np.uint8))
+        peak, error = peak_bytes(lambda: datasets.load_signals(path))
+        assert error is None
+        assert peak < 16 * MIB
+        path = tmp_path / "model.rkdl"
+        clone(METHODS["DL"]).fit(X).save(path)
+        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("other.npy", "w") as stream:
+            np.lib.format.write_array(stream, np.zeros(self.SIZE, np.uint8))
+        peak, error = peak_bytes(lambda: rkdl.load(path))
+        assert "'other', which nothing asks for" in str(error)
+        assert peak < 16 * MIB
+
+    def test_compressed_models(self, tmp_path, X):
+        path = tmp_path / "model.rkdl"
+        clone(METHODS["DL"]).fit(X).save(path)
+        header, arrays = opened(path)
+        arrays["attribute.errors_"] = np.zeros(self.SIZE // 8)
+        text = {**header, "arrays": {name: [value.dtype.str, *value.shape] for name, value in sorted(arrays.items())}}
+        with path.open("wb") as stream:
+            np.savez_compressed(stream, header=np.frombuffer(json.dumps(text).encode(), np.uint8), **arrays)
+        peak, error = peak_bytes(lambda: rkdl.load(path))
+        assert "its members are compressed" in str(error)
+        assert peak < 16 * MIB
+
+    @pytest.mark.parametrize("kind", ["npz", "npy"])
+    def test_arrays_that_promise_more_than_they_hold(self, kind, tmp_path):
+        path = tmp_path / f"X.{kind}"
+        stream = io.BytesIO()
+        np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)})
+        if kind == "npy":
+            path.write_bytes(stream.getvalue())
+        else:
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("X.npy", stream.getvalue())
+        peak, error = peak_bytes(lambda: datasets.load_signals(path))
+        assert "takes 8,000,000,000,000 bytes, and 0 follow" in str(error)
+        assert peak < 16 * MIB
+
+    def test_signals_beyond_memory(self, tmp_path, monkeypatch):
+        path = tmp_path / "X.npz"
+        np.savez_compressed(path, X=np.zeros((1000, 1000), np.uint8))
+        monkeypatch.setattr("rkdl.datasets._signals.physical_memory", lambda: 10**6)
+        with pytest.raises(DatasetError, match="more than the 1,000,000 there can be"):
+            datasets.load_signals(path)
+        monkeypatch.setattr("rkdl.datasets._signals.physical_memory", lambda: 2 * 10**6)
+        with pytest.raises(DatasetError, match="as floating-point numbers"):
+            datasets.load_signals(path)
+
+    @pytest.mark.parametrize("version", ["5", "7.3"])
+    def test_matlab_beyond_memory(self, version, tmp_path, monkeypatch):
+        path = tmp_path / "X.mat"
+        if version == "5":
+            scipy_io = pytest.importorskip("scipy.io")
+            scipy_io.savemat(path, {"X": np.zeros((1000, 1000))}, do_compression=True)
+        else:
+            with pytest.importorskip("h5py").File(path, "w") as file:
+                file.create_dataset("X", data=np.zeros((1000, 1000)), compression="gzip")
+        monkeypatch.setattr("rkdl.datasets._matlab.physical_memory", lambda: 10**6)
+        with pytest.raises(DatasetError, match="its variables take"):
+            datasets.load_signals(path)
+
+
+def dtype_pickle(code, state):
+    """A pickled dictionary whose array has a type with a state of the forger's own."""
+    kind = b"cnumpy\ndtype\n" + pickle.dumps((code, False, True), 0)[:-1] + b"R" + pickle.dumps(state, 0)[:-1] + b"b"
+    return b"}Vdata\n" + kind + b"s."
+
+
+def evil():
+    """Pickles that reach memory or code in an unpickler that trusts NumPy's names."""
+    raw = b"C\x08" + bytes(range(8))
+    yield b"cnumpy\nndarray\n((I1\ntVO\n" + raw + b"tR."
+    yield b"}Vdata\ncnumpy\nndarray\n((I1\ntVO\n" + raw + b"tRs."
+    yield b"}Vdata\ncnumpy\nndarray\n((I1000000\ntVu1\n" + raw + b"tRs."
+    for state in (
+        (3, "|", None, None, None, -1, -1, 63),
+        (3, "|", ("u1", (2**40,)), None, None, -1, -1, 0),
+        (3, "|", None, ("a",), {"a": ("O", 0)}, 8, 1, 0),
+        (3, "|", None, None, None, 2**40, 1, 0),
+        (3, "O", None, None, None, -1, -1, 0),
+        (4, "|", None, None, None, -1, -1, 0, {}),
+        (),
+        None,
+    ):
+        yield dtype_pickle("u1", state)
+    for code in ("O", "O8", "V8", "u1,O", "f8", "U4", "M8", "|u1", "", "u16", 3):
+        yield dtype_pickle(code, (3, "|", None, None, None, -1, -1, 0))
+    for name in (
+        b"os\nsystem",
+        b"builtins\neval",
+        b"numpy\nload",
+        b"numpy\nmemmap",
+        b"numpy.core.multiarray\nfromfile",
+    ):
+        yield b"c" + name + b"\n(Vecho\ntR."
+        yield b"i" + name + b"\n."
+    # Shapes that do not fit, keys that nest, memory places without end, what refers to itself.
+    yield pickle.dumps({"data": np.zeros(4, np.uint8)}, 2).replace(b"K\x04\x85", b"K\x7f\x85")
+    yield b"}(" + b")" + b"\x85" * 200_000 + b"K\x01u."
+    yield b"]r\xff\xff\xff\xff."
+    yield b"}q\x00Vdata\nh\x00s."
+    yield b"\x80\x05\x8e\xff\xff\xff\xff\xff\xff\xff\x7f."
+
+
+@pytest.mark.parametrize("number", range(len(list(evil()))))
+def test_evil_pickles(number, tmp_path, monkeypatch):
+    content = list(evil())[number]
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "cifar-10-batches-py"
+    folder.mkdir()
+    (folder / "data_batch_1").write_bytes(content)
+    with pytest.raises(DatasetError, match="CIFAR-10 batch"):
+        datasets.fetch_cifar10(data_home=tmp_path)
+    assert os.listdir(tmp_path) == ["cifar-10-batches-py"]
+
+
+def test_pickles_give_plain_values_only():
+    """Whatever is made of a good pickle by changing bytes holds numbers, text and arrays of integers, or is refused."""
+    chance = random.Random(0)
+    good = [pickle.dumps({"data": np.arange(6, dtype=np.uint8).reshape(2, 3), "labels": [1, 2]}, p) for p in (2, 4, 5)]
+    plain = (str, bytes, bytearray, int, float, bool, type(None), tuple, list, dict, np.ndarray)
+    for _ in range(3000):
+        content = bytearray(chance.choice(good))
+        for _ in range(chance.randint(1, 4)):
+            content[chance.randrange(len(content))] = chance.randrange(256)
+        try:
+            found = read_pickled_arrays(bytes(content))
+        except Exception:
+            continue
+        for value in found.values():
+            assert isinstance(value, plain) or type(value).__module__ == "rkdl.datasets._pickled_arrays"
+            assert not isinstance(value, np.ndarray) or value.dtype.kind in "iu"
+
+
+def write_mnist(folder, seed=0):
+    rng = np.random.default_rng(seed)
+    images, labels = rng.integers(0, 256, (20, 28, 28)).astype(np.uint8), np.arange(20, dtype=np.uint8) % 10
+    contents = {
+        "train-images": struct.pack(">4I", 0x0803, *images.shape) + images.tobytes(),
+        "train-labels": struct.pack(">2I", 0x0801, 20) + labels.tobytes(),
+    }
+    for name, content in contents.items():
+        (folder / f"{name}-idx{3 if 'images' in name else 1}-ubyte.gz").write_bytes(gzip.compress(content))
+    return {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
+
+
+class TestPublishedFiles:
+    """A local file with a known name that is not the published one."""
+
+    def test_mnist(self, tmp_path, monkeypatch):
+        checksums = write_mnist(tmp_path)
+        with pytest.warns(UserWarning, match=r"train-(images|labels).*is not the published train-") as told:
+            datasets.fetch_mnist(data_home=tmp_path)
+        assert len(told) == 2
+        monkeypatch.setattr(_published, "CONTENT_MD5", checksums)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            datasets.fetch_mnist(data_home=tmp_path)
+
+    @pytest.mark.parametrize("layout", ["folder", "tar"])
+    def test_cifar10(self, layout, tmp_path, monkeypatch):
+        content = pickle.dumps({"data": np.zeros((3, 3072), np.uint8), "labels": [0, 1, 2]}, 2)
+        if layout == "folder":
+            (tmp_path / "cifar-10-batches-py").mkdir()
+            (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(content)
+        else:
+            with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz") as archive:
+                member = tarfile.TarInfo("cifar-10-batches-py/test_batch")
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+        with pytest.warns(UserWarning, match="is not the published test_batch"):
+            datasets.fetch_cifar10(subset="test", data_home=tmp_path)
+        monkeypatch.setattr(_published, "CONTENT_MD5", {"test_batch": hashlib.md5(content).hexdigest()})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            datasets.fetch_cifar10(subset="test", data_home=tmp_path)
+
+    def test_names_in_the_warning_are_harmless(self, tmp_path):
+        folder = tmp_path / "red\x1b[31m"
+        folder.mkdir()
+        write_mnist(folder)
+        with pytest.warns(UserWarning, match=r"red\\x1b\[31m"):
+            datasets.fetch_mnist(data_home=folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+class TestPipes:
+    """A pipe among the data is refused at once, not waited for."""
+
+    def test_data_sets(self, tmp_path):
+        write_mnist(tmp_path)
+        (tmp_path / "train-images-idx3-ubyte.gz").unlink()
+        os.mkfifo(tmp_path / "train-images-idx3-ubyte.gz")
+        (tmp_path / "odds").mkdir()
+        os.mkfifo(tmp_path / "odds" / "glass.mat")
+        os.mkfifo(tmp_path / "cifar-10-python.tar.gz")
+        os.mkfifo(tmp_path / "X.npy")
+        for call in (
+            lambda: datasets.fetch_mnist(data_home=tmp_path),
+            lambda: datasets.fetch_odds("glass", data_home=tmp_path),
+            lambda: datasets.fetch_cifar10(data_home=tmp_path),
+            lambda: datasets.load_signals(tmp_path / "X.npy"),
+            lambda: datasets.load_matlab_digits(tmp_path / "odds" / "glass.mat"),
+        ):
+            with pytest.raises(DatasetError, match=r"not a (regular )?file"):
+                call()
