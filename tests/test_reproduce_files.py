@@ -186,7 +186,7 @@ class TestText:
         assert not set(err) & set("\x1b\x9b\u202e")
 
     def test_everything_from_results_is_escaped(self, finished, tmp_path, capsys):
-        """Every text that the file holds, one after another, with a tag in it: none reaches the page or the document."""
+        """Every text that the file holds, one after another, with a tag in it: none gets through."""
         text = (finished / "results.json").read_text()
         tag = "<script>alert(1)</script>\x1b[31m"
 

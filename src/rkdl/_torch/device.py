@@ -61,11 +61,6 @@ def free_bytes(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] + unused
 
 
-def total_bytes(device: torch.device) -> int | None:
-    """Memory of a GPU, what others hold there left out; None for the CPU."""
-    return free_bytes(device) if device.type == "cuda" else None
-
-
 def tensor_chunks(n_signals: int, row_width: int, itemsize: int, device: torch.device) -> list[tuple[int, int]]:
     """Chunks as the user fixed them, else as large as keeps the device busy: a function of sizes and kind alone."""
     return plan_chunks(n_signals, row_width, itemsize, gpu_bounds if device.type == "cuda" else chunk_bounds)

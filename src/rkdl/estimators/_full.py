@@ -27,7 +27,7 @@ from rkdl.estimators._base import FLOATS, is_array, pick_signals
 from rkdl.estimators._denoising import Decoder
 from rkdl.estimators._kernel import KERNELS, KernelLearner
 
-# The kernel matrix is kept whole while it takes no more than this share of the machine's memory.
+# The kernel matrix is kept whole while it takes no more than this share of the memory (on a GPU, of what is free).
 MEMORY_SHARE = 0.6
 
 
@@ -229,10 +229,10 @@ class KDL(KernelLearner):
         rows_of, problem_of, memory = KernelRows, FullProblem, physical_memory()
         if hasattr(signals, "device"):
             from rkdl._torch import full
-            from rkdl._torch.device import total_bytes
+            from rkdl._torch.device import free_bytes
 
             rows_of, problem_of = full.TensorKernelRows, full.TensorFullProblem
-            memory = total_bytes(signals.device) or memory
+            memory = free_bytes(signals.device) if signals.device.type == "cuda" else memory
         if self._is_precomputed:
             given = signals.read(0, n_signals) if hasattr(signals, "device") else signals.data
             rows = rows_of(walker, None, given)

@@ -1,0 +1,293 @@
+"""Every reader of files on changed files: it reads or refuses with its own exception, and never anything else.
+
+Some seconds as it is; about ten minutes with ``RKDL_FUZZ_SECONDS=600``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pickle
+import struct
+import tarfile
+import warnings
+from datetime import timedelta
+
+import numpy as np
+import pytest
+import scipy.io
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import rkdl
+from rkdl import DL, MORKDL, KDLClassifier, datasets
+from rkdl.reproduction._store import read_results
+
+SECONDS = float(os.environ.get("RKDL_FUZZ_SECONDS", "0"))
+# About 140 files per second, of some twenty readers.
+N_EXAMPLES = max(60, int(7 * SECONDS))
+X = np.random.default_rng(0).integers(0, 16, (30, 6)).astype(float)
+FIT = MORKDL(4, n_kernel_vectors=5, n_nonzero_coefs=2, max_iter=2, tol=0.0, random_state=0)
+
+
+FUZZ = settings(
+    max_examples=N_EXAMPLES,
+    deadline=timedelta(seconds=20),
+    database=None,
+    derandomize=not SECONDS,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz")
+
+
+def saved(model, folder):
+    model.save(folder / "model.rkdl")
+    return (folder / "model.rkdl").read_bytes()
+
+
+def as_file(write):
+    stream = io.BytesIO()
+    write(stream)
+    return stream.getvalue()
+
+
+def write_tar(stream):
+    batch = pickle.dumps({"data": np.zeros((3, 3072), np.uint8), "labels": [0, 1, 2]}, protocol=2)
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        member = tarfile.TarInfo("cifar-10-batches-py/test_batch")
+        member.size = len(batch)
+        archive.addfile(member, io.BytesIO(batch))
+
+
+def checkpoint(folder):
+    path = folder / "good.rkdl"
+    if not path.exists():
+        clone(FIT).set_params(max_iter=1).fit(X, checkpoint=path)
+    return path.read_bytes()
+
+
+def hdf5(folder):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(folder / "good.mat", "w") as file:
+        file.create_dataset("X", data=X, compression="gzip")
+    return (folder / "good.mat").read_bytes()
+
+
+def parquet(folder):
+    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    pandas.DataFrame(X, columns=list("abcdef")).to_parquet(folder / "good.parquet")
+    return (folder / "good.parquet").read_bytes()
+
+
+RESULTS = {
+    "datasets": {
+        "digits": {
+            "description": "digits",
+            "image_shape": [8, 8],
+            "presets": {
+                "rkdl": {
+                    "DL": {
+                        "rounds": [
+                            {
+                                "dictionary_seconds": 0.0,
+                                "errors": [1.0, 0.5],
+                                "mean_nonzeros": 4.0,
+                                "round": 0,
+                                "seconds": 1.0,
+                                "warnings": [],
+                            }
+                        ],
+                        "settings": {},
+                    }
+                }
+            },
+            "printed": None,
+            "remarks": [],
+            "sha256": "0" * 64,
+        }
+    },
+    "files": ["index.html"],
+    "format": 2,
+    "machine": {"cores": 2, "processor": "p", "system": "s"},
+    "settings": {"dtype": "float32", "seed": 0},
+    "versions": {"rkdl": "0"},
+}
+IMAGES = struct.pack(">4I", 0x0803, 5, 28, 28) + bytes(5 * 784)
+LABELS = struct.pack(">2I", 0x0801, 5) + bytes(range(5))
+
+# Name of the file, what it holds when it is good, what reads it.
+READERS = {
+    "checkpoint": ("fit.rkdl", checkpoint, lambda path: clone(FIT).fit(X, checkpoint=path)),
+    "model": ("model.rkdl", lambda folder: saved(clone(FIT).fit(X), folder), rkdl.load),
+    "stream": ("model.rkdl", lambda folder: saved(clone(FIT).partial_fit(X), folder), rkdl.load),
+    "classifier": (
+        "model.rkdl",
+        lambda folder: saved(KDLClassifier(DL(4, max_iter=1), random_state=0).fit(X, np.arange(30) % 2), folder),
+        rkdl.load,
+    ),
+    "results": ("results.json", lambda folder: json.dumps(RESULTS).encode(), read_results),
+    "idx": (
+        "train-images-idx3-ubyte",
+        lambda folder: IMAGES,
+        lambda path: datasets.fetch_mnist(data_home=path.parent, download_if_missing=False),
+    ),
+    "idx.gz": (
+        "train-images-idx3-ubyte.gz",
+        lambda folder: gzip.compress(IMAGES),
+        lambda path: datasets.fetch_mnist(data_home=path.parent, download_if_missing=False),
+    ),
+    "batch": (
+        "cifar-10-batches-py/test_batch",
+        lambda folder: pickle.dumps({"data": np.zeros((3, 3072), np.uint8), "labels": [0, 1, 2]}, protocol=2),
+        lambda path: datasets.fetch_cifar10(subset="test", data_home=path.parents[1], download_if_missing=False),
+    ),
+    "archive": (
+        "cifar-10-python.tar.gz",
+        lambda folder: as_file(write_tar),
+        lambda path: datasets.fetch_cifar10(subset="test", data_home=path.parent, download_if_missing=False),
+    ),
+    "class": (
+        "cifar10_airplane.npz",
+        lambda folder: as_file(lambda stream: np.savez(stream, images=np.zeros((2, 32, 32, 3), np.uint8))),
+        lambda path: datasets.fetch_cifar10(label=0, data_home=path.parent, download_if_missing=False),
+    ),
+    "npy": ("X.npy", lambda folder: as_file(lambda stream: np.save(stream, X)), datasets.load_signals),
+    "npz": ("X.npz", lambda folder: as_file(lambda stream: np.savez_compressed(stream, X=X)), datasets.load_signals),
+    "csv": (
+        "X.csv",
+        lambda folder: as_file(lambda stream: np.savetxt(stream, X, delimiter=",")),
+        datasets.load_signals,
+    ),
+    "mat": ("X.mat", lambda folder: as_file(lambda stream: scipy.io.savemat(stream, {"X": X})), datasets.load_signals),
+    "mat, packed": (
+        "X.mat",
+        lambda folder: as_file(lambda stream: scipy.io.savemat(stream, {"X": X}, do_compression=True)),
+        datasets.load_signals,
+    ),
+    "mat, HDF5": ("X.mat", hdf5, datasets.load_signals),
+    "parquet": ("X.parquet", parquet, datasets.load_signals),
+    "odds": (
+        "odds/glass.mat",
+        lambda folder: as_file(lambda stream: scipy.io.savemat(stream, {"X": X, "y": np.zeros(30)})),
+        lambda path: datasets.fetch_odds("glass", data_home=path.parents[1]),
+    ),
+    "matlab": (
+        "digits.mat",
+        lambda folder: as_file(lambda stream: scipy.io.savemat(stream, {"XTrain": np.zeros((28, 28, 1, 2))})),
+        datasets.load_matlab_digits,
+    ),
+}
+
+
+@st.composite
+def changes(draw):
+    """How a file is changed: bytes that are set, a piece that is cut out or put in twice, an end that is cut off."""
+    places = st.floats(0.0, 1.0, exclude_max=True)
+    kind = draw(st.sampled_from(["set", "set", "cut", "repeat", "end", "junk"]))
+    if kind == "set":
+        return kind, draw(st.lists(st.tuples(places, st.integers(0, 255)), min_size=1, max_size=6))
+    if kind == "junk":
+        return kind, draw(st.binary(max_size=60))
+    return kind, (draw(places), draw(st.integers(1, 64)))
+
+
+def changed(content, change):
+    kind, how = change
+    if kind == "junk":
+        return how
+    if kind == "set":
+        array = bytearray(content)
+        for place, value in how:
+            array[int(place * len(array))] = value
+        return bytes(array)
+    begin = int(how[0] * len(content))
+    middle = content[begin : begin + how[1]]
+    if kind == "end":
+        return content[:begin]
+    return content[:begin] + (middle * 2 if kind == "repeat" else b"") + content[begin + how[1] :]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_reader(name, folder):
+    filename, write, read = READERS[name]
+    home = folder / name.replace(",", "").replace(" ", "-")
+    path = home / filename
+    path.parent.mkdir(parents=True, exist_ok=True)
+    good = write(home)
+    (home / "train-labels-idx1-ubyte").write_bytes(LABELS)
+
+    def attempt(content):
+        path.write_bytes(content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                read(path)
+            except ValueError as error:
+                return str(error)
+        return ""
+
+    assert attempt(good) == ""
+
+    @FUZZ
+    @given(changes())
+    def fuzz(change):
+        refusal = attempt(changed(good, change))
+        assert not refusal or path.name in refusal
+
+    fuzz()
+
+
+plain = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 2**40),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=3),
+)
+dtypes = st.sampled_from(["<f8", "<f4", ">f8", "<i8", "|u1", "<U3", "<c16", "|b1"])
+shapes = st.lists(st.integers(0, 12), max_size=3)
+
+
+@pytest.mark.parametrize("name", ["model", "stream", "classifier", "checkpoint"])
+def test_forged_content(name, folder):
+    """A file that is whole and lies: any value of its header, any array, of any kind and size."""
+    filename, write, read = READERS[name]
+    path = folder / filename
+    with np.load(io.BytesIO(write(folder))) as stored:
+        arrays = dict(stored)
+    text = arrays.pop("header").tobytes()
+    parts = [part for part in json.loads(text) if isinstance(json.loads(text)[part], dict) and part != "arrays"]
+
+    @FUZZ
+    @given(st.data())
+    def fuzz(data):
+        header, forged = json.loads(text), dict(arrays)
+        if data.draw(st.booleans()):
+            part = header[data.draw(st.sampled_from(parts))]
+            part[data.draw(st.sampled_from(sorted(part)))] = data.draw(plain)
+        else:
+            array = np.zeros(data.draw(shapes), data.draw(dtypes))
+            forged[data.draw(st.sampled_from(sorted(forged)))] = array
+        header["arrays"] = {key: [value.dtype.str, *value.shape] for key, value in sorted(forged.items())}
+        with path.open("wb") as stream:
+            np.savez(stream, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **forged)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                model = read(path)
+                # What was let in can be worked with, or says why not.
+                model.predict(X) if name == "classifier" else model.transform(X)
+                if name == "stream":
+                    model.partial_fit(X)
+            except ValueError:
+                pass
+
+    fuzz()
