@@ -195,6 +195,7 @@ def test_forged_values_of_models(X, tmp_path):
         ("attributes", "n_features_in_", 10**6),
         ("attributes", "gamma_", float("nan")),
         ("attributes", "gamma_", "wide"),
+        ("attributes", "gamma_", None),
         ("attributes", "rank_", -1),
         ("attributes", "feature_names_in_", {"names": ["a"]}),
         ("attributes", "feature_names_in_", {"names": [1] * 9}),

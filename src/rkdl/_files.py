@@ -157,8 +157,8 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
     """
     path = Path(path)
     name = shown(path)
-    try:
-        with open_regular(path) as stream:
+    with open_regular(path) as stream:
+        try:
             size = os.fstat(stream.fileno()).st_size
             (text,) = read_npz(stream, [_HEADER], size, is_packed=False).values()
             if text.dtype != np.uint8 or text.nbytes > _LONGEST_HEADER:
@@ -169,11 +169,11 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
             if not isinstance(promised, dict):
                 raise ValueError("it has no list of arrays")
             arrays = read_npz(stream, None, size, is_packed=False, known=[_HEADER, *promised])
-    except (FileNotFoundError, PermissionError, IsADirectoryError, _KindError):
-        raise
-    except Exception as error:
-        # Damaged bytes make NumPy and zipfile raise nearly anything, and give advice that is none.
-        raise ValueError(f"{name} is truncated or not a file of rkdl ({shown(error)}): {remedy}") from error
+        except _KindError:
+            raise
+        except Exception as error:
+            # Damaged bytes make NumPy and zipfile raise nearly anything, and give advice that is none.
+            raise ValueError(f"{name} is truncated or not a file of rkdl ({shown(error)}): {remedy}") from error
     del arrays[_HEADER]
     if promised != _shapes(arrays):
         raise ValueError(f"{name} was changed: its arrays are not those that were written. To mend it, {remedy}")

@@ -65,14 +65,15 @@ def check_fitted(model: Any, attributes: dict[str, Any]) -> dict[str, int]:
     dict of str to int
         Lengths of the axes by their letters, and the size s of the features that atoms are combinations of.
     """
-    _check_numbers(attributes)
+    name = type(model).__name__
+    is_precomputed = getattr(model, "kernel", None) == "precomputed"
+    _check_numbers(attributes, _needed(name, attributes, is_precomputed))
     _check_names(attributes)
     sizes = {"m": attributes["n_features_in_"], "2": 2}
-    name = type(model).__name__
     if name in METHODS:
         sizes["n"] = model.n_components
     expected = _of_classifier(attributes) if name == "KDLClassifier" else _ARRAYS[name]
-    if getattr(model, "kernel", None) == "precomputed":
+    if is_precomputed:
         # A signal is its kernel values with the training signals, which are not kept.
         expected = {key: wanted for key, wanted in expected.items() if key != "kernel_vectors_"}
         sizes["p"] = sizes["m"]
@@ -106,14 +107,26 @@ def _of_classifier(attributes: dict[str, Any]) -> dict[str, Expected]:
     }
 
 
-def _check_numbers(attributes: dict[str, Any]) -> None:
+def _needed(name: str, attributes: dict[str, Any], is_precomputed: bool) -> tuple[str, ...]:
+    """Numbers that an estimator cannot do without; others are None or not there."""
+    if name == "KDLOutlierDetector":
+        return ("offset_", "scale_")
+    if name == "KDLClassifier":
+        is_linear = type(attributes["method_"]).__name__ == "DL"
+        return ("sharpness_",) if is_linear else ("sharpness_", "gamma_")
+    return () if name == "DL" or is_precomputed else ("gamma_",)
+
+
+def _check_numbers(attributes: dict[str, Any], needed: tuple[str, ...]) -> None:
+    value: Any
     for name in _COUNTS:
         value = attributes.get(name, 0)
         if type(value) is not int or value < 0:
             raise ArrayError(f"{name} is {value!r}, expected a count")
     for name in _NUMBERS:
         value = attributes.get(name)
-        if value is not None and (type(value) not in (int, float) or not math.isfinite(value)):
+        is_number = type(value) in (int, float) and math.isfinite(value)
+        if not is_number and (value is not None or name in needed):
             raise ArrayError(f"{name} is {value!r}, expected a finite number")
     if attributes.get("scale_", 1.0) <= 0.0:
         raise ArrayError(f"scale_ is {attributes['scale_']!r}, expected a positive number")
