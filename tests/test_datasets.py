@@ -24,6 +24,7 @@ import scipy.sparse
 
 from rkdl import datasets
 from rkdl.datasets import DatasetError, _download, _experiment, _published
+from rkdl.datasets._matlab import read_mat
 
 MNIST_MD5 = {
     "train-images-idx3-ubyte.gz": "6bbc9ace898e44ae57da46a324031adb",
@@ -314,6 +315,40 @@ def test_broken_cifar10_archive_is_named(tmp_path, rng):
     write_tar(path, {name: files[name] for name in ("data_batch_1", "test_batch")})
     assert path.name in refused(datasets.fetch_cifar10, data_home=tmp_path, match="holds no data_batch_2")
     assert len(datasets.fetch_cifar10(subset="test", data_home=tmp_path).data) == 20
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_matlab_variables_are_those_of_scipy(tmp_path, rng, is_packed):
+    """Every numeric type, shape and kind that SciPy writes, beside text, cells and structures."""
+    path = tmp_path / "all.mat"
+    numbers = rng.integers(0, 100, (3, 4, 2))
+    variables = {f"of_{code}": numbers.astype(code) for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4")}
+    variables |= {"complex": numbers + 2j, "logical": numbers > 50, "empty": np.zeros((0, 3)), "one": np.ones((1, 1))}
+    variables |= {"a": np.eye(2), "sparse": scipy.sparse.random_array((9, 7), density=0.2, rng=rng, format="csc")}
+    others = {"text": "words", "cell": np.array([1, "x"], dtype=object), "struct": {"field": np.ones(3)}}
+    scipy.io.savemat(path, {**others, **variables, **others}, do_compression=is_packed)
+    found, expected = read_mat(path), scipy.io.loadmat(path)
+    assert set(found) == set(variables)
+    for name, value in found.items():
+        other = expected[name]
+        other = other.toarray() if scipy.sparse.issparse(other) else other
+        np.testing.assert_array_equal(value, other)
+        assert value.dtype == other.dtype, name
+
+
+def test_odds_files_are_read_as_scipy_reads_them(real_data):
+    paths = sorted((real_data / "odds").glob("*.mat"))
+    if not paths:
+        pytest.skip("no ODDS sets")
+    for path in paths:
+        found = read_mat(path)
+        try:
+            expected = scipy.io.loadmat(path)
+        except NotImplementedError:
+            continue
+        for name, value in found.items():
+            np.testing.assert_array_equal(value, expected[name])
+            assert value.dtype == expected[name].dtype
 
 
 def test_missing_cifar10(tmp_path):

@@ -17,12 +17,12 @@ from rkdl._files import open_regular
 from rkdl._machine import physical_memory
 from rkdl.datasets._errors import DatasetError, cause
 from rkdl.datasets._home import as_path
+from rkdl.datasets._mat5 import read_mat5
 
 __all__ = ["images_first", "load_matlab_digits", "read_mat"]
 
 _IMAGE_NAMES = ("XTrain", "X", "images")
 _LABEL_NAMES = ("YTrain", "y", "labels")
-_OTHER_CLASSES = ("char", "cell", "struct", "object", "function", "opaque", "unknown")
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _DESCRIPTION = """MATLAB's synthetic digits
 
@@ -106,8 +106,8 @@ def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
             path, "MAT-files of version 7.3 need h5py", "pip install h5py, or save it with '-v7' in MATLAB"
         )
     try:
-        return _read_hdf5(path) if is_hdf5 else _read_v5(path)
-    # scipy and h5py raise everything from struct.error to TypeError on a broken file.
+        return _read_hdf5(path) if is_hdf5 else _read_plain(path)
+    # NumPy, SciPy and h5py raise everything from struct.error to TypeError on a broken file.
     except Exception as error:
         raise DatasetError(path, f"not a whole MAT-file ({cause(error)})", "export it again") from error
 
@@ -117,16 +117,21 @@ def images_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.moveaxis(array, -1, 0) if array.ndim > 2 else array
 
 
-def _read_v5(path: Path) -> dict[str, npt.NDArray[Any]]:
+def _read_plain(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The numeric variables of a file that is not HDF5."""
+    with open_regular(path) as stream:
+        content = stream.read()
+    # Files of version 4 begin with a number, those of version 5 with text.
+    return _read_v4(path) if 0 in content[:4] else read_mat5(content, physical_memory())
+
+
+def _read_v4(path: Path) -> dict[str, npt.NDArray[Any]]:
     import scipy.io
     import scipy.sparse
 
-    numeric = [entry for entry in scipy.io.whosmat(path, appendmat=False) if entry[2] not in _OTHER_CLASSES]
-    _check_room(8 * math.prod(shape) for _, shape, _ in numeric)
+    _check_room(8 * math.prod(shape) for _, shape, _ in scipy.io.whosmat(path, appendmat=False))
     variables = {}
-    # What nobody can ask for is not even unpacked.
-    names = [name for name, _, _ in numeric]
-    for name, value in scipy.io.loadmat(path, appendmat=False, variable_names=names).items():
+    for name, value in scipy.io.loadmat(path, appendmat=False).items():
         if scipy.sparse.issparse(value):
             value = value.toarray()
         if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" and not name.startswith("__"):
