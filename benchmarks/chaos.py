@@ -436,8 +436,13 @@ def limited(n_bytes: int, function: Callable) -> Any:
     """The function in a process that may take so many bytes more than it has."""
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + n_bytes, size + n_bytes))
-    return function()
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size + n_bytes, hard))
+    try:
+        return function()
+    finally:
+        # What became of it is told without the limit.
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
 
 
 LIMITED = """

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, sparse_encode, sparse_encode_gram
@@ -1250,3 +1251,25 @@ class TestMagnitudesSideBySide:
         with pytest.raises(ValueError, match="NaN"):
             model.fit(np.full((10, 3), np.nan))
         np.testing.assert_array_equal(model.transform(X), before)
+
+
+@pytest.mark.parametrize("estimator", [DL(3, max_iter=2, random_state=0), RKDL(3, n_kernel_vectors=5, max_iter=2)])
+def test_a_fit_that_runs_out_of_memory_leaves_the_earlier_one(estimator):
+    """The error comes through as it is, and what was learned before is still there."""
+    X = np.random.default_rng(0).standard_normal((300, 8))
+
+    class Source:
+        shape, dtype = X.shape, X.dtype
+        n_left = 3
+
+        def __getitem__(self, rows):
+            Source.n_left -= 1
+            if Source.n_left < 0:
+                raise MemoryError("Unable to allocate 9 TiB")
+            return X[rows]
+
+    model = clone(estimator).fit(X)
+    before = {name: np.copy(value) for name, value in vars(model).items() if name.endswith("_")}
+    with pytest.raises(MemoryError, match="9 TiB"):
+        model.fit(Source())
+    assert all(np.array_equal(vars(model)[name], value) for name, value in before.items())
