@@ -1,25 +1,30 @@
 """What the defaults were chosen by: errors of the alternatives on three data sets, as a Markdown table.
 
-Run with ``python -m benchmarks.defaults [--seeds 2] [--data-dir DIR]``; the table of docs/estimators.md is its output.
+Run with ``python -m benchmarks.defaults [--seeds 2] [--data-dir DIR] [--write]``; ``--write`` puts it into
+docs/estimators.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 
 import numpy as np
 
+from benchmarks.pages import put
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL
 from rkdl.datasets import load_experiment
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "estimators.md"
 DATA_SETS = ("digits", "mnist", "cifar10")
 GAMMAS = (0.1, "median")
+INITS = ("rpcholesky", "data", "random")
 VECTORS = ("dictionary", "random", "kmeans", "rpcholesky")
 SETTINGS = {"n_components": 20, "n_nonzero_coefs": 4, "max_iter": 10, "tol": 0.0}
 
 ALTERNATIVES = [
-    *[(KDL, {"pursuit": pursuit, "init": init}) for pursuit in ("ols", "omp") for init in ("data", "random")],
+    *[(KDL, {"pursuit": pursuit, "init": init}) for pursuit in ("ols", "omp") for init in INITS],
     *[(RKDL, {"kernel_vectors": vectors}) for vectors in VECTORS],
     *[(ORKDL, {"kernel_vectors": vectors}) for vectors in VECTORS],
     (MORKDL, {}),
@@ -42,17 +47,19 @@ def main(argv=None) -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--data-dir", default=os.environ.get("RKDL_DATA"))
     parser.add_argument("--data-sets", nargs="+", default=DATA_SETS)
+    parser.add_argument("--write", action="store_true", help=f"put the table into docs/{PAGE.name}")
     arguments = parser.parse_args(argv)
     columns = [(name, gamma) for name in arguments.data_sets for gamma in GAMMAS]
     signals = {name: load_experiment(name, data_home=arguments.data_dir).signals for name in arguments.data_sets}
-    print("| estimator | " + " | ".join(f"{name}, gamma {gamma}" for name, gamma in columns) + " |")
-    print("|---" * (1 + len(columns)) + "|")
+    lines = ["| estimator | " + " | ".join(f"{name}, gamma {gamma}" for name, gamma in columns) + " |"]
+    lines.append("|---" * (1 + len(columns)) + "|")
     for estimator, options in ALTERNATIVES:
         told = ", ".join(f"{key}={value!r}" for key, value in options.items())
         errors = [mean_error(estimator, options, signals[name], gamma, arguments.seeds) for name, gamma in columns]
-        print(
-            f"| `{estimator.__name__}({told})` | " + " | ".join(f"{error:.4e}" for error in errors) + " |", flush=True
-        )
+        lines.append(f"| `{estimator.__name__}({told})` | " + " | ".join(f"{error:.4e}" for error in errors) + " |")
+    print("\n".join(lines))
+    if arguments.write:
+        put(PAGE, "defaults", ["", *lines, ""])
 
 
 if __name__ == "__main__":

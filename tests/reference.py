@@ -7,6 +7,9 @@ Linear dictionary learning is F = Y, M = I; full kernel dictionary learning is F
 Nothing here revives an unused atom or changes its arguments.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 # Below this, relative to its scale, a correlation is zero, an atom dependent, and two scores a tie.
@@ -594,6 +597,34 @@ def gd_sweep(
     return D
 
 
+class Fit(NamedTuple):
+    """A, the best atoms met, Z, their codes, and errors sqrt(f / (m N)).
+
+    errors has one figure an iteration up to the best, of the signals coded with its atoms; update_errors one for every
+    iteration, with the codes that the atoms were updated for.
+    """
+
+    A: np.ndarray
+    Z: np.ndarray
+    errors: list[float]
+    update_errors: list[float]
+
+
+def alternate(A: np.ndarray, code: Callable, update: Callable, measure: Callable, n_iter: int) -> Fit:
+    """Codes, then n_iter times an update of atoms and new codes; the best atoms are returned."""
+    Z = code(A)
+    errors, update_errors = [], []
+    best = A, Z
+    for _ in range(n_iter):
+        A, Z = update(Z, A)
+        update_errors.append(measure(A, Z))
+        Z = code(A)
+        errors.append(measure(A, Z))
+        if errors[-1] == min(errors):
+            best = A, Z
+    return Fit(*best, errors[: int(np.argmin(errors)) + 1], update_errors)
+
+
 def learn(
     F: np.ndarray,
     M: np.ndarray,
@@ -605,25 +636,18 @@ def learn(
     update: str,
     residual_tol: float | None,
     n_features: int,
-) -> tuple[np.ndarray, np.ndarray, list[float]]:
-    """Alternate normalisation, pursuit and atom update; the error is taken after the update.
-
-    Returns
-    -------
-    A : (n, p)
-    Z : (N, n)
-    errors : one figure an iteration, sqrt(f / (m N))
-    """
+) -> Fit:
+    """Alternate atom update, normalisation and pursuit, after a first pursuit."""
     sweep = {"gram": gram_update, "aksvd": aksvd_update}[update]
-    A = np.array(A0, dtype=float)
-    Z = np.zeros((len(F), len(A)))
-    errors = []
-    for _ in range(n_iter):
-        A = normalise(A, M)
-        Z = encode(F, A, M, squared_norms, n_nonzero_coefs, residual_tol, kind)
-        A, Z = sweep(Z, F, A, M)
-        errors.append(error(objective(np.sum(squared_norms), Z, F, A, M), len(F), n_features))
-    return A, Z, errors
+    trace = np.sum(squared_norms)
+
+    def code(A):
+        return encode(F, A, M, squared_norms, n_nonzero_coefs, residual_tol, kind)
+
+    def measure(A, Z):
+        return error(objective(trace, Z, F, A, M), len(F), n_features)
+
+    return alternate(normalise(A0, M), code, lambda Z, A: sweep(Z, F, A, M), measure, n_iter)
 
 
 def dl(
@@ -634,15 +658,8 @@ def dl(
     kind: str = "ols",
     update: str = "gram",
     residual_tol: float | None = None,
-) -> tuple[np.ndarray, np.ndarray, list[float]]:
-    """Linear dictionary learning from the atoms A0 (n x m): features Y, metric the identity.
-
-    Returns
-    -------
-    A : (n, m)
-    Z : (N, n)
-    errors : one figure an iteration
-    """
+) -> Fit:
+    """Linear dictionary learning from the atoms A0 (n x m): features Y, metric the identity."""
     Y = np.asarray(Y, dtype=float)
     m = Y.shape[1]
     squared_norms = np.array([y @ y for y in Y])
@@ -658,29 +675,22 @@ def kdl(
     update: str = "gram",
     residual_tol: float | None = None,
     n_features: int | None = None,
-) -> tuple[np.ndarray, np.ndarray, list[float]]:
+) -> Fit:
     """Full kernel dictionary learning from the atoms A0 (n x N), with the N x N residual.
 
     n_features is the m of the error; without it, the N columns of K.
-
-    Returns
-    -------
-    A : (n, N)
-    Z : (N, n)
-    errors : one figure an iteration
     """
     sweep = {"gram": kdl_gram_update, "aksvd": kdl_aksvd_update}[update]
     N = len(K)
     m = N if n_features is None else n_features
-    A = np.array(A0, dtype=float)
-    Z = np.zeros((N, len(A)))
-    errors = []
-    for _ in range(n_iter):
-        A = normalise(A, K)
-        Z = encode(K, A, K, np.diag(K), n_nonzero_coefs, residual_tol, kind)
-        A, Z = sweep(Z, A, K)
-        errors.append(error(objective(np.trace(K), Z, K, A, K), N, m))
-    return A, Z, errors
+
+    def code(A):
+        return encode(K, A, K, np.diag(K), n_nonzero_coefs, residual_tol, kind)
+
+    def measure(A, Z):
+        return error(objective(np.trace(K), Z, K, A, K), N, m)
+
+    return alternate(normalise(A0, K), code, lambda Z, A: sweep(Z, A, K), measure, n_iter)
 
 
 def rkdl(
@@ -697,15 +707,8 @@ def rkdl(
     gamma: float = 1.0,
     degree: int = 3,
     coef0: float = 1.0,
-) -> tuple[np.ndarray, np.ndarray, list[float]]:
-    """Reduced kernel dictionary learning (RKDL-D) from the atoms A0 (n x p), kernel vectors D (p x m) held.
-
-    Returns
-    -------
-    A : (n, p)
-    Z : (N, n)
-    errors : one figure an iteration
-    """
+) -> Fit:
+    """Reduced kernel dictionary learning (RKDL-D) from the atoms A0 (n x p), kernel vectors D (p x m) held."""
     F, M = features_and_metric(D, Y, kernel, gamma, degree, coef0)
     squared_norms = np.array([kernel_trace([y], kernel, gamma, degree, coef0) for y in Y])
     m = np.shape(Y)[1]

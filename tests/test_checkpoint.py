@@ -145,7 +145,7 @@ class TestRefusals:
         self.refuse(path, "n_components is 8 there and 9 here", X, copy_of("RKDL", n_components=9))
         self.refuse(path, "estimator is RKDL there and ORKDL here", X, copy_of("ORKDL"))
         self.refuse(path, "random_state is 0 there and 1 here", X, copy_of("RKDL", random_state=1))
-        self.refuse(path, "kernel_vectors is dictionary there", X, copy_of("RKDL", kernel_vectors=X[:12]))
+        self.refuse(path, "kernel_vectors is kmeans there", X, copy_of("RKDL", kernel_vectors=X[:12]))
         self.refuse(path, "iteration 2, and max_iter is 1", X, copy_of("RKDL", max_iter=1))
 
     def test_other_kernels(self, X, tmp_path):

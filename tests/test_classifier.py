@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.metrics import log_loss
 from sklearn.metrics.pairwise import rbf_kernel
@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, _classes, _refinement, load
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, _classes, _learning, _refinement, load
 from rkdl._classes import ClassCoder, pad_atoms
 from rkdl._maps import KernelMap, LinearMap
 from rkdl._refinement import Refinement, fit_sharpness, probabilities
@@ -65,6 +65,31 @@ def expected_failures(estimator):
 
 
 class TestManners:
+    def test_search_over_the_settings_of_a_name(self, blobs):
+        X, y = blobs
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            search = GridSearchCV(
+                KDLClassifier(random_state=0), {"estimator__gamma": [1e-3, 0.1]}, cv=3, error_score="raise"
+            ).fit(X, y)
+        assert search.best_estimator_.method_.gamma == search.best_params_["estimator__gamma"]
+        names = {"estimator": ["RKDL", "DL"], "estimator__n_components": [8]}
+        search = GridSearchCV(KDLClassifier(random_state=0), names, cv=2, error_score="raise").fit(X, y)
+        assert search.best_score_ > 0.8
+
+    def test_a_name_with_one_setting_is_the_same_otherwise(self, blobs):
+        X, y = blobs
+        named = KDLClassifier(random_state=0)
+        assert named.get_params()["estimator__gamma"] == "median"
+        assert "estimator__gamma" not in named.get_params(deep=False)
+        changed = clone(named).set_params(estimator__gamma="median")
+        assert isinstance(changed.estimator, RKDL)
+        np.testing.assert_array_equal(changed.fit(X, y).components_, named.fit(X, y).components_)
+        assert named.estimator == "RKDL"
+        assert KDLClassifier("DL").set_params(estimator="FourierDL", estimator__max_iter=3).estimator.max_iter == 3
+        with pytest.raises(ValueError, match="Invalid parameter 'sigma'"):
+            KDLClassifier().set_params(estimator__sigma=1.0)
+
     @parametrize_with_checks(
         [
             KDLClassifier(random_state=0),
@@ -329,6 +354,24 @@ class TestWhatIsComputed:
 
 
 class TestProbabilities:
+    def test_equal_ones_are_told_of(self, blobs):
+        X, y = blobs
+        words = r"all classes are equally probable, to within 0.001, since the dictionary of every class "
+        for gamma, said in ((1e-25, "represents every signal.*too small"), (1e9, "leaves every .*too large")):
+            model = make(estimator__gamma=gamma)
+            with pytest.warns(UserWarning, match=r"for 90% or more of \d+ held-out signals " + words + said):
+                model.fit(X, y)
+            with pytest.warns(UserWarning, match="for 90% or more of 150 signals " + words + said):
+                model.predict_proba(X + 0.1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = make().fit(X, y)
+            model.predict_proba(X)
+            # A signal or two may be far from all others.
+            model.predict_proba(1e6 * X[:4])
+        with pytest.warns(UserWarning, match="or these signals lie far from those of fit"):
+            model.predict_proba(1e6 * X[:5])
+
     def test_many_signals_are_learned_from_once(self, blobs, monkeypatch):
         """Beyond the largest calibration those held out are left out, however the shares of the classes are rounded."""
         X, y = blobs
@@ -425,6 +468,19 @@ class TestClassesOfAnySize:
 
 
 class TestBadInput:
+    def test_masked_and_malformed(self, blobs):
+        X, y = blobs
+        model = make().fit(X, y)
+        broken = sparse.csr_array(X)
+        broken.indices[5] = -1
+        for call in (lambda X: make().fit(X, y), model.predict, model.predict_proba, model.decision_function):
+            with pytest.raises(ValueError, match=r"X is a masked array, and \d+ of its"):
+                call(np.ma.masked_greater(X, 1.0))
+            with pytest.raises(ValueError, match=r"malformed CSR .* column index -1, outside"):
+                call(broken)
+        with pytest.raises(ValueError, match="y is a masked array"):
+            make().fit(X, np.ma.masked_equal(y, 0))
+
     def test_one_class(self, blobs):
         X, _ = blobs
         with pytest.raises(ValueError, match=r"y holds one class, 'only'"):
@@ -587,23 +643,60 @@ class TestProgress:
         make().fit(*blobs).predict(blobs[0])
         assert capsys.readouterr() == ("", "")
 
-    @pytest.mark.parametrize("after", [0, 2])
+    @pytest.mark.parametrize("after", [1, 2])
     def test_ctrl_c_while_learning(self, after, blobs, monkeypatch):
         X, y = blobs
-        iterate, count = _classes.ClassProblem.iterate, []
+        update, count = _classes.ClassProblem.update, []
 
         def interrupted(self):
             if len(count) == after:
                 raise KeyboardInterrupt
             count.append(1)
-            iterate(self)
+            update(self)
 
-        monkeypatch.setattr(_classes.ClassProblem, "iterate", interrupted)
-        with pytest.warns(ConvergenceWarning, match=f"interrupted after {after} of 4 iterations"):
-            model = make().fit(X, y)
+        monkeypatch.setattr(_classes.ClassProblem, "update", interrupted)
+        model = make()
+        with pytest.raises(KeyboardInterrupt, match=f"interrupted after {after} of 4 iterations"):
+            model.fit(X, y)
         assert model.n_iter_ == after
         assert model.losses_.size == 0
         assert model.score(X, y) > 0.8
+
+    @pytest.mark.parametrize("estimator", ["RKDL", "ORKDL"])
+    def test_ctrl_c_before_anything_is_learned(self, estimator, blobs, monkeypatch):
+        """By the first iteration of the classes, or by the second one of the kernel vectors that they share."""
+        X, y = blobs
+        owner = _classes.ClassProblem if estimator == "RKDL" else _learning.ReducedProblem
+        update, count = owner.update, []
+
+        def interrupted(self):
+            if len(count) == (estimator == "ORKDL"):
+                raise KeyboardInterrupt
+            count.append(1)
+            update(self)
+
+        model = make(estimator).fit(X, y)
+        before = model.predict(X)
+        monkeypatch.setattr(owner, "update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X + 5.0, y)
+        monkeypatch.undo()
+        np.testing.assert_array_equal(model.predict(X), before)
+
+    def test_ctrl_c_ends_a_search(self, blobs, monkeypatch):
+        X, y = blobs
+        update, count = _classes.ClassProblem.update, []
+
+        def interrupted(self):
+            count.append(1)
+            if len(count) > 2:
+                raise KeyboardInterrupt
+            update(self)
+
+        monkeypatch.setattr(_classes.ClassProblem, "update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            GridSearchCV(make(), {"learning_rate": [0.01, 0.1]}, cv=2, error_score=0.0).fit(X, y)
+        assert len(count) == 3
 
     def test_ctrl_c_while_refining(self, blobs, monkeypatch):
         X, y = blobs
@@ -616,8 +709,9 @@ class TestProgress:
             return run_pass(self, *arguments)
 
         monkeypatch.setattr(Refinement, "run_pass", interrupted)
-        with pytest.warns(ConvergenceWarning, match="after 1 of 3 passes"):
-            model = make(n_refinements=3).fit(X, y)
+        model = make(n_refinements=3)
+        with pytest.raises(KeyboardInterrupt, match="after 1 of 3 passes"):
+            model.fit(X, y)
         assert model.losses_.size == 1
         assert model.score(X, y) > 0.9
 
@@ -632,8 +726,9 @@ class TestProgress:
             return step(self, *arguments)
 
         monkeypatch.setattr(Refinement, "_step", interrupted)
-        with pytest.warns(ConvergenceWarning, match="after 0 of 2 passes"):
-            model = make(learning_rate=0.5).fit(X, y)
+        model = make(learning_rate=0.5)
+        with pytest.raises(KeyboardInterrupt, match="after 0 of 2 passes"):
+            model.fit(X, y)
         plain = make(n_refinements=0).fit(X, y)
         assert model.score(X, y) > 0.8
         assert np.abs(model.components_).sum() != np.abs(plain.components_).sum()
@@ -646,24 +741,27 @@ class TestProgress:
 
         with monkeypatch.context() as patch:
             patch.setattr("rkdl.estimators._classifier.relative_residuals", interrupted)
-            with pytest.warns(ConvergenceWarning, match="probabilities were calibrated"):
-                model = make().fit(X, y)
+            model = make()
+            with pytest.raises(KeyboardInterrupt, match="while it calibrated its probabilities"):
+                model.fit(X, y)
         assert model.score(X, y) > 0.9
         assert np.isfinite(model.predict_proba(X)).all()
 
-    def test_ctrl_c_in_the_second_round_keeps_the_first(self, blobs, monkeypatch):
+    @pytest.mark.parametrize("after", [4, 5])
+    def test_ctrl_c_in_the_second_round_keeps_the_first(self, after, blobs, monkeypatch):
         X, y = blobs
-        iterate, count = _classes.ClassProblem.iterate, []
+        update, count = _classes.ClassProblem.update, []
 
         def interrupted(self):
-            if len(count) == 5:
+            if len(count) == after:
                 raise KeyboardInterrupt
             count.append(1)
-            iterate(self)
+            update(self)
 
-        monkeypatch.setattr(_classes.ClassProblem, "iterate", interrupted)
-        with pytest.warns(ConvergenceWarning, match="interrupted"):
-            model = make().set_params(estimator__tol=0.0).fit(X, y)
+        monkeypatch.setattr(_classes.ClassProblem, "update", interrupted)
+        model = make().set_params(estimator__tol=0.0)
+        with pytest.raises(KeyboardInterrupt, match="without the held-out ones"):
+            model.fit(X, y)
         assert model.n_iter_ == 4
         assert model.losses_.size == 2
 

@@ -18,7 +18,7 @@ import pytest
 import sklearn
 from scipy import sparse
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLOutlierDetector, config_context, sparse_encode
 
 dask = pytest.importorskip("dask", reason="Dask is not installed")
 da = pytest.importorskip("dask.array", reason="dask.array is not installed")
@@ -238,6 +238,73 @@ def test_refusals(X, blocks):
         local("RKDL", X).transform(blocks[:, :5])
     with pytest.raises(ValueError, match="Expected 2D"):
         copy_of("RKDL").fit(blocks[:, 0])
+
+
+SPOILED = {
+    "short": lambda block: block[:-1],
+    "narrow": lambda block: block[:, :-1],
+    "wide": lambda block: np.hstack([block, block[:, :1]]),
+    "longer": lambda block: np.vstack([block, block[:1]]),
+}
+
+
+def spoiled(X, how):
+    """A Dask array whose third block has another shape than is declared."""
+
+    def block_of(block, block_info=None):
+        place = block_info[0]["chunk-location"][0] if block_info else None
+        return SPOILED[how](block) if place == 2 else block
+
+    return da.from_array(X, chunks=(CHUNKS, 20)).map_blocks(block_of, meta=np.empty((0, 20), X.dtype))
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_blocks_of_another_shape_are_refused(X, how):
+    blocks = spoiled(X, how)
+    words = r"Block 2 of X has shape \(\d+, \d+\), and the Dask array declares \(450, 20\): .*compute_chunk_sizes"
+    for name in ("DL", "DL-aksvd", "FourierDL", "RKDL", "RKDL-kmeans", "ORKDL", "MORKDL"):
+        model = copy_of(name)
+        with pytest.raises(ValueError, match=words):
+            model.fit(blocks)
+        assert not hasattr(model, "n_iter_")
+    with pytest.raises(ValueError, match=words):
+        copy_of("RKDL").partial_fit(blocks)
+    fitted = local("DL", X)
+    for method in ("transform", "reconstruction_error", "denoise"):
+        lazy = getattr(fitted, method)(blocks)
+        with pytest.raises(ValueError, match=words):
+            lazy.compute()
+    with pytest.raises(ValueError, match=words):
+        fitted.score(blocks)
+
+
+@pytest.mark.parametrize("how", ["short", "longer"])
+def test_blocks_of_another_shape_are_refused_where_all_are_brought_here(X, how):
+    blocks = spoiled(X, how)
+    for call in (KDL(**COMMON).fit, KDLOutlierDetector().fit, lambda X: sparse_encode(X, np.eye(20))):
+        with pytest.raises(
+            ValueError, match=r"together, and X says \(1500, 20\): its `shape` and its blocks must agree"
+        ):
+            call(blocks)
+
+
+def test_blocks_of_another_shape_are_refused_on_workers(X, three_workers):
+    with pytest.raises(ValueError, match="Block 2 of X has shape"):
+        within(lambda: copy_of("RKDL").fit(spoiled(X, "short")))
+
+
+def test_masked_and_malformed_blocks(X):
+    whole = da.from_array(X, chunks=(CHUNKS, 20))
+    with pytest.raises(ValueError, match=r"X is a masked array, and \d+ of its"):
+        copy_of("RKDL").fit(whole.map_blocks(lambda block: np.ma.masked_greater(block, 1.0), meta=whole._meta))
+
+    def broken(block):
+        block = sparse.csr_array(block)
+        block.indices[:1] = 20
+        return block
+
+    with pytest.raises(ValueError, match=r"malformed CSR matrix of shape .* column index 20, outside 0 to 19"):
+        copy_of("RKDL").fit(whole.map_blocks(broken, meta=sparse.csr_array((0, 20), dtype=X.dtype)))
 
 
 def killer(part, moment, flag):

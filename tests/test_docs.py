@@ -127,6 +127,13 @@ def test_options_are_the_valid_ones(name):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
+def test_methods_that_are_named_exist(name):
+    cls = OBJECTS[name]
+    named = set(re.findall(r"`+(fit|partial_fit|transform|inverse_transform|denoise|predict_proba)`+", cls.__doc__))
+    assert [method for method in named if not hasattr(cls, method)] == []
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_attributes(name):
     cls = OBJECTS[name]
     X = [[0.0, 1.0], [1.0, 0.5], [2.0, -1.0], [0.5, 0.5]]

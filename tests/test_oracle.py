@@ -99,12 +99,14 @@ def as_codes(Z):
     return Codes(matrix.indptr, matrix.indices, matrix.data.copy())
 
 
-def check_fit(model, atoms, errors):
+def check_fit(model, expected, factor=1.0):
     """What every fit shares: errors, atoms of no ambiguity, nothing revived."""
     assert model.n_revived_ == 0
-    assert model.n_iter_ == len(errors)
-    assert_close(model.errors_, errors)
-    assert_close(model.dual_components_ if hasattr(model, "dual_components_") else model.components_, atoms)
+    assert model.n_iter_ == len(expected.errors)
+    assert_close(model.errors_, factor * np.array(expected.errors))
+    assert_close(model.update_errors_, factor * np.array(expected.update_errors))
+    atoms = model.dual_components_ if hasattr(model, "dual_components_") else model.components_
+    assert_close(atoms, expected.A)
 
 
 class TestPursuit:
@@ -261,9 +263,10 @@ class TestFits:
         squares = np.sum(Y**2, axis=1)
         limit = tolerance(share, squares)
         model = DL(init=start, **self.options(pursuit, update, limit, max_iter)).fit(Y)
-        A, Z, errors = reference.dl(Y, start, N_NONZERO, max_iter, pursuit, update, **limit)
-        check_stops(Z, limit)
-        check_fit(model, A, errors)
+        found = reference.dl(Y, start, N_NONZERO, max_iter, pursuit, update, **limit)
+        check_stops(found.Z, limit)
+        check_fit(model, found)
+        A = found.A
         Z = reference.encode(Y, A, np.eye(N_FEATURES), squares, N_NONZERO, kind=pursuit, **limit)
         assert_close(model.transform(Y), Z)
         assert_close(model.reconstruction_error(Y), np.linalg.norm(Y - Z @ A, axis=1))
@@ -275,9 +278,10 @@ class TestFits:
         limit = tolerance(share, np.diag(K))
         options = self.options(pursuit, update, limit, max_iter)
         model = KDL(init=start, **kernel, **options).fit(Y)
-        A, Z, errors = reference.kdl(K, start, N_NONZERO, max_iter, pursuit, update, n_features=N_FEATURES, **limit)
-        check_stops(Z, limit)
-        check_fit(model, A, errors)
+        found = reference.kdl(K, start, N_NONZERO, max_iter, pursuit, update, n_features=N_FEATURES, **limit)
+        check_stops(found.Z, limit)
+        check_fit(model, found)
+        A = found.A
         assert_close(model.gram_, A @ K @ A.T)
 
         new = rng.standard_normal((20, N_FEATURES))
@@ -286,8 +290,7 @@ class TestFits:
         assert_close(model.transform(new), Z)
 
         given = KDL(kernel="precomputed", init=start, **options).fit(K)
-        m_errors = np.array(errors) * np.sqrt(N_FEATURES / N_SIGNALS)
-        check_fit(given, A, m_errors)
+        check_fit(given, found, np.sqrt(N_FEATURES / N_SIGNALS))
         if not limit:
             assert_close(given.transform(features), Z)
 
@@ -296,9 +299,10 @@ class TestFits:
         squares = kernel_squares(Y, kernel)
         limit = tolerance(share, squares)
         model = RKDL(init=A0, kernel_vectors=D, **kernel, **self.options(pursuit, update, limit, max_iter)).fit(Y)
-        A, Z, errors = reference.rkdl(Y, D, A0, N_NONZERO, max_iter, pursuit, update, **limit, **kernel)
-        check_stops(Z, limit)
-        check_fit(model, A, errors)
+        found = reference.rkdl(Y, D, A0, N_NONZERO, max_iter, pursuit, update, **limit, **kernel)
+        check_stops(found.Z, limit)
+        check_fit(model, found)
+        A = found.A
         M = kernel_matrix(D, D, kernel)
         assert_close(model.gram_, A @ M @ A.T)
         assert model.rank_ == N_VECTORS
@@ -330,12 +334,14 @@ def on_sphere(Y, D):
     return D * (radius / np.linalg.norm(D, axis=1))[:, None], radius
 
 
-@pytest.fixture(params=[ORKDL, MORKDL])
+@pytest.fixture(
+    params=[(ORKDL, None), (MORKDL, "shared"), (MORKDL, "free")], ids=["ORKDL", "MORKDL-shared", "MORKDL-free"]
+)
 def moving(request, Y, D, A0):
     """An estimator that moves its kernel vectors, where they start, and the reference's further arguments."""
 
     def prepare(kernel, pursuit, update, **options):
-        model = request.param(
+        model = request.param[0](
             N_ATOMS,
             init=A0,
             kernel_vectors=D,
@@ -347,11 +353,15 @@ def moving(request, Y, D, A0):
             **kernel,
             **options,
         )
-        if request.param is ORKDL:
+        if request.param[0] is ORKDL:
             return model, D, {}, None
-        model.set_params(linear_weight=WEIGHT, linear_n_nonzero_coefs=LINEAR_NONZERO)
-        start, radius = on_sphere(Y, D)
-        return model, start, {"linear_weight": WEIGHT, "X": linear_codes(Y, start, pursuit)}, radius
+        model.set_params(
+            linear_weight=WEIGHT, linear_n_nonzero_coefs=LINEAR_NONZERO, kernel_vector_norm=request.param[1]
+        )
+        start, radius = on_sphere(Y, D) if request.param[1] == "shared" else (D, None)
+        # The estimator's weight is relative to what there is to represent.
+        weight = WEIGHT * float(np.sum(kernel_squares(Y, kernel))) / float(np.sum(Y**2))
+        return model, start, {"linear_weight": weight, "X": linear_codes(Y, start, pursuit)}, radius
 
     return prepare
 
@@ -375,7 +385,7 @@ def test_gradient_descent(Y, A0, moving, kernel, pursuit, update, n_inner_iter):
     assert_close(model.kernel_vectors_, moved)
     assert_close(model.dual_components_, reference.normalise(A, kernel_matrix(moved, moved, kernel)))
     value = reference.fixed_objective(moved, Y, Z, A, **kernel)
-    assert_close(model.errors_, [reference.error(value, N_SIGNALS, N_FEATURES)])
+    assert_close(model.update_errors_, [reference.error(value, N_SIGNALS, N_FEATURES)])
 
 
 @each_kernel
@@ -415,11 +425,11 @@ def test_objective_and_gradient(Y, A0, rng, monkeypatch, moving, kernel, pursuit
     point = objective.at(other, pulling=start.atoms)
     assert_close(objective.gradient(point), reference.fixed_gradient(other, Y, Z, start.atoms, **options))
 
-    if update == "gram":
-        # Where the kernel vectors stay, the atoms are those of one sweep.
-        assert_close(model.dual_components_, A)
-        value = reference.fixed_objective(vectors, Y, expected, A, **kernel)
-        assert_close(model.errors_, [reference.error(value, N_SIGNALS, N_FEATURES)])
+    # Where the kernel vectors stay, the atoms are the best ones for the codes.
+    best = reference.best_atoms(vectors, Y, Z, **kernel)
+    assert_close(model.dual_components_, reference.normalise(best, kernel_matrix(vectors, vectors, kernel)))
+    value = reference.projected_objective(vectors, Y, Z, **kernel)
+    assert_close(model.update_errors_, [reference.error(value, N_SIGNALS, N_FEATURES)])
 
     held = replace(objective, held_atoms=A)
     point = held.at(other)
@@ -431,9 +441,9 @@ def test_objective_and_gradient(Y, A0, rng, monkeypatch, moving, kernel, pursuit
 @pytest.mark.parametrize("estimator", [ORKDL, MORKDL])
 def test_standing_still_is_rkdl(Y, D, A0, kernel, estimator):
     """With no steps the kernel vectors stay, and the rest is RKDL on them."""
-    start = D if estimator is ORKDL else on_sphere(Y, D)[0]
+    start = D
     options = {"init": A0, "n_nonzero_coefs": N_NONZERO, "max_iter": 3, "tol": 0.0, **kernel}
     model = estimator(N_ATOMS, kernel_vectors=D, n_inner_iter=0, **options).fit(Y)
-    A, _, errors = reference.rkdl(Y, start, A0, N_NONZERO, 3, **kernel)
-    check_fit(model, A, errors)
+    found = reference.rkdl(Y, start, A0, N_NONZERO, 3, **kernel)
+    check_fit(model, found)
     assert_close(model.kernel_vectors_, start)

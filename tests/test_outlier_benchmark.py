@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import outlier_problems, outliers
+from benchmarks import outlier_problems, outliers, threshold
 
 SMALL = ("wine class 0", "iris class 1", "cancer cluster", "blobs 400 5 global", "shifted (600, 20, 5, 2.5)")
 
@@ -95,3 +95,11 @@ def test_peers_have_their_defaults_and_the_share_of_outliers(name):
     assert parameters.pop("random_state", 5) == 5
     defaults = type(detector)().get_params()
     assert parameters == {key: defaults[key] for key in parameters}
+
+
+def test_table_of_thresholds(capsys):
+    threshold.main(["--seeds", "1", "--sizes", "40", "--widths", "3"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + len(threshold.DISTRIBUTIONS)
+    assert all(line.count("|") == lines[0].count("|") for line in lines)
+    assert lines[2].startswith("| normal | 3 | 40 | ")

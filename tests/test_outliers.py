@@ -144,6 +144,84 @@ def test_auto_contamination_of_clean_signals(shape):
     assert np.mean(detector.predict(rng.standard_normal(shape)) == -1) < 0.06
 
 
+def fresh_share(kind, n_signals, n_features, **options):
+    """Share of fresh inliers that is marked, and of training signals by `fit_predict`; means over three seeds."""
+    found = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        draw = rng.standard_normal if kind == "normal" else lambda shape, rng=rng: rng.standard_t(3, shape)
+        X, fresh = draw((n_signals, n_features)), draw((1000, n_features))
+        detector = KDLOutlierDetector(random_state=seed, **options)
+        own = detector.fit_predict(X) == -1
+        found.append((np.mean(detector.predict(fresh) == -1), own.mean()))
+    return np.mean(found, axis=0)
+
+
+@pytest.mark.parametrize("kind", ["normal", "heavy"])
+@pytest.mark.parametrize(("n_signals", "n_features"), [(50, 20), (100, 20), (100, 100), (200, 2)])
+def test_fresh_inliers_are_marked_as_often_as_asked(kind, n_signals, n_features):
+    """However few signals were learned from: the threshold is set on signals that were not."""
+    fresh, own = fresh_share(kind, n_signals, n_features, contamination=0.1)
+    assert 0.04 < fresh < 0.16
+    assert own == pytest.approx(0.1)
+
+
+def test_auto_contamination_of_few_clean_signals():
+    assert fresh_share("normal", 50, 20)[0] < 0.06
+
+
+def test_one_threshold_where_learning_makes_no_difference():
+    """Of many signals for their dimension exactly the share is marked, whoever asks."""
+    X = np.random.default_rng(0).standard_normal((300, 2))
+    detector = KDLOutlierDetector(contamination=0.1, random_state=0).fit(X)
+    labels = detector.predict(X)
+    assert np.sum(labels == -1) == 30
+    np.testing.assert_array_equal(clone(detector).fit_predict(X), labels)
+
+
+def test_two_thresholds_where_it_does():
+    X = np.random.default_rng(0).standard_normal((60, 20))
+    detector = KDLOutlierDetector(contamination=0.1, random_state=0)
+    assert np.sum(detector.fit_predict(X) == -1) == 6
+    assert np.sum(detector.predict(X) == -1) < 6
+    strange = np.vstack([X, np.full((2, 20), 5.0)])
+    assert (detector.predict(strange)[-2:] == -1).all()
+
+
+def test_the_threshold_changes_no_score(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((80, 10))
+    detector = KDLOutlierDetector(random_state=0).fit(X)
+    monkeypatch.setattr(KDLOutlierDetector, "_folds", lambda self, n_signals, rng: [])
+    plain = KDLOutlierDetector(random_state=0).fit(X)
+    np.testing.assert_array_equal(detector.score_samples(X), plain.score_samples(X))
+    assert detector.offset_ <= plain.offset_
+
+
+@pytest.mark.parametrize(
+    ("n_signals", "n_folds", "least"), [(2, 2, 1), (7, 7, 1), (100, 10, 10), (500, 4, 50), (2000, 1, 200), (4096, 0, 0)]
+)
+def test_signals_that_are_left_out(n_signals, n_folds, least):
+    folds = KDLOutlierDetector()._folds(n_signals, np.random.RandomState(0))
+    assert len(folds) == n_folds
+    together = np.concatenate([*folds, np.empty(0, dtype=int)])
+    assert len(np.unique(together)) == len(together)
+    assert all(len(fold) >= least for fold in folds)
+
+
+def test_equal_scores_are_told_of(planted):
+    X, _ = planted
+    words = r"scores of all \d+ training signals are equal, to within 0.001: .*tell no outlier. "
+    with pytest.warns(UserWarning, match=words + "Probably gamma=1e-12 is too small .* 'median'"):
+        KDLOutlierDetector(gamma=1e-12, **FEW).fit(X)
+    with pytest.warns(UserWarning, match=words + "The signals themselves are probably equal"):
+        KDLOutlierDetector(**FEW).fit_predict(np.ones((20, 3)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for gamma in ("median", "scale", 1.0, 1e6):
+            KDLOutlierDetector(gamma=gamma, **FEW).fit(X)
+        KDLOutlierDetector(**FEW).fit(np.ones((3, 3)))
+
+
 def test_the_fence_is_tukeys_where_nothing_is_skewed():
     values = np.concatenate([np.linspace(-1.0, 1.0, 501), [50.0]])
     low, high = np.quantile(values, (0.25, 0.75))
@@ -174,6 +252,7 @@ def test_contamination_out_of_range(contamination):
 
 
 @pytest.mark.parametrize("contamination", ["auto", 0.1, 0.5])
+@pytest.mark.filterwarnings("ignore:The scores of all")
 def test_equal_signals_tie_and_none_is_an_outlier(contamination):
     X = np.full((50, 3), 2.0)
     detector = KDLOutlierDetector(contamination=contamination, **FEW).fit(X)
@@ -308,6 +387,19 @@ def test_signals_beyond_the_range_of_numbers(planted):
         assert (detector.predict(far) == -1).all()
 
 
+def test_masked_and_malformed(planted):
+    X = planted[0]
+    detector = KDLOutlierDetector(n_members=2, random_state=0)
+    broken = sparse.csr_array(X)
+    broken.indices[5] = X.shape[1]
+    fitted = clone(detector).fit(X)
+    for act in (clone(detector).fit, clone(detector).fit_predict, fitted.predict, fitted.score_samples):
+        with pytest.raises(ValueError, match=r"X is a masked array, and \d+ of its"):
+            act(np.ma.masked_greater(X, 1.0))
+        with pytest.raises(ValueError, match=f"malformed CSR .* column index {X.shape[1]}, outside"):
+            act(broken)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_not_finite(planted, value):
     X, _ = planted
@@ -341,7 +433,7 @@ def test_few_signals(n_signals):
         ({"n_components": []}, "n_components"),
         ({"gamma_factors": (-1.0, 1.0)}, "gamma_factors"),
         ({"gamma_factors": (np.inf, 1.0)}, "finite"),
-        ({"gamma": "scale"}, "median"),
+        ({"gamma": "auto"}, "median"),
         ({"discard": 1.0}, "discard"),
         ({"n_members": 0}, "n_members"),
         ({"max_samples": 1}, "max_samples"),

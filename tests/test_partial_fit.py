@@ -45,7 +45,9 @@ def X():
 
 
 def learned(model):
-    found = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
+    """Fitted attributes as bytes; `errors_` of a fit is of codes that a stream has not made."""
+    names = [name for name in vars(model) if name.endswith("_") and not name.startswith("_") and name != "errors_"]
+    found = {name: getattr(model, name) for name in names}
     return {name: np.asarray(value).tobytes() for name, value in found.items()}
 
 

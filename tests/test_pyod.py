@@ -102,6 +102,15 @@ def test_confidence(detector, data):
     assert confidence.shape == (len(X_test),)
 
 
+def test_threshold_of_few_signals():
+    """Labels are of the training signals, the threshold is for new ones."""
+    rng = np.random.default_rng(0)
+    X, fresh = rng.standard_normal((100, 20)), rng.standard_normal((1000, 20))
+    detector = KDLOD(contamination=0.1, random_state=0).fit(X)
+    assert detector.labels_.sum() == 10
+    assert 0.03 < detector.predict(fresh).mean() < 0.17
+
+
 def test_rejection(detector, data):
     labels, (expected, bound, cost) = detector.predict_with_rejection(data[1], return_stats=True)
     assert set(labels) <= {0, 1, -2}

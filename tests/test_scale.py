@@ -12,7 +12,19 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, _kernel_vectors, _sources, config_context, sparse_encode
+from rkdl import (
+    DL,
+    KDL,
+    MORKDL,
+    ORKDL,
+    RKDL,
+    FourierDL,
+    _config,
+    _kernel_vectors,
+    _sources,
+    config_context,
+    sparse_encode,
+)
 from rkdl._config import plan_chunks
 from rkdl._signals import Walker, chunk_bounds
 from rkdl._sources import RowSource, is_source
@@ -257,6 +269,23 @@ class Short(Rows):
         return super().__getitem__(rows)[: -1 if rows.start else None]
 
 
+def test_a_source_of_masked_rows(X):
+    """As a netCDF variable gives them, whether or not a mask hides anything."""
+
+    class Masked(Rows):
+        limit = np.inf
+
+        def __getitem__(self, place):
+            return np.ma.masked_greater(super().__getitem__(place), self.limit)
+
+    rows = Masked(X)
+    assert outcome(ESTIMATORS["RKDL"], rows) == outcome(ESTIMATORS["RKDL"], Rows(X))
+    rows.limit = 1.0
+    for name in ("RKDL", "KDL"):
+        with pytest.raises(ValueError, match="X is a masked array"):
+            outcome(ESTIMATORS[name], rows)
+
+
 def test_a_source_that_gives_fewer_rows_is_refused(X):
     model = RKDL(**REDUCED)
     with pytest.raises(ValueError, match="its `shape` and its slices must agree"):
@@ -335,11 +364,32 @@ def test_chunks_can_be_fixed(X):
             assert plan_chunks(1500, 20, 4) == [(0, 1000), (1000, 1500)]
             with pytest.raises(ValueError, match="add up to 1500 rows, and there are 1499"):
                 plan_chunks(1499, 20, 4)
-        with config_context():
+        with config_context(chunk_rows=None):
             assert plan_chunks(1500, 20, 4) == plain
     for wrong in (0, -1, 2.5, (3, 0)):
         with pytest.raises(ValueError, match="chunk_rows"), config_context(chunk_rows=wrong):
             pass
+
+
+def test_settings_that_are_not_named_stay():
+    """An inner context changes what it names and nothing else, and all ends with it."""
+    names = ("chunk_rows", "tf32", "persist", "kept_bytes")
+    outside = [getattr(_config, f"_{name}").get() for name in names]
+
+    def now():
+        return [getattr(_config, f"_{name}").get() for name in names]
+
+    with config_context(chunk_rows=400, tf32=True, persist=False, kept_bytes=0):
+        assert now() == [400, True, False, 0]
+        with config_context():
+            assert now() == [400, True, False, 0]
+        with config_context(tf32=False):
+            assert now() == [400, False, False, 0]
+            with config_context(chunk_rows=None, kept_bytes=None, persist="unchanged"):
+                assert now() == [None, False, False, None]
+            assert now() == [400, False, False, 0]
+        assert now() == [400, True, False, 0]
+    assert now() == outside
 
 
 def test_the_benchmark_runs(capsys):

@@ -50,8 +50,9 @@ def row_norms(rows: Any) -> Any:
 
 
 def norm(array: Any) -> float:
-    """Root of the sum of all squares."""
-    return float(sys.modules["torch"].linalg.vector_norm(array) if is_tensor(array) else np.linalg.norm(array))
+    """Root of the sum of all squares; infinite where that overflows."""
+    with np.errstate(over="ignore"):
+        return float(sys.modules["torch"].linalg.vector_norm(array) if is_tensor(array) else np.linalg.norm(array))
 
 
 def dots(left: Any, right: Any) -> tuple[float, float, float]:

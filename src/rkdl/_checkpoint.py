@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import warnings
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,18 @@ import numpy as np
 
 from rkdl._arrays import host
 from rkdl._files import BusyError, check_writable, locked, read_file, write_file
+from rkdl._history import History
 from rkdl._kernels import Custom
 from rkdl._shapes import ArrayError
 from rkdl._signals import Walker
 from rkdl._text import shown
+from rkdl._warn import warn
 
 # What never changes an iteration's bits.
 _FREE = {"n_jobs", "verbose", "sparse_output", "max_iter", "half_life", "fit_inverse_transform", "decoder_alpha"}
 _SAMPLE = 16
+# Arrays of the best model, where it is not the last.
+_BEST = "best."
 _REMEDY = "delete it to begin anew, or give another path as checkpoint."
 
 
@@ -42,21 +45,21 @@ class Checkpoint:
 
     Attributes
     ----------
-    errors : list of float
+    history : History
         Errors of the iterations made; empty without a state.
-    is_settled : bool
-        Whether the fit had ended by itself.
     state : dict of str to ndarray or None
         State of the learning problem.
+    best_state : dict of str to ndarray or None
+        The best model, where it is not that of `state`.
     """
 
     def __init__(self, path: str | os.PathLike, description: dict, max_iter: int) -> None:
         self.path = Path(path)
         self.description = json.loads(json.dumps(description))
         self.max_iter = max_iter
-        self.errors: list[float] = []
-        self.is_settled = False
+        self.history = History()
         self.state: dict[str, np.ndarray] | None = None
+        self.best_state: dict[str, np.ndarray] | None = None
         self._name = shown(self.path)
         self._stack = ExitStack()
         self._has_warned = False
@@ -84,9 +87,8 @@ class Checkpoint:
     def _read(self) -> None:
         header, state = read_file(self.path, "checkpoint", _REMEDY)
         found: Any = header.get("fit")
-        errors: Any = header.get("errors")
-        is_settled: Any = header.get("is_settled")
-        if not isinstance(found, dict) or not isinstance(is_settled, bool) or not _are_errors(errors):
+        history: dict[str, Any] = {name: header.get(name) for name in vars(History())}
+        if not isinstance(found, dict) or not _is_history(history):
             raise ValueError(f"{self._name} was changed: its header is not that of a checkpoint. To mend it, {_REMEDY}")
         differing = [key for key in self.description if found.get(key) != self.description[key]]
         if differing:
@@ -94,33 +96,51 @@ class Checkpoint:
                 f"{key} is {shown(found.get(key))[:200]} there and {self.description[key]} here" for key in differing
             )
             raise ValueError(f"{self._name} is the checkpoint of another fit ({told}): {_REMEDY}")
-        if len(errors) > self.max_iter:
+        self.history = History(**history)
+        made = len(self.history)
+        if made > self.max_iter:
             raise ValueError(
-                f"{self._name} is the checkpoint of iteration {len(errors)}, and max_iter is {self.max_iter}: {_REMEDY}"
+                f"{self._name} is the checkpoint of iteration {made}, and max_iter is {self.max_iter}: {_REMEDY}"
             )
-        self.errors, self.is_settled, self.state = errors, is_settled, state
+        best = {name: array for name, array in state.items() if name.startswith(_BEST)}
+        self.state = {name: array for name, array in state.items() if name not in best}
+        self.best_state = {name.removeprefix(_BEST): array for name, array in best.items()} or None
 
     def refused(self, error: ArrayError) -> ValueError:
         """What to raise where the state is not that of the fit."""
         return ValueError(f"{self._name} was changed: {error}. To mend it, {_REMEDY}")
 
-    def write(self, state: dict[str, np.ndarray], errors: list[float], is_settled: bool) -> None:
-        """Put the state after an iteration in place of the one before; where that fails, warn, and the fit goes on."""
-        header = {"fit": self.description, "errors": errors, "is_settled": is_settled}
+    def write(
+        self, state: dict[str, np.ndarray], history: History, best_state: dict[str, np.ndarray] | None = None
+    ) -> None:
+        """Put the state after an iteration, and the best model if it is an earlier one, in place of what was there.
+
+        Where that fails, warn, and the fit goes on.
+        """
+        best = {f"{_BEST}{name}": array for name, array in (best_state or {}).items()}
         try:
-            write_file(self.path, "checkpoint", header, state)
+            write_file(self.path, "checkpoint", {"fit": self.description, **vars(history)}, {**state, **best})
         except OSError as error:
             if not self._has_warned:
-                warnings.warn(
-                    f"The checkpoint {self._name} could not be written after iteration {len(errors)} "
+                warn(
+                    f"The checkpoint {self._name} could not be written after iteration {len(history)} "
                     f"({error.strerror or error}): the fit goes on and tries again after the next one, and what an "
-                    f"earlier one wrote is still there.",
-                    UserWarning,
-                    stacklevel=6,
+                    f"earlier one wrote is still there."
                 )
             self._has_warned = True
         else:
             self._has_warned = False
+
+
+def _is_history(found: dict[str, Any]) -> bool:
+    """Whether these are the fields of a history of one iteration or more."""
+    lists = [found["errors"], found["update_errors"], found["totals"]]
+    starts = [[found["start_error"]], [found["start_total"]]]
+    return (
+        type(found["is_settled"]) is bool
+        and all(_are_errors(errors) for errors in [*lists, *starts])
+        and len({len(errors) for errors in lists}) == 1
+    )
 
 
 def _are_errors(errors: Any) -> bool:

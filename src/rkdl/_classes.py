@@ -19,6 +19,7 @@ from rkdl._config import keepable
 from rkdl._learning import ReducedProblem
 from rkdl._maps import FeatureMap, LinearMap
 from rkdl._metric import IdentityMetric
+from rkdl._pivots import first_coordinates
 from rkdl._pool import submit
 from rkdl._pursuit import Codes, pursue
 from rkdl._signals import Signals, Walker, chunk_bounds
@@ -170,11 +171,14 @@ class ClassProblem:
         How signals are coded.
     rng : RandomState
         Draws the first atoms.
-    from_data : bool
-        Whether the first atoms are signals, or Gaussian.
+    init : {"rpcholesky", "data", "random"}
+        How the first atoms of a class are drawn: see the estimators.
     refit : bool
         The paper's sweep instead of the statistics' one.
     """
+
+    # Nothing is minimised beside the error.
+    penalty = 0.0
 
     def __init__(
         self,
@@ -185,7 +189,7 @@ class ClassProblem:
         pursuit: Pursuit,
         rng: np.random.RandomState,
         *,
-        from_data: bool,
+        init: str,
         refit: bool,
     ) -> None:
         self.walker = walker
@@ -195,18 +199,19 @@ class ClassProblem:
         # Classes are learned side by side; where they are few, their chunks too.
         own_threads = -(-self._threads // len(members))
         n_signals = sum(len(rows) for rows in members)
-        self.objective = np.inf
-        self.n_revived = 0
+        self.objective = self.update_objective = np.inf
+        self.n_revived = self.n_empty = 0
         self.problems = []
         for rows in members:
             count = min(n_atoms, len(rows))
             white = rng.standard_normal((count, feature_map.size))
-            if from_data:
-                white = feature_map.features(signals.take(rng.choice(rows, count, replace=False))).astype(np.float64)
+            own = Picked(signals, rows)
+            if init != "random":
+                white = first_coordinates(init, own, count, rng, feature_map.features).astype(np.float64)
             width = signals.shape[1] + 2 * feature_map.size + 3 * count
             bounds = chunk_bounds(len(rows), width, signals.dtype.itemsize)
             problem = ReducedProblem(
-                Walker(Picked(signals, rows), bounds, own_threads),
+                Walker(own, bounds, own_threads),
                 feature_map,
                 IdentityMetric(feature_map.size),
                 white,
@@ -226,13 +231,22 @@ class ClassProblem:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def iterate(self) -> None:
-        """One iteration of every class, each on its own."""
+    def encode(self) -> None:
+        """Code the signals of every class with its own atoms."""
+        self._each(ReducedProblem.encode)
+        self.objective = float(sum(problem.objective for problem in self.problems))
+        self.n_empty = sum(problem.n_empty for problem in self.problems)
+
+    def update(self) -> None:
+        """Update the atoms of every class."""
+        self._each(ReducedProblem.update)
+        self.update_objective = float(sum(problem.update_objective for problem in self.problems))
+        self.n_revived = sum(problem.n_revived for problem in self.problems)
+
+    def _each(self, function: Callable[[ReducedProblem], None]) -> None:
         # The largest first, so that the threads end together.
         queue = sorted(self.problems, key=lambda problem: -problem.walker.signals.shape[0])
-        side_by_side(ReducedProblem.iterate, queue, self._threads)
-        self.objective = float(sum(problem.objective for problem in self.problems))
-        self.n_revived = sum(problem.n_revived for problem in self.problems)
+        side_by_side(function, queue, self._threads)
 
     @property
     def whites(self) -> list[np.ndarray]:
@@ -244,14 +258,22 @@ class ClassProblem:
         """Pursuits of the classes."""
         return [problem.pursuit for problem in self.problems]
 
+    def snapshot(self) -> Any:
+        """The current dictionaries, by reference."""
+        return [problem.snapshot() for problem in self.problems]
+
+    def roll_back(self, snapshot: list) -> None:
+        """Make the dictionaries of a snapshot the current ones again."""
+        for problem, own in zip(self.problems, snapshot, strict=True):
+            problem.roll_back(own)
+
     def state(self) -> dict[str, np.ndarray]:
-        """What the next iteration starts from."""
-        return {f"{number}": white for number, white in enumerate(self.whites)}
+        """Nothing: the fit of a classifier writes no checkpoint."""
+        raise NotImplementedError
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over."""
-        for number, problem in enumerate(self.problems):
-            problem.white = state[f"{number}"]
+        """Nothing, likewise."""
+        raise NotImplementedError
 
 
 def side_by_side(function: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list:

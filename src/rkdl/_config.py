@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Integral
+from typing import Any
 
 from rkdl._signals import chunk_bounds
 
@@ -16,33 +17,42 @@ _persist: ContextVar[bool] = ContextVar("rkdl_persist", default=True)
 _kept_bytes: ContextVar[int | None] = ContextVar("rkdl_kept_bytes", default=None)
 
 
+# What a context does not name; None has a meaning of its own.
+UNCHANGED: Any = "unchanged"
+
+
 @contextmanager
 def config_context(
     *,
-    chunk_rows: int | Sequence[int] | None = None,
-    tf32: bool = False,
-    persist: bool = True,
-    kept_bytes: int | None = None,
+    chunk_rows: int | Sequence[int] | None = UNCHANGED,
+    tf32: bool = UNCHANGED,
+    persist: bool = UNCHANGED,
+    kept_bytes: int | None = UNCHANGED,
 ) -> Iterator[None]:
     """Fix the chunks that signals are learned from and how they are worked on, for as long as the context lasts.
+
+    A setting that is not named, or given as "unchanged", stays as it is outside: contexts may be nested.
 
     Sums over signals are added chunk by chunk, so their last bits follow the chunks. The library chooses chunks that
     fit the cache; with the row chunks of a Dask array given here, a local fit ends at the bits of the cluster's.
 
     Parameters
     ----------
-    chunk_rows : int or sequence of int, default=None
-        Rows of a chunk, or of every chunk in turn, as in ``dask_array.chunks[0]``. None leaves the choice to the
-        library.
-    tf32 : bool, default=False
-        Whether a GPU multiplies float32 matrices in TF32: several times as fast, three digits instead of seven.
-    persist : bool, default=True
+    chunk_rows : int, sequence of int, None or "unchanged", default="unchanged"
+        Rows of a chunk, or of every chunk in turn, as in ``dask_array.chunks[0]``. None, as outside any context, leaves
+        the choice to the library.
+    tf32 : bool or "unchanged", default="unchanged"
+        Whether a GPU multiplies float32 matrices in TF32: several times as fast, three digits instead of seven. False
+        outside any context.
+    persist : bool or "unchanged", default="unchanged"
         Whether a Dask cluster keeps the blocks of a Dask array for the time of a fit. False reads them again for every
-        walk: for signals that take more memory than the workers have, on disks that read as fast as workers spill.
-    kept_bytes : int, default=None
+        walk: for signals that take more memory than the workers have, on disks that read as fast as workers spill. True
+        outside any context.
+    kept_bytes : int, None or "unchanged", default="unchanged"
         Most bytes of kernel values or Fourier features that a fit keeps for all signals from one walk to the next. 0
         computes them again in every walk: memory then grows by the codes alone, and RKDL takes about twice the time.
-        None keeps up to 64 MiB (512 MiB in `KDLClassifier`, what fits on a GPU). Never changes the result.
+        None, as outside any context, keeps up to 64 MiB (512 MiB in `KDLClassifier`, what fits on a GPU). Never changes
+        the result.
 
     Yields
     ------
@@ -61,26 +71,34 @@ def config_context(
     >>> with config_context(chunk_rows=300):
     ...     model = DL(n_components=32, random_state=0).fit(X)
     """
-    if isinstance(chunk_rows, Sequence):
-        chunk_rows = tuple(chunk_rows)
-    for rows in chunk_rows if isinstance(chunk_rows, tuple) else (chunk_rows,):
-        if rows is not None and not (isinstance(rows, Integral) and int(rows) > 0):
-            raise ValueError(f"chunk_rows={chunk_rows!r} must be a number of rows, several of them, or None.")
-    if kept_bytes is not None and (
-        isinstance(kept_bytes, bool) or not isinstance(kept_bytes, Integral) or kept_bytes < 0
-    ):
-        raise ValueError(f"kept_bytes={kept_bytes!r} must be a number of bytes, at least 0, or None.")
-    tokens = (
-        _chunk_rows.set(chunk_rows),
-        _tf32.set(bool(tf32)),
-        _persist.set(bool(persist)),
-        _kept_bytes.set(kept_bytes),
-    )
+    named: dict[ContextVar, Any] = {
+        setting: value
+        for setting, value in ((_chunk_rows, chunk_rows), (_tf32, tf32), (_persist, persist), (_kept_bytes, kept_bytes))
+        if not (isinstance(value, str) and value == UNCHANGED)
+    }
+    if _chunk_rows in named:
+        named[_chunk_rows] = _check_rows(chunk_rows)
+    most = named.get(_kept_bytes)
+    if most is not None and (isinstance(most, bool) or not isinstance(most, Integral) or most < 0):
+        raise ValueError(f"kept_bytes={most!r} must be a number of bytes, at least 0, or None.")
+    for setting in (_tf32, _persist):
+        if setting in named:
+            named[setting] = bool(named[setting])
+    tokens = [setting.set(value) for setting, value in named.items()]
     try:
         yield
     finally:
         for token in tokens:
-            token.var.reset(token)  # type: ignore[arg-type]
+            token.var.reset(token)
+
+
+def _check_rows(rows: int | Sequence[int] | None) -> int | tuple[int, ...] | None:
+    """Rows of a chunk, or of every chunk in turn, checked."""
+    found = tuple(rows) if isinstance(rows, Sequence) and not isinstance(rows, str) else rows
+    for count in found if isinstance(found, tuple) else (found,):
+        if count is not None and not (isinstance(count, Integral) and int(count) > 0):
+            raise ValueError(f"chunk_rows={rows!r} must be a number of rows, several of them, or None.")
+    return found
 
 
 def uses_tf32() -> bool:

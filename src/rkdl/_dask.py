@@ -23,7 +23,8 @@ from dask.optimization import cull
 
 from rkdl._blas import one_blas_thread
 from rkdl._config import persists
-from rkdl._signals import ADDED_AT_ONCE, Signals, Step, Walker, add_sums, keeps
+from rkdl._input import well_formed
+from rkdl._signals import ADDED_AT_ONCE, Moments, Signals, Step, Walker, add_sums, keeps
 from rkdl._sources import float_dtype
 
 # What a step is called on the dashboard, where its own name would not say it or looks to Dask like a hash.
@@ -72,7 +73,10 @@ class DaskSignals(Signals):
             return np.empty((0, self.shape[1]), dtype=self.dtype)
         token = uuid4().hex
         rows = (wanted[cuts[i] : cuts[i + 1]] - edges[i] for i in asked)
-        tasks = {f"rkdl-take-{token}-{i}": (_rows, blocks[i], own) for i, own in zip(asked, rows, strict=True)}
+        tasks = {
+            f"rkdl-take-{token}-{i}": (_rows, blocks[i], i, self.data.chunks[0][i], self.shape[1], own)
+            for i, own in zip(asked, rows, strict=True)
+        }
         needed, _ = cull(graph, [blocks[i] for i in asked])
         return np.concatenate([self._finish(part) for part in _compute({**needed, **tasks}, list(tasks))])
 
@@ -99,13 +103,19 @@ class DaskSignals(Signals):
         """The largest magnitude of all numbers."""
         return max(self.each(_largest_of, "rkdl-extent", self.dtype))
 
+    def moments(self) -> Moments:
+        """Moments of all numbers, after their scale."""
+        return sum(self.each(_moments_of, "rkdl-moments", (self.dtype, self.scale)), Moments())
+
     def each(self, function: Callable, name: str, argument: Any) -> list:
         """`function` of every block and of one thing that is sent, brought here."""
         graph, blocks = self.blocks()
         token = uuid4().hex
         sent = f"rkdl-send-{token}"
-        tasks = {f"{name}-{token}-{i}": (function, block, sent) for i, block in enumerate(blocks)}
-        return _compute({**graph, sent: (_value_of, _Held(argument)), **tasks}, list(tasks))
+        held = _Held((function, self.shape[1], argument))
+        places = enumerate(zip(blocks, self.data.chunks[0], strict=True))
+        tasks = {f"{name}-{token}-{i}": (_call, sent, block, i, rows) for i, (block, rows) in places}
+        return _compute({**graph, sent: (_value_of, held), **tasks}, list(tasks))
 
 
 class DaskWalker(Walker):
@@ -167,17 +177,18 @@ def walk_graph(signals: DaskSignals, step: Step, kept: list | None, start: tuple
     graph = dict(blocks)
     # One task has the step, and workers hand it on to each other.
     sent = f"rkdl-send-{token}"
-    graph[sent] = (_value_of, _Held((step, signals.dtype, signals.scale)))
+    graph[sent] = (_value_of, _Held((step, signals.dtype, signals.scale, signals.shape[1])))
     items = _references(kept, graph) if kept is not None else [None] * len(keys)
+    chunks = list(zip(keys, items, range(len(keys)), signals.data.chunks[0], strict=True))
     applied = [f"{name}-{token}-{i}" for i in range(len(keys))]
     sums = applied
     if keeps(step):
-        graph.update(zip(applied, ((_apply, sent, *of) for of in zip(keys, items, strict=True)), strict=True))
+        graph.update(zip(applied, ((_apply, sent, *chunk) for chunk in chunks), strict=True))
         # Apart, for what is added elsewhere must not take the codes along.
         sums = [f"rkdl-sums-{token}-{i}" for i in range(len(keys))]
         graph.update((key, (_sums_of, pair)) for key, pair in zip(sums, applied, strict=True))
     else:
-        graph.update(zip(applied, ((_apply_for_sums, sent, *of) for of in zip(keys, items, strict=True)), strict=True))
+        graph.update(zip(applied, ((_apply_for_sums, sent, *chunk) for chunk in chunks), strict=True))
     total: Any = None if start is None else _Held(start)
     for i in range(0, len(sums), ADDED_AT_ONCE):
         key = f"rkdl-add-{token}-{i}"
@@ -252,16 +263,34 @@ def _task_name(step: Any) -> str:
     return f"rkdl-{_NAMES.get(name, name)}"
 
 
-def _apply(sent: tuple[Step, np.dtype, float], block: Any, kept: Any) -> tuple[tuple, Any]:
+def _apply(
+    sent: tuple[Step, np.dtype, float, int], block: Any, kept: Any, number: int, n_rows: int
+) -> tuple[tuple, Any]:
     """A chunk's sums and what is kept of it."""
-    step, dtype, scale = sent
+    step, dtype, scale, width = sent
+    block = checked_block(block, number, (n_rows, width))
     with one_blas_thread():
         rows = aligned(Signals(block, dtype, scale).read(0, block.shape[0]))
         return aligned(step)(rows, aligned(_kept_of(kept)))
 
 
-def _apply_for_sums(sent: tuple[Step, np.dtype, float], block: Any, kept: Any) -> tuple:
-    return _apply(sent, block, kept)[0]
+def _apply_for_sums(sent: tuple[Step, np.dtype, float, int], block: Any, kept: Any, number: int, n_rows: int) -> tuple:
+    return _apply(sent, block, kept, number, n_rows)[0]
+
+
+def checked_block(block: Any, number: int, shape: tuple[int, int]) -> Any:
+    """A block as it is; one of another shape than the Dask array declares is refused."""
+    if tuple(block.shape) != shape:
+        raise ValueError(
+            f"Block {number} of X has shape {tuple(block.shape)}, and the Dask array declares {shape}: its `chunks` "
+            f"and its blocks must agree. Tell map_blocks the right chunks, or call X.compute_chunk_sizes()."
+        )
+    return well_formed(block)
+
+
+def _call(sent: tuple[Callable, int, Any], block: Any, number: int, n_rows: int) -> Any:
+    function, width, argument = sent
+    return function(checked_block(block, number, (n_rows, width)), argument)
 
 
 def _sums_of(pair: tuple[tuple, Any]) -> tuple:
@@ -310,12 +339,16 @@ def _add(total: Any, parts: Sequence[tuple]) -> tuple:
     return total
 
 
-def _rows(block: Any, indices: np.ndarray) -> Any:
-    return block[indices]
+def _rows(block: Any, number: int, n_rows: int, width: int, indices: np.ndarray) -> Any:
+    return checked_block(block, number, (n_rows, width))[indices]
 
 
 def _check_block(block: Any, dtype: np.dtype) -> None:
     Signals(block, dtype).check_finite()
+
+
+def _moments_of(block: Any, argument: tuple[np.dtype, float]) -> Moments:
+    return Signals(block, *argument).moments()
 
 
 def _largest_of(block: Any, dtype: np.dtype) -> float:

@@ -12,11 +12,12 @@ from sklearn.utils import assert_all_finite, check_array
 
 from rkdl._arrays import host, is_tensor
 from rkdl._blas import one_blas_thread
+from rkdl._input import well_formed
 from rkdl._kernels import squared_norms as row_squares
 from rkdl._maps import LinearMap
 from rkdl._pursuit import Codes, pursue, scatter
 from rkdl._signals import Signals, is_safe
-from rkdl._sources import RowSource, check_source, is_dask, is_source
+from rkdl._sources import RowSource, check_source, gather, is_dask, is_source
 from rkdl._statistics import Encoder, Pursuit, alike, conditioning_scale, for_each_chunk
 
 _FLOATS = [np.float64, np.float32]
@@ -84,7 +85,9 @@ def sparse_encode(
     if device is not None or is_tensor(X) or is_tensor(dictionary):
         return _encode_on_device(X, dictionary, device, sparse_output, n_jobs, n_nonzero_coefs, residual_tol, pursuit)
     # A chunk's own sums show what is not finite, at no extra walk over the signals.
-    if not _is_plain(X) and is_source(X) and not is_dask(X):
+    if not _is_plain(X):
+        X = gather(X) if is_dask(X) else well_formed(X)
+    if not _is_plain(X) and is_source(X):
         check_source(X, "sparse_encode")
         signals: Signals = RowSource(X)
     else:
@@ -92,7 +95,7 @@ def sparse_encode(
             X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
         signals = Signals(X, X.dtype)
     if not _is_plain(dictionary):
-        dictionary = check_array(dictionary, dtype=_FLOATS, input_name="dictionary")
+        dictionary = check_array(well_formed(dictionary, "dictionary"), dtype=_FLOATS, input_name="dictionary")
     if X.shape[1] != dictionary.shape[1]:
         raise ValueError(
             f"X has {X.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
@@ -167,10 +170,10 @@ def sparse_encode_gram(
         signals = _device_signals(correlations, device, "correlations")
         signals.check_finite()
     else:
-        correlations = check_array(correlations, dtype=_FLOATS, input_name="correlations")
+        correlations = check_array(well_formed(correlations, "correlations"), dtype=_FLOATS, input_name="correlations")
         signals = Signals(correlations, correlations.dtype)
     n_signals, dtype = signals.shape[0], signals.dtype
-    gram = check_array(host(gram), dtype=np.float64, input_name="gram")
+    gram = check_array(well_formed(host(gram), "gram"), dtype=np.float64, input_name="gram")
     n_atoms = len(gram)
     if gram.shape != (n_atoms, n_atoms):
         raise ValueError(f"gram has shape {gram.shape}: it must be square, one row and one column an atom.")
@@ -190,7 +193,8 @@ def sparse_encode_gram(
             )
         squares = np.full(n_signals, np.inf, dtype=dtype)
     else:
-        squares = check_array(host(squared_norms), dtype=dtype, ensure_2d=False, input_name="squared_norms")
+        given = well_formed(host(squared_norms), "squared_norms")
+        squares = check_array(given, dtype=dtype, ensure_2d=False, input_name="squared_norms")
         if squares.shape != (n_signals,):
             raise ValueError(f"squared_norms has shape {squares.shape}, expected ({n_signals},).")
         if squares.min() < 0.0:
@@ -215,6 +219,7 @@ def _device_signals(X: Any, device: Any, name: str) -> Signals:
     if is_tensor(X):
         return read_tensor(X, device, "sparse_encode")
     place = resolve_device(device)
+    X = well_formed(X, name)
     X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name=name)
     return StreamedSignals(Signals(X, X.dtype), place)
 
@@ -242,7 +247,7 @@ def _encode_on_device(
             n_jobs=n_jobs,
         )
     signals = _device_signals(X, device, "X")
-    dictionary = check_array(host(dictionary), dtype=_FLOATS, input_name="dictionary")
+    dictionary = check_array(well_formed(host(dictionary), "dictionary"), dtype=_FLOATS, input_name="dictionary")
     if signals.shape[1] != dictionary.shape[1]:
         raise ValueError(
             f"X has {signals.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must "

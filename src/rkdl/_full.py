@@ -8,16 +8,19 @@ signals. Their metric and the atoms' correlations with the signals follow from `
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from rkdl._arrays import cast, host
 from rkdl._atoms import aksvd_sweep, gram_sweep
 from rkdl._kernels import Kernel
-from rkdl._learning import worst_signals
+from rkdl._learning import count_empty, worst_signals
+from rkdl._pivots import Products
 from rkdl._pursuit import Codes, join_codes, pursue
 from rkdl._signals import Walker
 from rkdl._states import check_full_state
-from rkdl._statistics import NotFiniteError, Pursuit, accumulate_gram
+from rkdl._statistics import Kept, NotFiniteError, Pursuit, accumulate_gram
 
 
 class KernelRows:
@@ -63,6 +66,16 @@ class KernelRows:
         parts = [self.kernel.diagonal(self.walker.signals.read(*bound)) for bound in self.walker.bounds]
         return np.concatenate(parts)
 
+    def products(self, sample: np.ndarray) -> Products:
+        """Squared norms of some signals, and a function of i: their products with the i-th of them."""
+        diagonal = host(self.diagonal())[sample]
+
+        def column(i: int) -> np.ndarray:
+            at = int(sample[i])
+            return host(self.rows(at, at + 1)[0])[sample]
+
+        return diagonal, column
+
     def times(self, right: np.ndarray) -> np.ndarray:
         """``K @ right`` in the kernel's dtype."""
         right = np.ascontiguousarray(right, dtype=self.walker.signals.dtype)
@@ -73,6 +86,22 @@ class KernelRows:
 
         self.walker.fold(multiply)
         return product
+
+
+class FullModel(NamedTuple):
+    """What an iteration of `FullProblem` ends with; see its attributes."""
+
+    atoms: np.ndarray
+    correlations: np.ndarray
+    gram: np.ndarray
+    objective: float
+    update_objective: float
+    n_revived: int
+    n_empty: int
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The model as arrays for a file."""
+        return {name: np.asarray(host(value)) for name, value in self._asdict().items()}
 
 
 class FullProblem:
@@ -99,6 +128,9 @@ class FullProblem:
         Inner products of signals and atoms.
     """
 
+    # Nothing is minimised beside the error.
+    penalty = 0.0
+
     def __init__(self, kernel_rows: KernelRows, atoms: np.ndarray, pursuit: Pursuit, *, refit: bool) -> None:
         self.kernel_rows = kernel_rows
         self.walker = kernel_rows.walker
@@ -108,8 +140,9 @@ class FullProblem:
         self.trace = float(cast(self.squared_norms, np.float64).sum())
         if not np.isfinite(self.trace):
             raise NotFiniteError
-        self.objective = np.inf
-        self.n_revived = 0
+        self.objective = self.update_objective = np.inf
+        self.n_revived = self.n_empty = 0
+        self._coded: Any = None
         self._begin(atoms)
 
     def _begin(self, atoms: np.ndarray) -> None:
@@ -125,26 +158,28 @@ class FullProblem:
         self.correlations = correlations * factors
         self.gram = gram * factors * factors[:, None]
 
+    def snapshot(self) -> FullModel:
+        """The current model, by reference."""
+        return FullModel(*(getattr(self, name) for name in FullModel._fields))
+
+    def roll_back(self, snapshot: FullModel) -> None:
+        """Make the model of a snapshot the current one again."""
+        self._coded = None
+        vars(self).update(snapshot._asdict())
+
     def state(self) -> dict[str, np.ndarray]:
-        """What the next iteration starts from."""
-        return {
-            "atoms": host(self.atoms),
-            "correlations": host(self.correlations),
-            "gram": host(self.gram),
-            "objective": np.array(self.objective),
-            "n_revived": np.array(self.n_revived),
-        }
+        """What the next iteration starts from: the model and nothing else."""
+        return self.snapshot().state()
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over; one that is not of this problem is refused."""
         check_full_state(state, *self.atoms.shape)
         self.atoms, self.correlations, self.gram = state["atoms"], state["correlations"], state["gram"]
-        self.objective = float(state["objective"])
-        self.n_revived = int(state["n_revived"])
+        self.objective, self.update_objective = float(state["objective"]), float(state["update_objective"])
+        self.n_revived, self.n_empty = int(state["n_revived"]), int(state["n_empty"])
 
-    def iterate(self) -> None:
-        """Codes, atoms, revival; the state changes only at the end."""
-        n_atoms = len(self.atoms)
+    def encode(self) -> None:
+        """Code the signals with the current model, which gives its error."""
         dtype = self.walker.signals.dtype
         gram = self.gram.astype(dtype)
 
@@ -156,6 +191,15 @@ class FullProblem:
         self.walker.fold(encode, parts.append)
         codes = join_codes([part[0] for part in parts])
         residuals = np.concatenate([part[1] for part in parts])
+        self._coded = codes, residuals
+        self.objective = float(residuals.sum(dtype=np.float64))
+        self.n_empty = count_empty(Kept(codes, residuals))
+
+    def update(self) -> None:
+        """Update the atoms for the codes of `encode`, replace unused ones; all or nothing."""
+        n_atoms = len(self.atoms)
+        codes, residuals = self._coded
+        self._coded = None
         dense = codes.to_csr(n_atoms).toarray()
         aims = self.kernel_rows.times(dense).astype(np.float64)
 
@@ -193,7 +237,7 @@ class FullProblem:
 
         revived = self._revive(residuals, used, atoms, correlations, gram_now)
         self._set(atoms, correlations, gram_now)
-        self.objective = objective
+        self.update_objective = objective
         self.n_revived += revived
 
     def _revive(
@@ -204,15 +248,26 @@ class FullProblem:
         correlations: np.ndarray,
         gram: np.ndarray,
     ) -> int:
-        """Replace unused atoms by the worst-represented signals, in place; returns how many."""
-        unused = np.flatnonzero(~used)
-        worst = worst_signals(residuals, unused.size) if unused.size else unused
-        worst = worst[self.squared_norms[worst] > 0.0]
-        unused = unused[: worst.size]
-        for j, t in zip(unused, worst, strict=True):
-            norm = float(np.sqrt(self.squared_norms[t]))
+        """Replace unused atoms by the worst-represented signals, no two alike, in place; returns how many."""
+        unused = np.flatnonzero(~used).tolist()
+        if not unused:
+            return 0
+        rounding = 1e2 * float(np.finfo(self.walker.signals.dtype).eps)
+        lengths = np.sqrt(host(self.squared_norms).astype(np.float64))
+        taken: list[int] = []
+        # More candidates than are needed: some may be copies of one another.
+        for t in worst_signals(host(residuals), min(4 * len(unused), len(atoms))).tolist():
+            if len(taken) == len(unused):
+                break
+            if lengths[t] == 0.0:
+                continue
+            row = self.kernel_rows.rows(t, t + 1)[0] / float(lengths[t])
+            if taken and (2.0 - 2.0 * host(row[taken]) / lengths[taken] <= rounding).any():
+                continue
+            j = unused[len(taken)]
             atoms[j] = 0.0
-            atoms[j, t] = 1.0 / norm
-            correlations[:, j] = self.kernel_rows.rows(t, t + 1)[0] / norm
+            atoms[j, t] = 1.0 / float(lengths[t])
+            correlations[:, j] = row
             gram[j] = gram[:, j] = atoms @ correlations[:, j]
-        return int(unused.size)
+            taken.append(t)
+        return len(taken)

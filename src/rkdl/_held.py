@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rkdl._arrays import host
-from rkdl._signals import Signals
+from rkdl._signals import Moments, Signals
 
 # Bytes of signals that a stream keeps until the kernel vectors move by them.
 HELD_BYTES = 256 << 20
@@ -134,3 +134,11 @@ class JoinedSignals(Signals):
     def largest(self) -> float:
         """The largest magnitude of all numbers."""
         return max(part.largest() for part in self.parts)
+
+    def moments(self) -> Moments:
+        """Moments of all numbers, after their scale."""
+        total = Moments()
+        for part in self.parts:
+            part.scale = self.scale
+            total += part.moments()
+        return total

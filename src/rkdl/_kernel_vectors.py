@@ -10,20 +10,23 @@ import numpy as np
 from scipy import sparse
 
 from rkdl._arrays import host
-from rkdl._kernels import Kernel, offset_of, squared_norms
+from rkdl._kernels import RBF, Kernel, offset_of, squared_norms
 from rkdl._learning import ReducedProblem, worst_signals
 from rkdl._maps import LinearMap
 from rkdl._metric import IdentityMetric
+from rkdl._pivots import draw_others, draw_pivots
 from rkdl._products import multiply
 from rkdl._signals import Signals, Walker
-from rkdl._statistics import Pursuit
+from rkdl._statistics import NotFiniteError, Pursuit
 
 METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
 
 # Kernel vectors are chosen from no more signals than this, or than so many for each vector.
 LARGEST_SAMPLE = 20_000
 SAMPLES_A_VECTOR = 100
-KMEANS_ITERATIONS = 20
+KMEANS_ITERATIONS = 10
+# Signals that k-means is started from, ten for each vector; where that is more, four, and all their inner products fit.
+START_SAMPLE, LARGEST_START = 2000, 8192
 
 DICTIONARY_ITERATIONS = 10
 DICTIONARY_NONZEROS = 5
@@ -48,7 +51,7 @@ def choose_kernel_vectors(
     walker : Walker
         Walks the signals.
     count : int
-        How many, at most the number of signals.
+        How many. Where there are fewer signals, points between two of them are taken too.
     kernel : Kernel
         The kernel that "rpcholesky" is to approximate.
     rng : RandomState
@@ -58,25 +61,29 @@ def choose_kernel_vectors(
     """
     signals = walker.signals
     n_signals = signals.shape[0]
-    if method == "random":
-        return signals.take(rng.choice(n_signals, count, replace=False)).astype(np.float64)
+    if method == "random" or (count >= n_signals and method != "dictionary"):
+        return draw_signals(signals, count, rng)
     if method == "rpcholesky":
         size = min(n_signals, max(LARGEST_SAMPLE, count))
         sample = signals.take(np.sort(rng.choice(n_signals, size, replace=False)))
-        pivots: list[int] = []
-        try:
-            _draw_pivots(sample, count, kernel, rng, pivots)
-        except KeyboardInterrupt:
-            walker.is_interrupted = True
-            pivots += _others(sample, pivots, count, rng)
-        return sample[pivots].astype(np.float64)
+        return sample[_draw_pivots(sample, count, kernel, rng)].astype(np.float64)
     with _sampled(walker, max(LARGEST_SAMPLE, SAMPLES_A_VECTOR * count), rng) as few:
         if method == "kmeans":
-            vectors = _cluster_centres(few, count, rng)
-        else:
-            vectors = train_dictionary(few, count, rng, pursuit=pursuit, refit=refit)
-    walker.is_interrupted |= few.is_interrupted
-    return vectors
+            return _cluster_centres(few, count, kernel, rng)
+        return train_dictionary(few, count, rng, pursuit=pursuit, refit=refit)
+
+
+def draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np.ndarray:
+    """Different signals at random, in float64; all of them and points between two where `count` is larger."""
+    n_signals = signals.shape[0]
+    drawn = signals.take(rng.choice(n_signals, min(count, n_signals), replace=False)).astype(np.float64)
+    n_missing = count - len(drawn)
+    if n_missing == 0:
+        return drawn
+    first = rng.randint(n_signals, size=n_missing)
+    second = (first + rng.randint(1, max(n_signals, 2), size=n_missing)) % n_signals
+    share = rng.uniform(0.25, 0.75, size=(n_missing, 1))
+    return np.concatenate([drawn, share * drawn[first] + (1.0 - share) * drawn[second]])
 
 
 @contextmanager
@@ -106,41 +113,41 @@ def train_dictionary(
     signals' mean is taken.
     """
     signals = walker.signals
-    starts = signals.take(rng.choice(signals.shape[0], count, replace=False)).astype(np.float64)
+    starts = draw_signals(signals, count, rng)
     size = signals.shape[1]
     problem = ReducedProblem(walker, LinearMap(size), IdentityMetric(size), starts, pursuit, refit=refit)
-    try:
-        for _ in range(DICTIONARY_ITERATIONS):
-            problem.iterate()
-    except KeyboardInterrupt:
-        walker.is_interrupted = True
-    mean, radius = signal_moments(walker)
+    for _ in range(DICTIONARY_ITERATIONS):
+        problem.iterate()
+    mean, radius, _ = signal_moments(walker)
     atoms = host(problem.atoms)
     signs = np.where(atoms @ mean < 0.0, -1.0, 1.0)
     return atoms * (signs * radius)[:, None]
 
 
-def signal_moments(walker: Walker) -> tuple[np.ndarray, float]:
-    """The signals' mean (m,) and the root mean square of their norms."""
-    (total, squares), _ = walker.run(_moments)
+def signal_moments(walker: Walker) -> tuple[np.ndarray, float, float]:
+    """The signals' mean (m,), and the root mean square and the mean of their norms."""
+    (total, squares, norms), _ = walker.run(_moments)
     count = walker.signals.shape[0]
-    return host(total) / count, float(np.sqrt(float(squares) / count))
+    return host(total) / count, float(np.sqrt(float(squares) / count)), float(norms) / count
 
 
 def _moments(signals: np.ndarray, kept: object) -> tuple[tuple, None]:
-    flat = signals.ravel()
-    return (signals.sum(axis=0, dtype=np.float64), float(np.dot(flat, flat))), None
+    squares = squared_norms(signals).astype(np.float64)
+    return (signals.sum(axis=0, dtype=np.float64), squares.sum(), np.sqrt(squares).sum()), None
 
 
 @dataclass(frozen=True)
 class _Assign:
-    """Sums and counts of the signals nearest to each centre, and the total squared distance.
+    """Sums and weights of the signals nearest to each centre, their number, and the total distance.
 
+    With `gamma` distances are those of an RBF kernel's feature space, ``1 - exp(-gamma |x - c|^2)``, which are bounded:
+    a signal far from every centre pulls at none. Without, they are squares of Euclidean ones.
     From `shift`, where there is one: centres and sums are those of the signals less it.
     """
 
     centres: np.ndarray
     shift: np.ndarray | None = None
+    gamma: float | None = None
 
     def __call__(self, signals: np.ndarray, kept: object) -> tuple[tuple, np.ndarray]:
         if self.shift is not None:
@@ -150,66 +157,83 @@ class _Assign:
         scores *= -2
         scores += squares
         nearest = scores.argmin(axis=1)
-        distances = scores[np.arange(len(signals)), nearest] + squared_norms(signals)
-        ones = np.ones(len(signals), dtype=signals.dtype)
-        members = sparse.csr_array((ones, (nearest, np.arange(len(signals)))), shape=(len(self.centres), len(signals)))
+        distances = np.maximum(scores[np.arange(len(signals)), nearest] + squared_norms(signals), 0)
+        weights = np.ones(len(signals), dtype=signals.dtype)
+        if self.gamma is not None:
+            # In float64: gamma may be beyond the signals' dtype.
+            weights = np.exp(distances.astype(np.float64) * -self.gamma).astype(signals.dtype)
+            distances = 1 - weights
+        members = sparse.csr_array(
+            (weights, (nearest, np.arange(len(signals)))), shape=(len(self.centres), len(signals))
+        )
         counts = np.bincount(nearest, minlength=len(self.centres))
-        return (members @ signals, counts, distances.sum(dtype=np.float64)), distances
+        sums = members @ signals, members.sum(axis=1), counts, distances.sum(dtype=np.float64)
+        return sums, distances
 
 
-def _cluster_centres(walker: Walker, count: int, rng: np.random.RandomState) -> np.ndarray:
-    """Lloyd's iteration from a spread-out start on a sample; an empty cluster moves to the farthest signal."""
-    # Slow to import, and seldom needed.
-    from sklearn.cluster import kmeans_plusplus
+def _cluster_centres(walker: Walker, count: int, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
+    """Lloyd's iteration from a spread-out start on a sample; an empty cluster moves to the farthest signal.
 
+    For an RBF kernel in the distances of its feature space: a centre is then the weighted mean of its signals that a
+    fixed point of the pre-image would be, and heavy tails do not draw the centres away from where signals are.
+    """
+    gamma = kernel.gamma if isinstance(kernel, RBF) else None
     signals = walker.signals
-    sample = signals.take(rng.choice(signals.shape[0], min(signals.shape[0], 20 * count), replace=False))
+    size = max(count, min(4 * count, LARGEST_START), min(10 * count, START_SAMPLE))
+    sample = signals.take(rng.choice(signals.shape[0], min(signals.shape[0], size), replace=False))
     shift = offset_of(sample)
     if shift is not None:
         sample = sample - shift
-    centres = kmeans_plusplus(sample, count, random_state=rng)[0].astype(np.float64)
+    centres = _spread_out(sample, count, gamma, rng).astype(np.float64)
     previous = np.inf
-    try:
-        for _ in range(KMEANS_ITERATIONS):
-            found, distances = walker.run(_Assign(centres.astype(signals.dtype), shift))
-            sums, counts, total = map(host, found)
-            filled = counts > 0
-            centres[filled] = sums[filled] / counts[filled, None]
-            empty = np.flatnonzero(~filled)
-            if empty.size:
-                farthest = worst_signals(np.concatenate(walker.fetch(host, distances)), empty.size)
-                centres[empty[: farthest.size]] = signals.take(farthest) - (0.0 if shift is None else shift)
-            if previous - total <= 1e-4 * total:
-                break
-            previous = float(total)
-    except KeyboardInterrupt:
-        walker.is_interrupted = True
+    for _ in range(KMEANS_ITERATIONS):
+        found, distances = walker.run(_Assign(centres.astype(signals.dtype), shift, gamma))
+        sums, weights, counts, total = map(host, found)
+        # A centre whose signals are all too far to weigh anything stays where it is.
+        moved = weights > np.finfo(signals.dtype).tiny * 1e6
+        centres[moved] = sums[moved] / weights[moved, None]
+        empty = np.flatnonzero(counts == 0)
+        if empty.size:
+            farthest = worst_signals(np.concatenate(walker.fetch(host, distances)), empty.size)
+            centres[empty[: farthest.size]] = signals.take(farthest) - (0.0 if shift is None else shift)
+        if previous - total <= 1e-4 * total:
+            break
+        previous = float(total)
     return centres if shift is None else centres + shift
 
 
-def _draw_pivots(sample: np.ndarray, count: int, kernel: Kernel, rng: np.random.RandomState, pivots: list[int]) -> None:
-    """Randomly pivoted Cholesky: each pivot is drawn with the probability of what the earlier ones left of it."""
-    residuals = kernel.diagonal(sample).astype(np.float64)
-    negligible = float(np.finfo(sample.dtype).eps) * float(residuals.max(initial=0.0))
-    factor = np.zeros((count, len(sample)))
-    for step in range(count):
-        residuals[residuals < negligible] = 0.0
-        total = float(residuals.sum())
-        if total <= 0.0:
-            # The rest adds nothing to the span: any other signals will do.
-            pivots += _others(sample, pivots, count, rng)
+def _spread_out(sample: np.ndarray, count: int, gamma: float | None, rng: np.random.RandomState) -> np.ndarray:
+    """Rows of the sample, each drawn with the probability of its distance from those before it (k-means++)."""
+    # All at once: one product of matrices takes less time than a product with a vector for every draw.
+    products = sample @ sample.T
+    squares = products.diagonal().copy()
+    distances = np.ones(len(sample))
+    chosen: list[int] = []
+    for _ in range(count):
+        total = float(distances.sum())
+        if not np.isfinite(total):
+            raise NotFiniteError
+        if total == 0.0:
+            # Nothing but copies of those that are chosen.
+            chosen += draw_others(len(sample), chosen, count, rng)
             break
-        pivot = int(rng.choice(len(sample), p=residuals / total))
-        column = kernel(sample, sample[pivot : pivot + 1])[:, 0].astype(np.float64)
-        column -= factor[:step, pivot] @ factor[:step]
-        column /= np.sqrt(column[pivot]) if column[pivot] > 0.0 else 1.0
-        factor[step] = column
-        residuals -= column * column
-        residuals[pivot] = 0.0
-        pivots.append(pivot)
+        drawn = int(np.searchsorted(np.cumsum(distances), rng.random_sample() * total, side="right"))
+        drawn = min(drawn, len(sample) - 1)
+        apart = np.maximum(squares - 2 * products[drawn] + squares[drawn], 0).astype(np.float64)
+        apart[drawn] = 0.0
+        if gamma is not None:
+            with np.errstate(over="ignore"):
+                apart = -np.expm1(-gamma * apart)
+        distances = apart if not chosen else np.minimum(distances, apart)
+        chosen.append(drawn)
+    return sample[chosen]
 
 
-def _others(sample: np.ndarray, pivots: list[int], count: int, rng: np.random.RandomState) -> list[int]:
-    """As many signals besides the pivots as are missing, at random."""
-    rest = np.setdiff1d(np.arange(len(sample)), pivots)
-    return [int(t) for t in rng.choice(rest, count - len(pivots), replace=False)]
+def _draw_pivots(sample: np.ndarray, count: int, kernel: Kernel, rng: np.random.RandomState) -> list[int]:
+    """Rows of the sample by randomly pivoted Cholesky of their kernel matrix; the rest, where that ends, at random."""
+
+    def column(pivot: int) -> np.ndarray:
+        return kernel(sample, sample[pivot : pivot + 1])[:, 0]
+
+    pivots = draw_pivots(kernel.diagonal(sample), column, count, rng)
+    return pivots + draw_others(len(sample), pivots, count, rng)

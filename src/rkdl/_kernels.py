@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rkdl._arrays import beside, is_tensor
+from rkdl._input import well_formed
 from rkdl._jit import compiled
 from rkdl._products import FLOATS, combine, multiply
 
@@ -191,13 +192,13 @@ class Custom:
         trial_error: Exception | None = None
         try:
             values = np.asarray(function(left, right))
-            if values.shape == (2, n_right):
+            if values.shape == (2, n_right) and values.dtype.kind in "fiubc":
                 return cls(function, of_rows=False)
         except Exception as error:
             trial_error = error
         try:
             value = function(left[0], right[0])
-            if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiub":
+            if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiubc":
                 return cls(function, of_rows=True)
         except Exception as error:
             trial_error = error
@@ -212,17 +213,38 @@ class Custom:
 
     def __call__(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         if self.of_rows:
-            return np.array([[self.function(x, y) for y in Y] for x in X], dtype=X.dtype).reshape(len(X), len(Y))
-        return np.array(self.function(X, Y), dtype=X.dtype, order="C")
+            values = self._real([[self.function(x, y) for y in Y] for x in X], X.dtype)
+            return values.reshape(len(X), len(Y))
+        return self._real(self.function(X, Y), X.dtype)
 
     def diagonal(self, X: np.ndarray) -> np.ndarray:
         """``k(x, x)`` of every row, from small blocks."""
         if self.of_rows:
-            return np.array([self.function(x, x) for x in X], dtype=X.dtype)
-        if hasattr(self.function, "diag"):
-            return np.asarray(self.function.diag(X), dtype=X.dtype)
-        blocks = [np.diagonal(self(X[i : i + 32], X[i : i + 32])) for i in range(0, len(X), 32)]
-        return np.concatenate(blocks) if blocks else np.empty(0, dtype=X.dtype)
+            values = self._real([self.function(x, x) for x in X], X.dtype)
+        elif hasattr(self.function, "diag"):
+            values = self._real(self.function.diag(X), X.dtype)
+        else:
+            blocks = [np.diagonal(self(X[i : i + 32], X[i : i + 32])) for i in range(0, len(X), 32)]
+            values = np.concatenate(blocks) if blocks else np.empty(0, dtype=X.dtype)
+        rounding = 1e4 * float(np.finfo(X.dtype).eps) * float(np.nanmax(np.abs(values), initial=0.0))
+        # Not `values < -rounding`, which NaN is not.
+        is_bad = ~(values >= -rounding) | np.isinf(values)
+        if is_bad.any():
+            raise ValueError(
+                f"kernel={self.function!r} gives k(x, x) = {values[is_bad][0]} for {int(is_bad.sum())} of {len(X)} "
+                f"signals: a signal's product with itself is finite and not negative; mend the function."
+            )
+        return np.maximum(values, 0.0)
+
+    def _real(self, values: Any, dtype: np.dtype) -> np.ndarray:
+        """What the function returned as a new array of real numbers; of complex ones NumPy would drop a part."""
+        values = np.asarray(well_formed(values, "the kernel's value"))
+        if values.dtype.kind == "c":
+            raise ValueError(
+                f"kernel={self.function!r} returns complex numbers, and the methods work with real kernels: return the "
+                f"real part where the other is zero."
+            )
+        return np.array(values, dtype=dtype, order="C")
 
 
 DifferentiableKernel = RBF | Polynomial | Linear
@@ -274,6 +296,8 @@ def _check_positive(kernel: Kernel, sample: np.ndarray) -> None:
     if not np.isfinite(matrix).all():
         raise ValueError("The kernel's values are not finite on the signals: scale them, or mend the function.")
     slack = 1e4 * float(np.finfo(sample.dtype).eps) * float(np.abs(matrix).max(initial=0.0))
+    # A function may have another one for the diagonal.
+    kernel.diagonal(rows)
     if np.abs(matrix - matrix.T).max() > slack:
         raise ValueError("The kernel is not symmetric: k(x, y) and k(y, x) differ on the signals.")
     lowest = float(np.linalg.eigvalsh(matrix)[0])

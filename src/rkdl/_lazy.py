@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from sklearn import config_context, get_config
 
-from rkdl._dask import DaskSignals, aligned
+from rkdl._dask import DaskSignals, aligned, checked_block
 from rkdl._sources import float_dtype
 
 
@@ -27,9 +27,9 @@ def transform_lazily(model: Any, signals: DaskSignals) -> Any:
         )
     n_codes = model._n_features_out
     if model.sparse_output:
-        meta: Any = sparse.csr_array((0, n_codes), dtype=signals.dtype)
+        meta: Any = sparse.csr_array((0, n_codes), dtype=signals.result_dtype)
     else:
-        meta = np.empty((0, n_codes), dtype=signals.dtype)
+        meta = np.empty((0, n_codes), dtype=signals.result_dtype)
     return signals.data.map_blocks(
         _transform_block,
         dask.delayed(_for_blocks(model)),
@@ -46,7 +46,7 @@ def reconstruction_error_lazily(model: Any, signals: DaskSignals) -> Any:
         dask.delayed(_for_blocks(model)),
         drop_axis=1,
         chunks=(signals.data.chunks[0],),
-        meta=np.empty(0, dtype=signals.dtype),
+        meta=np.empty(0, dtype=signals.result_dtype),
         name=f"rkdl-error-{uuid4().hex}",
     )
 
@@ -58,7 +58,7 @@ def denoise_lazily(model: Any, signals: DaskSignals, noise: float | None) -> Any
         dask.delayed(_for_blocks(model)),
         noise,
         chunks=signals.data.chunks,
-        meta=np.empty((0, signals.shape[1]), dtype=signals.dtype),
+        meta=np.empty((0, signals.shape[1]), dtype=signals.result_dtype),
         name=f"rkdl-denoise-{uuid4().hex}",
     )
 
@@ -77,7 +77,7 @@ def decode_lazily(model: Any, codes: Any) -> Any:
 
 
 def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float, float]]:
-    """Largest norm of every block, and its squared residuals and norms, summed in units of that."""
+    """Squared residuals and norms of every block, summed in units of a power of two, and its exponent."""
     return signals.each(_energies, "rkdl-score", _for_blocks(model))
 
 
@@ -95,25 +95,32 @@ def _on_arrival(model: Any) -> Any:
     return model
 
 
-def _transform_block(block: Any, model: Any) -> Any:
+def _arrived(block: Any, block_info: dict | None) -> Any:
+    """The block, of the shape that its Dask array declares."""
+    if block_info:
+        place = block_info[0]
+        shape = tuple(stop - start for start, stop in place["array-location"])
+        block = checked_block(block, place["chunk-location"][0], shape)
+    return aligned(block)
+
+
+def _transform_block(block: Any, model: Any, block_info: dict | None = None) -> Any:
     # Whatever is set where the block is: an array's blocks are arrays.
     with config_context(transform_output="default"):
-        return _on_arrival(model).transform(aligned(block))
+        return _on_arrival(model).transform(_arrived(block, block_info))
 
 
-def _denoise_block(block: Any, model: Any, noise: float | None) -> np.ndarray:
-    return _on_arrival(model).denoise(aligned(block), noise=noise)
+def _denoise_block(block: Any, model: Any, noise: float | None, block_info: dict | None = None) -> np.ndarray:
+    return _on_arrival(model).denoise(_arrived(block, block_info), noise=noise)
 
 
-def _decode_block(block: Any, model: Any) -> np.ndarray:
-    return _on_arrival(model).inverse_transform(aligned(block))
+def _decode_block(block: Any, model: Any, block_info: dict | None = None) -> np.ndarray:
+    return _on_arrival(model).inverse_transform(_arrived(block, block_info))
 
 
-def _error_block(block: Any, model: Any) -> np.ndarray:
-    return _on_arrival(model).reconstruction_error(aligned(block))
+def _error_block(block: Any, model: Any, block_info: dict | None = None) -> np.ndarray:
+    return _on_arrival(model).reconstruction_error(_arrived(block, block_info))
 
 
 def _energies(block: Any, model: Any) -> tuple[float, float, float]:
-    from rkdl.estimators._base import energies
-
-    return energies(*_on_arrival(model)._residuals(aligned(block)))
+    return _on_arrival(model)._energies(aligned(block))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,31 @@ from rkdl._statistics import (
     accumulate_gram,
 )
 
+# Numbers of a model.
+NUMBERS = ("objective", "penalty", "update_objective", "n_revived", "n_empty")
+
+# Where less than this share of the signals' energy is left, few of their codes are empty.
+POOR_SHARE = 0.25
+
+
+class Model(NamedTuple):
+    """What an iteration of `ReducedProblem` ends with; see its attributes."""
+
+    feature_map: FeatureMap
+    metric: Metric | IdentityMetric
+    white: np.ndarray
+    objective: float
+    penalty: float
+    update_objective: float
+    n_revived: int
+    n_empty: int
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The model as arrays for a file."""
+        numbers = {name: np.array(getattr(self, name)) for name in NUMBERS}
+        arrays = {"white": self.white, **self.feature_map.state()}
+        return {**{name: host(value) for name, value in arrays.items()}, **numbers}
+
 
 class ReducedProblem:
     """Dictionary learning on features: DL, FourierDL, RKDL, and with a mover ORKDL and MORKDL.
@@ -49,7 +74,7 @@ class ReducedProblem:
     mover : Mover or None
         What moves the kernel vectors.
     linear : tuple of (float, Pursuit) or None
-        Weight and pursuit of the linear term.
+        Weight, relative to ``tr K(Y, Y) / |Y|^2``, and pursuit of the linear term.
 
     Attributes
     ----------
@@ -58,9 +83,15 @@ class ReducedProblem:
     white : ndarray of shape (n, rank)
         Atoms in whitened coordinates, unit norm (or zero).
     objective : float
-        ``f`` after the last iteration.
+        ``f`` of the signals coded with the current model; of those of the last `encode`.
+    penalty : float
+        What is minimised beside it: the linear term at the kernel vectors, where they are optimised.
+    update_objective : float
+        ``f`` right after the last update, with the codes that it was made for.
     n_revived : int
         Unused atoms replaced so far.
+    n_empty : int
+        Signals of the last `encode` that are not zero and have a code of zeros, where they may be many; else 0.
     memory : Memory or None
         Statistics of signals that were seen before and count too: a stream's. None in a fit.
     n_offered : int
@@ -87,11 +118,14 @@ class ReducedProblem:
         self.refit = refit
         self.mover = mover
         self.linear = linear
-        self.objective = np.inf
-        self.n_revived = 0
+        self.objective = self.update_objective = np.inf
+        self.penalty = 0.0
+        self.n_revived = self.n_empty = 0
         self.memory: Memory | None = None
         self.n_offered = 0
         self._features: list | None = None
+        self._coded: tuple[tuple, list] | None = None
+        self._linear_sums: tuple | None = None
 
     @property
     def atoms(self) -> np.ndarray:
@@ -99,12 +133,32 @@ class ReducedProblem:
         return self.metric.unwhiten(self.white)
 
     def iterate(self) -> None:
-        """Codes, atoms, kernel vectors, revival; the state changes only at the end."""
+        """One iteration that begins with the codes: all that a stream does with a batch."""
+        self.encode()
+        self.update()
+
+    def encode(self) -> None:
+        """Code the signals with the current model, which gives its error."""
+        self._coded = self._encode(self.white)
+        (_, _, trace, lost), kept = self._coded
+        self.objective = float(lost)
+        # Empty codes of many signals leave much; where little is left nobody need count them.
+        is_poor = self.objective > POOR_SHARE * float(trace)
+        self.n_empty = sum(self.walker.fetch(count_empty, kept)) if is_poor else 0
+        self._linear_sums = self._sum_linear_codes() if self._moves() else None
+        term = self._linear_term(self._linear_sums, float(trace))
+        self.penalty = 0.0 if term is None else term.value(self.feature_map.kernel_vectors)  # type: ignore[union-attr]
+        if self._is_linear_alone() and self.objective < self._rounding(trace):
+            self.objective = self._residual(kept, self.white)
+
+    def update(self) -> None:
+        """Update atoms and kernel vectors for the codes of `encode`, replace unused atoms; all or nothing."""
+        assert self._coded is not None
         memory = self.memory
         feature_map, metric, white = self.feature_map, self.metric, copied(self.white)
         kept: Any
-        (products, projections, trace, lost), kept = self._encode(white)
-        dtype = self.walker.signals.dtype
+        (products, projections, trace, lost), kept = self._coded
+        self._coded = None
         if self._codes_twice():
             _sweep(products, metric.whiten(projections), white, trace)
             # Features are all that the second coding can use of the first; codes go before the new ones come.
@@ -113,7 +167,7 @@ class ReducedProblem:
             (products, projections, trace, lost), kept = self._encode(white, kept)
         # A fading sum never ends at zero; what is left of it counts for nothing.
         used = products.diagonal() > (1e-6 * products.diagonal().max() if memory is not None and memory.fades else 0.0)
-        mover = self.mover if self.mover is not None and self.mover.n_steps > 0 else None
+        mover = self.mover if self._moves() else None
         factors: Any = self.walker.place(np.ones(len(white)))
         targets = metric.whiten(projections)
         if self.refit:
@@ -125,12 +179,11 @@ class ReducedProblem:
             if mover is not None:
                 kept = self.walker.change(partial(_rescale, factors=factors), kept)
 
-        linear_sums = None
+        linear_sums = self._linear_sums
         if mover is not None:
             assert isinstance(feature_map, KernelMap)
             assert not isinstance(feature_map.kernel, Custom)
             atoms_before = metric.unwhiten(white)
-            linear_sums = self._linear_sums()
             surface = self._surface(kept, products, float(trace), linear_sums)
             if not mover.projects_atoms:
                 surface.held_atoms = atoms_before
@@ -146,28 +199,21 @@ class ReducedProblem:
             kept = surface.kept
             feature_map, metric = replace(feature_map, kernel_vectors=self.walker.place(point.vectors)), point.metric
             projections = point.projections
-            if mover.projects_atoms:
-                white = normalize_rows(metric.to_white(atoms_before))
-                factors, objective = _sweep(products, metric.whiten(projections), white, trace)
-            else:
-                free = metric.to_white(point.atoms)
-                white = normalize_rows(free, otherwise=metric.to_white(atoms_before))
-                factors = row_norms(free)
-                objective = point.value - (surface.linear.value(point.vectors) if surface.linear else 0.0)
+            # The atoms that the accepted value belongs to, or what was gained would be lost again.
+            white = normalize_rows(point.white, otherwise=metric.to_white(atoms_before))
+            factors = row_norms(point.white)
+            objective = point.value - (surface.linear.value(point.vectors) if surface.linear else 0.0)
 
-        is_alone = memory is None or memory.sums is None
-        if not is_alone and self.n_offered > 0:
+        if memory is not None and memory.sums is not None and self.n_offered > 0:
             found = self._exchange(kept, factors, products, projections, white)
             if found is not None:
                 feature_map, metric, white, projections = found
                 factors, objective = _sweep(products, metric.whiten(projections), white, trace)
                 products *= factors[:, None] * factors
                 projections *= factors[:, None]
-        if is_alone and isinstance(feature_map, LinearMap) and objective < 1e3 * float(np.finfo(dtype).eps) * trace:
-            # The difference of squares has no digits left: take the residual itself.
-            if not self.refit:
-                kept = self.walker.change(partial(_rescale, factors=factors), kept)
-            (objective,), _ = self.walker.run(Residual(cast(white, dtype)), kept)
+        if self._is_linear_alone() and objective < self._rounding(trace):
+            rescaled = kept if self.refit else self.walker.change(partial(_rescale, factors=factors), kept)
+            objective = self._residual(rescaled, white)
         revived = self._revive(kept, lost, used, feature_map, metric, white)
         if memory is not None:
             if mover is not None:
@@ -185,8 +231,22 @@ class ReducedProblem:
         if mover is not None:
             self._features = None if point.features is None else [_features_alone(item) for item in point.features]
         self.feature_map, self.metric, self.white = feature_map, metric, white
-        self.objective = float(objective)
+        self.update_objective = float(objective)
         self.n_revived += revived
+
+    def _is_linear_alone(self) -> bool:
+        """Whether features are signals, and all that count are here: residuals themselves can be had."""
+        is_alone = self.memory is None or self.memory.sums is None
+        return is_alone and isinstance(self.feature_map, LinearMap)
+
+    def _rounding(self, trace: float) -> float:
+        """Differences of squares below this have no digits left."""
+        return 1e3 * float(np.finfo(self.walker.signals.dtype).eps) * float(trace)
+
+    def _residual(self, kept: list, white: np.ndarray) -> float:
+        """Sum of squares of the residuals themselves."""
+        (square,), _ = self.walker.run(Residual(cast(white, self.walker.signals.dtype)), kept)
+        return float(square)
 
     def _surface(self, kept: list, products: Any, trace: float, linear_sums: tuple | None) -> Objective:
         """The objective as a function of the kernel vectors, which are where they are moved."""
@@ -241,7 +301,7 @@ class ReducedProblem:
     def attend(self, walker: Walker | None) -> None:
         """Turn to other signals, or to none."""
         self.walker = walker  # type: ignore[assignment]
-        self._features = None
+        self._features = self._coded = None
         # Between batches everything is in NumPy, so that a stream may be saved, and go on anywhere.
         place = Walker.place if walker is None else type(walker).place
         held = (self.feature_map, self.metric, self.white, self.memory)
@@ -266,7 +326,7 @@ class ReducedProblem:
             projections=projections,
             trace=float(trace),
             weight=memory.weight + n_signals,
-            linear=self._linear_sums(),
+            linear=self._sum_linear_codes(),
             lost=float(lost),
             n_waiting=memory.n_waiting + n_signals,
             worst_residuals=residuals,
@@ -280,9 +340,13 @@ class ReducedProblem:
         and on a cluster, it is one walk more. The first iteration moves at once, so that it is what one epoch of a
         stream is.
         """
-        is_first = not np.isfinite(self.objective)
-        is_projected = self.mover is not None and self.mover.projects_atoms and self.mover.n_steps > 0
+        is_first = not np.isfinite(self.update_objective)
+        is_projected = self._moves() and self.mover.projects_atoms  # type: ignore[union-attr]
         return is_projected and not self.refit and not is_first and self.memory is None
+
+    def _moves(self) -> bool:
+        """Whether an update optimises the kernel vectors."""
+        return self.mover is not None and self.mover.n_steps > 0
 
     def _lent(self, feature_map: Any) -> Any:
         """The map with its kernel vectors where they are moved; the metric of moved vectors has the bits of its."""
@@ -310,17 +374,22 @@ class ReducedProblem:
             return False
         return self.walker.may_keep(signals.shape[0] * self.feature_map.size * signals.dtype.itemsize)
 
+    def snapshot(self) -> Model:
+        """The current model, by reference."""
+        return Model(self.feature_map, self.metric, self.white, *(getattr(self, name) for name in NUMBERS))
+
+    def roll_back(self, snapshot: Model) -> None:
+        """Make the model of a snapshot the current one again."""
+        if snapshot.feature_map is not self.feature_map:
+            # They are of other kernel vectors.
+            self._features = None
+        self._coded = None
+        vars(self).update(snapshot._asdict())
+
     def state(self) -> dict[str, np.ndarray]:
         """What the next iteration starts from."""
-        state = {
-            "white": self.white,
-            "objective": np.array(self.objective),
-            "n_revived": np.array(self.n_revived),
-            **self.feature_map.state(),
-        }
-        if self.mover is not None:
-            state |= self.mover.state()
-        return {name: host(value) for name, value in state.items()}
+        mover = {} if self.mover is None else self.mover.state()
+        return {**self.snapshot().state(), **{name: host(value) for name, value in mover.items()}}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over; one that is not of this problem is refused."""
@@ -333,8 +402,9 @@ class ReducedProblem:
         self.metric = self._lent(self.feature_map).metric(self.walker.signals.dtype)
         check_shape("white", state["white"], (len(self.white), self.metric.rank))
         self.white = state["white"]
-        self.objective = float(state["objective"])
-        self.n_revived = int(state["n_revived"])
+        self.objective, self.penalty = float(state["objective"]), float(state["penalty"])
+        self.update_objective = float(state["update_objective"])
+        self.n_revived, self.n_empty = int(state["n_revived"]), int(state["n_empty"])
         if self.mover is not None:
             self.mover.restore(state)
 
@@ -376,7 +446,7 @@ class ReducedProblem:
         parts = self.walker.fetch(_itself, self.walker.run(Features(self.feature_map), kept)[1])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def _linear_sums(self) -> tuple[np.ndarray, np.ndarray, float] | None:
+    def _sum_linear_codes(self) -> tuple[np.ndarray, np.ndarray, float] | None:
         """``X'X``, ``X'Y`` and ``|Y|^2``, X the codes of the signals against the current kernel vectors."""
         if self.linear is None:
             return None
@@ -398,11 +468,8 @@ class ReducedProblem:
     def _linear_term(self, sums: tuple | None, kernel_trace: float) -> LinearTerm | None:
         if self.linear is None or sums is None:
             return None
-        weight = self.linear[0]
-        if sums[2] > 0.0:
-            # Beyond this the rounding of the linear term covers the other one.
-            weight = min(weight, 1e15 * kernel_trace / sums[2])
-        return LinearTerm(weight, *sums)
+        # Both terms as shares of what there is to represent: the weight means the same at any scale of the signals.
+        return LinearTerm(self.linear[0] * kernel_trace / sums[2] if sums[2] > 0.0 else 0.0, *sums)
 
     def _worst(self, kept: list, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Residuals and signals of the `count` worst-represented, those that wait in the memory first among equals."""
@@ -410,23 +477,24 @@ class ReducedProblem:
         residuals = np.concatenate([values for values, _ in found])
         starts = [start for start, _ in self.walker.bounds]
         places = np.concatenate([start + rows for start, (_, rows) in zip(starts, found, strict=True)])
-        order = np.argsort(-residuals, kind="stable")[:count]
+        order = worst_first(residuals)[:count]
         residuals, signals = residuals[order], self.walker.signals.take(places[order])
         if self.memory is None or self.memory.worst_residuals is None:
             return residuals, signals
         assert self.memory.worst_signals is not None
         residuals = np.concatenate([self.memory.worst_residuals, residuals])
-        order = np.argsort(-residuals, kind="stable")[:count]
+        order = worst_first(residuals)[:count]
         return residuals[order], np.concatenate([self.memory.worst_signals, signals])[order]
 
     def _revive(
         self, kept: list, lost: float, used: np.ndarray, feature_map: FeatureMap, metric: Any, white: np.ndarray
     ) -> int:
-        """Replace unused atoms by the worst-represented signals; returns how many."""
+        """Replace unused atoms by the worst-represented signals, no two of them alike; returns how many."""
         unused = np.flatnonzero(~host(used))
         if unused.size == 0 or metric.rank == 0:
             return 0
-        residuals, signals = self._worst(kept, unused.size)
+        # More than are needed: some may be copies of one another.
+        residuals, signals = self._worst(kept, min(4 * unused.size, len(white)))
         n_signals = self.walker.signals.shape[0] + (0 if self.memory is None else self.memory.n_waiting)
         signals = signals[residuals > rounding_level(residuals.dtype, float(lost) / n_signals)]
         if len(signals) == 0:
@@ -435,9 +503,22 @@ class ReducedProblem:
         fresh = host(metric.whiten(features))
         norms = np.linalg.norm(fresh, axis=1)
         usable = norms > 1e-12 * max(float(norms.max()), np.finfo(np.float64).tiny)
-        fresh, unused = (fresh[usable] / norms[usable, None]), unused[: int(usable.sum())]
-        white[unused] = self.walker.place(fresh[: unused.size])
+        fresh = _distinct(fresh[usable] / norms[usable, None], unused.size, residuals.dtype)
+        unused = unused[: len(fresh)]
+        white[unused] = self.walker.place(fresh)
         return int(unused.size)
+
+
+def _distinct(rows: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
+    """The first `count` of unit rows that are not, to rounding, one of those before them."""
+    chosen: list[int] = []
+    for i, row in enumerate(rows):
+        if len(chosen) == count:
+            break
+        squares = ((rows[chosen] - row) ** 2).sum(axis=1)
+        if not (squares <= 1e2 * float(np.finfo(dtype).eps)).any():
+            chosen.append(i)
+    return rows[chosen]
 
 
 def _itself(kept: Any) -> Any:
@@ -457,9 +538,18 @@ def _sweep(products: np.ndarray, targets: np.ndarray, white: np.ndarray, trace: 
     return factors, float(trace - 2.0 * fit + dot(scaled, white @ white.T))
 
 
+def worst_first(residuals: np.ndarray) -> np.ndarray:
+    """Indices by falling residual, ties to the first; repeats of a residual, as copies of a signal have, come last."""
+    order = np.argsort(-residuals, kind="stable")
+    falling = residuals[order]
+    repeats = np.zeros(len(order), dtype=bool)
+    repeats[1:] = falling[:-1] - falling[1:] <= 1e2 * np.finfo(residuals.dtype).eps * falling[:-1]
+    return np.concatenate([order[~repeats], order[repeats]])
+
+
 def worst_signals(residuals: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the `count` largest residuals, ties to the first, those at rounding level left out."""
-    order = np.argsort(-residuals, kind="stable")[:count]
+    """Indices of the `count` largest residuals as `worst_first` has them, those at rounding level left out."""
+    order = worst_first(residuals)[:count]
     return order[residuals[order] > rounding_level(residuals.dtype, float(residuals.mean()))]
 
 
@@ -471,8 +561,13 @@ def rounding_level(dtype: np.dtype, mean: float) -> float:
 def _worst_of(kept: Kept, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The `count` largest residuals of a chunk and their rows."""
     residuals = host(kept.residuals)
-    rows = np.argsort(-residuals, kind="stable")[:count]
+    rows = worst_first(residuals)[:count]
     return residuals[rows], rows
+
+
+def count_empty(kept: Kept) -> int:
+    """Signals of a chunk that are not zero and have a code of zeros."""
+    return int(((kept.codes.counts == 0) & (kept.residuals > 0)).sum())
 
 
 def _rescale(kept: Kept, factors: np.ndarray) -> Kept:

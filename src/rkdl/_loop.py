@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._checkpoint import Checkpoint
+from rkdl._history import History
 from rkdl._signals import Walker
 from rkdl._statistics import NotFiniteError
 
 
+class Model(Protocol):
+    """What was learned by some iteration."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The model as arrays for a file."""
+
+
 class Problem(Protocol):
-    """What the loop asks of a learning problem."""
+    """What the loop asks of a learning problem.
+
+    Attributes
+    ----------
+    walker : Walker
+        Walks the signals.
+    objective : float
+        Squared error of the signals, coded with the current model.
+    penalty : float
+        What is minimised beside it.
+    update_objective : float
+        Squared error right after the last update, with the codes that it was made for.
+    n_revived : int
+        Unused atoms replaced so far.
+    n_empty : int
+        Signals that are not zero and have a code of zeros, where they may be many; else 0.
+    """
 
     walker: Walker
     objective: float
+    penalty: float
+    update_objective: float
     n_revived: int
+    n_empty: int
 
-    def iterate(self) -> None:
-        """One iteration: codes, atoms, kernel vectors; all or nothing."""
+    def encode(self) -> None:
+        """Code the signals with the current model, which gives its error."""
+
+    def update(self) -> None:
+        """Update atoms and kernel vectors for the codes; all or nothing."""
+
+    def snapshot(self) -> Model:
+        """The current model, by reference."""
+
+    def roll_back(self, snapshot: Any) -> None:
+        """Make the model of a snapshot the current one again."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """What the next iteration starts from."""
+        """What the next iteration starts from, as arrays for a file."""
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over."""
@@ -42,15 +76,19 @@ def alternate(
     verbose: int,
     name: str,
     checkpoint: Checkpoint | None = None,
-) -> list[float]:
-    """Iterate until the relative gain falls below `tol`; Ctrl-C ends it with what was learned so far.
+) -> History:
+    """Alternate updates and codings until the error settles.
+
+    Ctrl-C after an iteration, or with a model that was learned before, ends the loop with the best model so far and
+    sets the walker's `is_interrupted`: the caller stores the result and raises KeyboardInterrupt itself. Where there is
+    nothing to store yet, the exception passes through.
 
     Parameters
     ----------
     problem : Problem
-        Is left in the state of its last complete iteration.
+        Is left with the best model that was met.
     max_iter, tol : int, float
-        Most iterations; least relative gain of the error.
+        Most iterations; relative change of the error below which it has settled.
     n_numbers : int
         ``m N``: the error is ``sqrt(f / (m N))``.
     unit : float
@@ -64,44 +102,80 @@ def alternate(
 
     Returns
     -------
-    list of float
-        The error after every iteration.
+    History
+        The errors.
     """
-    errors: list[float] = []
-    is_settled = False
+
+    def error_of(objective: float) -> float:
+        if not np.isfinite(objective):
+            raise NotFiniteError
+        return float(np.sqrt(max(objective, 0.0) / n_numbers)) / unit
+
+    history = History()
+    best = problem.snapshot()
+    was_learned = bool(np.isfinite(problem.objective))
+    if was_learned:
+        history.start_error = history.start_total = error_of(problem.objective)
     if checkpoint is not None and checkpoint.state is not None:
-        errors, is_settled = list(checkpoint.errors), checkpoint.is_settled
+        history = checkpoint.history
+        if checkpoint.best_state is not None:
+            problem.restore(checkpoint.best_state)
+            best = problem.snapshot()
+        problem.restore(checkpoint.state)
+        if checkpoint.best_state is None:
+            best = problem.snapshot()
     with progress(max_iter, verbose, name) as bar:
-        if bar is not None and errors:
-            bar.update(len(errors))
+        if bar is not None and history.errors:
+            bar.update(len(history))
+        is_coded = False
         try:
-            while len(errors) < max_iter and not is_settled:
+            while len(history) < max_iter and not history.is_settled:
                 if problem.walker.is_interrupted:
                     raise KeyboardInterrupt
-                problem.iterate()
-                if not np.isfinite(problem.objective):
-                    raise NotFiniteError
-                errors.append(float(np.sqrt(max(problem.objective, 0.0) / n_numbers)) / unit)
+                if not is_coded:
+                    problem.encode()
+                    is_coded = True
+                    if not history.errors:
+                        history.start_error = error_of(problem.objective)
+                        history.start_total = error_of(problem.objective + problem.penalty)
+                        best = problem.snapshot()
+                problem.update()
+                update_error = error_of(problem.update_objective)
+                problem.encode()
+                history.errors.append(error_of(problem.objective))
+                history.totals.append(error_of(problem.objective + problem.penalty))
+                history.update_errors.append(update_error)
+                if history.has_improved:
+                    best = problem.snapshot()
+                history.is_settled = _has_settled(history.totals, tol)
                 if bar is not None:
-                    bar.set_postfix_str(f"error {errors[-1]:.4e}", refresh=False)
+                    bar.set_postfix_str(f"error {history.errors[-1]:.4e}", refresh=False)
                     bar.update()
-                is_settled = _has_settled(errors, tol)
                 if checkpoint is not None:
-                    checkpoint.write(problem.state(), errors, is_settled)
+                    checkpoint.write(problem.state(), history, None if history.has_improved else best.state())
         except KeyboardInterrupt:
+            if not history.errors and not was_learned:
+                raise
             problem.walker.is_interrupted = True
-            warnings.warn(
-                f"{name}: interrupted after {len(errors)} of {max_iter} iterations; the estimator holds what was "
-                f"learned until then.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-    return errors
+    problem.roll_back(best)
+    return history
+
+
+# Iterations without a smaller error after which a fit ends: its pursuit goes round in circles.
+PATIENCE = 10
 
 
 def _has_settled(errors: list[float], tol: float) -> bool:
-    """Whether two iterations together gained less than `tol`: one alone may be a greedy pursuit's whim."""
-    return len(errors) > 2 and tol > 0.0 and min(errors[-2:]) >= (1.0 - tol) * min(errors[:-2])
+    """Whether the last two errors lie within `tol` of the smallest before them, or none was smaller for long.
+
+    One alone may be a whim of a greedy pursuit, and a rise is not convergence.
+    """
+    if len(errors) < 3 or tol == 0.0:
+        return False
+    if len(errors) > PATIENCE and min(errors[-PATIENCE:]) >= (1.0 - tol) * min(errors[:-PATIENCE]):
+        return True
+    smallest = min(errors[:-2])
+    return all((1.0 - tol) * smallest <= error <= (1.0 + tol) * smallest for error in errors[-2:])
 
 
 @contextmanager

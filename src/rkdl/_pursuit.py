@@ -32,6 +32,11 @@ class Codes(NamedTuple):
         """Number of rows."""
         return len(self.indptr) - 1
 
+    @property
+    def counts(self) -> np.ndarray:
+        """Non-zeros of every row."""
+        return np.diff(self.indptr)
+
     def to_csr(self, n_atoms: int) -> sparse.csr_array:
         """The same codes as SciPy's CSR array, sharing memory."""
         return sparse.csr_array((self.values, self.indices, self.indptr), shape=(self.n_signals, n_atoms))

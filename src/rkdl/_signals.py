@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 
+from rkdl._arrays import cast
 from rkdl._blas import one_blas_thread, resolve_threads
 from rkdl._pool import submit
 
@@ -29,11 +31,45 @@ SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
 KEPT_BYTES = 64 << 20
 # So many results of chunks wait to be added, if they take no more than so many bytes each.
 FEW_RESULTS, LIGHT_BYTES = 16, 1 << 16
+# Numbers that are in float64 together while their variance is found.
+MOMENTS_AT_ONCE = 1 << 20
 # Chunks whose sums one task of a cluster adds to the total.
 ADDED_AT_ONCE = 16
 
 # Squares of squares of the signals must stay finite in the dtype.
 _SAFE_EXPONENT = {np.dtype(np.float32): 20, np.dtype(np.float64): 100}
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of some numbers: how many there are, their mean, and the sum of their squared deviations from it."""
+
+    count: int = 0
+    mean: float = 0.0
+    deviation: float = 0.0
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Moments:
+        """Those of all numbers of an array of float64."""
+        if values.size == 0:
+            return cls()
+        mean = float(values.mean(dtype=np.float64))
+        flat = values.ravel() - mean
+        return cls(values.size, mean, float(np.dot(flat, flat)))
+
+    def __add__(self, other: Moments) -> Moments:
+        """Those of the numbers of both, without the cancellation of a mean of squares less a squared mean."""
+        count = self.count + other.count
+        if count == 0:
+            return self
+        step = other.mean - self.mean
+        mean = self.mean + step * (other.count / count)
+        return Moments(count, mean, self.deviation + other.deviation + step * step * (self.count * other.count / count))
+
+    @property
+    def variance(self) -> float:
+        """Mean squared deviation from the mean."""
+        return self.deviation / self.count if self.count else 0.0
 
 
 class Signals:
@@ -56,6 +92,8 @@ class Signals:
         self.shape: tuple[int, int] = tuple(data.shape)
         self.median_gamma: float | None = None
 
+    # The dtype of results, where it is not that in which the signals are worked on.
+    given_dtype: np.dtype | None = None
     # Whether a walk happens elsewhere, and few signals are better fetched than visited.
     is_remote = False
     # Whether the signals fit in memory, so that something of their size may be kept beside them.
@@ -66,6 +104,19 @@ class Signals:
             rows = rows.toarray()
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
         return rows if self.scale == 1.0 else rows * self.dtype.type(self.scale)
+
+    def widen(self) -> None:
+        """Work on the signals in float64 from here on; results go back to the dtype that they have now."""
+        self.given_dtype, self.dtype = self.dtype, np.dtype(np.float64)
+
+    @property
+    def result_dtype(self) -> np.dtype:
+        """The dtype of results."""
+        return self.dtype if self.given_dtype is None else self.given_dtype
+
+    def as_given(self, result: Any) -> Any:
+        """A result in the dtype of results."""
+        return result if self.given_dtype is None else cast(result, self.given_dtype)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows `start` to `stop`, C-contiguous, scaled; not to be written to."""
@@ -93,15 +144,37 @@ class Signals:
     def check_finite(self) -> None:
         """Refuse NaN and infinity with scikit-learn's words."""
         for block in self._blocks():
-            assert_all_finite(block, input_name="X")
+            # A sum of numbers near the dtype's largest may be infinity less infinity.
+            with np.errstate(over="ignore", invalid="ignore"):
+                assert_all_finite(block, input_name="X")
 
     def largest(self) -> float:
         """The largest magnitude of all numbers."""
         extents = [max(block.max(initial=0.0), -block.min(initial=0.0)) for block in self._blocks()]
         return float(max(extents, default=0.0))
 
+    def moments(self) -> Moments:
+        """Moments of all numbers, after their scale; the zeros of a sparse matrix are among them."""
+        total = Moments()
+        blocks = [_values_of(self.data)] if sparse.issparse(self.data) else self._blocks()
+        for block in blocks:
+            step = MOMENTS_AT_ONCE if block.ndim == 1 else max(1, MOMENTS_AT_ONCE // block.shape[1])
+            for start in range(0, len(block), step):
+                total += Moments.of(self.scale * block[start : start + step].astype(np.float64))
+        return total + Moments(self.shape[0] * self.shape[1] - total.count)
+
     def _blocks(self) -> Iterator[np.ndarray]:
         yield self.data.data if sparse.issparse(self.data) else np.asarray(self.data)
+
+
+def _values_of(matrix: Any) -> np.ndarray:
+    """The values of a sparse matrix, each place once."""
+    matrix = sparse.csr_array(matrix)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    values: np.ndarray = matrix.data[: matrix.indptr[-1]]
+    return values
 
 
 def is_safe(mean_square: float, dtype: Any) -> bool:

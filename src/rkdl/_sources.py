@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from rkdl._input import well_formed
 from rkdl._signals import Signals
 
 # Bytes of a storage block that is kept while its rows are asked for; larger ones are read piece by piece.
@@ -58,6 +59,17 @@ def check_shape(shape: tuple[int, ...], kind: str, name: str) -> None:
     for count, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
         if count < 1:
             raise ValueError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by {name}.")
+
+
+def gather(X: Any) -> Any:
+    """All rows of a source or of a Dask array, in memory."""
+    rows = well_formed(X.compute() if is_dask(X) else X[0 : X.shape[0]])
+    if tuple(rows.shape) != tuple(X.shape):
+        raise ValueError(
+            f"The rows of X have shape {tuple(rows.shape)} together, and X says {tuple(X.shape)}: its `shape` and its "
+            f"{'blocks' if is_dask(X) else 'slices'} must agree."
+        )
+    return rows if sparse.issparse(rows) else np.asarray(rows)
 
 
 def float_dtype(dtype: Any) -> np.dtype:
@@ -143,7 +155,7 @@ class RowSource(Signals):
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
         """Rows as they are stored, dense; a source that gives other rows than it was asked for is refused."""
-        rows = self.data[start:stop]
+        rows = well_formed(self.data[start:stop])
         rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
         if rows.shape != (stop - start, self.shape[1]):
             raise ValueError(

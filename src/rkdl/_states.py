@@ -9,8 +9,13 @@ import numpy as np
 
 from rkdl._shapes import DOUBLE, FLOATS, INTEGERS, ArrayError, Expected, check_arrays
 
-# Axes: N signals, m features, n atoms, p kernel vectors, q frequencies, r coordinates of an atom, s features' size.
-_PROGRESS = {"objective": Expected(""), "n_revived": Expected("", INTEGERS)}
+# Axes: N signals, m features, n atoms, p kernel vectors, q frequencies, r coordinates of an atom, s features' size,
+# y signals that a stream remembers.
+_OBJECTIVES = ("objective", "update_objective")
+_PROGRESS = {
+    **{name: Expected("") for name in _OBJECTIVES},
+    **{name: Expected("", INTEGERS) for name in ("n_revived", "n_empty")},
+}
 _FULL = {**_PROGRESS, "atoms": Expected("nN"), "correlations": Expected("Nn"), "gram": Expected("nn")}
 _CURVATURE = {"shifts": Expected("kpm"), "changes": Expected("kpm"), "curvatures": Expected("k")}
 _MOVED = {"radius": Expected("", is_optional=True), "rate": Expected("", is_optional=True)}
@@ -21,8 +26,11 @@ _STREAM = {
     "memory.worst_signals": Expected("wm", FLOATS, is_optional=True),
     "linear.0": Expected("pp", is_optional=True),
     "linear.1": Expected("pm", is_optional=True),
+    "seen.rows": Expected("ym", FLOATS, is_optional=True),
+    "seen.keys": Expected("y", is_optional=True),
 }
 _DECODER = {"products": "nn", "projections": "nm", "codes": "n", "signals": "m", "n_signals": ""}
+_SEEN_COUNTS, _SEEN_NUMBERS = ("n_seen", "n_distinct", "n_checked"), ("age", "gamma")
 _MEMORY_NUMBERS = ("trace", "weight", "lost", "n_waiting", "linear_trace")
 
 
@@ -43,10 +51,11 @@ def check_reduced_state(state: dict[str, np.ndarray], n_atoms: int, n_features: 
     is_moved : bool
         Whether the kernel vectors move, so that the state holds what was learned of their curvature.
     """
-    expected = {**_PROGRESS, "white": Expected("nr")}
-    if "objective" in state and np.array_equal(state["objective"], np.inf):
-        # That of a stream before its first update.
-        expected["objective"] = Expected("", is_finite=False)
+    expected = {**_PROGRESS, "penalty": Expected(""), "white": Expected("nr")}
+    for name in _OBJECTIVES:
+        if name in state and np.array_equal(state[name], np.inf):
+            # That of a stream before its first update.
+            expected[name] = Expected("", is_finite=False)
     for name, wanted in (("kernel_vectors", Expected("pm")), ("frequencies", Expected("qm", FLOATS))):
         if name in state:
             expected[name] = wanted
@@ -97,6 +106,8 @@ def check_stream(numbers: dict[str, Any], arrays: dict[str, np.ndarray], sizes: 
             raise ArrayError(f"{first} and {second} are not both there")
     if ("linear.0" in arrays) != ("linear_trace" in numbers["memory"]):
         raise ArrayError("linear.0 and linear_trace are not both there")
+    if not ("seen.rows" in arrays) == ("seen.keys" in arrays) == ("seen" in numbers):
+        raise ArrayError("the signals that the stream remembers are not all there")
 
 
 def _check_stream_numbers(numbers: dict[str, Any]) -> None:
@@ -115,12 +126,21 @@ def _check_stream_numbers(numbers: dict[str, Any]) -> None:
         _is_number(memory.get(name, 0 if name == "linear_trace" else None)) for name in _MEMORY_NUMBERS
     ):
         raise ArrayError("the stream's sums are not numbers")
+    if "seen" in numbers and not _are_counts_of_seen(numbers["seen"]):
+        raise ArrayError("the stream's counts of what it has seen are no numbers")
     if not isinstance(chunks, list) or not all(_are_rows(rows) for rows in chunks):
         raise ArrayError("the stream's chunks are not numbers of rows")
 
 
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
+
+
+def _are_counts_of_seen(seen: Any) -> bool:
+    if not isinstance(seen, dict) or set(seen) != {*_SEEN_COUNTS, *_SEEN_NUMBERS}:
+        return False
+    are_counts = all(type(seen[name]) is int and seen[name] >= 0 for name in _SEEN_COUNTS)
+    return are_counts and all(_is_number(seen[name]) for name in _SEEN_NUMBERS) and seen["gamma"] > 0.0
 
 
 def _are_rows(rows: Any) -> bool:

@@ -31,8 +31,9 @@ class KDLOD(BaseDetector):
         Number of atoms of a dictionary, one number for each of `gamma_factors` or one for all.
     n_nonzero_coefs : int or array-like of int, default=(16, 8)
         Most non-zeros of a code, likewise.
-    gamma : float or "median", default="median"
-        The kernel's parameter; "median" is one over the median squared distance of a sample.
+    gamma : float, "median" or "scale", default="median"
+        The kernel's parameter; "median" is one over the median squared distance of a sample, "scale" is
+        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     gamma_factors : float or array-like of float, default=(0.1, 6.0)
         What `gamma` is multiplied by, one number for each width of the kernel.
     n_kernel_vectors : int, default=200
@@ -57,9 +58,10 @@ class KDLOD(BaseDetector):
     decision_scores_ : ndarray of shape (n_signals,)
         Abnormality of the training signals, the higher the more abnormal.
     threshold_ : float
-        Abnormality above which a signal is an outlier.
+        Abnormality above which `predict` calls a signal an outlier: that of `rkdl.KDLOutlierDetector`, which sets it on
+        signals left out of a learning where there are few.
     labels_ : ndarray of shape (n_signals,)
-        1 for outliers among the training signals, 0 for the others.
+        1 for outliers among the training signals, the share `contamination` of them, 0 for the others.
     detector_ : KDLOutlierDetector
         The fitted detector underneath.
 
@@ -128,13 +130,19 @@ class KDLOD(BaseDetector):
         self : object
             The fitted detector.
         """
-        options = {name: value for name, value in self.get_params(deep=False).items() if name != "contamination"}
+        options = self.get_params(deep=False)
+        if not isinstance(self.contamination, float | int):
+            # One of PyThresh's objects, which looks at the scores.
+            options.pop("contamination")
         detector = KDLOutlierDetector(**options)
         scores = _abnormality(detector._fit_scores(X))
         # A fit that fails leaves what an earlier one learned.
         self._set_n_classes(y)
         self.detector_, self.decision_scores_ = detector, scores
         self._process_decision_scores()
+        if "contamination" in options:
+            # New signals have a threshold of their own where few were learned from; labels_ are of these.
+            self.threshold_ = max(self.threshold_, -detector.offset_)
         return self
 
     def decision_function(self, X):

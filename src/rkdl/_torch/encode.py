@@ -186,7 +186,7 @@ def clone_to_host(model: Any) -> Any:
     return model
 
 
-def residuals_of(model: Any, signals: Any, encoder: Encoder, unit: float) -> tuple[Any, Any]:
+def residuals_of(model: Any, signals: Any, encoder: Encoder, unit: float, factor: float) -> tuple[Any, Any]:
     """Norms of the residuals and of the signals in feature space, as tensors, or arrays where arrays were given."""
 
     def work(placed: Any, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -198,7 +198,7 @@ def residuals_of(model: Any, signals: Any, encoder: Encoder, unit: float) -> tup
         return _square_sum(features), torch.stack([squares, norms], dim=1).sqrt() / unit
 
     def on_host(given: Any) -> np.ndarray:
-        return np.stack(clone_to_host(model)._residuals(given), axis=1)
+        return np.stack(clone_to_host(model)._residuals(given, factor), axis=1)
 
     both = _of_rows(signals, encoder, encoder.row_width, work, on_host)
     return both[:, 0], both[:, 1]

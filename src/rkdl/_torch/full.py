@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from rkdl._full import FullProblem, KernelRows
-from rkdl._learning import worst_signals
+from rkdl._learning import count_empty
+from rkdl._statistics import Kept
 from rkdl._torch.atoms import aksvd_sweep, gram_sweep
 from rkdl._torch.device import torch_dtype
 from rkdl._torch.place import to_device
@@ -102,12 +103,20 @@ class TensorFullProblem(FullProblem):
         held = (self.atoms, self.correlations, self.gram)
         self.atoms, self.correlations, self.gram = to_device(held, self.walker.device)
 
-    def iterate(self) -> None:
-        """Codes, atoms, revival; the state changes only at the end."""
-        n_atoms = len(self.atoms)
+    def encode(self) -> None:
+        """Code the signals with the current model, which gives its error."""
         dtype = torch_dtype(self.walker.signals.dtype)
         norms: Any = self.squared_norms
         codes, residuals = pursue(self.correlations.to(dtype), self.gram.to(dtype), norms, *self.pursuit)
+        self._coded = codes, residuals
+        self.objective = float(residuals.double().sum())
+        self.n_empty = count_empty(Kept(codes, residuals))
+
+    def update(self) -> None:
+        """Update the atoms for the codes of `encode`, replace unused ones; all or nothing."""
+        n_atoms = len(self.atoms)
+        codes, residuals = self._coded
+        self._coded = None
         dense = codes.dense(n_atoms, torch.float64)
         aims = self.kernel_rows.times(dense).double()
         products = dense.T @ dense
@@ -139,29 +148,7 @@ class TensorFullProblem(FullProblem):
         objective = self.trace - 2.0 * fit + (products * gram_now).sum()
         atoms = mixed[:, :n_atoms] @ dense.T + mixed[:, n_atoms:] @ self.atoms
 
-        unused = np.flatnonzero(~used.cpu().numpy())
-        revived = self._revive_tensors(residuals, unused, atoms, correlations, gram_now) if unused.size else 0
+        revived = self._revive(residuals, used.cpu().numpy(), atoms, correlations, gram_now)
         self._set(atoms, correlations, gram_now)
-        self.objective = float(objective)
+        self.update_objective = float(objective)
         self.n_revived += revived
-
-    def _revive_tensors(
-        self,
-        residuals: torch.Tensor,
-        unused: np.ndarray,
-        atoms: torch.Tensor,
-        correlations: torch.Tensor,
-        gram: torch.Tensor,
-    ) -> int:
-        """Replace unused atoms by the worst-represented signals, in place; returns how many."""
-        norms: Any = self.squared_norms
-        worst = worst_signals(residuals.cpu().numpy(), unused.size)
-        squares = norms[torch.from_numpy(worst.astype(np.int64)).to(norms.device)].double().cpu().numpy()
-        worst, squares = worst[squares > 0.0], squares[squares > 0.0]
-        for j, t, square in zip(unused.tolist(), worst.tolist(), squares.tolist(), strict=False):
-            norm = square**0.5
-            atoms[j] = 0.0
-            atoms[j, t] = 1.0 / norm
-            correlations[:, j] = self.kernel_rows.rows(t, t + 1)[0] / norm
-            gram[j] = gram[:, j] = atoms @ correlations[:, j]
-        return min(len(worst), len(unused))

@@ -10,7 +10,7 @@ import torch
 from sklearn.utils import assert_all_finite
 
 from rkdl._arrays import host
-from rkdl._signals import Signals
+from rkdl._signals import MOMENTS_AT_ONCE, Moments, Signals
 from rkdl._torch.device import KEPT_SHARE, free_bytes, torch_dtype
 
 # Bytes of a pinned buffer; there are two, and one is filled while the other is sent.
@@ -72,6 +72,15 @@ class TensorSignals(Signals):
     def largest(self) -> float:
         """The largest magnitude of all numbers."""
         return float(self.data.abs().max()) if self.data.numel() else 0.0
+
+    def moments(self) -> Moments:
+        """Moments of all numbers, after their scale."""
+        total, n_rows = Moments(), max(1, MOMENTS_AT_ONCE // max(1, self.shape[1]))
+        for start in range(0, self.shape[0], n_rows):
+            rows = self.data[start : start + n_rows].double() * self.scale
+            deviation, mean = torch.var_mean(rows, correction=0)
+            total += Moments(rows.numel(), float(mean), float(deviation) * rows.numel())
+        return total
 
     def worked_on(self) -> None:
         """The chunk read last has been given to the device."""
@@ -189,3 +198,8 @@ class StreamedSignals(Signals):
     def largest(self) -> float:
         """The largest magnitude of all numbers."""
         return self.source.largest()
+
+    def moments(self) -> Moments:
+        """Moments of all numbers, after their scale."""
+        self.source.scale = self.scale
+        return self.source.moments()

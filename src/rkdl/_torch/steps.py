@@ -142,11 +142,16 @@ def _assign(step: _Assign, signals: torch.Tensor, kept: Any) -> tuple[tuple, tor
         signals = signals - step.shift
     scores = (signals @ centres.T).mul_(-2.0).add_(squared_norms(centres))
     lowest, nearest = scores.min(dim=1)
-    distances = lowest + squared_norms(signals)
+    distances = (lowest + squared_norms(signals)).clamp(min=0.0)
+    weights = torch.ones_like(distances)
+    if step.gamma is not None:
+        weights = torch.exp(distances.double() * -step.gamma).to(distances.dtype)
+        distances = 1.0 - weights
     members = torch.zeros((len(signals), len(centres)), dtype=signals.dtype, device=signals.device)
-    members.scatter_(1, nearest[:, None], 1.0)
-    sums = summed_product(members, signals), members.sum(0, dtype=torch.float64), distances.sum(dtype=torch.float64)
-    return sums, distances
+    members.scatter_(1, nearest[:, None], weights[:, None])
+    counts = torch.bincount(nearest, minlength=len(centres))
+    total = distances.sum(dtype=torch.float64)
+    return (summed_product(members, signals), members.sum(0, dtype=torch.float64), counts, total), distances
 
 
 def _sum_of_squares(signals: torch.Tensor, kept: Any) -> tuple[tuple, None]:
@@ -155,7 +160,8 @@ def _sum_of_squares(signals: torch.Tensor, kept: Any) -> tuple[tuple, None]:
 
 
 def _sums(signals: torch.Tensor, kept: Any) -> tuple[tuple, None]:
-    return (signals.sum(0, dtype=torch.float64), *_sum_of_squares(signals, kept)[0]), None
+    squares = squared_norms(signals).double()
+    return (signals.sum(0, dtype=torch.float64), squares.sum(), squares.sqrt().sum()), None
 
 
 _FUNCTIONS: dict[Any, Step] = {_squares: _sum_of_squares, _moments: _sums}

@@ -18,9 +18,13 @@ from rkdl._arrays import host, is_tensor
 from rkdl._blas import one_blas_thread
 from rkdl._checkpoint import Checkpoint, describe
 from rkdl._config import plan_chunks
+from rkdl._diagnostics import check_codes
 from rkdl._encode import PURSUITS, check_pursuit, encode_signals
+from rkdl._history import History
+from rkdl._input import well_formed
 from rkdl._loop import Problem, alternate
 from rkdl._maps import FeatureMap
+from rkdl._pivots import INITS
 from rkdl._shapes import ArrayError
 from rkdl._signals import Signals, Walker
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
@@ -39,7 +43,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         "residual_tol": [Interval(Real, 0, None, closed="left"), None],
         "pursuit": [StrOptions(set(PURSUITS))],
         "atom_update": [StrOptions({"gram", "aksvd"})],
-        "init": [StrOptions({"data", "random"}), "array-like"],
+        "init": [StrOptions(set(INITS)), "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "half_life": [Interval(Real, 0, None, closed="neither"), None],
@@ -58,7 +62,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         residual_tol=None,
         pursuit="ols",
         atom_update="gram",
-        init="data",
+        init="rpcholesky",
         max_iter=30,
         tol=1e-4,
         half_life=None,
@@ -113,6 +117,10 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def fit(self, X, y=None, *, checkpoint=None):
         """Learn from signals.
 
+        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the estimator then holds the result
+        of the last complete iteration. A fit that fails, or is interrupted before its first iteration is complete,
+        leaves the estimator as it was.
+
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
@@ -132,12 +140,17 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """
         before = dict(vars(self))
         try:
-            self._fit_signals(self._read_signals(X, reset=True), checkpoint)
+            is_interrupted = self._fit_signals(self._read_signals(X, reset=True), checkpoint)
         except BaseException:
             # A fit that fails leaves what an earlier one learned.
             vars(self).clear()
             vars(self).update(before)
             raise
+        if is_interrupted:
+            raise KeyboardInterrupt(
+                f"{type(self).__name__} was interrupted after {len(self.update_errors_)} of {self.max_iter} iterations "
+                f"and holds what it learned in them."
+            )
         return self
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
@@ -147,12 +160,18 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
             found = read_tensor(X, self.device, type(self).__name__)
             validate_data(self, found.data, reset=reset, skip_check_array=True)
+            self._choose_dtype(found, reset)
             return found
         if self.device is not None and is_dask(X):
             raise ValueError(
                 f"device={str(self.device)!r} is for signals of one machine, and X is a Dask array: device=None."
             )
-        return self._on_device(read_signals(self, X, reset=reset))
+        rows = read_signals(self, X, reset=reset)
+        self._choose_dtype(rows, reset)
+        return self._on_device(rows)
+
+    def _choose_dtype(self, signals: Signals, reset: bool) -> None:
+        """Widen signals that their own dtype does not serve, before they are learned from (`reset`) or coded."""
 
     def _on_device(self, rows: Signals) -> Signals:
         """Rows in host memory or on disk, for a walk through `device` where there is one."""
@@ -182,9 +201,10 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             return TensorWalker(signals, width, is_light(width, n_features), is_alone)  # type: ignore[arg-type]
         return Walker(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
 
-    def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> None:
+    def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> bool:
+        """Learn, and set the fitted attributes; whether Ctrl-C ended the iterations early."""
         rng = check_random_state(self.random_state)
-        n_signals, n_features = signals.shape
+        n_signals = signals.shape[0]
         self._check_sizes(n_signals)
         with self._walker(signals) as walker, ExitStack() as stack:
             checkpoint, saved = None, None
@@ -197,26 +217,46 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             unit = self._feature_scale(signals.scale)
             try:
                 problem = self._problem(walker, self._pursuit(unit), rng, saved)
-                if saved is not None:
-                    problem.restore(saved)
+                history = self._alternate(problem, type(self).__name__, checkpoint)
             except ArrayError as error:
                 assert checkpoint is not None
                 raise checkpoint.refused(error) from error
-            errors = alternate(
-                problem,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                n_numbers=n_signals * n_features,
-                unit=unit,
-                verbose=self.verbose,
-                name=type(self).__name__,
-                checkpoint=checkpoint,
-            )
             self._store(problem, signals)
-            self._learn_inverse(walker)
-        self.errors_ = np.array(errors)
-        self.n_iter_ = len(errors)
+            self._check_learned(problem, n_signals)
+            try:
+                self._learn_inverse(walker)
+            except KeyboardInterrupt:
+                # The atoms are complete; a decoder of an earlier fit belongs to others.
+                walker.is_interrupted = True
+                for name in ("decoder_", "decoder_intercept_"):
+                    self.__dict__.pop(name, None)
+        self.errors_ = history.returned_errors
+        self.update_errors_ = np.array(history.update_errors)
+        self.n_iter_ = len(self.errors_)
         self.n_revived_ = problem.n_revived
+        return walker.is_interrupted
+
+    def _alternate(
+        self, problem: Problem, name: str, checkpoint: Checkpoint | None = None, max_iter: int | None = None
+    ) -> History:
+        """Iterate as the parameters say; `max_iter` if it is given."""
+        signals = problem.walker.signals
+        return alternate(
+            problem,
+            max_iter=self.max_iter if max_iter is None else max_iter,
+            tol=self.tol,
+            n_numbers=signals.shape[0] * signals.shape[1],
+            unit=self._feature_scale(signals.scale),
+            verbose=self.verbose,
+            name=name,
+            checkpoint=checkpoint,
+        )
+
+    def _check_learned(self, problem: Problem, n_signals: int) -> None:
+        """Warn of a model that represents next to nothing; a subclass adds its own."""
+        places = "kernel vectors" if hasattr(self, "n_kernel_vectors") else "atoms"
+        compared = places if hasattr(self, "kernel") else None
+        check_codes(type(self).__name__, problem.n_empty, n_signals, self.residual_tol, compared)
 
     def _learn_inverse(self, walker: Walker, earlier: Any = None) -> Any:
         """Learn the way back from codes to signals, if that is asked for, and return its sums."""
@@ -235,7 +275,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _initial_array(self, shape: tuple[int, int], attribute: str) -> np.ndarray:
         """`init` given as an array, checked."""
-        array = check_array(host(self.init), dtype=np.float64, input_name="init", copy=True)
+        array = check_array(well_formed(host(self.init), "init"), dtype=np.float64, input_name="init", copy=True)
         if array.shape != shape:
             raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom a row.")
         return array
@@ -259,7 +299,8 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             from rkdl._lazy import transform_lazily
 
             return transform_lazily(self, signals)
-        return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit)
+        codes = encode_signals(signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit)
+        return signals.as_given(codes)
 
     def reconstruction_error(self, X):
         """Norm of each signal's residual in feature space.
@@ -305,20 +346,44 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
             parts = norms_of_blocks(self, self._ready(X)[0])
         else:
-            parts = [energies(*map(host, self._residuals(X)))]
+            parts = [self._energies(X)]
         largest = max(part[0] for part in parts)
-        if largest == 0.0:
+        if largest == -np.inf:
             return 1.0
-        lost, energy = (sum(part[i] * (part[0] / largest) ** 2 for part in parts) for i in (1, 2))
+        lost, energy = (sum(part[i] * 4.0 ** (part[0] - largest) for part in parts) for i in (1, 2))
         return 1.0 - lost / energy
 
-    def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Norms of the residuals and of the signals, in feature space."""
+    def _energies(self, X: Any) -> tuple[float, float, float]:
+        """An exponent e, and the sums of squared residuals and of squared norms divided by ``4^e``.
+
+        The exponent is minus infinity where all signals are zero.
+        """
+        exponent = 0
+        residuals, norms = map(host, self._residuals(X))
+        if not np.isfinite(norms).all():
+            # Numbers near the largest of the dtype, whose norm is beyond it.
+            exponent = 1 + int(np.ceil(0.5 * np.log2(self.n_features_in_)))
+            residuals, norms = map(host, self._residuals(X, 2.0**-exponent))
+        largest = float(norms.max())
+        if largest == 0.0:
+            return -np.inf, 0.0, 0.0
+        own = int(np.frexp(largest)[1])
+        lost, energy = (float(np.sum(np.ldexp(part.astype(np.float64), -own) ** 2)) for part in (residuals, norms))
+        return float(exponent + own), lost, energy
+
+    def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """Norms of the residuals and of the signals, in feature space, multiplied by `factor`."""
         signals, encoder, unit = self._ready(X)
+        residuals, norms = self._compute_residuals(signals, encoder, unit / factor, factor)
+        return signals.as_given(residuals), signals.as_given(norms)
+
+    def _compute_residuals(
+        self, signals: Signals, encoder: Encoder, unit: float, factor: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         if hasattr(signals, "device"):
             from rkdl._torch.encode import residuals_of
 
-            return residuals_of(self, signals, encoder, unit)
+            return residuals_of(self, signals, encoder, unit, factor)
         residuals = np.empty(signals.shape[0], dtype=signals.dtype)
         norms = np.empty(signals.shape[0], dtype=signals.dtype)
 
@@ -327,9 +392,10 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             for group in alike(given):
                 coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
                 _, chunk_norms, codes, squares = coder.encode(rows)
-                factor = scale * unit
-                residuals[start + group] = self._residual_norms(rows, codes, squares, coder) / factor
-                norms[start + group] = np.sqrt(chunk_norms) / factor
+                divisor = scale * unit
+                with np.errstate(over="ignore"):
+                    residuals[start + group] = self._residual_norms(rows, codes, squares, coder) / divisor
+                    norms[start + group] = np.sqrt(chunk_norms) / divisor
 
         for_each_chunk(signals, encoder.row_width, self.n_jobs, task)
         return residuals, norms
@@ -353,6 +419,22 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _n_features_out(self) -> int:
         return self.n_components
 
+    def get_feature_names_out(self, input_features=None):
+        """Names of the codes' entries: the class's name in lower case and a number.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Ignored: a code's entries belong to atoms.
+
+        Returns
+        -------
+        names : ndarray of str objects, of shape (n_components,)
+            The names.
+        """
+        check_is_fitted(self)
+        return super().get_feature_names_out(input_features)
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -362,6 +444,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 def read_signals(estimator: Any, X: Any, *, reset: bool) -> Signals:
     """Signals in memory or not, checked; whether they are finite is seen in the first walk over them."""
+    X = well_formed(X)
     if is_dask(X):
         from rkdl._dask import DaskSignals
 
@@ -382,19 +465,6 @@ def read_signals(estimator: Any, X: Any, *, reset: bool) -> Signals:
     return Signals(X, float_dtype(X.dtype))
 
 
-def energies(residuals: np.ndarray, norms: np.ndarray) -> tuple[float, float, float]:
-    """Largest norm, and the sums of squared residuals and of squared norms in units of its square."""
-    largest = float(norms.max())
-    unit = largest or 1.0
-    lost, energy = (float(np.sum((part.astype(np.float64) / unit) ** 2)) for part in (residuals, norms))
-    return largest, lost, energy
-
-
 def is_array(value: Any) -> bool:
     """Whether a parameter that may be a name was given as an array."""
     return not isinstance(value, str)
-
-
-def pick_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np.ndarray:
-    """Indices of `count` different signals, or of all in random order where there are fewer."""
-    return rng.choice(signals.shape[0], min(count, signals.shape[0]), replace=False)

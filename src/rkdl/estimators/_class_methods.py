@@ -27,14 +27,16 @@ NAMED: dict[type, dict] = {
 }
 
 
+def named_method(name: str) -> DictionaryLearner:
+    """The estimator that a name stands for."""
+    method: DictionaryLearner = METHODS[name](**NAMED[METHODS[name]])
+    return method
+
+
 def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
     """A copy of the method underneath a classifier of so many signals, checked."""
     if isinstance(estimator, str):
-        cls = METHODS[estimator]
-        method = _reduced(cls(**NAMED[cls]), n_signals)
-        if hasattr(method, "n_kernel_vectors"):
-            method.n_kernel_vectors = min(method.n_kernel_vectors, n_signals)
-        return method
+        return _reduced(_shrunk(named_method(estimator), n_signals), n_signals)
     if not isinstance(estimator, tuple(METHODS.values())):
         raise ValueError(
             f"estimator={estimator!r} is not a method that classes can share: give one of "
@@ -48,8 +50,16 @@ def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
         raise ValueError(
             "The estimator's init is an array, and every class needs first atoms of its own: use 'data' or 'random'."
         )
-    method = _reduced(method, n_signals)
+    method = _reduced(_shrunk(method, n_signals), n_signals)
     method._check_sizes(n_signals)
+    return method
+
+
+def _shrunk(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
+    """A method with no more kernel vectors than signals where their number is that of the name: nobody chose it."""
+    usual = NAMED[type(method)].get("n_kernel_vectors")
+    if usual is not None and getattr(method, "n_kernel_vectors", None) == usual:
+        method.set_params(n_kernel_vectors=min(usual, n_signals))
     return method
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
@@ -17,17 +16,20 @@ from sklearn.utils.validation import assert_all_finite, check_consistent_length,
 
 from rkdl._arrays import host
 from rkdl._classes import FAINT, LANES, ClassCoder, ClassProblem, Picked, gram_of, pad_atoms, relative_residuals
+from rkdl._input import well_formed
 from rkdl._loop import alternate, progress
 from rkdl._maps import FeatureMap, KernelMap, WhiteMap
 from rkdl._refinement import Refinement, fit_sharpness, probabilities
 from rkdl._signals import Walker
 from rkdl._statistics import Pursuit
 from rkdl.estimators._base import DictionaryLearner, read_signals
-from rkdl.estimators._class_methods import METHODS, shared_method
+from rkdl.estimators._class_methods import METHODS, named_method, shared_method
 from rkdl.estimators._saving import Saved
 
 # More signals than this tell no more about one number.
 LARGEST_CALIBRATION = 2000
+# Probabilities that differ by less than this, of most of at least so many signals, say nothing.
+FEW, EQUAL, MOST = 5, 1e-3, 0.9
 
 
 class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
@@ -84,15 +86,15 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
     method_ : estimator
         The method underneath, its settings as used; RKDL for KDL.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration, f the squared error of all signals in feature space, each with the
-        dictionary of its class.
+        ``sqrt(f / (m N))`` after every iteration up to that of the returned dictionaries, f the squared error of all
+        signals in feature space, each coded with the dictionary of its class.
     n_nonzero_coefs_ : int
         Most non-zeros of a code: `n_nonzero_coefs` of the method, and no more than half the rank of the features, since
         as many atoms as coordinates represent the signals of all classes.
     losses_ : ndarray of shape (n_refinements,)
         Mean cross-entropy over each pass of the refinement.
     n_iter_ : int
-        Iterations made.
+        Iteration that ended with the returned dictionaries, the best that were met.
     n_features_in_ : int
         Length of a signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -142,9 +144,54 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    def get_params(self, deep=True):
+        """Parameters, and with `deep` those of the method underneath, also where it is given by its name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to add the method's parameters as ``estimator__<name>``.
+
+        Returns
+        -------
+        params : dict
+            Names and values.
+        """
+        params = super().get_params(deep=deep)
+        if deep and isinstance(self.estimator, str) and self.estimator in METHODS:
+            own = named_method(self.estimator).get_params()
+            params.update((f"estimator__{name}", value) for name, value in own.items())
+        return params
+
+    def set_params(self, **params):
+        """Set parameters, among them those of the method underneath, as ``estimator__<name>``.
+
+        A method that is given by its name becomes the estimator that the name stands for when one of its parameters is
+        set.
+
+        Parameters
+        ----------
+        **params : dict
+            Names and values.
+
+        Returns
+        -------
+        self : object
+            The classifier.
+        """
+        name = params.get("estimator", self.estimator)
+        is_named = isinstance(name, str) and name in METHODS
+        if is_named and any(key.startswith("estimator__") for key in params):
+            params = {**params, "estimator": named_method(name)}
+        return super().set_params(**params)
+
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y):
         """Learn a dictionary for every class.
+
+        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the classifier then holds what it
+        had learned, and the exception's message says how far that was. A fit that fails, or is interrupted before the
+        first iteration of the classes' dictionaries is complete, leaves the classifier as it was.
 
         Parameters
         ----------
@@ -161,15 +208,20 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         """
         before = dict(vars(self))
         try:
-            self._fit(X, y)
+            interruption, message = self._fit(X, y)
         except BaseException:
             # A fit that fails leaves what an earlier one learned.
             vars(self).clear()
             vars(self).update(before)
             raise
+        if interruption is not None:
+            raise KeyboardInterrupt(f"{type(self).__name__} was interrupted {interruption}.")
+        if message is not None:
+            warnings.warn(message, UserWarning, stacklevel=3)
         return self
 
-    def _fit(self, X: Any, y: Any) -> None:
+    def _fit(self, X: Any, y: Any) -> tuple[str | None, str | None]:
+        """Set the fitted attributes; where Ctrl-C ended the learning, and what is to be said of the probabilities."""
         signals = read_signals(self, host(X), reset=True)
         if signals.is_remote:
             raise ValueError(
@@ -189,11 +241,23 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             work = _Work(method, walker, shared, held_out, labels)
             learned = self._learn(work, np.where(held_out, -1, labels), seeds[0])
             is_small = self.calibration_size * len(labels) <= LARGEST_CALIBRATION
-            if is_small and held_out.any() and not walker.is_interrupted:
-                again = self._learn(work, labels, seeds[1], learned)
-                # What was learned from fewer signals to the end is better than what was begun from all.
-                learned = learned if walker.is_interrupted else again
+            if is_small and held_out.any() and work.interruption is None:
+                learned = self._learn_again(work, seeds[1], learned)
             self._store(work, learned)
+        return work.interruption, learned.message
+
+    def _learn_again(self, work: _Work, seed: int, before: _Learned) -> _Learned:
+        """Dictionaries from all signals, the held-out ones among them."""
+        try:
+            again = self._learn(work, work.labels, seed, before)
+            is_complete = work.interruption is None
+        except KeyboardInterrupt:
+            is_complete = False
+        if is_complete:
+            return again
+        # What was learned from fewer signals to the end is better than what was begun from all.
+        work.interruption = "while it learned from all signals; it holds what it learned without the held-out ones"
+        return before
 
     def _read_labels(self, n_signals: int, y: Any) -> np.ndarray:
         """Numbers of the classes."""
@@ -201,7 +265,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "KDLClassifier requires y to be passed, but the target y is None: give every signal's label."
             )
-        y = column_or_1d(host(y), warn=True)
+        y = column_or_1d(well_formed(host(y), "y"), warn=True)
         assert_all_finite(y, input_name="y")
         kinds = sorted({type(label).__name__ for label in y}) if y.dtype == object else []
         try:
@@ -241,11 +305,11 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             method.n_components,
             work.pursuit,
             rng,
-            from_data=method.init == "data",
+            init=method.init,
             refit=method.atom_update == "aksvd",
         )
         with problem:
-            errors = alternate(
+            history = alternate(
                 problem,
                 max_iter=method.max_iter,
                 tol=method.tol,
@@ -254,12 +318,17 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                 verbose=method.verbose,
                 name=type(self).__name__,
             )
-        learned = _Learned(problem.whites, problem.pursuits, errors, [])
+        if walker.is_interrupted:
+            work.interruption = (
+                f"after {len(history)} of {method.max_iter} iterations and holds what it learned in them"
+            )
+        learned = _Learned(problem.whites, problem.pursuits, history.returned_errors, [])
         del problem
         learned.sharpness = self._calibrate(work, learned) if before is None else before.sharpness
-        if self.n_refinements and not walker.is_interrupted:
+        if self.n_refinements and work.interruption is None:
             self._refine(work, learned, labels, rng)
         learned.calibrated = self._calibrate(work, learned) if before is None else before.calibrated
+        learned.message = learned.message if before is None else before.message
         return learned
 
     def _refine(self, work: _Work, learned: _Learned, labels: np.ndarray, rng: np.random.RandomState) -> None:
@@ -287,11 +356,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                         bar.update()
             except KeyboardInterrupt:
                 passes = f"{len(learned.losses)} of {self.n_refinements} passes of the refinement"
-                self._note_interruption(work, f"interrupted after {passes}; the classifier holds what was learned.")
-
-    def _note_interruption(self, work: _Work, message: str) -> None:
-        work.walker.is_interrupted = True
-        warnings.warn(f"{type(self).__name__}: {message}", ConvergenceWarning, stacklevel=6)
+                work.interruption = f"after {passes} and holds what it learned until then"
 
     def _calibrate(self, work: _Work, learned: _Learned) -> float:
         """How sharply residuals tell the classes apart, by the signals that were held out."""
@@ -304,9 +369,12 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         try:
             residuals, _ = relative_residuals(Picked(work.walker.signals, rows), coder, self.n_jobs)
         except KeyboardInterrupt:
-            self._note_interruption(work, "interrupted while probabilities were calibrated; predict_proba is a guess.")
+            work.interruption = "while it calibrated its probabilities, so predict_proba may be off"
             rows, residuals = rows[:0], np.empty((0, len(self.classes_)))
-        return fit_sharpness(residuals, work.labels[rows])
+        sharpness = fit_sharpness(residuals, work.labels[rows])
+        found = probabilities(residuals, sharpness)
+        learned.message = _complaint(residuals, found, "held-out signals", hasattr(work.method, "gamma"))
+        return sharpness
 
     def _store(self, work: _Work, learned: _Learned) -> None:
         """The fitted attributes."""
@@ -327,7 +395,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         self.gamma_ = getattr(method, "gamma_", None)
         self.method_ = clone(method)
         self.sharpness_ = learned.calibrated
-        self.errors_ = np.array(learned.errors)
+        self.errors_ = learned.errors
         self.losses_ = np.array(learned.losses)
         self.n_iter_ = len(learned.errors)
 
@@ -384,7 +452,11 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             ``softmax(-sharpness_ * residuals)``, the residuals as in `decision_function`.
         """
         residuals, _ = self._residuals(X)
-        return probabilities(residuals, self.sharpness_).astype(residuals.dtype)
+        found = probabilities(residuals, self.sharpness_).astype(residuals.dtype)
+        message = _complaint(residuals, found, "signals", self.gamma_ is not None)
+        if message is not None:
+            warnings.warn(message, UserWarning, stacklevel=2)
+        return found
 
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Relative squared residuals (n_signals, n_classes), and what they leave of one."""
@@ -426,11 +498,13 @@ class _Learned:
 
     whites: list[np.ndarray]
     pursuits: list[Pursuit]
-    errors: list[float]
+    errors: np.ndarray
     losses: list[float]
     # Before the refinement and after it.
     sharpness: float = 1.0
     calibrated: float = 1.0
+    # What is to be said of the probabilities of the held-out signals.
+    message: str | None = None
 
 
 class _Work:
@@ -441,6 +515,8 @@ class _Work:
     ) -> None:
         self.method, self.walker, self.shared = method, walker, shared
         self.held_out, self.labels = held_out, labels
+        # How far the learning came, where Ctrl-C ended it.
+        self.interruption: str | None = None
         self.feature_map: FeatureMap = shared.feature_map
         if isinstance(shared.feature_map, KernelMap):
             self.feature_map = WhiteMap.of(shared.feature_map, shared.metric, walker.signals.dtype)
@@ -456,19 +532,37 @@ class _Work:
         self.pursuit: Pursuit = shared.pursuit._replace(n_nonzero=limit)
 
 
+def _complaint(residuals: np.ndarray, found: np.ndarray, which: str, has_kernel: bool) -> str | None:
+    """What to tell the user of probabilities that are nearly all equal; None of others, or of very few."""
+    # A signal that is a kernel vector, or nearly, is told apart whatever gamma is.
+    if len(found) < FEW or float(np.quantile(np.ptp(found, axis=1), MOST)) >= EQUAL:
+        return None
+    if float(np.quantile(np.ptp(residuals, axis=1), MOST)) >= EQUAL:
+        seen = "residuals did not tell the classes of the held-out signals in fit"
+        remedy = "the signals say little of their classes, or they are too few: try other features, or settings"
+    elif float(np.median(residuals)) > 0.5:
+        seen = "the dictionary of every class leaves every signal unrepresented"
+        remedy = (
+            "gamma is too large, or these signals lie far from those of fit: leave it at 'median', scale both alike"
+        )
+    else:
+        seen = "the dictionary of every class represents every signal"
+        remedy = "gamma is too small by orders of magnitude: leave it at 'median'"
+        if not has_kernel:
+            remedy = (
+                "there are too many non-zeros for linear dictionaries to differ: lower n_nonzero_coefs, or use RKDL"
+            )
+    return (
+        f"KDLClassifier: for {MOST:.0%} or more of {len(found)} {which} all classes are equally probable, to within "
+        f"{EQUAL:g}, since {seen}. Probably {remedy}."
+    )
+
+
 def _shared_problem(method: DictionaryLearner, walker: Walker, rng: np.random.RandomState) -> Any:
     """The method's learning problem for all classes at once; what moves its kernel vectors has moved them."""
     signals = walker.signals
     unit = method._feature_scale(signals.scale)
     problem: Any = method._problem(walker, method._pursuit(unit), rng)
     if problem.mover is not None:
-        alternate(
-            problem,
-            max_iter=method.max_iter,
-            tol=method.tol,
-            n_numbers=signals.shape[0] * signals.shape[1],
-            unit=unit,
-            verbose=method.verbose,
-            name=f"{type(method).__name__} of all classes",
-        )
+        method._alternate(problem, f"{type(method).__name__} of all classes")
     return problem

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from rkdl._arrays import host, is_tensor
+from rkdl._input import well_formed
 from rkdl._preimage import Decode, DecoderSums, FixedPoint, LinearDecoder, learn_decoder
 from rkdl._signals import Signals, Walker
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
@@ -84,6 +85,7 @@ class Denoising(DictionaryLearner):
             check_source(X, type(self).__name__)
             codes = RowSource(X)
         else:
+            X = well_formed(X)
             given = check_array(X, dtype=FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
             codes = Signals(sparse.csr_array(given) if sparse.issparse(given) else given, given.dtype)
         self._check_width(codes)
@@ -126,7 +128,7 @@ class Denoising(DictionaryLearner):
         if hasattr(signals, "device"):
             from rkdl._torch.encode import denoised
 
-            return denoised(self, signals, encoder, decoder, unit, noise)
+            return signals.as_given(denoised(self, signals, encoder, decoder, unit, noise))
         cleaned = np.empty(signals.shape, dtype=signals.dtype)
 
         def task(number: int, start: int, stop: int) -> None:
@@ -139,7 +141,7 @@ class Denoising(DictionaryLearner):
                 cleaned[start + group] = decoder(codes) / signals.dtype.type(scale)
 
         for_each_chunk(signals, encoder.row_width + decoder.row_width, self.n_jobs, task)
-        return cleaned
+        return signals.as_given(cleaned)
 
     def _check_noise(self, noise: Any) -> None:
         if noise is None:

@@ -12,6 +12,7 @@ from rkdl._shapes import FLOATS, INTEGERS, ArrayError, Expected, check_arrays
 # Axes: m features, n atoms, p kernel vectors, q frequencies, f Fourier features, c classes, k a detector's members.
 _LEARNER = {
     "errors_": Expected("e"),
+    "update_errors_": Expected("u"),
     "decoder_": Expected("nm", FLOATS, is_optional=True),
     "decoder_intercept_": Expected("m", FLOATS, is_optional=True),
 }

@@ -17,13 +17,15 @@ from rkdl._arrays import host, is_tensor
 from rkdl._blas import one_blas_thread
 from rkdl._encode import encode_signals
 from rkdl._full import FullProblem, KernelRows
+from rkdl._input import well_formed
 from rkdl._machine import physical_memory
 from rkdl._maps import GivenKernelMap
+from rkdl._pivots import first_signals
 from rkdl._pursuit import pursue
 from rkdl._signals import Signals, Walker, is_safe
-from rkdl._sources import is_dask, is_source
+from rkdl._sources import gather, is_dask, is_source
 from rkdl._statistics import Encoder, Pursuit
-from rkdl.estimators._base import FLOATS, is_array, pick_signals
+from rkdl.estimators._base import FLOATS, is_array
 from rkdl.estimators._denoising import Decoder
 from rkdl.estimators._kernel import KERNELS, KernelLearner
 
@@ -45,8 +47,9 @@ class KDL(KernelLearner):
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
         returns the matrix of kernel values (or of two rows that returns a number, which is slow).
         With "precomputed", X is the kernel matrix in `fit`, and kernel values with the training signals after it.
-    gamma : float or "median", default="median"
-        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample.
+    gamma : float, "median" or "scale", default="median"
+        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample, "scale" is
+        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
@@ -59,14 +62,17 @@ class KDL(KernelLearner):
         Orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
         From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
-    init : {"data", "random"} or array-like of shape (n_components, n_signals), default="data"
-        First atoms: random signals, Gaussian combinations of the kernel vectors, or given combinations.
+    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_signals), default="rpcholesky"
+        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
+        leave of it in feature space (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian
+        combinations of the kernel vectors; an array gives the combinations.
     max_iter : int, default=30
         Most iterations.
     tol : float, default=1e-4
-        Stop when two iterations together lower the error by less than this share; 0 for never.
+        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
+        for ten iterations; 0 disables.
     fit_inverse_transform : bool, default=False
-        Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
+        Whether `fit` also learns a decoder, by ridge regression from feature space to signals in one
         more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
         to a fixed point with kernel "rbf" (slower), are exact with "linear", and with another kernel need
         `fit_decoder`.
@@ -94,11 +100,16 @@ class KDL(KernelLearner):
         Inner products of the atoms in feature space.
     gamma_ : float
         `gamma` as used.
+    computes_in_float64_ : bool
+        Whether `gamma_` is so small for the signals that float32 could hardly tell their kernel values apart, so that
+        signals of float32 are worked on in float64. Results are float32 all the same.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration, f the squared error in feature space of codes that hold the
-        sparsity. A greedy pursuit may raise it slightly from one iteration to the next.
+        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
+        space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
+    update_errors_ : ndarray of shape (n_updates,)
+        The error right after every update that was made, with the codes that it was made for: what the paper reports.
     n_iter_ : int
-        Iterations made.
+        Iteration that ended with the returned model, the best that was met.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
@@ -142,7 +153,7 @@ class KDL(KernelLearner):
         residual_tol=None,
         pursuit="ols",
         atom_update="gram",
-        init="data",
+        init="rpcholesky",
         max_iter=30,
         tol=1e-4,
         fit_inverse_transform=False,
@@ -183,6 +194,10 @@ class KDL(KernelLearner):
     def fit(self, X, y=None, *, checkpoint=None):
         """Learn from signals, or from their kernel matrix.
 
+        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the estimator then holds the result
+        of the last complete iteration. A fit that fails, or is interrupted before its first iteration is complete,
+        leaves the estimator as it was.
+
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
@@ -203,7 +218,7 @@ class KDL(KernelLearner):
             raise ValueError("The Dask array does not know the sizes of its chunks: call X.compute_chunk_sizes().")
         if is_source(X) and self.device is None:
             # Every signal meets every other one: they are needed together.
-            X = np.asarray(X[0 : X.shape[0]])
+            X = gather(X)
         return super().fit(X, y, checkpoint=checkpoint)
 
     def _inspect(self, walker: Walker) -> None:
@@ -256,8 +271,8 @@ class KDL(KernelLearner):
         else:
             start = np.zeros((self.n_components, n_signals))
             n_picked = 0
-            if self.init == "data":
-                picked = pick_signals(signals, self.n_components, rng)
+            if self.init != "random":
+                picked = first_signals(self.init, signals, self.n_components, rng, rows.products)
                 n_picked = len(picked)
                 start[np.arange(n_picked), picked] = 1.0
             start[n_picked:] = rng.standard_normal((self.n_components - n_picked, n_signals))
@@ -267,6 +282,7 @@ class KDL(KernelLearner):
         unit = self._feature_scale(signals.scale)
         self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
         self.gram_ = host(problem.gram)
+        self.computes_in_float64_ = signals.given_dtype is not None
         if self._is_precomputed:
             self.gamma_ = None
             self.__dict__.pop("kernel_vectors_", None)
@@ -294,7 +310,7 @@ class KDL(KernelLearner):
             found = super()._read_signals(X, reset=reset)
             found.check_finite()
             return found
-        X = validate_data(self, X, dtype=FLOATS, reset=reset)
+        X = validate_data(self, well_formed(X), dtype=FLOATS, reset=reset)
         return Signals(X, X.dtype)
 
     def transform(self, X):
@@ -323,9 +339,9 @@ class KDL(KernelLearner):
         squares = np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
         return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, squared_norms=squares)
 
-    def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         if not self._is_precomputed:
-            return super()._residuals(X)
+            return super()._residuals(X, factor)
         signals, encoder, _ = self._ready(X)
         kernel = host(signals.data)
         if not _is_training_matrix(kernel):
@@ -337,7 +353,7 @@ class KDL(KernelLearner):
         with one_blas_thread():
             correlations = kernel @ encoder.atoms.T
         residuals = pursue(correlations, encoder.gram, squares, *encoder.pursuit)[1]
-        return tuple(alike_home(np.sqrt(part), signals) for part in (residuals, squares))  # type: ignore[return-value]
+        return tuple(alike_home(factor * np.sqrt(part), signals) for part in (residuals, squares))  # type: ignore[return-value]
 
     def _check_decodable(self) -> None:
         if self._is_precomputed:

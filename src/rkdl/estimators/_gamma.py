@@ -8,6 +8,8 @@ from rkdl._kernels import median_gamma
 from rkdl._signals import Signals
 
 SAMPLE = 1000
+# Rules that find gamma from the signals.
+RULES = ("median", "scale")
 
 
 def spread_sample(signals: Signals, size: int = SAMPLE) -> np.ndarray:
@@ -21,16 +23,31 @@ def find_gamma(gamma: float | str, signals: Signals) -> float:
 
     Parameters
     ----------
-    gamma : float or "median"
-        A number is meant for the signals as the user gave them.
+    gamma : float, "median" or "scale"
+        A number is meant for the signals as the user gave them. "median" is one over the median squared distance of a
+        sample; "scale" one over the variance of all numbers times the number of features, from one pass over them.
     signals : Signals
         The signals.
     """
     if isinstance(gamma, str):
+        # What the rule gave is kept with the signals: a stream goes on with the gamma of its beginning.
         if signals.median_gamma is None:
-            signals.median_gamma = median_gamma(spread_sample(signals))
+            found = scale_gamma(signals) if gamma == "scale" else median_gamma(spread_sample(signals))
+            signals.median_gamma = found
         return signals.median_gamma
     return float(gamma) / signals.scale / signals.scale
+
+
+def scale_gamma(signals: Signals) -> float:
+    """``1 / (n_features * X.var())`` of the signals as they are read, as scikit-learn's ``gamma="scale"``.
+
+    1.0 where all numbers are equal.
+    """
+    variance = signals.moments().variance
+    if variance == 0.0:
+        return 1.0
+    gamma = 1.0 / (signals.shape[1] * variance)
+    return min(max(gamma, float(np.finfo(np.float64).tiny)), float(np.finfo(np.float64).max))
 
 
 def raw_gamma(gamma: float | str, signals: Signals) -> float:
@@ -40,7 +57,7 @@ def raw_gamma(gamma: float | str, signals: Signals) -> float:
     found = find_gamma(gamma, signals) * signals.scale * signals.scale
     if not 0.0 < found < np.inf:
         raise ValueError(
-            f"gamma='median' of these signals is {found}: their squared distances leave the range of float64; scale "
+            f"gamma={gamma!r} of these signals is {found}: their squared distances leave the range of float64; scale "
             f"the signals."
         )
     return found

@@ -13,12 +13,13 @@ from rkdl._atoms import normalize_rows
 from rkdl._learning import ReducedProblem
 from rkdl._maps import FeatureMap, FourierMap, LinearMap
 from rkdl._metric import IdentityMetric
+from rkdl._pivots import first_coordinates
 from rkdl._preimage import LinearDecoder, squared_residual_of_noise
 from rkdl._signals import Signals, Walker
 from rkdl._statistics import Encoder, Pursuit
-from rkdl.estimators._base import is_array, pick_signals
+from rkdl.estimators._base import is_array
 from rkdl.estimators._denoising import Decoding, Denoising
-from rkdl.estimators._gamma import find_gamma, raw_gamma
+from rkdl.estimators._gamma import RULES, find_gamma, raw_gamma
 from rkdl.estimators._stream import StreamLearner
 
 
@@ -40,9 +41,9 @@ class _CoordinateLearner(StreamLearner):
             start = self._initial_array(shape, "components_")
         else:
             start = rng.standard_normal(shape)
-            if self.init == "data":
-                picked = pick_signals(signals, self.n_components, rng)
-                start[: len(picked)] = feature_map.features(signals.take(picked))
+            if self.init != "random":
+                found = first_coordinates(self.init, signals, self.n_components, rng, feature_map.features)
+                start[: len(found)] = found
         return ReducedProblem(
             walker,
             feature_map,
@@ -86,12 +87,15 @@ class DL(Denoising, _CoordinateLearner):
         Orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
         From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
-    init : {"data", "random"} or array-like of shape (n_components, n_features), default="data"
-        First atoms: random signals, Gaussian vectors, or given ones.
+    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_features), default="rpcholesky"
+        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
+        leave of its energy (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian vectors; an
+        array gives them.
     max_iter : int, default=30
         Most iterations.
     tol : float, default=1e-4
-        Stop when two iterations together lower the error by less than this share; 0 for never.
+        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
+        for ten iterations; 0 disables.
     half_life : float, default=None
         Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
         came in; None for never less.
@@ -112,9 +116,12 @@ class DL(Denoising, _CoordinateLearner):
     components_ : ndarray of shape (n_components, n_features)
         Atoms of unit norm.
     errors_ : ndarray of shape (n_iter_,)
-        ``|Y - Z A|_F / sqrt(m N)`` after every iteration.
+        ``|Y - Z A|_F / sqrt(m N)`` after every iteration up to that of the returned model, Z the codes with the atoms
+        that the iteration ended with. A greedy pursuit may raise it.
+    update_errors_ : ndarray of shape (n_updates,)
+        The error right after every update that was made, with the codes that it was made for: what the paper reports.
     n_iter_ : int
-        Iterations made.
+        Iteration that ended with the returned model, the best that was met.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
     n_features_in_ : int
@@ -175,8 +182,9 @@ class FourierDL(Decoding, _CoordinateLearner):
         Number of atoms n.
     n_fourier_features : int, default=256
         Number of features, a cosine and a sine for each random frequency; odd numbers are rounded up.
-    gamma : float or "median", default="median"
-        The kernel's parameter; "median" is one over the median squared distance of a sample.
+    gamma : float, "median" or "scale", default="median"
+        The kernel's parameter; "median" is one over the median squared distance of a sample, "scale" is
+        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     n_nonzero_coefs : int or None, default=4
         Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
     residual_tol : float, default=None
@@ -185,12 +193,15 @@ class FourierDL(Decoding, _CoordinateLearner):
         Orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
         From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
-    init : {"data", "random"} or array-like of shape (n_components, n_fourier_features), default="data"
-        First atoms: features of random signals, Gaussian vectors, or given ones.
+    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_fourier_features), default="rpcholesky"
+        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
+        leave of its features (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian vectors;
+        an array gives them.
     max_iter : int, default=30
         Most iterations.
     tol : float, default=1e-4
-        Stop when two iterations together lower the error by less than this share; 0 for never.
+        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
+        for ten iterations; 0 disables.
     half_life : float, default=None
         Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
         came in; None for never less.
@@ -221,9 +232,12 @@ class FourierDL(Decoding, _CoordinateLearner):
     gamma_ : float
         The kernel's parameter as used.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration, f the squared error in the space of the features.
+        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in the space of
+        the features of the signals coded with the atoms that the iteration ended with. A greedy pursuit may raise it.
+    update_errors_ : ndarray of shape (n_updates,)
+        The error right after every update that was made, with the codes that it was made for: what the paper reports.
     n_iter_ : int
-        Iterations made.
+        Iteration that ended with the returned model, the best that was met.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
@@ -252,7 +266,7 @@ class FourierDL(Decoding, _CoordinateLearner):
     _parameter_constraints: dict = {
         **Decoding._parameter_constraints,
         "n_fourier_features": [Interval(Integral, 1, None, closed="left")],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
     }
 
     def __init__(
@@ -265,7 +279,7 @@ class FourierDL(Decoding, _CoordinateLearner):
         residual_tol=None,
         pursuit="ols",
         atom_update="gram",
-        init="data",
+        init="rpcholesky",
         max_iter=30,
         tol=1e-4,
         half_life=None,
@@ -297,6 +311,9 @@ class FourierDL(Decoding, _CoordinateLearner):
         )
         self.n_fourier_features = n_fourier_features
         self.gamma = gamma
+
+    def _depends_on_scale(self) -> bool:
+        return isinstance(self.gamma, str)
 
     def _settings(self) -> dict:
         return {**super()._settings(), "n_fourier_features": self.n_fourier_features, "gamma": self.gamma}

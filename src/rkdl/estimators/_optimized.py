@@ -10,9 +10,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from rkdl._arrays import host
 from rkdl._descent import LBFGS, GradientDescent, Mover
 from rkdl._kernel_vectors import signal_moments
+from rkdl._learning import ReducedProblem
 from rkdl._signals import Walker
 from rkdl._statistics import Pursuit
+from rkdl.estimators._base import is_array
 from rkdl.estimators._reduced import ReducedLearner
+
+# Signals whose norms' root mean square exceeds their mean by no more than this share have one norm.
+ONE_NORM = 1e-10
+# Iterations before the kernel vectors are optimised, at most; whatever max_iter is, so that it may be raised.
+HELD_ITERATIONS = 10
 
 
 class ORKDL(ReducedLearner):
@@ -25,15 +32,16 @@ class ORKDL(ReducedLearner):
     kernel : {"rbf", "poly", "linear"} or callable, default="rbf"
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
         returns the matrix of kernel values (or of two rows that returns a number, which is slow).
-    gamma : float or "median", default="median"
-        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample.
+    gamma : float, "median" or "scale", default="median"
+        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample, "scale" is
+        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
         Constant of "poly".
     n_kernel_vectors : int, default=50
         Number of kernel vectors p.
-    kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="dictionary"
+    kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
         "dictionary" trains them as a linear dictionary of the signals, as the paper does, each as long as the
         signals are in the root mean square; "random" draws signals (Nystrom sampling); "kmeans" takes cluster
         centres; "rpcholesky" draws signals by randomly pivoted Cholesky; an array of shape (p, n_features) gives
@@ -46,8 +54,10 @@ class ORKDL(ReducedLearner):
         Orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
         From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
-    init : {"data", "random"} or array-like of shape (n_components, n_kernel_vectors), default="data"
-        First atoms: random signals, Gaussian combinations of the kernel vectors, or given combinations.
+    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
+        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
+        leave of it in feature space (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian
+        combinations of the kernel vectors; an array gives the combinations.
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors move: L-BFGS with the atoms eliminated (variable projection), or the paper's
         gradient, one vector after another with the atoms held.
@@ -57,9 +67,11 @@ class ORKDL(ReducedLearner):
         Fixed rate of "gd", as in the paper; it multiplies a sum over signals and may diverge, which is
         warned of. None finds a rate by backtracking, which never raises the objective.
     max_iter : int, default=30
-        Most iterations.
+        Most iterations that optimise the kernel vectors. Unless `init` is an array, up to ten that hold them come
+        first.
     tol : float, default=1e-4
-        Stop when two iterations together lower the error by less than this share; 0 for never.
+        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
+        for ten iterations; 0 disables.
     half_life : float, default=None
         Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
         came in; None for never less.
@@ -94,11 +106,16 @@ class ORKDL(ReducedLearner):
         Inner products of the atoms in feature space.
     gamma_ : float
         `gamma` as used.
+    computes_in_float64_ : bool
+        Whether `gamma_` is so small for the signals that float32 could hardly tell their kernel values apart, so that
+        signals of float32 are worked on in float64. Results are float32 all the same.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration, f the squared error in feature space of codes that hold the
-        sparsity. A greedy pursuit may raise it slightly from one iteration to the next.
+        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
+        space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
+    update_errors_ : ndarray of shape (n_updates,)
+        The error right after every update that was made, with the codes that it was made for: what the paper reports.
     n_iter_ : int
-        Iterations made.
+        Iteration that ended with the returned model, the best that was met.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
@@ -142,12 +159,12 @@ class ORKDL(ReducedLearner):
         degree=3,
         coef0=1.0,
         n_kernel_vectors=50,
-        kernel_vectors="dictionary",
+        kernel_vectors="kmeans",
         n_nonzero_coefs=4,
         residual_tol=None,
         pursuit="ols",
         atom_update="gram",
-        init="data",
+        init="rpcholesky",
         solver="lbfgs",
         n_inner_iter=3,
         learning_rate=None,
@@ -193,8 +210,19 @@ class ORKDL(ReducedLearner):
     def _moves(self) -> bool:
         return self.n_inner_iter > 0
 
+    def _problem(
+        self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+    ) -> ReducedProblem:
+        problem = super()._problem(walker, pursuit, rng, saved)
+        if saved is None and not is_array(self.init) and self._moves() and self.solver == "lbfgs":
+            # Iterations that hold the kernel vectors cost little, and what they end with is the least to be beaten.
+            mover, problem.mover = problem.mover, None
+            self._alternate(problem, f"{type(self).__name__}, kernel vectors held", max_iter=HELD_ITERATIONS)
+            problem.mover, problem.update_objective = mover, np.inf
+        return problem
+
     def _radius(self, walker: Walker, vectors: np.ndarray | None) -> float | None:
-        """Norm that kernel vectors are held to: that of those that are given, else one found in the signals."""
+        """Norm that kernel vectors are held to, from those that are given, else from the signals; None for none."""
         return None
 
     def _mover(self, walker: Walker, vectors: np.ndarray | None = None) -> Mover:
@@ -210,9 +238,8 @@ class ORKDL(ReducedLearner):
 class MORKDL(ORKDL):
     """Mixed optimized reduced kernel dictionary learning (MORKDL-D).
 
-    As ORKDL, with ``linear_weight * |Y - X D|^2`` in the objective, X sparse, which keeps the kernel vectors D a good
-    linear dictionary of the signals. All kernel vectors are held to one norm: the root mean square of the
-    signals' norms, so one for signals of unit norm, as in the paper.
+    As ORKDL, with a multiple of ``|Y - X D|^2`` in the objective, X sparse, which keeps the kernel vectors D a good
+    linear dictionary of the signals.
 
     Parameters
     ----------
@@ -222,15 +249,16 @@ class MORKDL(ORKDL):
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
         returns the matrix of kernel values (or of two rows that returns a number, which is slow).
         It must have a derivative, which a callable has not.
-    gamma : float or "median", default="median"
-        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample.
+    gamma : float, "median" or "scale", default="median"
+        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample, "scale" is
+        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
         Constant of "poly".
     n_kernel_vectors : int, default=50
         Number of kernel vectors p.
-    kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="dictionary"
+    kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
         "dictionary" trains them as a linear dictionary of the signals, as the paper does, each as long as the
         signals are in the root mean square; "random" draws signals (Nystrom sampling); "kmeans" takes cluster
         centres; "rpcholesky" draws signals by randomly pivoted Cholesky; an array of shape (p, n_features) gives
@@ -243,8 +271,10 @@ class MORKDL(ORKDL):
         Orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
         From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
-    init : {"data", "random"} or array-like of shape (n_components, n_kernel_vectors), default="data"
-        First atoms: random signals, Gaussian combinations of the kernel vectors, or given combinations.
+    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
+        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
+        leave of it in feature space (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian
+        combinations of the kernel vectors; an array gives the combinations.
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors move: L-BFGS with the atoms eliminated (variable projection), or the paper's
         gradient, one vector after another with the atoms held.
@@ -254,13 +284,20 @@ class MORKDL(ORKDL):
         Fixed rate of "gd", as in the paper; it multiplies a sum over signals and may diverge, which is
         warned of. None finds a rate by backtracking, which never raises the objective.
     linear_weight : float, default=1.0
-        Weight lambda of the linear term.
+        Weight lambda of the linear term, relative to ``tr K(Y, Y) / |Y|^2``: with 1.0 the two terms count alike,
+        whatever the scale of the signals. For signals of unit norm and kernel "rbf" it is the weight of the paper.
     linear_n_nonzero_coefs : int, default=5
         Most non-zeros s_x of a signal's linear code.
+    kernel_vector_norm : {"auto", "shared", "free"}, default="auto"
+        "shared" holds all kernel vectors to one norm, the root mean square of the signals' norms, as in the paper;
+        "free" leaves their norms to the optimisation; "auto" is "shared" where the signals themselves
+        have one norm, and "free" elsewhere.
     max_iter : int, default=30
-        Most iterations.
+        Most iterations that optimise the kernel vectors. Unless `init` is an array, up to ten that hold them come
+        first.
     tol : float, default=1e-4
-        Stop when two iterations together lower the error by less than this share; 0 for never.
+        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
+        for ten iterations; 0 disables.
     half_life : float, default=None
         Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
         came in; None for never less.
@@ -295,11 +332,16 @@ class MORKDL(ORKDL):
         Inner products of the atoms in feature space.
     gamma_ : float
         `gamma` as used.
+    computes_in_float64_ : bool
+        Whether `gamma_` is so small for the signals that float32 could hardly tell their kernel values apart, so that
+        signals of float32 are worked on in float64. Results are float32 all the same.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration, f the squared error in feature space of codes that hold the
-        sparsity. A greedy pursuit may raise it slightly from one iteration to the next.
+        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
+        space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
+    update_errors_ : ndarray of shape (n_updates,)
+        The error right after every update that was made, with the codes that it was made for: what the paper reports.
     n_iter_ : int
-        Iterations made.
+        Iteration that ended with the returned model, the best that was met.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
@@ -330,6 +372,7 @@ class MORKDL(ORKDL):
         **ORKDL._parameter_constraints,
         "linear_weight": [Interval(Real, 0, None, closed="left")],
         "linear_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
+        "kernel_vector_norm": [StrOptions({"auto", "shared", "free"})],
     }
 
     def __init__(
@@ -341,17 +384,18 @@ class MORKDL(ORKDL):
         degree=3,
         coef0=1.0,
         n_kernel_vectors=50,
-        kernel_vectors="dictionary",
+        kernel_vectors="kmeans",
         n_nonzero_coefs=4,
         residual_tol=None,
         pursuit="ols",
         atom_update="gram",
-        init="data",
+        init="rpcholesky",
         solver="lbfgs",
         n_inner_iter=3,
         learning_rate=None,
         linear_weight=1.0,
         linear_n_nonzero_coefs=5,
+        kernel_vector_norm="auto",
         max_iter=30,
         tol=1e-4,
         half_life=None,
@@ -392,22 +436,28 @@ class MORKDL(ORKDL):
         )
         self.linear_weight = linear_weight
         self.linear_n_nonzero_coefs = linear_n_nonzero_coefs
+        self.kernel_vector_norm = kernel_vector_norm
 
-    def _radius(self, walker: Walker, vectors: np.ndarray | None) -> float:
+    def _radius(self, walker: Walker, vectors: np.ndarray | None) -> float | None:
+        if self.kernel_vector_norm == "free":
+            return None
         if vectors is not None:
-            # It is that of the signals that they were learned from, not of these.
-            return float(np.linalg.norm(host(vectors[0])))
-        radius = signal_moments(walker)[1]
-        if radius == 0.0:
+            # Those that were learned tell of their signals, not of these.
+            norms = np.linalg.norm(host(vectors), axis=1)
+            root_mean_square, mean = float(np.sqrt(np.mean(norms**2))), float(norms.mean())
+        else:
+            _, root_mean_square, mean = signal_moments(walker)
+        if self.kernel_vector_norm == "auto":
+            return root_mean_square if 0.0 < root_mean_square <= (1.0 + ONE_NORM) * mean else None
+        if root_mean_square == 0.0:
             raise ValueError(
-                "All signals are zero: MORKDL holds its kernel vectors to the signals' norm, and there is none."
+                "All signals are zero, and kernel_vector_norm='shared' holds the kernel vectors to the signals' norm: "
+                "use 'free'."
             )
-        return radius
+        return root_mean_square
 
     def _linear_nonzeros(self) -> int:
         return self.linear_n_nonzero_coefs
 
-    def _linear(self, n_vectors: int, scale: float) -> tuple[float, Pursuit]:
-        # The linear term carries the signals' scale, the other one that of the features.
-        factor = self._feature_scale(scale) / scale
-        return self.linear_weight * factor * factor, self._linear_pursuit(n_vectors)
+    def _linear(self, n_vectors: int) -> tuple[float, Pursuit]:
+        return self.linear_weight, self._linear_pursuit(n_vectors)

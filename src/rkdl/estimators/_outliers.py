@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,15 +18,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from rkdl._abnormality import Member, robust_location, upper_fence
 from rkdl._arrays import host
 from rkdl._blas import one_blas_thread, resolve_threads
+from rkdl._input import well_formed
 from rkdl._kernels import centre_of
 from rkdl._pool import submit
 from rkdl._signals import Signals, Walker, chunk_bounds
-from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
-from rkdl.estimators._gamma import find_gamma, raw_gamma
+from rkdl._sources import RowSource, check_source, float_dtype, gather, is_dask, is_source
+from rkdl._warn import quiet
+from rkdl.estimators._gamma import RULES, find_gamma, raw_gamma
 from rkdl.estimators._reduced import RKDL
 from rkdl.estimators._saving import Saved
 
 FLOATS = [np.float64, np.float32]
+# Parts of few signals of which one at a time is left out, to see how those score that no dictionary has learned from.
+N_FOLDS = 10
+# Scores of at least so many signals that differ by less than this say nothing.
+FEW, EQUAL = 5, 1e-3
+# Unseen signals that set a threshold well enough.
+ENOUGH_UNSEEN = 200
 
 
 class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
@@ -46,8 +55,9 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         Number of atoms of a dictionary, one number for each of `gamma_factors` or one for all.
     n_nonzero_coefs : int or array-like of int, default=(16, 8)
         Most non-zeros of a code, likewise.
-    gamma : float or "median", default="median"
-        The kernel's parameter; "median" is one over the median squared distance of a sample.
+    gamma : float, "median" or "scale", default="median"
+        The kernel's parameter; "median" is one over the median squared distance of a sample, "scale" is
+        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     gamma_factors : float or array-like of float, default=(0.1, 6.0)
         What `gamma` is multiplied by, one number for each width of the kernel.
     n_kernel_vectors : int, default=200
@@ -62,9 +72,9 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
     max_iter : int, default=4
         Iterations of each learning.
     contamination : float or "auto", default="auto"
-        Share of outliers among the training signals, in (0, 0.5], that `offset_` is to mark. "auto" marks what lies
-        beyond Tukey's fence, moved out by the skewness of the training signals' abnormality; of signals without
-        outliers that is a few in a hundred.
+        Share of outliers, in (0, 0.5]: `fit_predict` marks this share of the training signals, and `predict` about this
+        share of new signals like them. "auto" marks what lies beyond Tukey's fence, moved out by the skewness of the
+        abnormality; of signals without outliers that is a few in a hundred.
     n_jobs : int, default=None
         Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
     random_state : int, RandomState instance or None, default=None
@@ -75,7 +85,9 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
     Attributes
     ----------
     offset_ : float
-        ``decision_function`` is ``score_samples - offset_``.
+        ``decision_function`` is ``score_samples - offset_``. The training signals' own threshold, unless signals that
+        were left out of a learning score clearly lower than those: then it is set on them, and `predict` marks fewer of
+        the training signals than `fit_predict`. So it is where signals are few for their dimension.
     gammas_ : ndarray of shape (n_members,)
         Kernel parameter of every dictionary.
     kernel_vectors_ : ndarray of shape (n_members, n_kernel_vectors, n_features)
@@ -117,7 +129,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
     _parameter_constraints: dict = {
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), "array-like"],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median"})],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
         "gamma_factors": [Interval(Real, 0, None, closed="neither"), "array-like"],
         "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
         "discard": [Interval(Real, 0, 1, closed="left")],
@@ -198,7 +210,8 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             -1 for outliers, 1 for the others.
         """
         scores = self._fit_scores(X)
-        return _labels(scores - scores.dtype.type(self.offset_))
+        # Their own threshold: they are judged among themselves, by dictionaries that have learned from all of them.
+        return _labels(scores - scores.dtype.type(self._offset(scores)))
 
     def score_samples(self, X):
         """How well signals are represented; the lower, the more abnormal.
@@ -216,7 +229,8 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         signals = self._read_signals(X, reset=False)
         signals.scale = self.scale_
-        return self._scores(signals, self._members(), self.medians_, self.spreads_)
+        locations = np.stack([self.medians_, self.spreads_], axis=1)
+        return _combine(self._abnormalities(signals, self._members()), locations, signals.dtype)
 
     def decision_function(self, X):
         """`score_samples` less `offset_`: negative for outliers.
@@ -272,13 +286,50 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         width = np.arange(self.n_members) % len(factors)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
         tasks = [(gamma * factors[k], n_atoms[k], n_nonzero[k], seed) for k, seed in zip(width, seeds, strict=True)]
-        members = self._learn(signals, tasks)
-        raw = self._abnormalities(signals, members)
-        locations = np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
-        self._store(members, signals.scale, locations)
-        scores = _combine(raw, self.medians_, self.spreads_, signals.dtype)
-        self.offset_ = float(self._offset(scores))
+        folds = self._folds(signals.shape[0], rng)
+        with _progress(self.n_members * (1 + len(folds)), self.verbose) as tick:
+            members = self._learn(signals, tasks, tick)
+            raw = self._abnormalities(signals, members)
+            locations = _locations(raw)
+            self._store(members, signals.scale, locations)
+            scores = _combine(raw, locations, signals.dtype)
+            self.offset_ = float(self._offset(scores))
+            if folds:
+                raw = np.concatenate([self._unseen(signals, fold, tasks, tick) for fold in folds])
+                self.offset_ = self._corrected_offset(scores, _combine(raw, locations, signals.dtype))
+        if len(scores) >= FEW and float(np.ptp(scores)) < EQUAL:
+            cause = "The signals themselves are probably equal: look at them."
+            if not isinstance(self.gamma, str):
+                cause = f"Probably gamma={self.gamma!r} is too small by orders of magnitude: leave it at 'median'."
+            warnings.warn(
+                f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
+                f"represent every signal alike and tell no outlier. {cause}",
+                UserWarning,
+                stacklevel=6,
+            )
         return scores
+
+    def _folds(self, n_signals: int, rng: np.random.RandomState) -> list[np.ndarray]:
+        """Signals to be left out of a learning, a list of indices each; none where most are not learned from anyway."""
+        if n_signals >= 2 * self.max_samples:
+            return []
+        folds = np.array_split(rng.permutation(n_signals), min(N_FOLDS, n_signals))
+        # Some hundred signals tell the share of them that is marked; a few folds of many signals hold those.
+        n_needed = 1 + int(np.searchsorted(np.cumsum([len(fold) for fold in folds]), ENOUGH_UNSEEN))
+        return [np.sort(fold) for fold in folds[:n_needed]]
+
+    def _unseen(self, signals: Signals, fold: np.ndarray, tasks: list[tuple], tick: Any) -> np.ndarray:
+        """Abnormality of the signals of a fold in every dictionary, learned from the other signals."""
+        others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
+        return self._abnormalities(signals.subset(fold), self._learn(others, tasks, tick))
+
+    def _corrected_offset(self, scores: np.ndarray, unseen: np.ndarray) -> float:
+        """The training signals' own offset, or, where it marks clearly more of the unseen ones, that of those."""
+        expected = float((scores < self.offset_).mean())
+        slack = np.sqrt(max(expected * (1.0 - expected), 1.0 / len(unseen)) / len(unseen))
+        if float((unseen < self.offset_).mean()) <= expected + slack:
+            return self.offset_
+        return min(self.offset_, float(self._offset(unseen)))
 
     def _widths(self) -> tuple[list[float], list[int], list[int]]:
         """Factors of gamma, atoms and non-zeros of every width of the kernel, checked."""
@@ -294,13 +345,13 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             counts.append(values * len(factors) if len(values) == 1 else values)
         return factors, counts[0], counts[1]
 
-    def _learn(self, signals: Signals, tasks: list[tuple]) -> list[Member]:
+    def _learn(self, signals: Signals, tasks: list[tuple], tick: Any) -> list[Member]:
         """The dictionaries, each from its own seed, so that threads change nothing."""
         threads = min(resolve_threads(self.n_jobs), len(tasks))
         if not signals.is_in_memory:
             # A slow source is read by one after the other.
             threads = 1
-        with _progress(len(tasks), self.verbose) as tick, one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
             members = []
             for future in [submit(pool, self._learn_one, signals, *task) for task in tasks]:
                 members.append(future.result())
@@ -334,13 +385,16 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             gamma=gamma,
             n_kernel_vectors=n_vectors,
             kernel_vectors="random",
+            # At random: atoms that are chosen to represent what others do not would begin with the outliers.
+            init="data",
             n_nonzero_coefs=n_nonzero,
             max_iter=self.max_iter,
             tol=0.0,
             n_jobs=1,
             random_state=rng,
         )
-        model.fit(sample - centre)
+        with quiet():
+            model.fit(sample - centre)
         return Member(gamma, model.kernel_vectors_ + centre, model.dual_components_, model.gram_, n_nonzero)
 
     def _store(self, members: list[Member], scale: float, locations: np.ndarray) -> None:
@@ -370,9 +424,6 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             return np.percentile(scores, 100.0 * self.contamination)
         return -upper_fence(-scores.astype(np.float64))
 
-    def _scores(self, signals: Signals, members: list[Member], medians: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-        return _combine(self._abnormalities(signals, members), medians, spreads, signals.dtype)
-
     def _abnormalities(self, signals: Signals, members: list[Member]) -> np.ndarray:
         """Abnormality of every signal in every dictionary, (n_signals, n_members)."""
         found = np.empty((signals.shape[0], len(members)))
@@ -397,7 +448,8 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         least = 2 if reset else 1
         # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.
-        if is_source(X) and not is_dask(X):
+        X = gather(X) if is_dask(X) else well_formed(X)
+        if is_source(X):
             check_source(X, type(self).__name__)
             validate_data(self, X, reset=reset, skip_check_array=True)
             if X.shape[0] < least:
@@ -432,8 +484,14 @@ def _several(name: str, values: Any, kind: type) -> list:
     return [kind(value) for value in array]
 
 
-def _combine(raw: np.ndarray, medians: np.ndarray, spreads: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _locations(raw: np.ndarray) -> np.ndarray:
+    """Median and spread (n_members, 2) of abnormalities (n_signals, n_members)."""
+    return np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
+
+
+def _combine(raw: np.ndarray, locations: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Scores from abnormalities (n_signals, n_members): the lower, the more abnormal, and always finite."""
+    medians, spreads = locations.T
     with np.errstate(over="ignore"):
         scores = -((raw - medians) / spreads).mean(axis=1)
     limit = float(np.finfo(dtype).max) / 4.0

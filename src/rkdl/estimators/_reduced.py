@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from typing import Any
 
@@ -12,18 +11,22 @@ from sklearn.utils.validation import check_array
 
 from rkdl._arrays import host
 from rkdl._atoms import normalize_rows
-from rkdl._descent import GradientDescent, Mover
+from rkdl._descent import Mover
+from rkdl._diagnostics import check_rank, is_flat
 from rkdl._encode import check_pursuit
 from rkdl._exchange import count_offered
+from rkdl._input import well_formed
 from rkdl._kernel_vectors import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
 from rkdl._kernels import Kernel
 from rkdl._learning import ReducedProblem
 from rkdl._maps import KernelMap
+from rkdl._pivots import first_coordinates
 from rkdl._signals import Signals, Walker
 from rkdl._states import check_kernel_vectors
 from rkdl._statistics import Pursuit
-from rkdl.estimators._base import is_array, pick_signals
-from rkdl.estimators._kernel import KernelLearner
+from rkdl._warn import warn
+from rkdl.estimators._base import is_array
+from rkdl.estimators._kernel import KERNEL_SAMPLE, KernelLearner
 from rkdl.estimators._stream import StreamLearner
 
 
@@ -36,34 +39,23 @@ class ReducedLearner(KernelLearner, StreamLearner):
         "kernel_vectors": [StrOptions(set(METHODS)), "array-like"],
     }
 
-    def __init__(self, n_components=20, *, n_kernel_vectors=50, kernel_vectors="dictionary", **common):
+    def __init__(self, n_components=20, *, n_kernel_vectors=50, kernel_vectors="kmeans", **common):
         super().__init__(n_components, **common)
         self.n_kernel_vectors = n_kernel_vectors
         self.kernel_vectors = kernel_vectors
 
-    def _count(self, n_signals: int) -> int:
-        """Number of kernel vectors: as given, and never more than there are signals to choose from."""
-        if is_array(self.kernel_vectors):
-            return len(self.kernel_vectors)
-        return min(self.n_kernel_vectors, n_signals)
+    def _count(self) -> int:
+        """Number of kernel vectors."""
+        return len(self.kernel_vectors) if is_array(self.kernel_vectors) else self.n_kernel_vectors
 
     def _working_width(self, n_signals: int, n_features: int) -> int:
-        return n_features + 2 * self._count(n_signals) + 3 * self.n_components
+        return n_features + 2 * self._count() + 3 * self.n_components
 
     def _check_sizes(self, n_signals: int) -> None:
-        if not is_array(self.kernel_vectors) and self.n_kernel_vectors > n_signals:
-            warnings.warn(
-                f"n_kernel_vectors={self.n_kernel_vectors} exceeds the number of signals, {n_signals}: {n_signals} are "
-                f"used.",
-                UserWarning,
-                stacklevel=4,
-            )
-        if self.n_components > self._count(n_signals):
-            warnings.warn(
-                f"n_components={self.n_components} exceeds the number of kernel vectors, {self._count(n_signals)}: the "
+        if self.n_components > self._count():
+            warn(
+                f"n_components={self.n_components} exceeds the number of kernel vectors, {self._count()}: the "
                 f"atoms span no more dimensions than that.",
-                UserWarning,
-                stacklevel=4,
             )
 
     def _linear_nonzeros(self) -> int:
@@ -77,20 +69,21 @@ class ReducedLearner(KernelLearner, StreamLearner):
         """What moves the kernel vectors, new ones or those given; nothing in RKDL."""
         return None
 
-    def _linear(self, n_vectors: int, scale: float) -> tuple[float, Pursuit] | None:
+    def _linear(self, n_vectors: int) -> tuple[float, Pursuit] | None:
         """Weight and pursuit of the linear term; none but in MORKDL."""
         return None
 
     def _first_kernel_vectors(self, walker: Walker, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
         signals = walker.signals
         if is_array(self.kernel_vectors):
-            vectors = check_array(host(self.kernel_vectors), dtype=np.float64, input_name="kernel_vectors", copy=True)
+            given = well_formed(host(self.kernel_vectors), "kernel_vectors")
+            vectors = check_array(given, dtype=np.float64, input_name="kernel_vectors", copy=True)
             if vectors.shape[1] != signals.shape[1]:
                 raise ValueError(
                     f"kernel_vectors has {vectors.shape[1]} features and X has {signals.shape[1]}: they must agree."
                 )
             return vectors * signals.scale
-        count = self._count(signals.shape[0])
+        count = self._count()
         return choose_kernel_vectors(
             self.kernel_vectors,
             walker,
@@ -126,10 +119,13 @@ class ReducedLearner(KernelLearner, StreamLearner):
             white = metric.to_white(self._initial_array(shape, "dual_components_"))
         else:
             white = metric.to_white(rng.standard_normal(shape))
-            if self.init == "data":
-                picked = pick_signals(signals, self.n_components, rng)
-                features = feature_map.features(signals.take(picked)).astype(np.float64)
-                white[: len(picked)] = metric.whiten(features)
+            if self.init != "random":
+
+                def coordinates(rows: np.ndarray) -> np.ndarray:
+                    return metric.whiten(feature_map.features(rows).astype(np.float64))
+
+                found = first_coordinates(self.init, signals, self.n_components, rng, coordinates)
+                white[: len(found)] = found
         return ReducedProblem(
             walker,
             feature_map,
@@ -138,7 +134,7 @@ class ReducedLearner(KernelLearner, StreamLearner):
             pursuit,
             refit=self.atom_update == "aksvd",
             mover=mover,
-            linear=self._linear(len(vectors), signals.scale),
+            linear=self._linear(len(vectors)),
         )
 
     def _continued(self, walker: Walker, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
@@ -153,21 +149,31 @@ class ReducedLearner(KernelLearner, StreamLearner):
         super()._renew(problem, walker)
         assert isinstance(problem.feature_map, KernelMap)
         vectors, earlier = problem.feature_map.kernel_vectors, problem.mover
-        problem.linear = self._linear(len(vectors), walker.signals.scale)
+        problem.linear = self._linear(len(vectors))
         # What the earlier one knows of the curvature is that of other sums.
         problem.mover = mover = self._mover(walker, vectors)
         if mover is not None and earlier is not None:
-            mover.radius = earlier.radius
-            if isinstance(mover, GradientDescent) and isinstance(earlier, GradientDescent):
-                mover.has_warned = earlier.has_warned
+            mover.radius, mover.has_warned = earlier.radius, earlier.has_warned
         follows = self.half_life is not None and mover is None
         problem.n_offered = count_offered(len(vectors)) if follows else 0
 
+    def _choose_dtype(self, signals: Signals, reset: bool) -> None:
+        # Kernel vectors of a start that will be replaced say nothing about gamma: copies of one signal are all alike.
+        super()._choose_dtype(signals, reset or self._is_unsettled())
+
+    def _signals_needed(self) -> int:
+        needed = super()._signals_needed()
+        return needed if is_array(self.kernel_vectors) else max(needed, self.n_kernel_vectors)
+
+    def _depends_on_scale(self) -> bool:
+        if isinstance(self.kernel, str) and self.kernel == "linear":
+            return False
+        return isinstance(self.gamma, str) or not is_array(self.kernel_vectors)
+
     def _settings(self) -> dict:
-        count = len(self.kernel_vectors) if is_array(self.kernel_vectors) else self.n_kernel_vectors
         kernel = self.kernel if isinstance(self.kernel, str) else "a function"
         values = {"kernel": kernel, "degree": self.degree, "coef0": self.coef0}
-        return {**super()._settings(), "n_kernel_vectors": count, "gamma": self.gamma, **values}
+        return {**super()._settings(), "n_kernel_vectors": self._count(), "gamma": self.gamma, **values}
 
     def _on_sphere(self, vectors: np.ndarray, radius: float, rng: np.random.RandomState) -> np.ndarray:
         """Kernel vectors of norm `radius`; a zero signal that was drawn gets a random direction."""
@@ -176,8 +182,8 @@ class ReducedLearner(KernelLearner, StreamLearner):
         if zero.any():
             if is_array(self.kernel_vectors):
                 raise ValueError(
-                    f"Row {int(np.flatnonzero(zero)[0])} of kernel_vectors has norm zero: MORKDL holds all norms, "
-                    f"so every kernel vector needs a direction."
+                    f"Row {int(np.flatnonzero(zero)[0])} of kernel_vectors has norm zero, and MORKDL holds all of "
+                    f"them to one norm: give every kernel vector a direction, or use kernel_vector_norm='free'."
                 )
             vectors[zero] = rng.standard_normal((int(zero.sum()), vectors.shape[1]))
             norms = np.linalg.norm(vectors, axis=1)
@@ -190,6 +196,12 @@ class ReducedLearner(KernelLearner, StreamLearner):
         self.gram_ = host(problem.white @ problem.white.T)
         self.rank_ = problem.metric.rank
         self.gamma_ = self._stored_gamma(signals)
+        some = host(problem.metric.matrix[:KERNEL_SAMPLE, :KERNEL_SAMPLE])
+        self.computes_in_float64_ = signals.given_dtype is not None or is_flat(some)
+
+    def _check_learned(self, problem: Any, n_signals: int) -> None:
+        super()._check_learned(problem, n_signals)
+        check_rank(type(self).__name__, self.rank_, len(self.kernel_vectors_), problem.walker.signals.dtype)
 
 
 class RKDL(ReducedLearner):
@@ -204,15 +216,16 @@ class RKDL(ReducedLearner):
     kernel : {"rbf", "poly", "linear"} or callable, default="rbf"
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
         returns the matrix of kernel values (or of two rows that returns a number, which is slow).
-    gamma : float or "median", default="median"
-        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample.
+    gamma : float, "median" or "scale", default="median"
+        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample, "scale" is
+        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
         Constant of "poly".
     n_kernel_vectors : int, default=50
         Number of kernel vectors p.
-    kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="dictionary"
+    kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
         "dictionary" trains them as a linear dictionary of the signals, as the paper does, each as long as the
         signals are in the root mean square; "random" draws signals (Nystrom sampling); "kmeans" takes cluster
         centres; "rpcholesky" draws signals by randomly pivoted Cholesky; an array of shape (p, n_features) gives
@@ -225,12 +238,15 @@ class RKDL(ReducedLearner):
         Orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
         From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
-    init : {"data", "random"} or array-like of shape (n_components, n_kernel_vectors), default="data"
-        First atoms: random signals, Gaussian combinations of the kernel vectors, or given combinations.
+    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
+        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
+        leave of it in feature space (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian
+        combinations of the kernel vectors; an array gives the combinations.
     max_iter : int, default=30
         Most iterations.
     tol : float, default=1e-4
-        Stop when two iterations together lower the error by less than this share; 0 for never.
+        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
+        for ten iterations; 0 disables.
     half_life : float, default=None
         Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
         came in; None for never less. Where there is one, signals of a stream take the place of kernel vectors that the
@@ -266,11 +282,16 @@ class RKDL(ReducedLearner):
         Inner products of the atoms in feature space.
     gamma_ : float
         `gamma` as used.
+    computes_in_float64_ : bool
+        Whether `gamma_` is so small for the signals that float32 could hardly tell their kernel values apart, so that
+        signals of float32 are worked on in float64. Results are float32 all the same.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration, f the squared error in feature space of codes that hold the
-        sparsity. A greedy pursuit may raise it slightly from one iteration to the next.
+        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
+        space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
+    update_errors_ : ndarray of shape (n_updates,)
+        The error right after every update that was made, with the codes that it was made for: what the paper reports.
     n_iter_ : int
-        Iterations made.
+        Iteration that ended with the returned model, the best that was met.
     n_revived_ : int
         Unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
@@ -307,12 +328,12 @@ class RKDL(ReducedLearner):
         degree=3,
         coef0=1.0,
         n_kernel_vectors=50,
-        kernel_vectors="dictionary",
+        kernel_vectors="kmeans",
         n_nonzero_coefs=4,
         residual_tol=None,
         pursuit="ols",
         atom_update="gram",
-        init="data",
+        init="rpcholesky",
         max_iter=30,
         tol=1e-4,
         half_life=None,

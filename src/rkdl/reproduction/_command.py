@@ -13,7 +13,7 @@ from rkdl.reproduction._data import load_datasets
 from rkdl.reproduction._page import write_page
 from rkdl.reproduction._paper import METHODS, PRESETS
 from rkdl.reproduction._progress import Progress
-from rkdl.reproduction._run import Interrupt, Plan, execute, prepare, warm_up
+from rkdl.reproduction._run import Plan, execute, prepare, warm_up
 from rkdl.reproduction._store import FILENAME, Results, output_names
 from rkdl.reproduction._terminal import complain, report_text, say
 
@@ -53,18 +53,16 @@ def reproduce(options: argparse.Namespace) -> int:
     results.discard()
     results.save()
 
-    with Interrupt() as interrupt:
-        progress = Progress(units, plan.n_rounds, options.quiet)
-        try:
-            warm_up(plan, units)
-            interrupt.check()
-            execute(plan, units, results, progress, interrupt)
-        except KeyboardInterrupt:
-            progress.close()
-            return _interrupted(results, len(units), progress.n_done, options.quiet)
-        finally:
-            progress.close()
-        has_figures, page, unreadable = write_page(results)
+    progress = Progress(units, plan.n_rounds, options.quiet)
+    try:
+        warm_up(plan, units)
+        execute(plan, units, results, progress)
+    except KeyboardInterrupt:
+        progress.close()
+        return _interrupted(results, len(units), progress.n_done, options.quiet)
+    finally:
+        progress.close()
+    has_figures, page, unreadable = write_page(results)
     if not options.quiet:
         say(report_text(results.content))
         say("")

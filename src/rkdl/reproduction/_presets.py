@@ -31,6 +31,7 @@ _DESCENT = {"kernel_vectors": "dictionary", "solver": "gd", "n_inner_iter": _pap
 _LINEAR_TERM = {
     "linear_weight": _paper.LINEAR_WEIGHT,
     "linear_n_nonzero_coefs": _paper.LINEAR_NONZERO_COEFS,
+    "kernel_vector_norm": "shared",
 }
 
 #: Estimator and settings of each method, for the presets that are runs of the library.
@@ -173,7 +174,8 @@ class Round:
         seconds = perf_counter() - begin
         is_reduced = "n_kernel_vectors" in given
         return Outcome(
-            errors=[float(error) for error in model.errors_],
+            # As the paper reports them: after an update, with the codes that it was made for.
+            errors=[float(error) for error in model.update_errors_],
             seconds=seconds,
             dictionary_seconds=dictionary_seconds,
             mean_nonzeros=_mean_nonzeros(model, self.signals),

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Sequence
 from time import perf_counter
-from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,35 +50,6 @@ class Plan(NamedTuple):
         return [method for method in self.methods if method in methods_of(preset)]
 
 
-class Interrupt:
-    """Remembers Ctrl-C: an interrupted fit returns what it has instead of raising, and must not be recorded."""
-
-    def __init__(self) -> None:
-        self.happened = False
-        self._previous: Any = None
-
-    def __enter__(self) -> Interrupt:
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._previous = signal.signal(signal.SIGINT, self._remember)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
-
-    def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.happened = True
-        raise KeyboardInterrupt
-
-    def check(self) -> None:
-        """Raise KeyboardInterrupt if one was swallowed."""
-        if self.happened:
-            raise KeyboardInterrupt
-
-
 def prepare(plan: Plan, results: Results) -> list[Unit]:
     """Check the plan against what the folder holds, and list what is left to run."""
     for preset in plan.presets:
@@ -111,7 +79,7 @@ def prepare(plan: Plan, results: Results) -> list[Unit]:
     return units
 
 
-def execute(plan: Plan, units: Sequence[Unit], results: Results, progress: Progress, interrupt: Interrupt) -> None:
+def execute(plan: Plan, units: Sequence[Unit], results: Results, progress: Progress) -> None:
     """Run the units; each is in results.json when the next begins."""
     by_name = {data.name: data for data in plan.datasets}
     shared: Round | None = None
@@ -131,7 +99,6 @@ def execute(plan: Plan, units: Sequence[Unit], results: Results, progress: Progr
         except ValueError as error:
             text = " ".join(str(error).split())
             raise ValueError(f"{data.name}, {unit.preset} {unit.method}: {text}") from error
-        interrupt.check()
         results.add(data, unit.preset, unit.method, unit.number, seed, outcome)
         progress.finish(unit, perf_counter() - begin)
 

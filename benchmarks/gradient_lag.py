@@ -1,0 +1,48 @@
+"""What it costs ORKDL to take gradients with the atoms of the point before, against exact ones with a second pass.
+
+``python -m benchmarks.gradient_lag`` prints a Markdown table: the mean error of both over the seeds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.any_data_sets import load_set
+from rkdl import ORKDL
+from rkdl._descent import LBFGS
+
+SETS = ("moons", "swiss-roll", "cancer-standardised", "log-normal", "spectra", "digits-standardised")
+SEEDS = range(5)
+
+
+def mean_error(X: np.ndarray) -> float:
+    """The mean over the seeds of the last error."""
+    return float(np.mean([ORKDL(tol=0.0, random_state=seed).fit(X).errors_[-1] for seed in SEEDS]))
+
+
+def exact_error(X: np.ndarray) -> float:
+    """The same where every gradient is taken with the best atoms of its own point."""
+    lagging = LBFGS._search
+
+    def search(mover, objective, point, free, direction, slope, pulling):
+        return lagging(mover, objective, point, free, direction, slope, None)
+
+    LBFGS._search = search
+    try:
+        return mean_error(X)
+    finally:
+        LBFGS._search = lagging
+
+
+def main() -> None:
+    """Print the table."""
+    print("| data | exact gradients | lagging ones | |")
+    print("|---|---|---|---|")
+    for name in SETS:
+        X = load_set(name)
+        exact, lagging = exact_error(X), mean_error(X)
+        print(f"| {name} | {exact:.4e} | {lagging:.4e} | {100 * (lagging / exact - 1):+.2f} % |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""gamma="scale": the variance of all numbers, wherever the signals are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.svm import SVC
+
+from rkdl import KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, load
+from rkdl._signals import Moments, Signals
+
+COMMON = {"n_components": 4, "n_nonzero_coefs": 2, "max_iter": 2, "random_state": 0, "gamma": "scale"}
+ESTIMATORS = {
+    "FourierDL": FourierDL(n_fourier_features=16, **COMMON),
+    "KDL": KDL(**COMMON),
+    "KDL-poly": KDL(kernel="poly", **COMMON),
+    "RKDL": RKDL(n_kernel_vectors=8, **COMMON),
+    "ORKDL": ORKDL(n_kernel_vectors=8, **COMMON),
+    "MORKDL": MORKDL(n_kernel_vectors=8, **COMMON),
+}
+each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+class Rows:
+    """The least that signals may be: shape, dtype and row slices."""
+
+    def __init__(self, data):
+        self.data, self.shape, self.dtype = data, data.shape, data.dtype
+
+    def __getitem__(self, rows):
+        return self.data[rows]
+
+
+def fresh(name):
+    from sklearn.base import clone
+
+    return clone(ESTIMATORS[name])
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    return (rng.standard_normal((300, 8)) * (rng.random((300, 8)) > 0.5) + 0.3 * rng.random(8)) * (np.arange(8) > 1)
+
+
+def expected(X):
+    return 1.0 / (X.shape[1] * X.astype(np.float64).var())
+
+
+@each_estimator
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_it_is_that_of_scikit_learn(name, dtype, X):
+    X = np.round(5.0 * X).astype(dtype) if dtype is np.int64 else X.astype(dtype)
+    found = fresh(name).fit(X).gamma_
+    np.testing.assert_allclose(found, expected(X), rtol=1e-12)
+    support = SVC(gamma="scale").fit(X.astype(np.float64), np.arange(len(X)) % 2)
+    np.testing.assert_allclose(found, support._gamma, rtol=1e-6)
+
+
+@each_estimator
+def test_wherever_the_signals_are(name, X):
+    torch, da = pytest.importorskip("torch"), pytest.importorskip("dask.array")
+    twice = sparse.coo_array((np.tile(0.5 * X.ravel(), 2), np.tile(np.indices(X.shape).reshape(2, -1), 2)), X.shape)
+    for form in (
+        sparse.csr_array(X),
+        sparse.csc_array(X),
+        twice.tocsr(),
+        Rows(X),
+        da.from_array(X, chunks=(77, 3)),
+        da.from_array(X, chunks=(77, 8)).map_blocks(sparse.csr_array),
+        torch.from_numpy(X),
+    ):
+        if name.startswith("KDL") and not isinstance(form, (Rows, torch.Tensor)) and not sparse.issparse(form):
+            continue
+        np.testing.assert_allclose(fresh(name).fit(form).gamma_, expected(X), rtol=1e-12, err_msg=str(type(form)))
+    np.testing.assert_allclose(fresh(name).set_params(device="cpu").fit(X).gamma_, expected(X), rtol=1e-12)
+
+
+def test_duplicates_of_a_sparse_matrix_are_summed(X):
+    indptr, columns = 16 * np.arange(301), np.tile(np.repeat(np.arange(8), 2), 300)
+    twice = sparse.csr_array((np.repeat(0.5 * X.ravel(), 2), columns, indptr), X.shape)
+    assert not twice.has_canonical_format
+    np.testing.assert_allclose(fresh("RKDL").fit(twice).gamma_, expected(X), rtol=1e-12)
+    assert twice.nnz == 2 * X.size
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30, 1e100])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_scale_and_offset(scale, offset, X):
+    found = fresh("RKDL").fit((X + offset) * scale).gamma_
+    np.testing.assert_allclose(found * scale * scale, expected(X + offset), rtol=1e-6)
+
+
+def test_all_numbers_equal():
+    model = fresh("RKDL").set_params(n_kernel_vectors=4)
+    assert model.fit(np.full((50, 3), 2.0)).gamma_ == 1.0
+
+
+@pytest.mark.parametrize("chunks", [[300], [100, 200], [1, 2, 297]])
+def test_moments_add_up(chunks, X):
+    parts = [Signals(part, np.float64).moments() for part in np.split(X + 1e4, np.cumsum(chunks)[:-1])]
+    total = sum(parts, Moments())
+    assert total.count == X.size
+    np.testing.assert_allclose([total.mean, total.variance], [(X + 1e4).mean(), X.var()], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["FourierDL", "RKDL", "ORKDL"])
+def test_a_stream_keeps_that_of_its_beginning(name, X, tmp_path):
+    model = fresh(name).partial_fit(X[:150]).partial_fit(1.5 * X[150:])
+    np.testing.assert_allclose(model.gamma_, expected(X[:150]), rtol=1e-12)
+    model.save(tmp_path / "model.rkdl")
+    again = load(tmp_path / "model.rkdl").partial_fit(1.5 * X)
+    np.testing.assert_allclose(again.gamma_, model.gamma_, rtol=1e-12)
+    # Unless most signals are of another scale.
+    assert again.partial_fit(50.0 * np.concatenate([X] * 4)).gamma_ < 1e-2 * model.gamma_
+    waiting = fresh(name).partial_fit(X[:150], update=False).partial_fit(X[150:])
+    whole = X if name == "ORKDL" else X[:150]
+    np.testing.assert_allclose(waiting.gamma_, expected(whole), rtol=1e-12)
+
+
+def test_classifier_and_detector(X):
+    model = KDLClassifier(ESTIMATORS["RKDL"], random_state=0).fit(X, np.arange(300) % 3)
+    np.testing.assert_allclose(model.gamma_, expected(X), rtol=1e-12)
+    detector = KDLOutlierDetector(gamma="scale", n_members=2, random_state=0).fit(X)
+    np.testing.assert_allclose(detector.gammas_, expected(X) * np.array([0.1, 6.0]), rtol=1e-12)
+
+
+def test_a_checkpoint_and_a_search(X, tmp_path):
+    path = tmp_path / "fit.rkdl"
+    fresh("RKDL").set_params(max_iter=1).fit(X, checkpoint=path)
+    resumed, whole = fresh("RKDL").fit(X, checkpoint=path), fresh("RKDL").fit(X)
+    np.testing.assert_array_equal(resumed.dual_components_, whole.dual_components_)
+    with pytest.raises(ValueError, match="'gamma' parameter of RKDL must be"):
+        fresh("RKDL").set_params(gamma="auto").fit(X)

@@ -1,0 +1,344 @@
+"""Streams whose first batch is poor: zeros, copies of one signal, one signal, signals of another scale."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+import rkdl
+from rkdl import DL, MORKDL, ORKDL, RKDL, FourierDL
+from rkdl._reservoir import Reservoir, distinct_rows, some_distinct, typical_rows
+from rkdl._shapes import ArrayError
+from rkdl._signals import Signals
+from rkdl._states import check_stream
+from rkdl.estimators._stream import StreamLearner
+
+COMMON = {"n_components": 20, "n_nonzero_coefs": 4, "random_state": 0}
+REDUCED = {**COMMON, "n_kernel_vectors": 40}
+ESTIMATORS = {
+    "DL": DL(**COMMON),
+    "FourierDL": FourierDL(n_fourier_features=128, **COMMON),
+    "RKDL": RKDL(**REDUCED),
+    "RKDL-scale": RKDL(gamma="scale", **REDUCED),
+    "RKDL-number": RKDL(gamma=4e-4, **REDUCED),
+    "RKDL-random": RKDL(kernel_vectors="random", init="data", **REDUCED),
+    "ORKDL": ORKDL(**REDUCED),
+    "MORKDL": MORKDL(**REDUCED),
+}
+KINDS = ["zeros", "copies", "one", "smaller", "larger"]
+each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+@pytest.fixture(scope="module")
+def X():
+    signals = load_digits().data
+    return signals[np.random.default_rng(0).permutation(len(signals))]
+
+
+def poor_batch(kind, X):
+    return {
+        "zeros": np.zeros_like(X[:200]),
+        "copies": np.tile(X[:1], (200, 1)),
+        "one": X[:1],
+        "smaller": 1e-3 * X[:200],
+        "larger": 1e3 * X[:200],
+    }[kind]
+
+
+def ordinary_batches(X):
+    return np.array_split(X[200:], 10)
+
+
+def learned(model):
+    names = [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]
+    return {name: np.asarray(getattr(model, name)).tobytes() for name in names}
+
+
+def error(model, X):
+    return float(np.sqrt(np.mean(model.reconstruction_error(X) ** 2)))
+
+
+@pytest.fixture(scope="module")
+def references(X):
+    """Error and gamma of the streams that saw the ordinary batches alone."""
+    known = {}
+
+    def reference(name, half_life):
+        if (name, half_life) not in known:
+            stream = clone(ESTIMATORS[name]).set_params(half_life=half_life)
+            for batch in ordinary_batches(X):
+                stream.partial_fit(batch)
+            known[name, half_life] = error(stream, X[200:]), getattr(stream, "gamma_", 1.0)
+        return known[name, half_life]
+
+    return reference
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("half_life", [None, 500.0])
+@pytest.mark.filterwarnings("ignore:The kernel is nearly")
+@each_estimator
+def test_a_poor_first_batch_is_overcome(name, half_life, kind, X, references):
+    """After ten ordinary batches the stream is much as one that never saw it."""
+    stream = clone(ESTIMATORS[name]).set_params(half_life=half_life).partial_fit(poor_batch(kind, X))
+    for batch in ordinary_batches(X):
+        assert np.isfinite(stream.transform(batch)).all()
+        stream.partial_fit(batch)
+    expected, gamma = references(name, half_life)
+    assert error(stream, X[200:]) == pytest.approx(expected, rel=0.15)
+    assert getattr(stream, "gamma_", 1.0) == pytest.approx(gamma, rel=0.4)
+    assert np.isfinite(stream.errors_).all()
+    assert stream.n_iter_ == len(stream.errors_) == 11
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL", "MORKDL"])
+def test_files_and_pickles_go_on(name, kind, X, tmp_path):
+    """Saved after every batch, those from which the start is chosen anew included."""
+    model = clone(ESTIMATORS[name]).set_params(half_life=800.0)
+    other, third = clone(model), clone(model)
+    for batch in (poor_batch(kind, X), *ordinary_batches(X)[:4]):
+        model.partial_fit(batch)
+        other.partial_fit(batch).save(tmp_path / "model.rkdl")
+        rkdl.load(tmp_path / "model.rkdl").save(tmp_path / "again.rkdl")
+        other = rkdl.load(tmp_path / "again.rkdl")
+        third = pickle.loads(pickle.dumps(third.partial_fit(batch)))
+        assert learned(model) == learned(other) == learned(third)
+
+
+def count_starts(monkeypatch):
+    """A list that gets the number of signals of every start that is chosen anew."""
+    found = []
+    begin_anew = StreamLearner._begin_anew
+
+    def counted(self, stream, rows, like):
+        found.append(len(rows))
+        return begin_anew(self, stream, rows, like)
+
+    monkeypatch.setattr(StreamLearner, "_begin_anew", counted)
+    return found
+
+
+@pytest.mark.parametrize("half_life", [None, 300.0])
+@each_estimator
+def test_an_ordinary_stream_keeps_its_start(name, half_life, X, monkeypatch):
+    found = count_starts(monkeypatch)
+    stream = clone(ESTIMATORS[name]).set_params(half_life=half_life)
+    for first, last in itertools.pairwise([0, 50, 100, 105, 400, 401, 900, 1797]):
+        stream.partial_fit(X[first:last])
+    assert found == []
+    # Neither DL nor a start that is given needs to know more.
+    assert (stream._stream.seen is None) == (name == "DL")
+
+
+def test_single_extreme_signals_change_nothing(X, monkeypatch):
+    """Whatever the rule: the scale of most signals counts."""
+    found = count_starts(monkeypatch)
+    for gamma in ("median", "scale"):
+        stream = clone(ESTIMATORS["RKDL"]).set_params(gamma=gamma).partial_fit(X[:100])
+        expected = stream.gamma_
+        for batch in np.array_split(X[100:600], 5):
+            stream.partial_fit(np.concatenate([batch, 1e5 * batch[:3]]))
+        assert stream.gamma_ == expected
+    assert found == []
+
+
+def test_a_given_start_stays(X, monkeypatch):
+    found = count_starts(monkeypatch)
+    model = clone(ESTIMATORS["RKDL"]).fit(X)
+    start = {"init": model.dual_components_, "kernel_vectors": model.kernel_vectors_, "gamma": model.gamma_}
+    fourier = {"init": np.eye(20, 128), "gamma": 4e-4}
+    for stream in (
+        clone(model).set_params(**start),
+        clone(ESTIMATORS["FourierDL"]).set_params(**fourier),
+        clone(ESTIMATORS["DL"]).set_params(init="random"),
+        model,
+    ):
+        for batch in (np.zeros((3, 64)), 1e-3 * X[:100], X[:100], X[100:900]):
+            stream.partial_fit(batch)
+        assert stream._stream.seen is None
+    assert found == []
+
+
+@pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL", "ORKDL", "MORKDL"])
+def test_signals_one_by_one_from_the_first(name, X, monkeypatch, references):
+    """Each start from twice as many signals as the last, until there are enough."""
+    found = count_starts(monkeypatch)
+    stream = clone(ESTIMATORS[name])
+    for signal in X[:60]:
+        stream.partial_fit(signal[None])
+    assert found == ([2, 4, 8, 16, 20] if name in ("DL", "FourierDL") else [2, 4, 8, 16, 32, 40])
+    for batch in ordinary_batches(X):
+        stream.partial_fit(batch)
+    assert error(stream, X[200:]) == pytest.approx(references(name, None)[0], rel=0.1)
+
+
+def test_few_different_signals_for_ever(X, monkeypatch):
+    """Fewer than kernel vectors: the start is not chosen anew for nothing."""
+    found = count_starts(monkeypatch)
+    few, rng = X[:8], np.random.default_rng(0)
+    stream = clone(ESTIMATORS["RKDL"])
+    for _ in range(10):
+        stream.partial_fit(few[rng.integers(8, size=30)])
+    assert len(found) <= 1
+    assert error(stream, few) < 1e-3
+
+
+@pytest.mark.filterwarnings("ignore:The kernel is nearly")
+@pytest.mark.parametrize("name", ["FourierDL", "RKDL", "RKDL-number", "ORKDL", "MORKDL"])
+def test_a_stream_whose_scale_drifts(name, X):
+    """With a half-life the start follows; without, it stays until most of what was seen has the other scale."""
+    for half_life, follows in ((150.0, True), (None, False)):
+        stream = clone(ESTIMATORS[name]).set_params(half_life=half_life)
+        for batch in ordinary_batches(X):
+            stream.partial_fit(batch)
+        gamma = getattr(stream, "gamma_", 1.0)
+        for batch in ordinary_batches(X)[:5]:
+            stream.partial_fit(100.0 * batch)
+        if name != "RKDL-number":
+            ratio = stream.gamma_ / gamma
+            assert ratio == pytest.approx(1e-4, rel=0.5) if follows else ratio == 1.0
+        norms = np.linalg.norm(getattr(stream, "kernel_vectors_", X[:1]), axis=1)
+        if follows and name != "FourierDL":
+            assert np.median(norms) > 1e3
+
+
+@pytest.mark.parametrize("name", ["RKDL", "ORKDL", "MORKDL"])
+def test_a_poor_first_batch_that_waits(name, X, references):
+    """With update=False, held or not: the first update's start is chosen from more."""
+    stream = clone(ESTIMATORS[name]).partial_fit(np.zeros((30, 64)), update=False)
+    stream.partial_fit(X[:1], update=False)
+    assert np.isfinite(stream.transform(X[:5])).all()
+    for batch in ordinary_batches(X):
+        stream.partial_fit(batch, update=len(batch) % 2 == 0)
+    stream.partial_fit(X[:200])
+    assert error(stream, X[200:]) == pytest.approx(references(name, None)[0], rel=0.1)
+    assert stream._stream.problem.memory.weight == pytest.approx(31 + 1597 + 200)
+
+
+@pytest.mark.parametrize("half_life", [None, 300.0])
+def test_what_was_seen_keeps_its_weight(half_life, X):
+    """In the sums of the atoms and of the decoder; a sample stands for the signals that are gone."""
+    stream = clone(ESTIMATORS["RKDL"]).set_params(fit_inverse_transform=True, half_life=half_life)
+    batches = [np.zeros((1200, 64)), X[:30], X[30:300], X[300:]]
+    for batch in batches:
+        stream.partial_fit(batch)
+    ages = np.arange(1200 + len(X))
+    expected = len(ages) if half_life is None else np.sum(0.5 ** (ages / half_life))
+    assert stream._stream.problem.memory.weight == pytest.approx(expected, rel=1e-9)
+    assert stream._stream.problem.memory.trace == pytest.approx(expected, rel=1e-9)
+    assert stream._stream.decoder_sums.n_signals == pytest.approx(expected, rel=1e-9)
+    assert np.isfinite(stream.decoder_).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL", "ORKDL"])
+def test_a_bad_batch_after_a_poor_one_changes_nothing(name, kind, X):
+    """Nor what a generator gives next."""
+    ends = []
+    bad = X[200:500].copy()
+    bad[7, 3] = np.nan
+    for batches in ([X[200:600]], [bad, X[200:600]]):
+        model = clone(ESTIMATORS[name]).set_params(random_state=np.random.RandomState(3))
+        model.partial_fit(poor_batch(kind, X))
+        for batch in batches:
+            if batch is bad:
+                with pytest.raises(ValueError, match="Input X contains NaN"):
+                    model.partial_fit(batch)
+            else:
+                model.partial_fit(batch)
+        ends.append(learned(model))
+    assert ends[0] == ends[1]
+
+
+def test_float32_after_a_poor_batch(X):
+    """Copies of one signal do not make a kernel flat; signals far below one do not fix the scale."""
+    for poor in (np.zeros((50, 64)), 1e-12 * X[:200], 1e12 * X[:200], 1e25 * X[:200]):
+        stream = clone(ESTIMATORS["RKDL"]).partial_fit(poor.astype(np.float32))
+        for batch in ordinary_batches(X):
+            stream.partial_fit(batch.astype(np.float32))
+        assert not stream.computes_in_float64_
+        assert stream.kernel_vectors_.dtype == np.float32
+        assert error(stream, X[200:].astype(np.float32)) < 0.6
+
+
+@pytest.mark.parametrize("poor", ["zeros", "smaller"])
+@pytest.mark.parametrize("kind", ["tensor", "device", "dask", "csr", "file"])
+@pytest.mark.parametrize("name", ["RKDL", "ORKDL"])
+def test_wherever_the_signals_are(name, kind, poor, X, tmp_path):
+    model = clone(ESTIMATORS[name])
+    expected = clone(model)
+    as_given = sparse.csr_array
+    if kind == "tensor":
+        as_given = pytest.importorskip("torch").from_numpy
+    elif kind == "device":
+        pytest.importorskip("torch")
+        model.set_params(device="cpu")
+        as_given = np.asarray
+    elif kind == "dask":
+        as_given = pytest.importorskip("dask.array").from_array
+    elif kind == "file":
+
+        def as_given(rows):
+            stored = np.memmap(tmp_path / "signals", dtype=rows.dtype, mode="w+", shape=rows.shape)
+            stored[:] = rows
+            return stored
+
+    for batch in (poor_batch(poor, X), *ordinary_batches(X)[:4]):
+        model.partial_fit(as_given(batch))
+        expected.partial_fit(batch)
+    assert model.gamma_ == pytest.approx(expected.gamma_, rel=1e-6)
+    assert error(model, X) == pytest.approx(error(expected, X), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "forged", [None, {}, {"n_seen": "x"}, {"n_distinct": -1}, {"gamma": 0.0}, {"age": float("nan")}, {"stranger": 1}]
+)
+def test_forged_counts_of_what_was_seen(forged, X):
+    header, arrays = clone(ESTIMATORS["RKDL"]).partial_fit(X[:100])._stream.state()
+    check_stream(header, arrays, {"m": 64, "n": 20, "p": 40, "s": 40})
+    header["seen"] = {**header["seen"], **forged} if forged else forged
+    with pytest.raises(ArrayError, match="what it has seen"):
+        check_stream(header, arrays, {"m": 64, "n": 20, "p": 40, "s": 40})
+
+
+def test_the_sample_does_not_depend_on_the_cut(X):
+    for half_life in (None, 200.0):
+        found = []
+        for edges in ([0, 1797], [0, 1, 300, 301, 900, 1797], list(range(0, 1798, 3))):
+            sample = Reservoir.empty(64, X.dtype, 0, 1.0)
+            for first, last in itertools.pairwise(edges):
+                sample = sample.add(Signals(X[first:last], X.dtype), 100, half_life)
+            found.append(sample.rows)
+        assert len(found[0]) == 100
+        assert np.array_equal(found[0], found[1])
+        assert np.array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("half_life", [None, 1000.0])
+def test_the_sample_is_of_all_signals(half_life):
+    """Each with the probability of its weight."""
+    places = np.arange(20_000.0)
+    sample = Reservoir.empty(1, places.dtype, 0, 1.0).add(Signals(places[:, None], places.dtype), 500, half_life)
+    ages = places[-1] - sample.rows[:, 0]
+    # The mean age of a uniform sample; an exponential one, a little older for being drawn without replacement.
+    expected = 10_000.0 if half_life is None else half_life / np.log(2.0)
+    assert np.mean(ages) == pytest.approx(expected, rel=0.1 if half_life is None else 0.5)
+
+
+def test_different_rows():
+    rows = np.array([[0.0, 1.0], [-0.0, 1.0], [2.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(distinct_rows(rows), [[0.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
+    # Searched for among copies.
+    rows = np.zeros((5000, 2))
+    rows[::50, 0] = np.arange(100)
+    assert len(some_distinct(Signals(rows, rows.dtype), 40)) >= 20
+    mixed = np.concatenate([np.eye(6), 1e3 * np.eye(6)[:3], 1e-3 * np.eye(6)[:2]])
+    np.testing.assert_array_equal(typical_rows(mixed), mixed[[0, 1, 2, 3, 4, 5, 9, 10]])
+    assert len(typical_rows(np.zeros((3, 2)))) == 3
