@@ -209,9 +209,6 @@ class TestWords:
     def test_ordinary_data_gives_none(self, kind, name):
         X = DATA[name]()
         options = {}
-        if kind in (RKDL, ORKDL, MORKDL) and X.shape[1] == 1:
-            # Fifty smooth functions of one number are not independent, which is said.
-            options = {"n_kernel_vectors": 12, "n_components": 8}
         if kind is DL:
             options = {"n_components": min(20, 2 * X.shape[1]), "n_nonzero_coefs": min(4, X.shape[1])}
         assert self.told(kind(random_state=0, **options), X) == []
@@ -253,24 +250,39 @@ class TestWords:
 
     @each_reduced
     def test_kernel_vectors_that_depend_on_one_another(self, kind, digits):
-        (words,) = self.told(kind(n_components=4, random_state=0), np.repeat(digits[:5], 40, axis=0))
+        (words,) = self.told(kind(n_components=30, random_state=0), np.repeat(digits[:5], 40, axis=0))
         assert "of 50 kernel vectors only" in words
         assert "are independent in float64" in words
 
-    def test_float32_is_the_remedy_where_it_is_the_cause(self):
-        X = np.linspace(-3.0, 3.0, 600)[:, None]
-        (words,) = self.told(RKDL(n_kernel_vectors=25, random_state=0), X.astype(np.float32))
-        assert "float64" in words
+    def test_a_linear_kernel_has_no_more_rank_than_features(self, digits):
+        assert self.told(RKDL(kernel="linear", random_state=0), digits[:, :20]) == []
+
+    def test_a_stream_says_so_too(self, digits):
+        with pytest.warns(UserWarning, match=r"100% of the signals have a code of zeros: residual_tol=5\.0"):
+            RKDL(residual_tol=5.0, random_state=0).partial_fit(digits)
+
+    def test_sizes_are_told_of_once(self, digits):
+        with pytest.warns(UserWarning, match="n_nonzero_coefs=4 exceeds the number of atoms, 2") as caught:
+            model = RKDL(2, random_state=0).fit(digits)
+        assert [one.filename for one in caught] == [__file__]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.transform(digits)
+
+    @pytest.mark.parametrize("gamma", [1e-9, 1e3])
+    def test_fourier_features_of_a_gamma_off_by_orders(self, gamma, digits):
+        words = self.told(FourierDL(gamma=gamma, random_state=0), digits)
+        assert "gamma='median' would be" in words[0]
 
 
 def _squares(X, Y):
     return (X**2).sum(1)[:, None] + (Y**2).sum(1) - 2.0 * X @ Y.T
 
 
-class TestFlatKernels:
-    @each_kernel_method
+class TestFloat32:
+    @pytest.mark.parametrize("kind", [FourierDL, *KERNEL_METHODS])
     @pytest.mark.filterwarnings("ignore:The kernel is nearly constant")
-    def test_float32_is_worked_on_in_float64(self, kind, digits):
+    def test_a_flat_kernel_is_worked_on_in_float64(self, kind, digits):
         """With gamma 1e-4 float32 found one non-zero of four, and an error a third too large."""
         X = digits / np.linalg.norm(digits, axis=1, keepdims=True)
         single = X.astype(np.float32)
@@ -282,14 +294,29 @@ class TestFlatKernels:
         assert np.count_nonzero(codes, axis=1).mean() == pytest.approx(4.0, abs=0.05)
         assert model.computes_in_float64_
         # A model of float64 signals does the same for signals of float32.
-        if kind is not KDL:
-            assert np.count_nonzero(double.transform(single), axis=1).mean() == pytest.approx(4.0, abs=0.05)
+        assert np.count_nonzero(double.transform(single), axis=1).mean() == pytest.approx(4.0, abs=0.05)
 
-    @each_kernel_method
-    def test_ordinary_ones_are_not(self, kind, digits):
+    @pytest.mark.parametrize("offset", [10.0, 1e4])
+    @pytest.mark.parametrize(
+        "model",
+        [DL(), KDL(kernel="linear"), RKDL(kernel="linear"), RKDL(kernel="poly")],
+        ids=["DL", "KDL", "RKDL", "RKDL-poly"],
+    )
+    @pytest.mark.filterwarnings("ignore:The kernel is nearly constant")
+    def test_so_are_signals_far_from_the_origin(self, model, offset):
+        """What is left of them is a small difference of large squares."""
+        single = (np.random.default_rng(0).standard_normal((200, 5)) + offset).astype(np.float32)
+        found, expected = (clone(model).set_params(random_state=0).fit(X) for X in (single, single.astype(float)))
+        assert found.errors_[-1] == pytest.approx(expected.errors_[-1], rel=1e-6)
+        assert recoded(found, single) == pytest.approx(found.errors_[-1], rel=1e-3)
+        assert found.transform(single).dtype == np.float32
+
+    @each_method
+    def test_ordinary_signals_are_not(self, kind, digits):
         model = kind(max_iter=2, random_state=0).fit(digits.astype(np.float32))
         assert not model.computes_in_float64_
-        assert model.dual_components_.dtype == np.float32
+        atoms = model.components_ if hasattr(model, "components_") else model.dual_components_
+        assert atoms.dtype == np.float32
 
 
 class TestRevival:

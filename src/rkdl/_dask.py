@@ -285,6 +285,8 @@ def checked_block(block: Any, number: int, shape: tuple[int, int]) -> Any:
             f"Block {number} of X has shape {tuple(block.shape)}, and the Dask array declares {shape}: its `chunks` "
             f"and its blocks must agree. Tell map_blocks the right chunks, or call X.compute_chunk_sizes()."
         )
+    if np.iscomplexobj(block):
+        raise ValueError(f"Complex data not supported: block {number} of X is of dtype {block.dtype}.")
     return well_formed(block)
 
 

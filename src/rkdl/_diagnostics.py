@@ -9,12 +9,16 @@ import numpy as np
 from rkdl._kernels import RBF, Custom, Kernel, Linear, median_gamma
 from rkdl._warn import warn
 
-# Where nine tenths of all pairs are this similar, up to this, the kernel is flat: float32 cannot tell them apart.
+# Where nine tenths of all pairs are this similar, up to this, the kernel is flat.
 FLAT = 1e-3
+# Where a few signals of a sample leave less than this share of the others' energy, float32 has too few digits for it.
+FINE = 1e-2
 # Where half of the signals have no other one of this similarity, the kernel is nearly the identity.
 ALONE = 1e-2
 # A share of signals without a code, and of kernel vectors that depend on the others, that is worth a word.
 EMPTY_SHARE = DEPENDENT_SHARE = 0.5
+# A share of independent kernel vectors so small that it is worth a word however few atoms there are.
+RARE_SHARE = 0.1
 
 
 def similarities(matrix: np.ndarray) -> np.ndarray:
@@ -31,6 +35,25 @@ def is_flat(matrix: np.ndarray) -> bool:
         return False
     pairs = similarities(matrix)[np.triu_indices(len(matrix), k=1)]
     return bool(np.quantile(1.0 - pairs, 0.9) < FLAT)
+
+
+def is_fine(matrix: np.ndarray, count: int) -> bool:
+    """Whether what `count` signals of a sample leave of the others is small, by the matrix of their inner products.
+
+    A code in float32 loses its digits then: its residual is a small difference of large numbers.
+    """
+    residuals = matrix.diagonal().astype(np.float64)
+    energy = float(residuals.sum())
+    if len(matrix) < 3 or not np.isfinite(matrix).all() or energy <= 0.0:
+        return False
+    rest = matrix.astype(np.float64)
+    for _ in range(min(count, len(matrix))):
+        pivot = int(np.argmax(rest.diagonal()))
+        if not rest[pivot, pivot] > 0.0:
+            return True
+        column = rest[:, pivot] / np.sqrt(rest[pivot, pivot])
+        rest = rest - np.outer(column, column)
+    return float(np.maximum(rest.diagonal(), 0.0).sum()) < FINE * energy
 
 
 def is_identity(matrix: np.ndarray) -> bool:
@@ -61,8 +84,9 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
         matrix = kernel(rows, rows)
     if is_flat(matrix):
         warn(
-            f"The kernel is nearly constant on a sample of the signals (nine tenths of all pairs differ by less than "
-            f"{FLAT}): every signal looks the same to it, and any error is small. {_remedy(kernel, rows, 'small')}"
+            f"The kernel is nearly constant on a sample of the signals (nine tenths of all pairs have a similarity "
+            f"within {FLAT} of one): every signal looks the same to it, and any error is small. "
+            f"{_remedy(kernel, rows, 'small')}"
         )
     elif isinstance(kernel, RBF | Custom) and is_identity(matrix):
         warn(
@@ -80,7 +104,9 @@ def _remedy(kernel: Kernel, sample: np.ndarray, fault: str) -> str:
     return "Raise gamma, lower coef0, or scale the signals."
 
 
-def check_codes(name: str, n_empty: int, n_signals: int, residual_tol: float | None, places: str | None) -> None:
+def check_codes(
+    name: str, n_empty: int, n_signals: int, residual_tol: float | None, places: str | None, remedy: str
+) -> None:
     """Warn where many signals have no code.
 
     Parameters
@@ -93,6 +119,8 @@ def check_codes(name: str, n_empty: int, n_signals: int, residual_tol: float | N
         The user's.
     places : str or None
         What the signals are compared with by a kernel; None without one.
+    remedy : str
+        What to do where that kernel vanishes.
     """
     share = n_empty / max(1, n_signals)
     if share <= EMPTY_SHARE:
@@ -100,31 +128,31 @@ def check_codes(name: str, n_empty: int, n_signals: int, residual_tol: float | N
     if residual_tol is not None:
         cause = f"residual_tol={residual_tol} is not below their squared norm in feature space: lower it."
     elif places is not None:
-        other = "choose kernel_vectors='kmeans'" if places == "kernel vectors" else "use more atoms"
-        cause = (
-            f"the kernel between them and the {places} vanishes. Lower gamma, scale the signals, leave out extreme "
-            f"ones, or {other}."
-        )
+        cause = f"the kernel between them and the {places} vanishes. {remedy}"
     else:
         cause = "they are orthogonal to every atom. Use more atoms, or init='rpcholesky'."
     warn(f"{name}: {share:.0%} of the signals have a code of zeros: {cause}")
 
 
-def check_rank(name: str, rank: int, n_vectors: int, dtype: Any) -> None:
-    """Warn where most kernel vectors depend on the others.
+def check_rank(name: str, rank: int, n_vectors: int, n_atoms: int, limit: int, dtype: Any) -> None:
+    """Warn where kernel vectors depend on one another, so that atoms do, or nearly all of them do.
 
     Parameters
     ----------
     name : str
         Of the estimator.
-    rank, n_vectors : int
-        Rank of the kernel matrix of the kernel vectors, and their number.
+    rank, n_vectors, n_atoms : int
+        Rank of the kernel matrix of the kernel vectors, their number, and that of the atoms.
+    limit : int
+        The largest rank that the kernel allows.
     dtype : dtype
         Of the signals: what counts as independent.
     """
-    if rank < DEPENDENT_SHARE * n_vectors:
-        remedy = " or give the signals in float64" if np.dtype(dtype) == np.float32 else ""
-        warn(
-            f"{name}: of {n_vectors} kernel vectors only {rank} are independent in {np.dtype(dtype).name} (rank_), and "
-            f"the others add nothing. Use fewer kernel vectors{remedy}."
-        )
+    wanted = min(n_vectors, limit)
+    if rank >= DEPENDENT_SHARE * wanted or (rank >= n_atoms and rank >= RARE_SHARE * wanted):
+        return
+    remedy = " or give the signals in float64" if np.dtype(dtype) == np.float32 else ""
+    warn(
+        f"{name}: of {n_vectors} kernel vectors only {rank} {'is' if rank == 1 else 'are'} independent in "
+        f"{np.dtype(dtype).name} (rank_), and the others add nothing. Use fewer kernel vectors{remedy}."
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,6 +18,7 @@ from rkdl._pursuit import Codes, pursue, scatter
 from rkdl._signals import Signals, is_safe
 from rkdl._sources import RowSource, check_source, gather, is_dask, is_source
 from rkdl._statistics import Encoder, Pursuit, alike, conditioning_scale, for_each_chunk
+from rkdl._warn import warn
 
 _FLOATS = [np.float64, np.float32]
 PURSUITS = ("ols", "omp")
@@ -407,11 +407,7 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
     else:
         limit = int(n_nonzero_coefs)
         if limit > n_atoms:
-            warnings.warn(
-                f"n_nonzero_coefs={limit} exceeds the number of atoms, {n_atoms}: {n_atoms} is used.",
-                UserWarning,
-                stacklevel=3,
-            )
+            warn(f"n_nonzero_coefs={limit} exceeds the number of atoms, {n_atoms}: {n_atoms} is used.")
             limit = n_atoms
     return Pursuit(limit, -1.0 if residual_tol is None else float(residual_tol), pursuit == "ols")
 

@@ -18,7 +18,7 @@ from rkdl._arrays import host, is_tensor
 from rkdl._blas import one_blas_thread
 from rkdl._checkpoint import Checkpoint, describe
 from rkdl._config import plan_chunks
-from rkdl._diagnostics import check_codes
+from rkdl._diagnostics import check_codes, is_fine
 from rkdl._encode import PURSUITS, check_pursuit, encode_signals
 from rkdl._history import History
 from rkdl._input import well_formed
@@ -29,6 +29,8 @@ from rkdl._shapes import ArrayError
 from rkdl._signals import Signals, Walker
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl._statistics import Encoder, Pursuit, alike, for_each_chunk
+from rkdl._warn import quiet
+from rkdl.estimators._gamma import KERNEL_SAMPLE, spread_sample
 from rkdl.estimators._saving import Saved
 
 FLOATS = [np.float64, np.float32]
@@ -117,8 +119,8 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def fit(self, X, y=None, *, checkpoint=None):
         """Learn from signals.
 
-        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the estimator then holds the result
-        of the last complete iteration. A fit that fails, or is interrupted before its first iteration is complete,
+        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the estimator then holds the best
+        model of its complete iterations. A fit that fails, or is interrupted before its first iteration is complete,
         leaves the estimator as it was.
 
         Parameters
@@ -149,7 +151,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if is_interrupted:
             raise KeyboardInterrupt(
                 f"{type(self).__name__} was interrupted after {len(self.update_errors_)} of {self.max_iter} iterations "
-                f"and holds what it learned in them."
+                f"and holds the best model of them."
             )
         return self
 
@@ -171,7 +173,28 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return self._on_device(rows)
 
     def _choose_dtype(self, signals: Signals, reset: bool) -> None:
-        """Widen signals that their own dtype does not serve, before they are learned from (`reset`) or coded."""
+        """Widen signals of float32 that float32 has too few digits for, before they are learned from or coded."""
+        if reset:
+            self._is_fine = self._is_fine_for(signals)
+        if signals.dtype == np.float32 and (self._is_fine if reset else getattr(self, "computes_in_float64_", False)):
+            signals.widen()
+
+    def _is_fine_for(self, signals: Signals) -> bool:
+        """Whether codes of these signals leave so little that it takes float64 to find them."""
+        sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
+        if not np.isfinite(sample).all():
+            # Refused in the first pass over them.
+            return False
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            products = self._sample_products(sample)
+        limit = self.n_nonzero_coefs or self.n_components
+        return products is not None and is_fine(products, min(limit, self.n_components))
+
+    def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
+        """Inner products of some signals in feature space; None where they are not to be asked for."""
+        # In units of the largest: squares stay in range, and shares do not change.
+        unit = float(np.abs(sample).max(initial=0.0)) or 1.0
+        return (sample / unit) @ (sample / unit).T
 
     def _on_device(self, rows: Signals) -> Signals:
         """Rows in host memory or on disk, for a walk through `device` where there is one."""
@@ -230,6 +253,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 walker.is_interrupted = True
                 for name in ("decoder_", "decoder_intercept_"):
                     self.__dict__.pop(name, None)
+        self.computes_in_float64_ = self.__dict__.pop("_is_fine", False)
         self.errors_ = history.returned_errors
         self.update_errors_ = np.array(history.update_errors)
         self.n_iter_ = len(self.errors_)
@@ -254,9 +278,11 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _check_learned(self, problem: Problem, n_signals: int) -> None:
         """Warn of a model that represents next to nothing; a subclass adds its own."""
-        places = "kernel vectors" if hasattr(self, "n_kernel_vectors") else "atoms"
-        compared = places if hasattr(self, "kernel") else None
-        check_codes(type(self).__name__, problem.n_empty, n_signals, self.residual_tol, compared)
+        check_codes(type(self).__name__, problem.n_empty, n_signals, self.residual_tol, *self._places())
+
+    def _places(self) -> tuple[str | None, str]:
+        """What a kernel compares the signals with, None without one, and what to do where it vanishes between them."""
+        return None, ""
 
     def _learn_inverse(self, walker: Walker, earlier: Any = None) -> Any:
         """Learn the way back from codes to signals, if that is asked for, and return its sums."""
@@ -407,7 +433,8 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         check_is_fitted(self)
         signals = self._read_signals(X, reset=False)
         scale = signals.scale = self._fitted_scale(signals.dtype)
-        with one_blas_thread():
+        # What its parameters give rise to was said by the fit.
+        with one_blas_thread(), quiet():
             encoder = self._encoder(signals.dtype, scale)
         return signals, encoder, self._feature_scale(scale)
 

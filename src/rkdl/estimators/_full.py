@@ -101,8 +101,8 @@ class KDL(KernelLearner):
     gamma_ : float
         `gamma` as used.
     computes_in_float64_ : bool
-        Whether `gamma_` is so small for the signals that float32 could hardly tell their kernel values apart, so that
-        signals of float32 are worked on in float64. Results are float32 all the same.
+        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
+        worked on in float64. Results are float32 all the same.
     errors_ : ndarray of shape (n_iter_,)
         ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
         space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
@@ -194,8 +194,8 @@ class KDL(KernelLearner):
     def fit(self, X, y=None, *, checkpoint=None):
         """Learn from signals, or from their kernel matrix.
 
-        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the estimator then holds the result
-        of the last complete iteration. A fit that fails, or is interrupted before its first iteration is complete,
+        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the estimator then holds the best
+        model of its complete iterations. A fit that fails, or is interrupted before its first iteration is complete,
         leaves the estimator as it was.
 
         Parameters
@@ -282,7 +282,6 @@ class KDL(KernelLearner):
         unit = self._feature_scale(signals.scale)
         self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
         self.gram_ = host(problem.gram)
-        self.computes_in_float64_ = signals.given_dtype is not None
         if self._is_precomputed:
             self.gamma_ = None
             self.__dict__.pop("kernel_vectors_", None)

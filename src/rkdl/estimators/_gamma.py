@@ -8,6 +8,8 @@ from rkdl._kernels import median_gamma
 from rkdl._signals import Signals
 
 SAMPLE = 1000
+# Signals that a kernel is judged by.
+KERNEL_SAMPLE = 100
 # Rules that find gamma from the signals.
 RULES = ("median", "scale")
 
@@ -61,3 +63,13 @@ def raw_gamma(gamma: float | str, signals: Signals) -> float:
             f"the signals."
         )
     return found
+
+
+def sample_gamma(gamma: float | str, sample: np.ndarray) -> float:
+    """`gamma` as these few signals, as the user gave them, would have it."""
+    if not isinstance(gamma, str):
+        return float(gamma)
+    if gamma == "median":
+        return median_gamma(sample)
+    variance = float(sample.var())
+    return 1.0 / (sample.shape[1] * variance) if variance > 0.0 else 1.0

@@ -9,18 +9,16 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._blas import one_blas_thread
-from rkdl._diagnostics import check_kernel, is_flat
+from rkdl._diagnostics import check_kernel
 from rkdl._kernels import Custom, Kernel, make_kernel
 from rkdl._maps import KernelMap
 from rkdl._preimage import FixedPoint, LinearDecoder, squared_residual_of_noise
 from rkdl._signals import Signals, Walker, is_safe, safe_scale
 from rkdl._statistics import Encoder
 from rkdl.estimators._denoising import Decoder, Decoding
-from rkdl.estimators._gamma import RULES, find_gamma, raw_gamma, spread_sample
+from rkdl.estimators._gamma import KERNEL_SAMPLE, RULES, find_gamma, raw_gamma, sample_gamma, spread_sample
 
 KERNELS = ("rbf", "poly", "linear")
-# Signals that a kernel is judged by.
-KERNEL_SAMPLE = 100
 
 
 class KernelLearner(Decoding):
@@ -82,21 +80,19 @@ class KernelLearner(Decoding):
         check_kernel(kernel, sample)
         return kernel
 
-    def _choose_dtype(self, signals: Signals, reset: bool) -> None:
-        if signals.dtype == np.float32 and (self._is_flat_for(signals) if reset else self.computes_in_float64_):
-            signals.widen()
+    def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
+        if self.kernel not in KERNELS:
+            # A function is the user's, and so is its dtype.
+            return None
+        if self.kernel == "linear":
+            return super()._sample_products(sample)
+        gamma = sample_gamma(self.gamma, sample)
+        kernel = make_kernel(self.kernel, gamma=gamma, degree=self.degree, coef0=self.coef0, sample=sample)
+        return kernel(sample, sample)
 
-    def _is_flat_for(self, signals: Signals) -> bool:
-        """Whether float32 could hardly tell these signals apart in feature space."""
-        if self.kernel not in ("rbf", "poly") or isinstance(self.gamma, str):
-            # A gamma that is found in the signals suits them.
-            return False
-        sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
-        if not np.isfinite(sample).all():
-            return False
-        kernel = make_kernel(self.kernel, gamma=self.gamma, degree=self.degree, coef0=self.coef0, sample=sample)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return is_flat(kernel(sample, sample))
+    def _places(self) -> tuple[str | None, str]:
+        other = "scale the signals, leave out extreme ones, or use more atoms."
+        return "atoms", other.capitalize() if callable(self.kernel) else f"Lower gamma, {other}"
 
     def _fitted_map(self, dtype: np.dtype, scale: float) -> KernelMap:
         vectors = self.kernel_vectors_ if scale == 1.0 else self.kernel_vectors_ * scale

@@ -10,6 +10,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._arrays import host
 from rkdl._atoms import normalize_rows
+from rkdl._diagnostics import check_kernel
+from rkdl._kernels import make_kernel
 from rkdl._learning import ReducedProblem
 from rkdl._maps import FeatureMap, FourierMap, LinearMap
 from rkdl._metric import IdentityMetric
@@ -19,7 +21,7 @@ from rkdl._signals import Signals, Walker
 from rkdl._statistics import Encoder, Pursuit
 from rkdl.estimators._base import is_array
 from rkdl.estimators._denoising import Decoding, Denoising
-from rkdl.estimators._gamma import RULES, find_gamma, raw_gamma
+from rkdl.estimators._gamma import KERNEL_SAMPLE, RULES, find_gamma, raw_gamma, sample_gamma, spread_sample
 from rkdl.estimators._stream import StreamLearner
 
 
@@ -115,6 +117,9 @@ class DL(Denoising, _CoordinateLearner):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         Atoms of unit norm.
+    computes_in_float64_ : bool
+        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
+        worked on in float64. Results are float32 all the same.
     errors_ : ndarray of shape (n_iter_,)
         ``|Y - Z A|_F / sqrt(m N)`` after every iteration up to that of the returned model, Z the codes with the atoms
         that the iteration ended with. A greedy pursuit may raise it.
@@ -231,6 +236,9 @@ class FourierDL(Decoding, _CoordinateLearner):
         The random frequencies.
     gamma_ : float
         The kernel's parameter as used.
+    computes_in_float64_ : bool
+        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
+        worked on in float64. Results are float32 all the same.
     errors_ : ndarray of shape (n_iter_,)
         ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in the space of
         the features of the signals coded with the atoms that the iteration ended with. A greedy pursuit may raise it.
@@ -324,8 +332,18 @@ class FourierDL(Decoding, _CoordinateLearner):
     def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> FourierMap:
         raw_gamma(self.gamma, signals)
         gamma = find_gamma(self.gamma, signals)
+        sample = spread_sample(signals, KERNEL_SAMPLE)
+        check_kernel(make_kernel("rbf", gamma=gamma, degree=1, coef0=0.0, sample=sample), sample)
         count = -(-self.n_fourier_features // 2)
         return FourierMap(np.sqrt(2.0 * gamma) * rng.standard_normal((count, signals.shape[1])))
+
+    def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
+        return make_kernel("rbf", gamma=sample_gamma(self.gamma, sample), degree=1, coef0=0.0, sample=sample)(
+            sample, sample
+        )
+
+    def _places(self) -> tuple[str | None, str]:
+        return "atoms", "Lower gamma, or use more atoms."
 
     def _store(self, problem: Any, signals: Signals) -> None:
         super()._store(problem, signals)

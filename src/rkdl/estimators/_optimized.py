@@ -107,8 +107,8 @@ class ORKDL(ReducedLearner):
     gamma_ : float
         `gamma` as used.
     computes_in_float64_ : bool
-        Whether `gamma_` is so small for the signals that float32 could hardly tell their kernel values apart, so that
-        signals of float32 are worked on in float64. Results are float32 all the same.
+        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
+        worked on in float64. Results are float32 all the same.
     errors_ : ndarray of shape (n_iter_,)
         ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
         space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
@@ -333,8 +333,8 @@ class MORKDL(ORKDL):
     gamma_ : float
         `gamma` as used.
     computes_in_float64_ : bool
-        Whether `gamma_` is so small for the signals that float32 could hardly tell their kernel values apart, so that
-        signals of float32 are worked on in float64. Results are float32 all the same.
+        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
+        worked on in float64. Results are float32 all the same.
     errors_ : ndarray of shape (n_iter_,)
         ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
         space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array
 from rkdl._arrays import host
 from rkdl._atoms import normalize_rows
 from rkdl._descent import Mover
-from rkdl._diagnostics import check_rank, is_flat
+from rkdl._diagnostics import check_rank
 from rkdl._encode import check_pursuit
 from rkdl._exchange import count_offered
 from rkdl._input import well_formed
@@ -26,7 +26,7 @@ from rkdl._states import check_kernel_vectors
 from rkdl._statistics import Pursuit
 from rkdl._warn import warn
 from rkdl.estimators._base import is_array
-from rkdl.estimators._kernel import KERNEL_SAMPLE, KernelLearner
+from rkdl.estimators._kernel import KernelLearner
 from rkdl.estimators._stream import StreamLearner
 
 
@@ -196,12 +196,22 @@ class ReducedLearner(KernelLearner, StreamLearner):
         self.gram_ = host(problem.white @ problem.white.T)
         self.rank_ = problem.metric.rank
         self.gamma_ = self._stored_gamma(signals)
-        some = host(problem.metric.matrix[:KERNEL_SAMPLE, :KERNEL_SAMPLE])
-        self.computes_in_float64_ = signals.given_dtype is not None or is_flat(some)
 
     def _check_learned(self, problem: Any, n_signals: int) -> None:
         super()._check_learned(problem, n_signals)
-        check_rank(type(self).__name__, self.rank_, len(self.kernel_vectors_), problem.walker.signals.dtype)
+        count, size = self.kernel_vectors_.shape
+        limit = size if isinstance(self.kernel, str) and self.kernel == "linear" else count
+        dtype = problem.walker.signals.dtype
+        check_rank(type(self).__name__, self.rank_, count, self.n_components, limit, dtype)
+
+    def _places(self) -> tuple[str | None, str]:
+        words = ["scale the signals", "leave out extreme ones"]
+        if not callable(self.kernel):
+            words.insert(0, "lower gamma")
+        if is_array(self.kernel_vectors) or self.kernel_vectors != "kmeans":
+            words.append("choose kernel_vectors='kmeans'")
+        told = f"{', '.join(words[:-1])}, or {words[-1]}."
+        return "kernel vectors", told[0].upper() + told[1:]
 
 
 class RKDL(ReducedLearner):
@@ -283,8 +293,8 @@ class RKDL(ReducedLearner):
     gamma_ : float
         `gamma` as used.
     computes_in_float64_ : bool
-        Whether `gamma_` is so small for the signals that float32 could hardly tell their kernel values apart, so that
-        signals of float32 are worked on in float64. Results are float32 all the same.
+        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
+        worked on in float64. Results are float32 all the same.
     errors_ : ndarray of shape (n_iter_,)
         ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
         space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.

@@ -387,6 +387,8 @@ class StreamLearner(DictionaryLearner):
             problem.accumulate()
         self.errors_, self.update_errors_ = errors, update_errors
         sums = self._tell(problem, walker, _faded(stream.decoder_sums, share / weight))
+        if update and len(update_errors) == 1:
+            self._check_learned(problem, signals.shape[0])
         problem.memory = problem.memory.faded(weight)
         problem.attend(None)
         return replace(
@@ -405,6 +407,7 @@ class StreamLearner(DictionaryLearner):
     def _tell(self, problem: ReducedProblem, walker: Walker, earlier: DecoderSums | None) -> DecoderSums | None:
         """Set the fitted attributes; returns the decoder's sums."""
         self._store(problem, walker.signals)
+        self.computes_in_float64_ = self.__dict__.pop("_is_fine", getattr(self, "computes_in_float64_", False))
         self.errors_, self.update_errors_ = self._errors_so_far()
         self.n_iter_ = len(self.errors_)
         self.n_revived_ = problem.n_revived
