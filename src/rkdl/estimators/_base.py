@@ -29,7 +29,6 @@ from rkdl._shapes import ArrayError
 from rkdl._signals import Signals, Walker
 from rkdl._sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl._statistics import Encoder, Pursuit, alike, for_each_chunk
-from rkdl._warn import quiet
 from rkdl.estimators._gamma import KERNEL_SAMPLE, spread_sample
 from rkdl.estimators._saving import Saved
 
@@ -169,7 +168,9 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 f"device={str(self.device)!r} is for signals of one machine, and X is a Dask array: device=None."
             )
         rows = read_signals(self, X, reset=reset)
-        self._choose_dtype(rows, reset)
+        if not (rows.is_remote and reset):
+            # On a cluster when the blocks are there, or they would be computed once more.
+            self._choose_dtype(rows, reset)
         return self._on_device(rows)
 
     def _choose_dtype(self, signals: Signals, reset: bool) -> None:
@@ -290,6 +291,8 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _inspect(self, walker: Walker) -> None:
         """Refuse what cannot be learned from, and scale signals whose squares leave the dtype's range."""
+        if walker.signals.is_remote:
+            self._choose_dtype(walker.signals, True)
         walker.inspect()
 
     def _check_sizes(self, n_signals: int) -> None:
@@ -433,8 +436,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         check_is_fitted(self)
         signals = self._read_signals(X, reset=False)
         scale = signals.scale = self._fitted_scale(signals.dtype)
-        # What its parameters give rise to was said by the fit.
-        with one_blas_thread(), quiet():
+        with one_blas_thread():
             encoder = self._encoder(signals.dtype, scale)
         return signals, encoder, self._feature_scale(scale)
 
