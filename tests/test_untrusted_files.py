@@ -12,6 +12,7 @@ import random
 import re
 import struct
 import tarfile
+import time
 import tracemalloc
 import warnings
 import zipfile
@@ -325,6 +326,41 @@ class TestBombs:
         assert "larger than a CIFAR-10 batch" in str(error)
         assert peak < 128 * MIB
 
+    @pytest.mark.parametrize("kind", ["codec", "text", "lists", "shape"])
+    def test_cifar_pickle(self, kind, tmp_path):
+        """One text encoded many times, lists that hold one list many times, and integers without end."""
+        text = b"X" + struct.pack("<I", 4 * MIB) + b"a" * 4 * MIB
+        integer = b"\x8b" + struct.pack("<i", 8 * MIB) + b"\x7f" * 8 * MIB
+        content, limit = {
+            "codec": (text + b"q\x00(" + b"c_codecs\nencode\nh\x00Vlatin1\n\x86R" * 40 + b"l.", 64),
+            "text": (
+                text
+                + b"q\x00cnumpy\ndtype\nVu1\n\x85Rq\x01("
+                + b"cnumpy.core.numeric\n_frombuffer\n(h\x00h\x01J\x00\x00\x40\x00\x85VC\ntR" * 40
+                + b"l.",
+                64,
+            ),
+            "lists": (
+                pickle.dumps({"data": np.zeros((9000, 3072), np.uint8)}, 2)[:-1]
+                + (b"Vlabels\n((" + b"K\x01" * 9000 + b"lqc" + b"hc" * 9000 + b"ls."),
+                120,
+            ),
+            "shape": (
+                b"cnumpy.core.numeric\n_frombuffer\n(Vx\ncnumpy\ndtype\nVu1\n\x85R"
+                + integer
+                + b"q\x00h\x00\x86VC\ntR.",
+                64,
+            ),
+        }[kind]
+        folder = tmp_path / "cifar-10-batches-py"
+        folder.mkdir()
+        (folder / "data_batch_1").write_bytes(content)
+        start = time.process_time()
+        peak, error = peak_bytes(lambda: datasets.fetch_cifar10(data_home=tmp_path))
+        assert isinstance(error, DatasetError)
+        assert peak < limit * MIB
+        assert time.process_time() - start < 10.0
+
     def test_members_nobody_asks_for(self, tmp_path, X):
         """Of a signal file they are not unpacked, of a model they are refused."""
         path = tmp_path / "X.npz"
@@ -430,6 +466,17 @@ def evil():
     yield b"]r\xff\xff\xff\xff."
     yield b"}q\x00Vdata\nh\x00s."
     yield b"\x80\x05\x8e\xff\xff\xff\xff\xff\xff\xff\x7f."
+    # What is nested where text or a name is expected; lists that fill one another after they were nested.
+    deep = b")" + b"\x85" * 300_000
+    rest = b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb."
+    yield b"\x80\x02cnumpy\ndtype\nVu1\n\x85R(K\x03" + deep + rest
+    yield b"\x80\x02cnumpy\ndtype\n" + deep + b"\x85R."
+    yield b"\x80\x02c_codecs\nencode\nVx\n" + deep + b"\x86R."
+    yield b"\x80\x04" + deep + b"Vx\n\x93)R."
+    yield b"}Vlabels\n]" + b"]q\x00ah\x00" * 300_000 + b"s."
+    yield b"}Vlabels\n]q\x00(K\x01h\x00es."
+    # More operations than data need.
+    yield b"}Vlabels\n](" + b"K\x01" * 1_000_000 + b"es."
 
 
 @pytest.mark.parametrize("number", range(len(list(evil()))))
