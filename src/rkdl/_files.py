@@ -26,7 +26,7 @@ FORMAT = 2
 #: How the names of our own temporary files and locks begin.
 OWN_PREFIX = ".rkdl-"
 _HEADER = "header"
-# JSON takes some twenty times its length in memory, so that a header is the one part worth a bound of its own.
+# JSON takes up to fifty times its length in memory, so that a header is the one part worth a bound of its own.
 _LONGEST_HEADER = 16 << 20
 # Flags that Windows lacks; there links are not followed by exclusive creation either.
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)

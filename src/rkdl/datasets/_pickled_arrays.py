@@ -263,7 +263,7 @@ class _Machine:
             if not isinstance(encoding, str) or encoding not in ("latin1", "latin-1"):
                 raise ValueError(f"the codec {_brief(encoding)} is not allowed in a data file")
             return self._as_bytes(text)
-        raise ValueError(f"{_brief(module)}.{_brief(name)} is not allowed in a data file")
+        raise ValueError(f"{shown(module[:60])}.{shown(name[:60])} is not allowed in a data file")
 
     def _as_bytes(self, content: Any) -> bytes:
         if isinstance(content, bytes):
@@ -278,7 +278,7 @@ class _Machine:
 
 def _brief(value: Any) -> str:
     """A value in a message: text cut short, anything else by its type, since it may be nested or endless."""
-    return shown(value[:60]) if isinstance(value, str) else type(value).__name__
+    return f"'{shown(value[:60])}'" if isinstance(value, str) else type(value).__name__
 
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
