@@ -19,7 +19,10 @@ import pytest
 
 import rkdl
 from rkdl import DL, RKDL
-from rkdl._files import BusyError, _stem, locked, open_regular, read_file, replacing, write_file
+from rkdl._files import BusyError, _stem, check_writable, locked, open_regular, read_file, replacing, write_file
+
+if sys.platform != "win32":
+    import fcntl
 
 # Seconds after which a child is taken to hang.
 PATIENCE = 60
@@ -134,6 +137,54 @@ class TestReplacing:
         path = tmp_path / ("x" * 255)
         write_numbers(path, 1.0)
         assert names(tmp_path) == [path.name]
+
+    def test_a_part_that_another_writer_takes_for_a_leftover(self, tmp_path, monkeypatch):
+        """It is locked and removed by somebody else in the moment between its opening and its locking."""
+        path, flock, taken = tmp_path / "numbers.rkdl", fcntl.flock, []
+
+        def late_flock(descriptor, how):
+            if not taken:
+                (name,) = names(tmp_path)
+                taken.extend([tmp_path / name, os.open(tmp_path / name, os.O_RDONLY)])
+                flock(taken[1], how)
+            return flock(descriptor, how)
+
+        monkeypatch.setattr(fcntl, "flock", late_flock)
+        with replacing(path) as stream:
+            taken[0].unlink(missing_ok=True)
+            os.close(taken[1])
+            stream.write(b"whole")
+        assert path.read_bytes() == b"whole"
+        assert names(tmp_path) == ["numbers.rkdl"]
+
+    def test_a_trial_is_removed_under_its_lock(self, tmp_path, monkeypatch):
+        close, seen = os.close, []
+
+        def watched_close(descriptor):
+            seen.append(names(tmp_path))
+            close(descriptor)
+
+        monkeypatch.setattr(os, "close", watched_close)
+        check_writable(tmp_path / "numbers.rkdl")
+        assert seen == [[]]
+
+    def test_a_part_is_never_more_open_than_its_file(self, tmp_path, monkeypatch):
+        path, flock, modes = tmp_path / "numbers.rkdl", fcntl.flock, []
+        write_numbers(path, 1.0)
+        path.chmod(0o640)
+
+        def watched_flock(descriptor, how):
+            modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+            return flock(descriptor, how)
+
+        monkeypatch.setattr(fcntl, "flock", watched_flock)
+        before = os.umask(0)
+        try:
+            write_numbers(path, 2.0)
+        finally:
+            os.umask(before)
+        assert modes == [0o600]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
     def test_leftovers_of_killed_writers_are_removed_and_only_those(self, tmp_path):
         path = tmp_path / "numbers.rkdl"

@@ -105,6 +105,21 @@ class TestFresh:
             refuses(images, folder, capsys, "index.html was not made by rkdl reproduce", *more)
         assert (tmp_path / "mine.html").read_text() == "mine"
 
+    def test_linked_results(self, images, folder, tmp_path, capsys):
+        shutil.move(folder / "results.json", tmp_path / "mine.json")
+        (folder / "results.json").symlink_to(tmp_path / "mine.json")
+        for more in ([], ["--fresh"]):
+            refuses(images, folder, capsys, "results.json is a link", *more)
+
+
+def test_numbers_beyond_all_floats(images, folder, capsys):
+    content = json.loads((folder / "results.json").read_text())
+    for key, value in (("seconds", 10**400), ("mean_nonzeros", -(10**400)), ("errors", [10**400])):
+        spoilt = json.loads(json.dumps(content))
+        spoilt["datasets"][images]["presets"]["rkdl"]["Nystrom"]["rounds"][0][key] = value
+        (folder / "results.json").write_text(json.dumps(spoilt))
+        refuses(images, folder, capsys, key)
+
 
 @pytest.mark.parametrize("more", [[], ["--fresh"]], ids=["plain", "fresh"])
 class TestForeignFolders:

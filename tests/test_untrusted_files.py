@@ -12,6 +12,7 @@ import random
 import re
 import struct
 import tarfile
+import time
 import tracemalloc
 import warnings
 import zipfile
@@ -22,6 +23,7 @@ from sklearn.base import clone
 
 import rkdl
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, datasets
+from rkdl._npz import read_npy
 from rkdl.datasets import DatasetError, _published
 from rkdl.datasets._pickled_arrays import read_pickled_arrays
 
@@ -123,10 +125,10 @@ def test_forged_headers_of_checkpoints(X, tmp_path):
     clone(METHODS["RKDL"]).set_params(max_iter=1).fit(X, checkpoint=path)
     header, arrays = opened(path)
     for key, values in {
-        "errors": [[], [float("nan")], ["x"], [-1.0], 3, None, [True], {"a": 1}, [1.0, 1.0]],
+        "errors": [[], [float("nan")], [10**400], ["x"], [-1.0], 3, None, [True], {"a": 1}, [1.0, 1.0]],
         "update_errors": [[], [float("nan")], [1.0, 1.0]],
         "totals": [[], None, [1.0, 1.0]],
-        "start_error": [None, "x", float("nan"), -1.0],
+        "start_error": [None, 10**400, "x", float("nan"), -1.0],
         "start_total": [None, [1.0]],
         "is_settled": [1, None, "yes"],
         "fit": [[], None, "RKDL"],
@@ -135,6 +137,33 @@ def test_forged_headers_of_checkpoints(X, tmp_path):
             put_back(path, {**header, key: value}, arrays)
             with pytest.raises(ValueError, match=r"fit\.rkdl was changed"):
                 clone(METHODS["RKDL"]).fit(X, checkpoint=path)
+
+
+def test_forged_best_models_of_checkpoints(X, tmp_path):
+    """The errors tell whether the last model is the best; where it is not, the best one lies beside it."""
+    path = tmp_path / "fit.rkdl"
+    model = METHODS["RKDL"]
+    clone(model).set_params(max_iter=1).fit(X, checkpoint=path)
+    header, arrays = opened(path)
+    best = {f"best.{name}": array for name, array in arrays.items()}
+    worse = {**header, "start_total": 0.5 * header["totals"][0]}
+    for forged_header, forged_arrays in ((header, {**arrays, **best}), (worse, arrays)):
+        put_back(path, forged_header, forged_arrays)
+        with pytest.raises(ValueError, match=r"fit\.rkdl was changed: by its errors it holds"):
+            clone(model).fit(X, checkpoint=path)
+    put_back(path, worse, {**arrays, **best})
+    assert clone(model).fit(X, checkpoint=path).n_iter_ >= 0
+
+
+@pytest.mark.parametrize("name", ["KDL", "RKDL"])
+@pytest.mark.parametrize("key", ["n_revived", "n_empty"])
+def test_forged_counts_of_checkpoints(name, key, X, tmp_path):
+    path = tmp_path / "fit.rkdl"
+    clone(METHODS[name]).set_params(max_iter=1).fit(X, checkpoint=path)
+    header, arrays = opened(path)
+    put_back(path, header, {**arrays, key: np.full_like(arrays[key], -1)})
+    with pytest.raises(ValueError, match=rf"fit\.rkdl was changed: {key} is -1, expected a count"):
+        clone(METHODS[name]).fit(X, checkpoint=path)
 
 
 def fitted(name, X):
@@ -184,11 +213,20 @@ def test_forged_values_of_models(X, tmp_path):
         put_back(path, header, {**arrays, "attribute.sizes_": np.array(sizes)})
         with pytest.raises(ValueError, match="sizes_ holds a number"):
             rkdl.load(path)
+    for spread in (0.0, -1.0):
+        put_back(path, header, {**arrays, "attribute.spreads_": np.array([1.0, spread])})
+        with pytest.raises(ValueError, match="spreads_ holds a number that is not positive"):
+            rkdl.load(path)
     fitted("KDLClassifier", X).save(path)
     header, arrays = opened(path)
     put_back(path, header, {**arrays, "attribute.n_atoms_": np.array([10**6, 1])})
     with pytest.raises(ValueError, match="n_atoms_ holds a number"):
         rkdl.load(path)
+    detector = {"method": {"estimator": "KDLOutlierDetector", "parameters": {}}}
+    for method in (detector, "RKDL", None, 3):
+        put_back(path, {**header, "attributes": {**header["attributes"], "method_": method}}, arrays)
+        with pytest.raises(ValueError, match=r"model\.rkdl was changed: .*method_ is a"):
+            rkdl.load(path)
     fitted("RKDL", X).save(path)
     header, arrays = opened(path)
     for part, key, value in (
@@ -198,6 +236,7 @@ def test_forged_values_of_models(X, tmp_path):
         ("parameters", "random_state", [1, [2]]),
         ("attributes", "n_features_in_", 10**6),
         ("attributes", "gamma_", float("nan")),
+        ("attributes", "gamma_", 10**400),
         ("attributes", "gamma_", "wide"),
         ("attributes", "gamma_", None),
         ("attributes", "rank_", -1),
@@ -207,6 +246,38 @@ def test_forged_values_of_models(X, tmp_path):
         put_back(path, {**header, part: {**header[part], key: value}}, arrays)
         with pytest.raises(ValueError, match=r"model\.rkdl was changed"):
             rkdl.load(path)
+
+
+def test_text_of_models_in_messages(X, tmp_path):
+    """Whatever the file says is cut short and cannot steer a terminal."""
+    path = tmp_path / "model.rkdl"
+    fitted("RKDL", X).save(path)
+    header, arrays = opened(path)
+    long = "\x1b[31m" + "x" * 5000
+    parameters, attributes = header["parameters"], header["attributes"]
+    for forged in (
+        {"estimator": long},
+        {"parameters": {**parameters, long: 1}},
+        {"parameters": {**parameters, "kernel": {"function": long}}},
+        {"parameters": {**parameters, "kernel": long}},
+        {"attributes": {**attributes, long: 1}},
+        {"attributes": {**attributes, "gamma_": long}},
+    ):
+        put_back(path, {**header, **forged}, arrays)
+        with pytest.raises(ValueError, match=r"model\.rkdl") as caught:
+            rkdl.load(path)
+        assert "\x1b" not in str(caught.value)
+        assert len(str(caught.value)) < len(str(path)) + 500
+
+
+@pytest.mark.parametrize("code", ["S0", "U0"])
+def test_arrays_of_nothing(code, tmp_path):
+    """Elements without bytes, of which a file promises any number."""
+    stream = io.BytesIO()
+    shape = (10**15,)
+    np.lib.format.write_array_header_1_0(stream, {"descr": f"|{code}", "fortran_order": False, "shape": shape})
+    with pytest.raises(ValueError, match="without any letters"):
+        read_npy(io.BytesIO(stream.getvalue()), len(stream.getvalue()))
 
 
 def test_forged_random_states(X, tmp_path):
@@ -242,8 +313,8 @@ def test_forged_streams(name, X, tmp_path):
             with pytest.raises(ValueError, match="was changed"):
                 rkdl.load(path).partial_fit(X[90:])
     for key, values in {
-        "scale": ["x", 0.0, float("nan"), None],
-        "gamma": ["x", float("inf")],
+        "scale": ["x", 10**400, 0.0, float("nan"), None],
+        "gamma": ["x", float("inf"), 10**400],
         "memory": [None, {}, {"trace": "x"}, {**header["stream"]["memory"], "stranger": 1}],
         "held_chunks": [None, [[0]], [["x"]], [[10**6]], 7],
         "settings": [None],
@@ -324,6 +395,41 @@ class TestBombs:
         peak, error = peak_bytes(lambda: datasets.fetch_cifar10(data_home=tmp_path))
         assert "larger than a CIFAR-10 batch" in str(error)
         assert peak < 128 * MIB
+
+    @pytest.mark.parametrize("kind", ["codec", "text", "lists", "shape"])
+    def test_cifar_pickle(self, kind, tmp_path):
+        """One text encoded many times, lists that hold one list many times, and integers without end."""
+        text = b"X" + struct.pack("<I", 4 * MIB) + b"a" * 4 * MIB
+        integer = b"\x8b" + struct.pack("<i", 8 * MIB) + b"\x7f" * 8 * MIB
+        content, limit = {
+            "codec": (text + b"q\x00(" + b"c_codecs\nencode\nh\x00Vlatin1\n\x86R" * 40 + b"l.", 64),
+            "text": (
+                text
+                + b"q\x00cnumpy\ndtype\nVu1\n\x85Rq\x01("
+                + b"cnumpy.core.numeric\n_frombuffer\n(h\x00h\x01J\x00\x00\x40\x00\x85VC\ntR" * 40
+                + b"l.",
+                64,
+            ),
+            "lists": (
+                pickle.dumps({"data": np.zeros((9000, 3072), np.uint8)}, 2)[:-1]
+                + (b"Vlabels\n((" + b"K\x01" * 9000 + b"lqc" + b"hc" * 9000 + b"ls."),
+                120,
+            ),
+            "shape": (
+                b"cnumpy.core.numeric\n_frombuffer\n(Vx\ncnumpy\ndtype\nVu1\n\x85R"
+                + integer
+                + b"q\x00h\x00\x86VC\ntR.",
+                64,
+            ),
+        }[kind]
+        folder = tmp_path / "cifar-10-batches-py"
+        folder.mkdir()
+        (folder / "data_batch_1").write_bytes(content)
+        start = time.process_time()
+        peak, error = peak_bytes(lambda: datasets.fetch_cifar10(data_home=tmp_path))
+        assert isinstance(error, DatasetError)
+        assert peak < limit * MIB
+        assert time.process_time() - start < 10.0
 
     def test_members_nobody_asks_for(self, tmp_path, X):
         """Of a signal file they are not unpacked, of a model they are refused."""
@@ -430,6 +536,17 @@ def evil():
     yield b"]r\xff\xff\xff\xff."
     yield b"}q\x00Vdata\nh\x00s."
     yield b"\x80\x05\x8e\xff\xff\xff\xff\xff\xff\xff\x7f."
+    # What is nested where text or a name is expected; lists that fill one another after they were nested.
+    deep = b")" + b"\x85" * 300_000
+    rest = b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb."
+    yield b"\x80\x02cnumpy\ndtype\nVu1\n\x85R(K\x03" + deep + rest
+    yield b"\x80\x02cnumpy\ndtype\n" + deep + b"\x85R."
+    yield b"\x80\x02c_codecs\nencode\nVx\n" + deep + b"\x86R."
+    yield b"\x80\x04" + deep + b"Vx\n\x93)R."
+    yield b"}Vlabels\n]" + b"]q\x00ah\x00" * 300_000 + b"s."
+    yield b"}Vlabels\n]q\x00(K\x01h\x00es."
+    # More operations than data need.
+    yield b"}Vlabels\n](" + b"K\x01" * 1_000_000 + b"es."
 
 
 @pytest.mark.parametrize("number", range(len(list(evil()))))

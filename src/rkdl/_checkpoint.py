@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ from rkdl._arrays import host
 from rkdl._files import BusyError, check_writable, locked, read_file, write_file
 from rkdl._history import History
 from rkdl._kernels import Custom
-from rkdl._shapes import ArrayError
+from rkdl._shapes import ArrayError, is_finite_number
 from rkdl._signals import Walker
 from rkdl._text import shown
 from rkdl._warn import warn
@@ -103,12 +102,15 @@ class Checkpoint:
                 f"{self._name} is the checkpoint of iteration {made}, and max_iter is {self.max_iter}: {_REMEDY}"
             )
         best = {name: array for name, array in state.items() if name.startswith(_BEST)}
+        if bool(best) == self.history.has_improved:
+            what = "a best model beside a last one that is better" if best else "no best model"
+            raise ValueError(f"{self._name} was changed: by its errors it holds {what}. To mend it, {_REMEDY}")
         self.state = {name: array for name, array in state.items() if name not in best}
         self.best_state = {name.removeprefix(_BEST): array for name, array in best.items()} or None
 
     def refused(self, error: ArrayError) -> ValueError:
         """What to raise where the state is not that of the fit."""
-        return ValueError(f"{self._name} was changed: {error}. To mend it, {_REMEDY}")
+        return ValueError(f"{self._name} was changed: {shown(error)[:300]}. To mend it, {_REMEDY}")
 
     def write(
         self, state: dict[str, np.ndarray], history: History, best_state: dict[str, np.ndarray] | None = None
@@ -147,7 +149,7 @@ def _are_errors(errors: Any) -> bool:
     """Whether these are the errors of one iteration or more."""
     if not isinstance(errors, list) or not errors:
         return False
-    return all(type(error) in (int, float) and math.isfinite(error) and error >= 0.0 for error in errors)
+    return all(is_finite_number(error) and error >= 0.0 for error in errors)
 
 
 def describe(name: str, parameters: dict[str, Any], walker: Walker) -> dict:

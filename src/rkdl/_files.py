@@ -26,7 +26,7 @@ FORMAT = 2
 #: How the names of our own temporary files and locks begin.
 OWN_PREFIX = ".rkdl-"
 _HEADER = "header"
-# JSON takes some twenty times its length in memory, so that a header is the one part worth a bound of its own.
+# JSON takes up to fifty times its length in memory, so that a header is the one part worth a bound of its own.
 _LONGEST_HEADER = 16 << 20
 # Flags that Windows lacks; there links are not followed by exclusive creation either.
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
@@ -55,8 +55,14 @@ def check_writable(path: Path) -> None:
     _check_place(path)
     try:
         descriptor, part = _open_part(path)
-        os.close(descriptor)
-        part.unlink()
+        try:
+            if sys.platform != "win32":
+                # Under its lock, so that nobody who tidies up meets it.
+                part.unlink()
+        finally:
+            os.close(descriptor)
+        if sys.platform == "win32":
+            part.unlink()
     except OSError as error:
         raise type(error)(f"'{shown(path)}' cannot be written ({error}): give another path.") from error
 
@@ -75,11 +81,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """
     _check_place(path)
     _remove_leftovers(path)
-    descriptor, part = _open_part(path)
+    mode = _mode_of(path)
+    # Nobody may read it who may not read the file that it replaces; a new file has the mode of the umask.
+    descriptor, part = _open_part(path, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            with suppress(OSError):
-                os.chmod(part, os.stat(path).st_mode & 0o777)
+            if mode is not None:
+                _set_mode(descriptor, part, mode)
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -217,22 +225,49 @@ def _stem(path: Path) -> str:
     return f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}"
 
 
-def _open_part(path: Path) -> tuple[int, Path]:
+def _mode_of(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_mode & 0o777
+    except OSError:
+        return None
+
+
+def _set_mode(descriptor: int, part: Path, mode: int) -> None:
+    # Some file systems have no modes.
+    with suppress(OSError):
+        if sys.platform != "win32":
+            os.fchmod(descriptor, mode)
+        else:
+            os.chmod(part, mode)
+
+
+def _open_part(path: Path, mode: int = 0o600) -> tuple[int, Path]:
     """A new file in the folder of `path`, opened for writing and locked."""
     while True:
         part = path.parent / f"{_stem(path)}-{secrets.token_hex(8)}.part"
         try:
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _BINARY, 0o666)
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _BINARY, mode)
         except FileExistsError:
             continue
         if sys.platform == "win32":
             return descriptor, part
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is_still(part, descriptor):
+        if _try_lock(descriptor) and _is_still(part, descriptor):
             return descriptor, part
-        # Taken for a leftover in the moment before the lock.
+        # Taken for a leftover in the moment before the lock; whoever did that holds it, or has removed it.
+        part.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock a file; False where somebody else holds it. Some network file systems have no locks: none is as good."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+    return True
 
 
 def _remove_leftovers(path: Path) -> None:

@@ -76,6 +76,9 @@ def read_npy(stream: Any, n_bytes: int) -> np.ndarray:
     )
     if dtype.kind not in _PLAIN_KINDS or dtype.hasobject:
         raise ValueError(f"its arrays hold {dtype}, not plain numbers or text")
+    if not dtype.itemsize:
+        # Any number of these would take no bytes.
+        raise ValueError("its arrays hold text without any letters")
     size = math.prod(shape) * dtype.itemsize
     if any(length < 0 for length in shape) or stream.tell() + size != n_bytes:
         raise ValueError(f"an array of shape {shape} takes {size:,} bytes, and {n_bytes - stream.tell():,} follow")

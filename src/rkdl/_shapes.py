@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -35,6 +36,11 @@ class Expected(NamedTuple):
 
 class ArrayError(ValueError):
     """An array that is missing, or of another shape, dtype or content than it must have."""
+
+
+def is_finite_number(value: Any) -> TypeGuard[int | float]:
+    """Whether a value of JSON is a number that a float can hold: no NaN, no integer beyond all floats."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def check_arrays(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from rkdl._shapes import DOUBLE, FLOATS, INTEGERS, ArrayError, Expected, check_arrays
+from rkdl._shapes import DOUBLE, FLOATS, INTEGERS, ArrayError, Expected, check_arrays, is_finite_number
 
 # Axes: N signals, m features, n atoms, p kernel vectors, q frequencies, r coordinates of an atom, s features' size,
 # y signals that a stream remembers.
 _OBJECTIVES = ("objective", "update_objective")
+_COUNTS = ("n_revived", "n_empty")
 _PROGRESS = {
     **{name: Expected("") for name in _OBJECTIVES},
-    **{name: Expected("", INTEGERS) for name in ("n_revived", "n_empty")},
+    **{name: Expected("", INTEGERS) for name in _COUNTS},
 }
 _FULL = {**_PROGRESS, "atoms": Expected("nN"), "correlations": Expected("Nn"), "gram": Expected("nn")}
 _CURVATURE = {"shifts": Expected("kpm"), "changes": Expected("kpm"), "curvatures": Expected("k")}
@@ -37,6 +37,7 @@ _MEMORY_NUMBERS = ("trace", "weight", "lost", "n_waiting", "linear_trace")
 def check_full_state(state: dict[str, np.ndarray], n_atoms: int, n_signals: int) -> None:
     """Refuse a state that is not that of KDL on so many signals, with an ArrayError."""
     check_arrays(state, _FULL, {"n": n_atoms, "N": n_signals})
+    _check_counts(state)
 
 
 def check_reduced_state(state: dict[str, np.ndarray], n_atoms: int, n_features: int, *, is_moved: bool) -> None:
@@ -64,6 +65,13 @@ def check_reduced_state(state: dict[str, np.ndarray], n_atoms: int, n_features: 
         if any(name in state for name in _CURVATURE):
             expected |= _CURVATURE
     check_arrays(state, expected, {"n": n_atoms, "m": n_features})
+    _check_counts(state)
+
+
+def _check_counts(state: dict[str, np.ndarray]) -> None:
+    for name in _COUNTS:
+        if state[name] < 0:
+            raise ArrayError(f"{name} is {state[name]}, expected a count")
 
 
 def check_kernel_vectors(state: dict[str, np.ndarray], n_features: int) -> np.ndarray:
@@ -112,9 +120,9 @@ def check_stream(numbers: dict[str, Any], arrays: dict[str, np.ndarray], sizes: 
 
 def _check_stream_numbers(numbers: dict[str, Any]) -> None:
     memory, chunks = numbers.get("memory"), numbers.get("held_chunks")
-    if not _is_number(numbers.get("scale")) or numbers["scale"] <= 0.0:
+    if not is_finite_number(numbers.get("scale")) or numbers["scale"] <= 0.0:
         raise ArrayError(f"the stream's scale is {numbers.get('scale')!r}")
-    if numbers.get("gamma") is not None and not _is_number(numbers["gamma"]):
+    if numbers.get("gamma") is not None and not is_finite_number(numbers["gamma"]):
         raise ArrayError(f"the stream's gamma is {numbers['gamma']!r}")
     if not isinstance(numbers.get("settings"), dict):
         raise ArrayError("the stream's settings are missing")
@@ -123,7 +131,7 @@ def _check_stream_numbers(numbers: dict[str, Any]) -> None:
     if not isinstance(memory, dict) or not set(memory) <= {*_MEMORY_NUMBERS, "fades"}:
         raise ArrayError("the stream's sums are missing")
     if not isinstance(memory.get("fades"), bool) or not all(
-        _is_number(memory.get(name, 0 if name == "linear_trace" else None)) for name in _MEMORY_NUMBERS
+        is_finite_number(memory.get(name, 0 if name == "linear_trace" else None)) for name in _MEMORY_NUMBERS
     ):
         raise ArrayError("the stream's sums are not numbers")
     if "seen" in numbers and not _are_counts_of_seen(numbers["seen"]):
@@ -132,15 +140,11 @@ def _check_stream_numbers(numbers: dict[str, Any]) -> None:
         raise ArrayError("the stream's chunks are not numbers of rows")
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
 def _are_counts_of_seen(seen: Any) -> bool:
     if not isinstance(seen, dict) or set(seen) != {*_SEEN_COUNTS, *_SEEN_NUMBERS}:
         return False
     are_counts = all(type(seen[name]) is int and seen[name] >= 0 for name in _SEEN_COUNTS)
-    return are_counts and all(_is_number(seen[name]) for name in _SEEN_NUMBERS) and seen["gamma"] > 0.0
+    return are_counts and all(is_finite_number(seen[name]) for name in _SEEN_NUMBERS) and seen["gamma"] > 0.0
 
 
 def _are_rows(rows: Any) -> bool:

@@ -34,6 +34,7 @@ _GRAY_WEIGHTS = np.array([0.2989, 0.5870, 0.1140])
 _REMEDY = "delete it and fetch it again"
 # Bytes of the largest batch, of all that the archive holds, and of all images of a class; with some room.
 _LARGEST_BATCH, _LARGEST_ARCHIVE, _LARGEST_CLASS = 40 << 20, 256 << 20, 6_000 * 3072 + 4096
+_MOST_IN_BATCH = 10_000
 _DESCRIPTION = """CIFAR-10 images
 
 60,000 colour images of 32 x 32 pixels in ten classes: 50,000 for training (5,000 a class) and 10,000 for
@@ -141,7 +142,7 @@ def _folder_batches(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[str,
                 yield str(folder / name), name, file.read(_LARGEST_BATCH + 1)
         except FileNotFoundError:
             raise DatasetError(folder, f"the file {name} is missing", f"unpack {_ARCHIVE} again") from None
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             raise DatasetError(folder / name, f"cannot be read ({cause(error)})") from error
 
 
@@ -171,7 +172,7 @@ def _tar_batches(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, str,
                     contents[name] = stream.read(_LARGEST_BATCH + 1)
                 if len(contents) == len(names):
                     break
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+    except (tarfile.TarError, EOFError, OSError, MemoryError, zlib.error) as error:
         raise DatasetError(path, f"the archive is broken or cut short ({cause(error)})", _REMEDY) from error
     for name in names:
         if name not in contents:
@@ -197,10 +198,7 @@ def _read_batch(where: str, name: str, content: bytes) -> tuple[_Images, _Labels
     except Exception as error:
         raise DatasetError(where, f"not a pickle of a CIFAR-10 batch ({cause(error)})", _REMEDY) from error
     data, labels = (entries.get(key, entries.get(key.encode())) for key in ("data", "labels"))
-    try:
-        target = np.asarray(labels, dtype=np.int64) if isinstance(labels, (list, np.ndarray)) else None
-    except (TypeError, ValueError, OverflowError):
-        target = None
+    target = _as_labels(labels)
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072:
         raise DatasetError(where, "not a CIFAR-10 batch: no array `data` of uint8 with 3072 columns", _REMEDY)
     if target is None or target.shape != data.shape[:1] or (target.size and not 0 <= target.min() <= target.max() < 10):
@@ -208,6 +206,18 @@ def _read_batch(where: str, name: str, content: bytes) -> tuple[_Images, _Labels
     warn_if_changed(where, name, content)
     # Stored as three colour planes one after another.
     return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), target
+
+
+def _as_labels(found: Any) -> _Labels | None:
+    """Labels of a batch, or None for anything but a flat list or array of integers."""
+    if isinstance(found, np.ndarray):
+        return found.astype(np.int64) if found.ndim == 1 and len(found) <= _MOST_IN_BATCH else None
+    # Looked at before NumPy is: lists that hold one another many times would grow without end there.
+    if not isinstance(found, list) or len(found) > _MOST_IN_BATCH:
+        return None
+    if not all(type(label) is int and 0 <= label < 10 for label in found):
+        return None
+    return np.array(found, dtype=np.int64)
 
 
 def _choose(images: _Images, target: _Labels, label: int | None) -> tuple[_Images, _Labels]:

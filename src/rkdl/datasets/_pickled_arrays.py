@@ -9,11 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rkdl._text import shown
+
 __all__ = ["read_pickled_arrays"]
 
 _NUMPY = ("numpy.core", "numpy._core")
 _ORDERS = {"|": "=", "=": "=", "<": "<", ">": ">"}
 _INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
+# A batch of CIFAR-10 has containers in four levels and some 40,000 operations.
+_DEEPEST, _MOST_OPERATIONS = 32, 1_000_000
+# Of an axis; more than any file that is read here has bytes.
+_LONGEST = 2**31
 
 
 class _Global(NamedTuple):
@@ -26,28 +32,31 @@ class _Global(NamedTuple):
 class _Type:
     """An integer type: its code, and its byte order once that was said."""
 
-    def __init__(self, code: str) -> None:
-        if code not in _INTEGERS:
-            raise ValueError(f"the type {code!r} is not allowed in a data file")
+    def __init__(self, code: Any) -> None:
+        if not isinstance(code, str) or code not in _INTEGERS:
+            raise ValueError(f"the type {_brief(code)} is not allowed in a data file")
         self.code, self.order = code, "="
 
     def set_state(self, state: Any) -> None:
         version, order, *rest = state
+        # Only text is looked up: hashing what is nested deeply would overflow the stack.
+        is_known = isinstance(order, str) and order in _ORDERS
         # Fields, sub-arrays, sizes and flags of their own have no place in a plain integer.
-        if version != 3 or order not in _ORDERS or tuple(rest) != (None, None, None, -1, -1, 0):
+        if not is_known or version != 3 or tuple(rest) != (None, None, None, -1, -1, 0):
             raise ValueError("a type that is not a plain integer is not allowed in a data file")
         self.order = _ORDERS[order]
 
-    def array(self, shape: Any, content: bytes, order: str) -> np.ndarray:
+    def array(self, shape: Any, content: bytes, is_fortran: bool) -> np.ndarray:
         """The array of these bytes; as many as the shape says, or a ValueError."""
         dtype = np.dtype(self.order + self.code)
         if not isinstance(shape, tuple) or not 0 < len(shape) <= 2:
             raise ValueError("an array must have one axis or two")
-        if not all(type(length) is int and length >= 0 for length in shape):
-            raise ValueError(f"an array cannot have the shape {shape!r}")
+        # Bounded before they are multiplied: integers of a pickle may have millions of digits.
+        if not all(type(length) is int and 0 <= length <= _LONGEST for length in shape):
+            raise ValueError(f"an array of {len(content)} bytes cannot have the shape that it says")
         if math.prod(shape) * dtype.itemsize != len(content):
             raise ValueError(f"an array of shape {shape} has {len(content)} bytes")
-        return np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if order == "F" else "C")
+        return np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
 class _Array:
@@ -55,11 +64,10 @@ class _Array:
 
     value: np.ndarray | None = None
 
-    def set_state(self, state: Any) -> None:
-        _, shape, kind, is_fortran, content = state
+    def set_content(self, content: bytes, kind: Any, shape: Any, is_fortran: bool) -> None:
         if not isinstance(kind, _Type):
             raise ValueError("an array without a type")
-        self.value = kind.array(shape, _as_bytes(content), "F" if is_fortran else "C")
+        self.value = kind.array(shape, content, is_fortran)
 
 
 def read_pickled_arrays(content: bytes) -> dict[str | bytes, Any]:
@@ -80,8 +88,10 @@ def read_pickled_arrays(content: bytes) -> dict[str | bytes, Any]:
     ValueError
         If it holds anything else. A pickle that is broken may raise almost any other exception.
     """
-    machine = _Machine()
-    for opcode, argument, _ in pickletools.genops(content):
+    machine = _Machine(len(content))
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+        if number == _MOST_OPERATIONS:
+            raise ValueError(f"it has more than {_MOST_OPERATIONS:,} operations")
         machine.step(opcode.name, argument)
     found = machine.result
     if not isinstance(found, dict):
@@ -90,9 +100,22 @@ def read_pickled_arrays(content: bytes) -> dict[str | bytes, Any]:
 
 
 class _Machine:
-    """The stack that the operations of a pickle work on, as far as data need them."""
+    """The stack that the operations of a pickle work on, as far as data need them.
 
-    def __init__(self) -> None:
+    A list or dictionary that lies in another container does not change any more, so that the depth of each is known.
+
+    Parameters
+    ----------
+    budget : int
+        Bytes that may be made of text, all together; a pickle can name one text many times.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        # Depths of containers by their identities; all are kept, so that none takes over another's identity.
+        self.depths: dict[int, int] = {}
+        self.kept: list[Any] = []
+        self.closed: set[int] = set()
         self.stack: list[Any] = []
         self.marked: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
@@ -101,12 +124,14 @@ class _Machine:
     def step(self, name: str, argument: Any) -> None:
         """One operation."""
         if name in _CONSTANTS:
-            self.stack.append(_CONSTANTS[name]())
+            self.stack.append(_CONSTANTS[name])
+        elif name in _EMPTY:
+            self._push(_EMPTY[name]())
         elif name in _VALUES:
             self.stack.append(argument)
         elif name in _TUPLES:
             items = [self.stack.pop() for _ in range(_TUPLES[name])]
-            self.stack.append(tuple(reversed(items)))
+            self._push(tuple(reversed(items)), items)
         elif name in ("PUT", "BINPUT", "LONG_BINPUT"):
             self.memo[int(argument)] = self.stack[-1]
         elif name in ("GET", "BINGET", "LONG_BINGET"):
@@ -130,19 +155,17 @@ class _Machine:
 
     def make_tuple(self, argument: Any) -> None:
         items = self.since_mark()
-        self.stack.append(tuple(items))
+        self._push(tuple(items), items)
 
     def make_list(self, argument: Any) -> None:
         items = self.since_mark()
-        self.stack.append(items)
+        self._push(items, items)
 
     def append(self, argument: Any) -> None:
-        item = self.stack.pop()
-        self._list().append(item)
+        self._extend([self.stack.pop()])
 
     def extend(self, argument: Any) -> None:
-        items = self.since_mark()
-        self._list().extend(items)
+        self._extend(self.since_mark())
 
     def set_item(self, argument: Any) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -153,7 +176,7 @@ class _Machine:
 
     def make_dict(self, argument: Any) -> None:
         items = self.since_mark()
-        self.stack.append({})
+        self._push({})
         self._set(items)
 
     def name(self, argument: Any) -> None:
@@ -161,26 +184,52 @@ class _Machine:
 
     def stack_name(self, argument: Any) -> None:
         name, module = self.stack.pop(), self.stack.pop()
-        self.stack.append(_Global(str(module), str(name)))
+        if not isinstance(name, str) or not isinstance(module, str):
+            raise ValueError("a name that is no text")
+        self.stack.append(_Global(module, name))
 
     def call(self, argument: Any) -> None:
         arguments, called = self.stack.pop(), self.stack.pop()
-        self.stack.append(_announced(called, arguments))
+        self.stack.append(self._announced(called, arguments))
 
     def build(self, argument: Any) -> None:
         state = self.stack.pop()
         target = self.stack[-1]
-        if not isinstance(target, (_Type, _Array)):
+        if isinstance(target, _Type):
+            target.set_state(state)
+        elif isinstance(target, _Array):
+            _, shape, kind, is_fortran, content = state
+            target.set_content(self._as_bytes(content), kind, shape, bool(is_fortran))
+        else:
             raise ValueError("a state is given to something that has none")
-        target.set_state(state)
 
     def stop(self, argument: Any) -> None:
         self.result = self.stack.pop()
 
-    def _list(self) -> list[Any]:
-        if not isinstance(self.stack[-1], list):
+    def _push(self, container: Any, items: list[Any] | None = None) -> None:
+        """Put a new container of these items on the stack."""
+        self.kept.append(container)
+        self.depths.setdefault(id(container), 1)
+        self._hold(container, items or [])
+        self.stack.append(container)
+
+    def _hold(self, container: Any, items: list[Any]) -> None:
+        """Take note that a container holds these items."""
+        inner = [id(item) for item in items if id(item) in self.depths]
+        self.closed.update(inner)
+        if items and id(container) in self.closed:
+            raise ValueError("something changes that lies in a container already")
+        depth = max([self.depths[id(container)], *(1 + self.depths[item] for item in inner)])
+        if depth > _DEEPEST:
+            raise ValueError(f"its containers are nested more than {_DEEPEST} deep")
+        self.depths[id(container)] = depth
+
+    def _extend(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if not isinstance(target, list):
             raise ValueError("something is appended to what is no list")
-        return self.stack[-1]
+        self._hold(target, items)
+        target.extend(items)
 
     def _set(self, items: list[Any]) -> None:
         target = self.stack[-1]
@@ -188,51 +237,52 @@ class _Machine:
         # Keys of other kinds could be nested so deeply that hashing them overflows the stack.
         if not isinstance(target, dict) or not all(isinstance(key, (str, bytes)) for key in keys):
             raise ValueError("a dictionary has keys that are not names")
+        self._hold(target, items[1::2])
         target.update(zip(keys, items[1::2], strict=True))
 
+    def _announced(self, called: Any, arguments: Any) -> Any:
+        """What one of the few calls of a pickled array stands for; no call is made."""
+        if not isinstance(called, _Global) or not isinstance(arguments, tuple):
+            raise ValueError("something that is no name is called")
+        module, name = called
+        package, _, last = module.rpartition(".")
+        if called == _Global("numpy", "dtype") and len(arguments) <= 3:
+            return _Type(arguments[0])
+        if package in _NUMPY and last == "multiarray" and name == "_reconstruct":
+            if not isinstance(arguments[0], _Global) or arguments[0] != _Global("numpy", "ndarray"):
+                raise ValueError("an array of a type of its own")
+            return _Array()
+        if package in _NUMPY and last == "numeric" and name == "_frombuffer":
+            content, kind, shape, order = arguments
+            array = _Array()
+            array.set_content(self._as_bytes(content), kind, shape, isinstance(order, str) and order == "F")
+            return array
+        if called == _Global("_codecs", "encode"):
+            text, encoding = arguments
+            # Python 3 writes bytes at protocol 2 as text in latin1; no other codec has business here.
+            if not isinstance(encoding, str) or encoding not in ("latin1", "latin-1"):
+                raise ValueError(f"the codec {_brief(encoding)} is not allowed in a data file")
+            return self._as_bytes(text)
+        raise ValueError(f"{shown(module[:60])}.{shown(name[:60])} is not allowed in a data file")
 
-def _announced(called: Any, arguments: Any) -> Any:
-    """What one of the few calls of a pickled array stands for; no call is made."""
-    if not isinstance(called, _Global) or not isinstance(arguments, tuple):
-        raise ValueError("something that is no name is called")
-    module, name = called
-    package, _, last = module.rpartition(".")
-    if called == _Global("numpy", "dtype") and len(arguments) <= 3:
-        return _Type(arguments[0])
-    if (package in _NUMPY and last == "multiarray" and name == "_reconstruct") and arguments[0] == ("numpy", "ndarray"):
-        return _Array()
-    if package in _NUMPY and last == "numeric" and name == "_frombuffer":
-        content, kind, shape, order = arguments
-        if not isinstance(kind, _Type):
-            raise ValueError("an array without a type")
-        array = _Array()
-        array.value = kind.array(shape, _as_bytes(content), order)
-        return array
-    if called == _Global("_codecs", "encode"):
-        text, encoding = arguments
-        # Python 3 writes bytes at protocol 2 as text in latin1; no other codec has business here.
-        if encoding not in ("latin1", "latin-1"):
-            raise ValueError(f"the codec {encoding!r} is not allowed in a data file")
-        return _as_bytes(text)
-    raise ValueError(f"{module}.{name} is not allowed in a data file")
+    def _as_bytes(self, content: Any) -> bytes:
+        if isinstance(content, bytes):
+            return content
+        if not isinstance(content, (str, bytearray)):
+            raise ValueError("an array without bytes")
+        self.budget -= len(content)
+        if self.budget < 0:
+            raise ValueError("its arrays take more bytes than the file has")
+        return content.encode("latin1") if isinstance(content, str) else bytes(content)
 
 
-def _as_bytes(content: Any) -> bytes:
-    if isinstance(content, str):
-        return content.encode("latin1")
-    if isinstance(content, (bytes, bytearray)):
-        return bytes(content)
-    raise ValueError("an array without bytes")
+def _brief(value: Any) -> str:
+    """A value in a message: text cut short, anything else by its type, since it may be nested or endless."""
+    return f"'{shown(value[:60])}'" if isinstance(value, str) else type(value).__name__
 
 
-_CONSTANTS: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
-    "EMPTY_TUPLE": tuple,
-}
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_EMPTY: dict[str, Callable[[], Any]] = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
 _VALUES = {
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"),
     *("BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from rkdl._shapes import FLOATS, INTEGERS, ArrayError, Expected, check_arrays
+from rkdl._shapes import FLOATS, INTEGERS, ArrayError, Expected, check_arrays, is_finite_number
 
 # Axes: m features, n atoms, p kernel vectors, q frequencies, f Fourier features, c classes, k a detector's members.
 _LEARNER = {
@@ -86,6 +85,8 @@ def check_fitted(model: Any, attributes: dict[str, Any]) -> dict[str, int]:
         _check_range("n_nonzero_coefs_", attributes["n_nonzero_coefs_"], found["n"])
     if "sizes_" in attributes:
         _check_range("sizes_", attributes["sizes_"], found["n"])
+    if "spreads_" in attributes and not np.all(attributes["spreads_"] > 0.0):
+        raise ArrayError("spreads_ holds a number that is not positive")
     if not all(found[letter] for letter in "nmpq" if letter in found):
         raise ArrayError("it has no atoms, features or kernel vectors")
     return {**found, "s": found.get("p", found.get("f", found["m"]))}
@@ -93,7 +94,7 @@ def check_fitted(model: Any, attributes: dict[str, Any]) -> dict[str, int]:
 
 def _of_classifier(attributes: dict[str, Any]) -> dict[str, Expected]:
     """Arrays of a classifier: those of the method underneath, with an axis for the classes."""
-    method = type(attributes["method_"]).__name__
+    method = _method_name(attributes)
     classes = attributes["classes_"]
     # Labels may be text.
     labels = {"classes_": Expected("c", (classes.dtype,), is_finite=classes.dtype.kind in "biuf")}
@@ -108,12 +109,20 @@ def _of_classifier(attributes: dict[str, Any]) -> dict[str, Expected]:
     }
 
 
+def _method_name(attributes: dict[str, Any]) -> str:
+    """The method underneath a classifier; anything else is refused."""
+    name = type(attributes["method_"]).__name__
+    if name not in METHODS:
+        raise ArrayError(f"method_ is a {name}, expected one of {', '.join(METHODS)}")
+    return name
+
+
 def _needed(name: str, attributes: dict[str, Any], is_precomputed: bool) -> tuple[str, ...]:
     """Numbers that an estimator cannot do without; others are None or not there."""
     if name == "KDLOutlierDetector":
         return ("offset_", "scale_")
     if name == "KDLClassifier":
-        is_linear = type(attributes["method_"]).__name__ == "DL"
+        is_linear = _method_name(attributes) == "DL"
         return ("sharpness_",) if is_linear else ("sharpness_", "gamma_")
     return () if name == "DL" or is_precomputed else ("gamma_",)
 
@@ -123,12 +132,11 @@ def _check_numbers(attributes: dict[str, Any], needed: tuple[str, ...]) -> None:
     for name in _COUNTS:
         value = attributes.get(name, 0)
         if type(value) is not int or value < 0:
-            raise ArrayError(f"{name} is {value!r}, expected a count")
+            raise ArrayError(f"{name} is not a count")
     for name in _NUMBERS:
         value = attributes.get(name)
-        is_number = type(value) in (int, float) and math.isfinite(value)
-        if not is_number and (value is not None or name in needed):
-            raise ArrayError(f"{name} is {value!r}, expected a finite number")
+        if not is_finite_number(value) and (value is not None or name in needed):
+            raise ArrayError(f"{name} is not a finite number")
     if attributes.get("scale_", 1.0) <= 0.0:
         raise ArrayError(f"scale_ is {attributes['scale_']!r}, expected a positive number")
 

@@ -99,10 +99,18 @@ def load(path, *, kernel=None):
     name = shown(path)
     try:
         return _rebuild(name, header, arrays, kernel)
-    except (KeyError, TypeError, AttributeError, ArrayError, InvalidParameterError) as error:
-        raise ValueError(
-            f"{name} was changed: its header does not fit what it holds ({type(error).__name__}: {shown(error)})."
-        ) from error
+    except (
+        *(KeyError, TypeError, AttributeError, OverflowError, RecursionError),
+        *(ArrayError, InvalidParameterError),
+    ) as error:
+        told = f"{type(error).__name__}: {_brief(error, 300)}"
+        raise ValueError(f"{name} was changed: its header does not fit what it holds ({told}).") from error
+
+
+def _brief(text: object, longest: int = 80) -> str:
+    """Text of a file in a message: harmless, and not much of it."""
+    told = shown(str(text)[: longest + 1])
+    return told if len(told) <= longest else f"{told[:longest]}..."
 
 
 def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
@@ -111,7 +119,7 @@ def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
     attributes = {}
     for key, value in header["attributes"].items():
         if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
-            raise ValueError(f"{path} was changed: {key!r} is no fitted attribute.")
+            raise ValueError(f"{path} was changed: '{_brief(key)}' is no fitted attribute.")
         attributes[key] = _decode(path, f"attribute.{key}", value, arrays, kernel)
     sizes = check_fitted(model, attributes)
     vars(model).update(attributes)
@@ -123,7 +131,7 @@ def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
         check_stream(header["stream"], state, sizes)
         model._saved_stream = (header["stream"], state)
     if arrays:
-        raise ValueError(f"{path} was changed: nothing asks for its array {next(iter(arrays))!r}.")
+        raise ValueError(f"{path} was changed: nothing asks for its array '{_brief(next(iter(arrays)))}'.")
     return model
 
 
@@ -133,21 +141,21 @@ def _restore(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
 
     name = header.get("estimator")
     if name not in estimators.__all__:
-        raise ValueError(f"{path} holds a {name!r}, which this version of rkdl does not know: use a newer one.")
+        raise ValueError(f"{path} holds a '{_brief(name)}', which this version of rkdl does not know: use a newer one.")
     cls = getattr(estimators, name)
     unknown = set(header["parameters"]) - set(cls().get_params(deep=False))
     if unknown:
         raise ValueError(
-            f"{path} holds a {name} with {', '.join(sorted(unknown))}, which this version of rkdl does not know: use a "
-            f"newer one."
+            f"{path} holds a {name} with {_brief(', '.join(sorted(unknown)))}, which this version of "
+            f"rkdl does not know: use a newer one."
         )
     values = {}
     for key, value in header["parameters"].items():
         if isinstance(value, dict) and "function" in value:
             if not callable(kernel):
                 raise ValueError(
-                    f"{path} was saved with {key}={value['function']}, a function, which a file does not hold: give it "
-                    f"as load(path, kernel=...)."
+                    f"{path} was saved with {key}={_brief(value['function'])}, a function, which a file does not "
+                    f"hold: give it as load(path, kernel=...)."
                 )
             values[key] = kernel
         else:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rkdl._shapes import is_finite_number
 from rkdl.reproduction._paper import PRINTED_ERRORS
 
 _Check = Callable[[Any], bool]
@@ -64,12 +64,8 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _is_number_or_none(value: Any) -> bool:
-    return value is None or _is_number(value)
+    return value is None or is_finite_number(value)
 
 
 def _is_curve(value: Any) -> bool:
@@ -115,10 +111,10 @@ _ENTRY: dict[str, _Check] = {
     "sha256": _is_digest,
 }
 _RECORD: dict[str, _Check] = {
-    "dictionary_seconds": _is_number,
+    "dictionary_seconds": is_finite_number,
     "errors": _is_curve,
     "mean_nonzeros": _is_number_or_none,
     "round": _is_count,
-    "seconds": _is_number,
+    "seconds": is_finite_number,
     "warnings": _is_texts,
 }

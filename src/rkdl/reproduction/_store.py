@@ -68,6 +68,8 @@ class Results:
         if not os.path.lexists(path):
             _check_unused(folder)
             return cls(folder, begun, _per_run(header))
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link, not a file of rkdl reproduce: {_FOREIGN}")
         content = read_results(path)
         if fresh:
             return cls(folder, begun, _per_run(header), content["files"])
