@@ -25,9 +25,9 @@ PRESETS_TEXT = """Three presets answer three questions.
 - **published**: do the printed figures come out of what the authors' published code computes? Its arithmetic
   is repeated step by step, slips included. It is kept apart from the library: no estimator uses it.
 - **rkdl**: what does this library give by default, with the paper's kernel and sizes? Another pursuit (OLS),
-  atoms from the codes' statistics, a start from data, a D that starts from signals and whose vectors are turned
-  to the side of the signals' mean (a sign means nothing to a linear dictionary and much to a kernel), kernel
-  vectors that are moved by L-BFGS, more iterations, and codes with at most four non-zeros.
+  atoms from the codes' statistics, first atoms that are signals drawn by randomly pivoted Cholesky, kernel
+  vectors that are the centres of k-means and that ORKDL-D and MORKDL-D optimise by L-BFGS after ten iterations
+  with fixed ones, more iterations, and codes with at most four non-zeros.
 
 The error is the paper's, `sqrt(f / (m N))` with f the squared error in the kernel's feature space. DL and
 Fourier are shown for completeness: DL's error is one of the signals themselves and Fourier's one in the space
