@@ -24,25 +24,25 @@ each_reduced = pytest.mark.parametrize("kind", [RKDL, ORKDL, MORKDL])
 
 
 def moons():
-    return make_moons(300, noise=0.1, random_state=0)[0]
+    return make_moons(200, noise=0.1, random_state=0)[0]
 
 
 def heavy_tails():
-    return np.random.default_rng(0).standard_t(2.0, (300, 8))
+    return np.random.default_rng(0).standard_t(2.0, (150, 8))
 
 
 DATA = {
     "moons": moons,
-    "swiss roll": lambda: make_swiss_roll(400, random_state=0)[0],
-    "line": lambda: np.linspace(-3.0, 3.0, 300)[:, None],
+    "swiss roll": lambda: make_swiss_roll(200, random_state=0)[0],
+    "line": lambda: np.linspace(-3.0, 3.0, 150)[:, None],
     "wine": lambda: load_wine().data,
     "iris": lambda: load_iris().data,
-    "cancer, standardised": lambda: StandardScaler().fit_transform(load_breast_cancer().data)[:300],
+    "cancer, standardised": lambda: StandardScaler().fit_transform(load_breast_cancer().data)[:150],
     "heavy tails": heavy_tails,
-    "counts": lambda: np.random.default_rng(1).poisson(2.0, (300, 12)).astype(float),
-    "digits": lambda: load_digits().data[:400],
-    "digits, one gross outlier": lambda: with_outlier(load_digits().data[:400]),
-    "duplicates": lambda: np.repeat(load_digits().data[:60], 5, axis=0),
+    "counts": lambda: np.random.default_rng(1).poisson(2.0, (150, 12)).astype(float),
+    "digits": lambda: load_digits().data[:150],
+    "digits, one gross outlier": lambda: with_outlier(load_digits().data[:150]),
+    "duplicates": lambda: np.repeat(load_digits().data[:40], 4, axis=0),
     "offset": lambda: load_iris().data + 1000.0,
 }
 
@@ -72,12 +72,12 @@ class TestReturnedModel:
         X = DATA[name]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = kind(8, n_nonzero_coefs=2, random_state=0).fit(X)
+            model = kind(8, n_nonzero_coefs=2, max_iter=10, random_state=0).fit(X)
         assert recoded(model, X) == pytest.approx(model.errors_[-1], rel=1e-6, abs=1e-9)
         assert model.n_iter_ == len(model.errors_) <= len(model.update_errors_)
 
     @each_set
-    @pytest.mark.parametrize("kernel_vectors", ["kmeans", "random", "dictionary", "rpcholesky"])
+    @pytest.mark.parametrize("kernel_vectors", ["kmeans", "dictionary"])
     def test_optimised_vectors_are_no_worse_than_fixed_ones(self, name, kernel_vectors):
         X = DATA[name]()
         with warnings.catch_warnings():
@@ -88,12 +88,12 @@ class TestReturnedModel:
             )
         assert optimised.errors_[-1] <= 1.01 * fixed.errors_[-1] + 1e-9
 
-    @each_set
+    @pytest.mark.parametrize("name", ["swiss roll", "wine", "heavy tails", "digits, one gross outlier"])
     def test_defaults_are_near_kdl(self, name):
         X = DATA[name]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            errors = [np.mean([kind(random_state=s).fit(X).errors_[-1] for s in range(3)]) for kind in KERNEL_METHODS]
+            errors = [np.mean([kind(random_state=s).fit(X).errors_[-1] for s in range(2)]) for kind in KERNEL_METHODS]
         # Fixed vectors of few signals are a matter of luck too: benchmarks/any_data.py has more sets and seeds.
         for kind, error in zip(KERNEL_METHODS[1:], errors[1:], strict=True):
             assert error <= (1.2 if kind is RKDL else 1.1) * errors[0] + 1e-9, kind.__name__
@@ -105,7 +105,7 @@ class TestReturnedModel:
         X = DATA[name]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            errors = history_of(kind(6, n_nonzero_coefs=6, init="data", tol=0.0, max_iter=15, random_state=0), X)
+            errors = history_of(kind(6, n_nonzero_coefs=6, init="data", tol=0.0, max_iter=8, random_state=0), X)
         floor = 1e-6 / np.sqrt(X.shape[1])
         assert all(later <= earlier * (1 + 1e-6) + floor for earlier, later in itertools.pairwise(errors))
 
@@ -211,7 +211,7 @@ class TestWords:
         options = {}
         if kind is DL:
             options = {"n_components": min(20, 2 * X.shape[1]), "n_nonzero_coefs": min(4, X.shape[1])}
-        assert self.told(kind(random_state=0, **options), X) == []
+        assert self.told(kind(max_iter=3, random_state=0, **options), X) == []
 
     @pytest.mark.parametrize("kind", [RKDL, ORKDL])
     def test_empty_codes(self, kind, digits):

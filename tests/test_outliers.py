@@ -38,7 +38,9 @@ def planted():
     return np.r_[ring, outliers], np.r_[np.zeros(400, dtype=int), np.ones(21, dtype=int)]
 
 
-@parametrize_with_checks([KDLOutlierDetector(random_state=0), KDLOutlierDetector(n_members=2, contamination=0.1)])
+@parametrize_with_checks(
+    [KDLOutlierDetector(n_members=3, random_state=0), KDLOutlierDetector(n_members=2, contamination=0.1)]
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
