@@ -159,8 +159,10 @@ def fresh_share(kind, n_signals, n_features, **options):
     return np.mean(found, axis=0)
 
 
-@pytest.mark.parametrize("kind", ["normal", "heavy"])
-@pytest.mark.parametrize(("n_signals", "n_features"), [(50, 20), (100, 20), (100, 100), (200, 2)])
+@pytest.mark.parametrize(
+    ("n_signals", "n_features", "kind"),
+    [(50, 20, "heavy"), (100, 20, "normal"), (100, 100, "heavy"), (200, 2, "normal")],
+)
 def test_fresh_inliers_are_marked_as_often_as_asked(kind, n_signals, n_features):
     """However few signals were learned from: the threshold is set on signals that were not."""
     fresh, own = fresh_share(kind, n_signals, n_features, contamination=0.1)
@@ -235,7 +237,7 @@ def test_the_fence_is_tukeys_where_nothing_is_skewed():
 
 
 @pytest.mark.parametrize("count", [1, 5])
-@pytest.mark.parametrize("size", [1e3, 1e7, 1e12, 1e17, 1e36, 1e100])
+@pytest.mark.parametrize("size", [1e3, 1e12, 1e36, 1e100])
 def test_extreme_values_do_not_hide_the_others(size, count):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 5))
