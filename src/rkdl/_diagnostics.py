@@ -42,8 +42,7 @@ def is_fine(matrix: np.ndarray, count: int) -> bool:
 
     A code in float32 loses its digits then: its residual is a small difference of large numbers.
     """
-    residuals = matrix.diagonal().astype(np.float64)
-    energy = float(residuals.sum())
+    energy = float(matrix.diagonal().sum(dtype=np.float64))
     if len(matrix) < 3 or not np.isfinite(matrix).all() or energy <= 0.0:
         return False
     rest = matrix.astype(np.float64)

@@ -98,7 +98,7 @@ def alternate(
     name : str
         What the bar is called.
     checkpoint : Checkpoint or None
-        Where the state after every iteration is written; the problem is in the state that was found there.
+        Where the state after every iteration is written; the fit goes on from the one that was found there.
 
     Returns
     -------
@@ -118,12 +118,10 @@ def alternate(
         history.start_error = history.start_total = error_of(problem.objective)
     if checkpoint is not None and checkpoint.state is not None:
         history = checkpoint.history
+        problem.restore(checkpoint.best_state or checkpoint.state)
+        best = problem.snapshot()
         if checkpoint.best_state is not None:
-            problem.restore(checkpoint.best_state)
-            best = problem.snapshot()
-        problem.restore(checkpoint.state)
-        if checkpoint.best_state is None:
-            best = problem.snapshot()
+            problem.restore(checkpoint.state)
     with progress(max_iter, verbose, name) as bar:
         if bar is not None and history.errors:
             bar.update(len(history))
