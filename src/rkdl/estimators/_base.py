@@ -186,7 +186,8 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if not np.isfinite(sample).all():
             # Refused in the first pass over them.
             return False
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # One thread of BLAS: a fork during a product of several leaves OpenBLAS locked in the child and in the parent.
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             products = self._sample_products(sample)
         limit = self.n_nonzero_coefs or self.n_components
         return products is not None and is_fine(products, min(limit, self.n_components))
