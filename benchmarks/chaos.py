@@ -45,7 +45,7 @@ from benchmarks.machine import describe
 from benchmarks.pages import put
 from benchmarks.scale import local_cluster
 from rkdl import DL, KDL, MORKDL, RKDL, datasets
-from rkdl._files import read_file
+from rkdl._persistence.files import read_file
 
 PAGE = Path(__file__).parent.parent / "docs" / "promises.md"
 MIB = 2**20

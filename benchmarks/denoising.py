@@ -32,7 +32,7 @@ from sklearn.preprocessing import MinMaxScaler
 from benchmarks.data import MissingDataError
 from benchmarks.pages import put
 from rkdl import DL, ORKDL
-from rkdl._preimage import DecoderSums, learn_decoder
+from rkdl._coding.preimages import DecoderSums, learn_decoder
 
 PAGE = Path(__file__).parent.parent / "docs" / "denoising.md"
 DIGITS_PLOT = PAGE.parent / "images" / "denoised_digits.png"

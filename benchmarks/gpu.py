@@ -30,7 +30,7 @@ from sklearn.base import clone
 from benchmarks.data import MissingDataError, digit_four, enlarged_mnist, mnist, patches, pick_dictionary
 from benchmarks.pages import put
 from rkdl import KDL, ORKDL, sparse_encode
-from rkdl._torch.pursuit import pursue_plainly
+from rkdl._backends.torch.pursuit import pursue_plainly
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "gpu.md"

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.any_data_sets import load_set
 from rkdl import ORKDL
-from rkdl._descent import LBFGS
+from rkdl._learning.kernel_vector_update import LBFGS
 
 SETS = ("moons", "swiss-roll", "cancer-standardised", "log-normal", "spectra", "digits-standardised")
 SEEDS = range(5)
@@ -24,8 +24,8 @@ def exact_error(X: np.ndarray) -> float:
     """The same where every gradient is taken with the best atoms of its own point."""
     lagging = LBFGS._search
 
-    def search(mover, objective, point, free, direction, slope, pulling):
-        return lagging(mover, objective, point, free, direction, slope, None)
+    def search(vector_update, objective, point, free, direction, slope, pulling):
+        return lagging(vector_update, objective, point, free, direction, slope, None)
 
     LBFGS._search = search
     try:

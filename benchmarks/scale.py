@@ -32,9 +32,9 @@ from sklearn.base import clone
 from benchmarks.data import enlarged_mnist, mnist
 from benchmarks.pages import put
 from rkdl import DL, MORKDL, ORKDL, RKDL, FourierDL, config_context
-from rkdl._files import read_file
-from rkdl._signals import ADDED_AT_ONCE, Step, Walker
-from rkdl._statistics import Kept
+from rkdl._execution.executor import ADDED_AT_ONCE, ChunkTask, Executor
+from rkdl._learning.chunk_tasks import ChunkState
+from rkdl._persistence.files import read_file
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 PLOT = PAGE.parent / "images" / "drift.png"
@@ -305,12 +305,12 @@ def cost_by_formula(model: DL, n: int, p: int, m: int, itemsize: int) -> Cost:
 
 def measured_cost(model: DL, X: np.ndarray, iterations: tuple[int, int]) -> tuple[Cost, float]:
     """What an iteration costs between two numbers of them, and bytes kept a signal."""
-    run, walks, kept_bytes = Walker.run, [], []
+    run, walks, kept_bytes = Executor.map_reduce, [], []
 
-    def counted(self: Walker, step: Step, *arguments: Any, **options: Any) -> tuple[tuple, list]:
+    def counted(self: Executor, step: ChunkTask, *arguments: Any, **options: Any) -> tuple[tuple, list]:
         sums, kept = run(self, step, *arguments, **options)
         walks.append((1, len(pickle.dumps(step, protocol=5)), sum(np.asarray(part).nbytes for part in sums)))
-        if kept and isinstance(kept[0], Kept):
+        if kept and isinstance(kept[0], ChunkState):
             # Without the one number by which a chunk's row pointers exceed its rows.
             numbers = sum(part.nbytes for item in kept for part in (*item.codes, item.residuals))
             kept_bytes.append((numbers - 4 * len(kept)) / self.signals.shape[0])
@@ -319,11 +319,11 @@ def measured_cost(model: DL, X: np.ndarray, iterations: tuple[int, int]) -> tupl
     totals = []
     for count in iterations:
         walks.clear()
-        Walker.run = counted  # type: ignore[method-assign]
+        Executor.map_reduce = counted  # type: ignore[method-assign]
         try:
             clone(model).set_params(max_iter=count).fit(Rows(X))
         finally:
-            Walker.run = run  # type: ignore[method-assign]
+            Executor.map_reduce = run  # type: ignore[method-assign]
         totals.append(np.sum(walks, axis=0))
     each = (totals[1] - totals[0]) / (iterations[1] - iterations[0])
     return Cost(*map(float, each)), max(kept_bytes)

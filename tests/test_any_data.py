@@ -12,8 +12,8 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.preprocessing import StandardScaler
 
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
-from rkdl._loop import _has_settled
-from rkdl.estimators import _base
+from rkdl._estimators import base as _base
+from rkdl._learning.loop import _has_settled
 
 KERNEL_METHODS = [KDL, RKDL, ORKDL, MORKDL]
 METHODS = [DL, FourierDL, *KERNEL_METHODS]

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, sparse_encode, sparse_encode_gram
-from rkdl._kernels import RBF
+from rkdl._features.kernels import RBF
 
 COMMON = {"n_components": 5, "n_nonzero_coefs": 2, "max_iter": 3, "random_state": 0}
 OWN = {

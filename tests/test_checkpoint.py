@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 import rkdl
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
-from rkdl._files import read_file
+from rkdl._persistence.files import read_file
 
 # Seconds after which a child is taken to hang.
 PATIENCE = 60
@@ -196,7 +196,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r"no \.npz file"):
             copy_of("RKDL").fit(Source(), checkpoint=path)
         path.unlink()
-        monkeypatch.setattr("rkdl._files.secrets.token_hex", lambda size: "no/such/folder")
+        monkeypatch.setattr("rkdl._persistence.files.secrets.token_hex", lambda size: "no/such/folder")
         with pytest.raises(OSError, match="cannot be written"):
             copy_of("RKDL").fit(Source(), checkpoint=path)
         assert Source.n_read < len(X)

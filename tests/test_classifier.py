@@ -23,12 +23,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, _classes, _learning, _refinement, load
-from rkdl._classes import ClassCoder, pad_atoms
-from rkdl._maps import KernelMap, LinearMap
-from rkdl._refinement import Refinement, fit_sharpness, probabilities
-from rkdl._signals import Signals
-from rkdl._statistics import Pursuit
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, load
+from rkdl._applications import class_dictionaries as _classes
+from rkdl._applications import refinement as _refinement
+from rkdl._applications.class_dictionaries import ClassCoder, pad_atoms
+from rkdl._applications.refinement import Refinement, fit_sharpness, probabilities
+from rkdl._coding.encoder import Pursuit
+from rkdl._data.signals import Signals
+from rkdl._features.maps import KernelMap, LinearMap
+from rkdl._learning import reduced as _learning
 
 COMMON = {"n_components": 10, "n_nonzero_coefs": 3, "max_iter": 4}
 METHODS = {
@@ -379,7 +382,7 @@ class TestProbabilities:
         monkeypatch.setattr(KDLClassifier, "_learn", lambda *arguments: rounds.append(1) or learn(*arguments))
         make().fit(X, y)
         assert len(rounds) == 2
-        monkeypatch.setattr("rkdl.estimators._classifier.LARGEST_CALIBRATION", 8)
+        monkeypatch.setattr("rkdl._estimators.classifier.LARGEST_CALIBRATION", 8)
         make().fit(X, y)
         assert len(rounds) == 3
 
@@ -571,7 +574,7 @@ class TestBadInput:
         assert np.mean(model.predict(X * scale) == plain.predict(X)) > 0.98
 
     def test_kdl_of_more_signals_than_memory_holds(self, blobs, monkeypatch):
-        monkeypatch.setattr("rkdl.estimators._class_methods.physical_memory", lambda: 1 << 20)
+        monkeypatch.setattr("rkdl._estimators.class_methods.physical_memory", lambda: 1 << 20)
         with pytest.raises(ValueError, match=r"150 signals.*use RKDL with kernel_vectors='random' and fewer"):
             make("KDL").fit(*blobs)
 
@@ -740,7 +743,7 @@ class TestProgress:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("rkdl.estimators._classifier.relative_residuals", interrupted)
+            patch.setattr("rkdl._estimators.classifier.relative_residuals", interrupted)
             model = make()
             with pytest.raises(KeyboardInterrupt, match="while it calibrated its probabilities"):
                 model.fit(X, y)

@@ -552,7 +552,7 @@ def test_version_is_told():
 )
 def test_memory_of_a_container(tmp_path, monkeypatch, groups, file):
     """A container's limit counts, not the machine around it."""
-    from rkdl import _machine
+    from rkdl._execution import machine as _machine
 
     whole = _machine.physical_memory()
     told, limit = tmp_path / "groups", tmp_path / "root" / file

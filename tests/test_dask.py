@@ -137,7 +137,7 @@ def test_blocks_stay_or_are_read_again(X, three_workers, tmp_path):
 
 
 def test_nothing_is_left_behind(blocks, three_workers):
-    """What a fit kept on the workers is gone when it ends, and so is the walker's hold on the signals."""
+    """What a fit kept on the workers is gone when it ends, and so is the executor's hold on the signals."""
     model = within(lambda: copy_of("MORKDL").fit(blocks))
     assert model.n_iter_ == 2
     for _ in range(100):
@@ -152,14 +152,15 @@ def test_nothing_is_left_behind(blocks, three_workers):
 
 def test_tasks_of_a_walk(blocks):
     """Two tasks a chunk at most, one where nothing new is kept, whatever the number of chunks."""
-    from rkdl._dask import DaskSignals, walk_graph
-    from rkdl._signals import _squares
-    from rkdl._statistics import Residual
+    from rkdl._data.dask import DaskSignals
+    from rkdl._execution.dask import walk_graph
+    from rkdl._execution.executor import _squares
+    from rkdl._learning.chunk_tasks import ResidualTask
 
     signals = DaskSignals(blocks.rechunk((10, -1)))
     n_chunks, n_added = 150, 10
     graph, _ = signals.blocks()
-    for step, a_chunk in ((_squares, 1), (Residual(np.eye(20)), 1), (lambda rows, kept: ((), rows), 2)):
+    for step, a_chunk in ((_squares, 1), (ResidualTask(np.eye(20)), 1), (lambda rows, kept: ((), rows), 2)):
         walk = walk_graph(signals, step, None, None)
         assert len(walk.graph) - len(graph) == a_chunk * n_chunks + n_added + 1
         assert len(walk.kept) == (n_chunks if a_chunk == 2 else 0)
@@ -167,12 +168,13 @@ def test_tasks_of_a_walk(blocks):
 
 def test_a_large_step_is_sent_without_a_warning(X, three_workers):
     """Dask warns of graphs of 10 MB; the step is in the graph so that it outlives any worker."""
-    from rkdl._dask import DaskSignals, DaskWalker
+    from rkdl._data.dask import DaskSignals
+    from rkdl._execution.dask import DaskExecutor
 
     signals = DaskSignals(da.from_array(X, chunks=(CHUNKS, 20)))
-    with DaskWalker(signals, 1) as walker, warnings.catch_warnings():
+    with DaskExecutor(signals, 1) as executor, warnings.catch_warnings():
         warnings.simplefilter("error")
-        (total,), _ = within(lambda: walker.run(Large(np.ones(2_000_000))))
+        (total,), _ = within(lambda: executor.map_reduce(Large(np.ones(2_000_000))))
     assert total == len(X) * 2_000_000
 
 

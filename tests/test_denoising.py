@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 import rkdl
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
-from rkdl._preimage import (
+from rkdl._coding.preimages import (
     NOISE_GAIN,
     DecoderSums,
     FixedPoint,

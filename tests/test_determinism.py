@@ -18,21 +18,12 @@ from scipy import sparse
 from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
-from rkdl import (
-    DL,
-    KDL,
-    MORKDL,
-    ORKDL,
-    RKDL,
-    FourierDL,
-    _maps,
-    _signals,
-    config_context,
-    sparse_encode,
-    sparse_encode_gram,
-)
-from rkdl._blas import one_blas_thread
-from rkdl._signals import Signals, Walker
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context, sparse_encode, sparse_encode_gram
+from rkdl._data.signals import Signals
+from rkdl._execution import chunks
+from rkdl._execution.blas import one_blas_thread
+from rkdl._execution.executor import Executor
+from rkdl._features import maps as _maps
 
 # Seconds after which a child is taken to hang.
 PATIENCE = 120
@@ -64,7 +55,7 @@ def X():
     """Signals enough for several chunks."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1500, 20)) @ rng.standard_normal((20, 20)) / 5.0
-    assert len(_signals.chunk_bounds(*X.shape, X.itemsize)) > 3
+    assert len(chunks.chunk_bounds(*X.shape, X.itemsize)) > 3
     return X
 
 
@@ -357,9 +348,9 @@ class TestFold:
     """Results of chunks, consumed in order by whatever thread has them."""
 
     @staticmethod
-    def walker(n_chunks, n_jobs):
+    def executor(n_chunks, n_jobs):
         X = np.zeros((n_chunks, 2))
-        return Walker(Signals(X, X.dtype), [(i, i + 1) for i in range(n_chunks)], n_jobs)
+        return Executor(Signals(X, X.dtype), [(i, i + 1) for i in range(n_chunks)], n_jobs)
 
     @pytest.mark.parametrize("n_jobs", [1, 2, 5])
     @pytest.mark.parametrize("is_light", [True, False])
@@ -376,8 +367,8 @@ class TestFold:
             found.append(result)
             at_once.release()
 
-        with self.walker(60, n_jobs) as walker:
-            walker.fold(task, consume, lambda result: is_light)
+        with self.executor(60, n_jobs) as executor:
+            executor.map_chunks(task, consume, lambda result: is_light)
         assert found == list(range(60))
 
     def test_a_slow_chunk_does_not_let_results_pile_up(self):
@@ -394,13 +385,13 @@ class TestFold:
                 done.set()
             return number
 
-        with self.walker(100, 2) as walker:
+        with self.executor(100, 2) as executor:
             timer = threading.Timer(1.0, lambda: (most.append(len(begun)), done.set()))
             timer.start()
             found = []
-            walker.fold(task, found.append)
+            executor.map_chunks(task, found.append)
             timer.cancel()
-        assert most[0] <= _signals.FEW_RESULTS + 2 * 2
+        assert most[0] <= executor.FEW_RESULTS + 2 * 2
         assert found == list(range(100))
 
     @pytest.mark.parametrize("n_jobs", [1, 3])
@@ -415,19 +406,21 @@ class TestFold:
             return number
 
         in_task, in_consume = (fail, int) if where == "task" else (int, fail)
-        with self.walker(40, n_jobs) as walker:
+        with self.executor(40, n_jobs) as executor:
             with pytest.raises(kind, match="seven"):
-                walker.fold(lambda number, start, stop: in_task(number), lambda number: seen.append(in_consume(number)))
+                executor.map_chunks(
+                    lambda number, start, stop: in_task(number), lambda number: seen.append(in_consume(number))
+                )
             assert seen == list(range(len(seen)))
             assert len(seen) <= 7
-            # The walker goes on to serve.
+            # The executor goes on to serve.
             again = []
-            walker.fold(lambda number, start, stop: number, again.append)
+            executor.map_chunks(lambda number, start, stop: number, again.append)
         assert again == list(range(40))
 
     @pytest.mark.parametrize("n_jobs", [1, 3])
     def test_settings_of_the_caller_hold(self, n_jobs):
         found = []
-        with np.errstate(over="raise"), self.walker(9, n_jobs) as walker:
-            walker.fold(lambda number, start, stop: np.geterr()["over"], found.append)
+        with np.errstate(over="raise"), self.executor(9, n_jobs) as executor:
+            executor.map_chunks(lambda number, start, stop: np.geterr()["over"], found.append)
         assert found == ["raise"] * 9

@@ -72,7 +72,7 @@ def test_docstring_of_methods(name):
     assert errors_of(name, NOT_ASKED | NOT_ASKED_OF_METHODS) == []
 
 
-@pytest.mark.parametrize("name", [*MODULES, "rkdl.estimators"])
+@pytest.mark.parametrize("name", [*MODULES, "rkdl._estimators"])
 def test_docstring_of_modules(name):
     module = importlib.import_module(name)
     assert module.__doc__

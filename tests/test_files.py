@@ -19,7 +19,16 @@ import pytest
 
 import rkdl
 from rkdl import DL, RKDL
-from rkdl._files import BusyError, _stem, check_writable, locked, open_regular, read_file, replacing, write_file
+from rkdl._persistence.files import (
+    BusyError,
+    _stem,
+    check_writable,
+    locked,
+    open_regular,
+    read_file,
+    replacing,
+    write_file,
+)
 
 if sys.platform != "win32":
     import fcntl
@@ -97,7 +106,7 @@ class TestReplacing:
         planted = tmp_path / f"{_stem(path)}-{'0' * 16}.part"
         planted.symlink_to(mine)
         chosen = iter(["0" * 16, "1" * 16])
-        monkeypatch.setattr("rkdl._files.secrets.token_hex", lambda size: next(chosen))
+        monkeypatch.setattr("rkdl._persistence.files.secrets.token_hex", lambda size: next(chosen))
         write_numbers(path, 1.0)
         assert mine.read_text() == "mine"
         assert names(tmp_path) == sorted([planted.name, "mine.txt", "model.rkdl"])
@@ -189,7 +198,7 @@ class TestReplacing:
     def test_leftovers_of_killed_writers_are_removed_and_only_those(self, tmp_path):
         path = tmp_path / "numbers.rkdl"
         code = (
-            "import os, sys; from pathlib import Path; from rkdl._files import replacing\n"
+            "import os, sys; from pathlib import Path; from rkdl._persistence.files import replacing\n"
             "with replacing(Path(sys.argv[1])) as stream:\n    stream.write(b'half'); stream.flush()\n"
             "    os.kill(os.getpid(), 9)"
         )

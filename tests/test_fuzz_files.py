@@ -24,7 +24,7 @@ from sklearn.base import clone
 
 import rkdl
 from rkdl import DL, MORKDL, KDLClassifier, datasets
-from rkdl.reproduction._store import read_results
+from rkdl._reproduction.store import read_results
 
 SECONDS = float(os.environ.get("RKDL_FUZZ_SECONDS", "0"))
 # About 140 files per second, of some twenty readers.

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.svm import SVC
 
 from rkdl import KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, load
-from rkdl._signals import Moments, Signals
+from rkdl._data.signals import Moments, Signals
 
 COMMON = {"n_components": 4, "n_nonzero_coefs": 2, "max_iter": 2, "random_state": 0, "gamma": "scale"}
 ESTIMATORS = {

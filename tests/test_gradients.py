@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rkdl import MORKDL, ORKDL
-from rkdl._blas import one_blas_thread
-from rkdl._descent import LBFGS, GradientDescent
-from rkdl._kernels import RBF
+from rkdl._execution.blas import one_blas_thread
+from rkdl._features.kernels import RBF
+from rkdl._learning.kernel_vector_update import LBFGS, GradientDescent
 
 N_SIGNALS, N_FEATURES, N_VECTORS, N_ATOMS = 300, 5, 4, 3
 
@@ -69,7 +69,7 @@ def surface(monkeypatch, rng):
         Y = offset + 0.6 * rng.standard_normal((N_SIGNALS, N_FEATURES))
         seen = []
 
-        def stay(mover, objective, start):
+        def stay(vector_update, objective, start):
             seen.append(objective)
             return start
 
@@ -123,12 +123,12 @@ def test_sphere(surface, rng, case, linear):
     """With the norms held, L-BFGS moves free vectors of any length; their gradient is tangent to them."""
     objective, vectors = surface(case, linear)
     radius = float(np.sqrt(np.mean(np.sum(vectors**2, axis=1))))
-    mover = LBFGS(1, radius)
+    vector_update = LBFGS(1, radius)
     free = rng.uniform(0.5, 2.0, (N_VECTORS, 1)) * vectors
-    placed = mover._place(free)
+    placed = vector_update._place(free)
     np.testing.assert_allclose(np.linalg.norm(placed, axis=1), radius)
-    gradient = mover._free_gradient(objective, objective.at(placed), free)
-    assert_gradient(gradient, lambda x: objective.at(mover._place(x)).value, free)
+    gradient = vector_update._free_gradient(objective, objective.at(placed), free)
+    assert_gradient(gradient, lambda x: objective.at(vector_update._place(x)).value, free)
     cosines = np.sum(gradient * free, axis=1) / np.linalg.norm(gradient, axis=1) / np.linalg.norm(free, axis=1)
     np.testing.assert_allclose(cosines, 0.0, atol=1e-10)
 

@@ -9,11 +9,13 @@ import pytest
 from scipy import sparse
 
 import reference
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, _signals, sparse_encode, sparse_encode_gram
-from rkdl._atoms import aksvd_sweep, gram_sweep, project_rows
-from rkdl._blas import one_blas_thread
-from rkdl._descent import LBFGS
-from rkdl._pursuit import Codes
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, sparse_encode, sparse_encode_gram
+from rkdl._backends.cpu.sweeps import project_rows
+from rkdl._coding.pursuit import Codes
+from rkdl._execution import chunks as _signals
+from rkdl._execution.blas import one_blas_thread
+from rkdl._learning.atom_updates import aksvd_sweep, gram_sweep
+from rkdl._learning.kernel_vector_update import LBFGS
 
 KERNELS = {
     "rbf": {"kernel": "rbf", "gamma": 0.3},
@@ -395,7 +397,7 @@ def test_objective_and_gradient(Y, A0, rng, monkeypatch, moving, kernel, pursuit
     """What L-BFGS is given, where it starts and elsewhere, with the best atoms and with held ones."""
     seen = []
 
-    def stay(mover, objective, start):
+    def stay(vector_update, objective, start):
         seen.append((objective, start))
         return start
 

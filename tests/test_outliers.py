@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rkdl import RKDL, KDLOutlierDetector, load
-from rkdl._abnormality import LEAST_SPREAD, Member, medcouple, robust_location, upper_fence
+from rkdl._applications.anomaly_scores import LEAST_SPREAD, Member, medcouple, robust_location, upper_fence
 
 FEW = {"n_members": 4, "random_state": 0}
 

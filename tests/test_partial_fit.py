@@ -16,9 +16,9 @@ from sklearn.datasets import load_digits
 
 import rkdl
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
-from rkdl._exchange import keep_kernel_vectors
-from rkdl._learning import ReducedProblem
-from rkdl.estimators import _stream
+from rkdl._estimators import stream as _stream
+from rkdl._learning.kernel_vector_replacement import keep_kernel_vectors
+from rkdl._learning.reduced import ReducedProblem
 
 COMMON = {"n_components": 12, "n_nonzero_coefs": 3, "max_iter": 1, "tol": 0.0, "random_state": 0}
 REDUCED = {**COMMON, "n_kernel_vectors": 15}
@@ -166,7 +166,7 @@ def test_held_batches_and_a_dask_array(X, monkeypatch):
     with config_context(chunk_rows=300):
         stream = clone(start).partial_fit(X[:300], update=False)
         stream.partial_fit(blocks.from_array(X[300:600], chunks=(300, -1)), update=False).partial_fit(X[600:900])
-        monkeypatch.setattr(_stream, "HELD_BYTES", 0)
+        monkeypatch.setattr(_stream, "BUFFER_BYTES", 0)
         with pytest.warns(UserWarning, match="Update more often"):
             other = clone(start).partial_fit(X[:300], update=False)
         other.partial_fit(X[300:600], update=False).partial_fit(X[600:900])
@@ -177,7 +177,7 @@ def test_held_batches_and_a_dask_array(X, monkeypatch):
 def test_more_batches_than_are_held(name, X, monkeypatch):
     """The oldest become sums, which is told once, and the kernel vectors move by the others."""
     start = start_of(name, X)
-    monkeypatch.setattr(_stream, "HELD_BYTES", X[:690].nbytes)
+    monkeypatch.setattr(_stream, "BUFFER_BYTES", X[:690].nbytes)
     stream = clone(start)
     stream.partial_fit(X[:100], update=False).partial_fit(X[100:650], update=False)
     with pytest.warns(UserWarning, match="Update more often"):

@@ -13,11 +13,11 @@ from sklearn.datasets import load_digits
 
 import rkdl
 from rkdl import DL, MORKDL, ORKDL, RKDL, FourierDL
-from rkdl._reservoir import Reservoir, distinct_rows, some_distinct, typical_rows
-from rkdl._shapes import ArrayError
-from rkdl._signals import Signals
-from rkdl._states import check_stream
-from rkdl.estimators._stream import StreamLearner
+from rkdl._data.signals import Signals
+from rkdl._estimators.stream import StreamLearner
+from rkdl._learning.reservoir import Reservoir, distinct_rows, some_distinct, typical_rows
+from rkdl._persistence.shapes import ArrayError
+from rkdl._persistence.states import check_stream
 
 COMMON = {"n_components": 20, "n_nonzero_coefs": 4, "random_state": 0}
 REDUCED = {**COMMON, "n_kernel_vectors": 40}

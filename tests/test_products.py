@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rkdl import DL, ORKDL, _products, sparse_encode
-from rkdl._products import combine, multiply
-from rkdl._zeros_kernel import share_of_columns, share_of_rows
+from rkdl import DL, ORKDL, sparse_encode
+from rkdl._backends.cpu import products as _products
+from rkdl._backends.cpu.products import combine, multiply
+from rkdl._backends.cpu.sparse_products import share_of_columns, share_of_rows
 
 # Rows and columns that fill whole groups of four and whole vectors, and those that do not.
 SHAPES = [(64, 64, 16), (67, 784, 50), (130, 100, 33), (257, 65, 256), (515, 131, 20), (64, 1000, 70)]

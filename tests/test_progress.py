@@ -17,22 +17,15 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from rkdl import (
-    DL,
-    KDL,
-    MORKDL,
-    ORKDL,
-    RKDL,
-    FourierDL,
-    KDLOutlierDetector,
-    _descent,
-    _full,
-    _kernel_vectors,
-    _kernels,
-    _learning,
-    _statistics,
-)
-from rkdl.estimators import _denoising, _reduced
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLOutlierDetector
+from rkdl._estimators import denoising as _denoising
+from rkdl._estimators import reduced as _reduced
+from rkdl._features import kernels as _kernels
+from rkdl._learning import chunk_tasks
+from rkdl._learning import full as _full
+from rkdl._learning import kernel_vector_choice as _kernel_vectors
+from rkdl._learning import kernel_vector_update as _descent
+from rkdl._learning import reduced as _learning
 
 # Seconds after which a child is taken to hang.
 PATIENCE = 120
@@ -227,7 +220,7 @@ class TestInterrupt:
     @pytest.mark.parametrize(
         ("name", "owner", "attribute"),
         [
-            ("DL", _statistics, "_learn"),
+            ("DL", chunk_tasks, "_learn"),
             ("KDL", _full, "pursue"),
             ("ORKDL-lbfgs", _descent.Objective, "at"),
             ("ORKDL-gd", _descent.GradientDescent, "sweep"),
@@ -291,7 +284,7 @@ import numpy as np
 # Where the tests run in the background, children are born deaf to SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from rkdl import DL, ORKDL
-from rkdl._learning import ReducedProblem
+from rkdl._learning.reduced import ReducedProblem
 
 update, calls = ReducedProblem.update, []
 
@@ -343,14 +336,14 @@ def test_signal(model):
 def moves(monkeypatch):
     """Points before and after every move of the kernel vectors."""
     found = []
-    for mover in (_descent.LBFGS, _descent.GradientDescent):
+    for vector_update in (_descent.LBFGS, _descent.GradientDescent):
 
-        def recorded(self, objective, start, original=mover.move):
+        def recorded(self, objective, start, original=vector_update.move):
             end = original(self, objective, start)
             found.append((start, end))
             return end
 
-        monkeypatch.setattr(mover, "move", recorded)
+        monkeypatch.setattr(vector_update, "move", recorded)
     return found
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rkdl.reproduction.published import METHODS, run_published, train_dictionary
+from rkdl._reproduction.published import METHODS, run_published, train_dictionary
 
 SIZES = {"n_components": 6, "n_nonzero_coefs": 2, "n_iter": 4, "n_kernel_vectors": 10}
 REDUCED = [method for method in METHODS if method != "KDL"]

@@ -21,13 +21,16 @@ from sklearn.datasets import load_digits
 
 from rkdl import DL, ORKDL, RKDL
 from rkdl._cli import main
+from rkdl._reproduction import claims as _claims
+from rkdl._reproduction import document
+from rkdl._reproduction import presets as _presets
+from rkdl._reproduction import store as _store
+from rkdl._reproduction.page import page_html
+from rkdl._reproduction.paper import METHODS, PAPER_METHODS, PRESETS, PRINTED_ERRORS, printed_column
+from rkdl._reproduction.summary import Spread, summarize
+from rkdl._reproduction.tables import error_table, time_table
+from rkdl._reproduction.terminal import report_text, say
 from rkdl.datasets import _download, normalize_signals
-from rkdl.reproduction import _claims, _presets, _store, document
-from rkdl.reproduction._page import page_html
-from rkdl.reproduction._paper import METHODS, PAPER_METHODS, PRESETS, PRINTED_ERRORS, printed_column
-from rkdl.reproduction._summary import Spread, summarize
-from rkdl.reproduction._tables import error_table, time_table
-from rkdl.reproduction._terminal import report_text, say
 
 QUICK = ["--rounds", "1", "--iterations", "2"]
 

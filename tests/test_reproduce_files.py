@@ -12,9 +12,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from rkdl._cli import main
-from rkdl._text import shown
-from rkdl.reproduction import document
-from rkdl.reproduction._page import page_html
+from rkdl._reproduction import document
+from rkdl._reproduction.page import page_html
+from rkdl._utils.text import shown
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and names of POSIX")
 OPTIONS = ["--preset", "rkdl", "--methods", "nystrom", "--iterations", "2", "--rounds", "1", "--quiet"]

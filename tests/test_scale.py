@@ -12,22 +12,14 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from rkdl import (
-    DL,
-    KDL,
-    MORKDL,
-    ORKDL,
-    RKDL,
-    FourierDL,
-    _config,
-    _kernel_vectors,
-    _sources,
-    config_context,
-    sparse_encode,
-)
-from rkdl._config import plan_chunks
-from rkdl._signals import Walker, chunk_bounds
-from rkdl._sources import RowSource, is_source
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context, sparse_encode
+from rkdl._data import sources as _sources
+from rkdl._data.sources import RowSource, is_source
+from rkdl._execution import config as _config
+from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.config import plan_chunks
+from rkdl._execution.executor import Executor
+from rkdl._learning import kernel_vector_choice as _kernel_vectors
 
 COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 2, "tol": 0.0, "random_state": 0}
 REDUCED = {**COMMON, "n_kernel_vectors": 12}
@@ -154,8 +146,8 @@ def test_reading_ahead_is_bounded():
 
     for n_jobs, most in ((1, 3), (4, 11)):
         read.clear(), done.clear()
-        with Walker(source, bounds, n_jobs) as walker:
-            assert max(walker.each(task)) <= most
+        with Executor(source, bounds, n_jobs) as executor:
+            assert max(executor.iter_chunks(task)) <= most
         assert read == [start for start, _ in bounds]
 
 
@@ -171,8 +163,8 @@ def test_a_storage_block_is_unpacked_once(X):
 
     data = Blocks(X)
     source = RowSource(data)
-    with Walker(source, [(start, start + 100) for start in range(0, 1500, 100)], 2) as walker:
-        (total,), _ = walker.run(lambda rows, kept: ((rows.sum(dtype=np.float64),), None))
+    with Executor(source, [(start, start + 100) for start in range(0, 1500, 100)], 2) as executor:
+        (total,), _ = executor.map_reduce(lambda rows, kept: ((rows.sum(dtype=np.float64),), None))
     assert total == pytest.approx(X.sum(dtype=np.float64))
     assert data.reads == 3
     data.reads = 0

@@ -27,28 +27,32 @@ from rkdl import (
     sparse_encode,
     sparse_encode_gram,
 )
-from rkdl._blas import one_blas_thread
-from rkdl._descent import LBFGS, LinearTerm, Objective
-from rkdl._kernels import RBF, Linear, Polynomial
-from rkdl._maps import KernelMap
-from rkdl._metric import Metric
-from rkdl._signals import Signals, Walker, chunk_bounds
-from rkdl._statistics import Learn, Pursuit
+from rkdl._coding.encoder import Pursuit
+from rkdl._data.signals import Signals
+from rkdl._execution.blas import one_blas_thread
+from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.executor import Executor
+from rkdl._features.kernels import RBF, Linear, Polynomial
+from rkdl._features.maps import KernelMap
+from rkdl._features.metric import Metric
+from rkdl._learning.chunk_tasks import EncodeTask
+from rkdl._learning.kernel_vector_update import LBFGS, LinearTerm, Objective
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")
 
-from rkdl import _atoms  # noqa: E402
-from rkdl._pursuit import pursue_padded  # noqa: E402
-from rkdl._torch import atoms as tensor_atoms  # noqa: E402
-from rkdl._torch import pursuit as tensor_pursuit  # noqa: E402
-from rkdl._torch import steps  # noqa: E402
-from rkdl._torch.device import BLOCK_ROWS, GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
-from rkdl._torch.kernels import scaled_norms, summed_product  # noqa: E402
-from rkdl._torch.maps import LentKernelMap  # noqa: E402
-from rkdl._torch.metric import TensorMetric  # noqa: E402
-from rkdl._torch.place import to_device, to_host  # noqa: E402
-from rkdl._torch.signals import StreamedSignals, TensorSignals  # noqa: E402
-from rkdl._torch.walker import TensorWalker  # noqa: E402
+from rkdl._backends.torch.executor import TorchExecutor  # noqa: E402
+
+from rkdl._backends.torch import atoms as tensor_atoms  # noqa: E402
+from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
+from rkdl._backends.torch import steps  # noqa: E402
+from rkdl._backends.torch.device import BLOCK_ROWS, GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
+from rkdl._backends.torch.kernels import scaled_norms, summed_product  # noqa: E402
+from rkdl._backends.torch.maps import LentKernelMap  # noqa: E402
+from rkdl._backends.torch.metric import TensorMetric  # noqa: E402
+from rkdl._backends.torch.place import to_device, to_host  # noqa: E402
+from rkdl._backends.torch.signals import StreamedSignals, TensorSignals  # noqa: E402
+from rkdl._coding.pursuit import pursue_padded  # noqa: E402
+from rkdl._learning import atom_updates as _atoms  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no CUDA GPU here")
@@ -130,7 +134,7 @@ def device(request):
 def work(request, monkeypatch):
     """Small matrices in NumPy, as in problems of this size, or on the device, as in large ones."""
     if request.param == "heavy":
-        monkeypatch.setattr("rkdl._torch.device.HOST_WORK", 0)
+        monkeypatch.setattr("rkdl._backends.torch.device.HOST_WORK", 0)
     return request.param
 
 
@@ -220,7 +224,7 @@ class TestEstimators:
 
     def test_kernel_that_does_not_fit(self, backend, X, monkeypatch):
         expected = KDL(**COMMON).fit(X[:300])
-        monkeypatch.setattr("rkdl.estimators._full.MEMORY_SHARE", 0.0)
+        monkeypatch.setattr("rkdl._estimators.full.MEMORY_SHARE", 0.0)
         with pytest.warns(UserWarning, match="kernel matrix of 300 signals"):
             found = KDL(**COMMON).fit(backend.give(X[:300]))
         close(found.errors_, expected.errors_, np.float64)
@@ -441,21 +445,21 @@ class TestPursuits:
         [(1, 1, torch.float32), (20, 4, torch.float64), (256, 6, torch.float32), (1000, 8, torch.float32)],
     )
     def test_triton(self, ols, tolerance, n_atoms, n_nonzero, dtype):
-        from rkdl._torch.triton_kernels import fits, pursue
+        from rkdl._backends.torch.triton_kernels import fits, pursue
 
         assert fits(n_atoms, n_nonzero, dtype.itemsize)
         self.check(pursue, n_atoms, n_nonzero, dtype, "cuda", ols, tolerance)
 
     @on_gpu
     def test_triton_with_many_atoms(self):
-        from rkdl._torch.triton_kernels import fits, pursue
+        from rkdl._backends.torch.triton_kernels import fits, pursue
 
         assert fits(4096, 8, 4)
         self.check(pursue, 4096, 8, torch.float32, "cuda", True, -1.0)
 
     @on_gpu
     def test_more_atoms_than_registers_hold(self):
-        from rkdl._torch.triton_kernels import fits
+        from rkdl._backends.torch.triton_kernels import fits
 
         assert not fits(4096, 16, 4)
         self.check(lambda *problem: flat(tensor_pursuit.pursue(*problem)), 4096, 16, torch.float32, "cuda", True, -1.0)
@@ -476,24 +480,24 @@ class TestEngine:
         linear = LinearTerm(0.7, np.eye(9) * 3.0, rng.standard_normal((9, 12)), 5.0) if has_linear else None
         found = []
         there = torch.device(device)
-        for walker, lends in (
-            (Walker(Signals(X, X.dtype), chunk_bounds(700, 30, 8), 1), False),
-            (TensorWalker(TensorSignals(torch.tensor(X), X.dtype, there), 30), False),
-            (TensorWalker(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), False),
-            (TensorWalker(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), True),
+        for executor, lends in (
+            (Executor(Signals(X, X.dtype), chunk_bounds(700, 30, 8), 1), False),
+            (TorchExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30), False),
+            (TorchExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), False),
+            (TorchExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), True),
         ):
             if lends and has_linear:
                 continue
-            with walker:
-                feature_map, unit = walker.place((KernelMap(kernel, vectors), atoms))
+            with executor:
+                feature_map, unit = executor.to_backend((KernelMap(kernel, vectors), atoms))
                 metric = feature_map.metric(X.dtype)
                 white = metric.to_white(unit)
                 white = white / ((white**2).sum(1) ** 0.5)[:, None]
-                step = Learn(feature_map, metric.unwhiten(white), white @ white.T, Pursuit(3, -1.0, True))
-                sums, kept = walker.run(step)
-                products, _, trace, _ = walker.small(sums)
-                lent = walker.lend(feature_map) if lends else feature_map
-                surface = Objective(walker, kept, lent.kernel, products, float(trace), walker.place(linear))
+                step = EncodeTask(feature_map, metric.unwhiten(white), white @ white.T, Pursuit(3, -1.0, True))
+                sums, kept = executor.map_reduce(step)
+                products, _, trace, _ = executor.small_to_host(sums)
+                lent = executor.with_vectors_on_device(feature_map) if lends else feature_map
+                surface = Objective(executor, kept, lent.kernel, products, float(trace), executor.to_backend(linear))
                 surface.feature_map = lambda rows, like=lent: type(like)(like.kernel, rows)
                 if holds_atoms:
                     surface.held_atoms = unit
@@ -526,20 +530,20 @@ class TestEngine:
     def test_quasi_newton_direction(self, device):
         """The recursion on inner products is the one on vectors."""
         rng = np.random.default_rng(0)
-        mover, twin = LBFGS(3, None), LBFGS(3, None)
+        vector_update, twin = LBFGS(3, None), LBFGS(3, None)
         free, gradient = rng.standard_normal((2, 6, 5))
         for _ in range(12):
-            for each, place in ((mover, np.array), (twin, lambda part: torch.tensor(part, device=device))):
+            for each, place in ((vector_update, np.array), (twin, lambda part: torch.tensor(part, device=device))):
                 each.found = each._direction(place(gradient), place(free))
-            np.testing.assert_allclose(to_host(twin.found[0]), mover.found[0], rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(twin.found[1], mover.found[1], rtol=1e-10)
-            np.testing.assert_allclose(mover.found[1], np.vdot(mover.found[0], gradient), rtol=1e-10)
+            np.testing.assert_allclose(to_host(twin.found[0]), vector_update.found[0], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(twin.found[1], vector_update.found[1], rtol=1e-10)
+            np.testing.assert_allclose(vector_update.found[1], np.vdot(vector_update.found[0], gradient), rtol=1e-10)
             shift = rng.standard_normal((6, 5))
             change = shift * rng.uniform(0.5, 2.0, (6, 5))
-            mover._remember(shift, change)
+            vector_update._remember(shift, change)
             twin._remember(*(torch.tensor(part, device=device) for part in (shift, change)))
             gradient = rng.standard_normal((6, 5))
-        assert len(mover.pairs) == len(twin.pairs) == 10
+        assert len(vector_update.pairs) == len(twin.pairs) == 10
 
     def test_norms_that_are_known(self, device):
         rows = torch.rand((7, 3), device=device)
@@ -680,7 +684,7 @@ class TestDevices:
     def test_signals_that_do_not_stay(self, device, X, monkeypatch):
         """The same bits where two chunks at a time are all that fits."""
         expected = ORKDL(**REDUCED, device=device).fit(X).errors_
-        monkeypatch.setattr("rkdl._torch.signals.KEPT_SHARE", 0.0)
+        monkeypatch.setattr("rkdl._backends.torch.signals.KEPT_SHARE", 0.0)
         with config_context(chunk_rows=(300, 100, 300)):
             found = ORKDL(**REDUCED, device=device).fit(X).errors_
         np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -767,7 +771,7 @@ class TestOutOfMemory:
                 return work(correlations, *rest)
 
             for module in ("steps", "encode", "full"):
-                monkeypatch.setattr(f"rkdl._torch.{module}.pursue", pursue)
+                monkeypatch.setattr(f"rkdl._backends.torch.{module}.pursue", pursue)
 
         return limit
 

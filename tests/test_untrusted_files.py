@@ -23,7 +23,7 @@ from sklearn.base import clone
 
 import rkdl
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, datasets
-from rkdl._npz import read_npy
+from rkdl._persistence.npz import read_npy
 from rkdl.datasets import DatasetError, _published
 from rkdl.datasets._pickled_arrays import read_pickled_arrays
 

@@ -40,7 +40,7 @@ def watch(owner: type, name: str, work: Callable[..., Any] | None = None) -> Ite
     def timed(self, *args):
         start = time.perf_counter()
         result = (work or original)(self, *args)
-        timings.append(Timed(time.perf_counter() - start, self.walker.bounds))
+        timings.append(Timed(time.perf_counter() - start, self.executor.bounds))
         return result if work is None else original(self, *args)
 
     setattr(owner, name, timed)
@@ -53,9 +53,9 @@ def watch(owner: type, name: str, work: Callable[..., Any] | None = None) -> Ite
 def run(settings: Settings) -> Iterator[Figure]:
     """One iteration of RKDL, then one evaluation (value and gradient) of ORKDL's objective."""
     import rkdl
-    from rkdl._descent import Objective
-    from rkdl._learning import ReducedProblem
-    from rkdl._products import combine, multiply
+    from rkdl._backends.cpu.products import combine, multiply
+    from rkdl._learning.kernel_vector_update import Objective
+    from rkdl._learning.reduced import ReducedProblem
 
     n_signals, n_vectors, n_atoms, s = (600, 30, 10, 3) if settings.tiny else (60_000, 500, 100, 5)
     signals, _ = mnist(settings.data_dir, settings.tiny)

@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rkdl._config import config_context
-    from rkdl._encode import sparse_encode, sparse_encode_gram
-    from rkdl.estimators import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector
-    from rkdl.estimators._saving import load
+    from rkdl._coding.encode import sparse_encode, sparse_encode_gram
+    from rkdl._estimators import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector
+    from rkdl._estimators.saving import load
+    from rkdl._execution.config import config_context
 
 __version__ = "0.1.0"
 
@@ -30,17 +30,17 @@ __all__ = [
 
 # Where each name lives: it is imported when it is first used, so that the command line and its help start at once.
 _HOMES = {
-    "config_context": "rkdl._config",
-    "load": "rkdl.estimators._saving",
-    "sparse_encode": "rkdl._encode",
-    "sparse_encode_gram": "rkdl._encode",
+    "config_context": "rkdl._execution.config",
+    "load": "rkdl._estimators.saving",
+    "sparse_encode": "rkdl._coding.encode",
+    "sparse_encode_gram": "rkdl._coding.encode",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'rkdl' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "rkdl.estimators")), name)
+    value = getattr(import_module(_HOMES.get(name, "rkdl._estimators")), name)
     globals()[name] = value
     return value
 

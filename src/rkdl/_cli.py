@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from rkdl._text import shown
-from rkdl.reproduction._paper import METHODS, PRESETS
+from rkdl._reproduction.paper import METHODS, PRESETS
+from rkdl._utils.text import shown
 
 _EXAMPLES = """examples:
   rkdl reproduce                                  scikit-learn's digits, which need no download
@@ -137,7 +137,7 @@ def _add_reproduce(commands: Any) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from rkdl.reproduction._command import reproduce
+    from rkdl._reproduction.command import reproduce
 
     return reproduce(options)
 

@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     raise ImportError("rkdl.pyod needs PyOD: install it with pip install 'rkdl[pyod]'.") from error
 
-from rkdl.estimators._outliers import KDLOutlierDetector
+from rkdl._estimators.outliers import KDLOutlierDetector
 
 __all__ = ["KDLOD"]
 

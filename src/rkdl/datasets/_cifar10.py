@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import Bunch
 
-from rkdl._files import open_regular
-from rkdl._npz import read_npz
+from rkdl._persistence.files import open_regular
+from rkdl._persistence.npz import read_npz
 from rkdl.datasets._download import download
 from rkdl.datasets._errors import DatasetError, cause, check_choice, check_label
 from rkdl.datasets._home import HOME_REMEDY, find_file, get_data_home

@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from rkdl._files import open_regular
+from rkdl._persistence.files import open_regular
 from rkdl.datasets._errors import DatasetError, cause
 from rkdl.datasets._published import warn_if_changed
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import Bunch
 
-from rkdl._files import open_regular
-from rkdl._machine import physical_memory
+from rkdl._execution.machine import physical_memory
+from rkdl._persistence.files import open_regular
 from rkdl.datasets._errors import DatasetError, cause
 from rkdl.datasets._home import as_path
 from rkdl.datasets._mat5 import read_mat5

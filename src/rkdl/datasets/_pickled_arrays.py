@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._text import shown
+from rkdl._utils.text import shown
 
 __all__ = ["read_pickled_arrays"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 
-from rkdl._text import shown
+from rkdl._utils.text import shown
 
 __all__ = ["CONTENT_MD5", "warn_if_changed"]
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array
 
-from rkdl._files import open_regular
-from rkdl._machine import physical_memory
-from rkdl._npz import npz_names, read_npy, read_npz
+from rkdl._execution.machine import physical_memory
+from rkdl._persistence.files import open_regular
+from rkdl._persistence.npz import npz_names, read_npy, read_npz
 from rkdl.datasets._errors import DatasetError, cause, check_label
 from rkdl.datasets._home import as_path
 from rkdl.datasets._matlab import images_first, read_mat

@@ -1,0 +1,291 @@
+"""Dictionaries of classes on shared features: learned class by class, and compared by their residuals.
+
+In whitened coordinates (`rkdl._features.maps.WhiteMap`) a class's dictionary is a linear one, so that classes are
+learned by the same problem as everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rkdl._backends.cpu.vectors import VECTOR_BYTES
+from rkdl._coding.encoder import NotFiniteError, Pursuit, conditioning_scale, for_each_chunk, group_by_magnitude
+from rkdl._coding.pursuit import Codes, pursue
+from rkdl._data.signals import Signals
+from rkdl._execution.blas import resolve_threads
+from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.config import keepable
+from rkdl._execution.executor import Executor
+from rkdl._execution.pool import submit
+from rkdl._features.maps import FeatureMap, LinearMap
+from rkdl._features.metric import IdentityMetric
+from rkdl._learning.initial_atoms import first_coordinates
+from rkdl._learning.reduced import ReducedProblem
+
+# Features of all classes' signals together are kept while they take no more than this.
+FEATURE_BYTES = 512 << 20
+# Where no class represents more of a signal than this, shares are computed for themselves and not from residuals.
+FAINT = 0.01
+# Rows of a Gram matrix are whole vectors for the pursuit if the atoms are so many, in either dtype.
+LANES = VECTOR_BYTES // 4
+
+
+class Picked(Signals):
+    """Some rows of other signals, in an order of their own."""
+
+    def __init__(self, signals: Signals, rows: np.ndarray) -> None:
+        super().__init__(signals.data, signals.dtype, signals.scale)
+        self.is_in_memory = signals.is_in_memory
+        self.shape = (len(rows), signals.shape[1])
+        self._signals, self._rows = signals, rows
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop` of those picked."""
+        return self._signals.take(self._rows[start:stop])
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """Some of the rows picked."""
+        return self._signals.take(self._rows[indices])
+
+
+@dataclass(frozen=True)
+class ClassCoder:
+    """Codes signals against the dictionary of every class, from features that are computed once.
+
+    Attributes
+    ----------
+    feature_map : FeatureMap
+        What turns signals (c, m) into features (c, p).
+    atoms, grams : sequence of ndarray of shape (n_k, p), of ndarray of shape (n_k, n_k)
+        A class each: atoms of unit norm, then rows of zeros up to whole vectors, and their inner products.
+    pursuits : sequence of Pursuit
+        When the pursuit of a class stops.
+    """
+
+    feature_map: FeatureMap
+    atoms: Sequence[np.ndarray]
+    grams: Sequence[np.ndarray]
+    pursuits: Sequence[Pursuit]
+
+    @property
+    def row_width(self) -> int:
+        """Numbers that a signal occupies while it is coded against one class."""
+        own_features = 0 if isinstance(self.feature_map, LinearMap) else self.feature_map.size
+        return self.feature_map.signal_size + own_features + 2 * max(len(atoms) for atoms in self.atoms)
+
+    def codes(self, features: np.ndarray, norms: np.ndarray) -> Iterator[tuple[Codes, np.ndarray]]:
+        """Codes and squared residuals against every class in turn."""
+        for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
+            limit = min(pursuit.n_nonzero, self.feature_map.size)
+            correlations = features @ atoms.T
+            yield pursue(correlations, gram, norms, limit, pursuit.residual_tol, pursuit.ols)
+
+    def relative_residuals(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Squared residuals (c, classes) of a chunk, over the signals' squared norms, and what they leave of one.
+
+        Both, because the residuals of signals far from all kernel vectors are all one to rounding, and what a class
+        represents of them tells the classes apart still. A zero signal has residuals of zero.
+        """
+        found = np.empty((len(signals), len(self.atoms)), dtype=signals.dtype)
+        shares = np.empty(found.shape)
+        for group in group_by_magnitude(signals):
+            rows = signals if len(group) == len(signals) else signals[group]
+            coder, rows = self._conditioned(rows)
+            with np.errstate(over="ignore", invalid="ignore"):
+                features, norms = self.feature_map.features(rows), self.feature_map.squared_norms(rows)
+            if not np.isfinite(features.sum() + norms.sum()):
+                raise NotFiniteError
+            squares = np.stack([residuals for _, residuals in coder.codes(features, norms)], axis=1)
+            found[group] = squares / np.where(norms > 0.0, norms, 1.0)[:, None]
+            shares[group] = 1.0 - found[group].astype(np.float64)
+            faint = np.flatnonzero((shares[group] < FAINT).all(axis=1) & (norms > 0.0))
+            if faint.size:
+                shares[group[faint]] = coder._faint_shares(features[faint], norms[faint])
+        return found, shares
+
+    def _faint_shares(self, features: np.ndarray, norms: np.ndarray) -> np.ndarray:
+        """What the classes represent of signals that they hardly see, over the squared norms."""
+        largest = np.abs(features).max(axis=1)
+        largest[largest == 0.0] = 1.0
+        # A pursuit's choices do not change when all features of a signal are multiplied by one number.
+        features, endless = features / largest[:, None], np.full_like(norms, np.inf)
+        found = []
+        for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
+            correlations = features @ atoms.T
+            limit = min(pursuit.n_nonzero, self.feature_map.size)
+            codes, _ = pursue(correlations, gram, endless, limit, -1.0, pursuit.ols)
+            # The squared norm of a least-squares representation is its product with the signal.
+            found.append(codes.to_csr(len(atoms)).multiply(correlations).sum(axis=1))
+        return np.stack(found, axis=1) * (largest.astype(np.float64) ** 2 / norms)[:, None]
+
+    def _conditioned(self, rows: np.ndarray) -> tuple[ClassCoder, np.ndarray]:
+        """As `rkdl._coding.encoder.Encoder.condition`."""
+        scale = conditioning_scale(rows) if isinstance(self.feature_map, LinearMap) else 1.0
+        if scale == 1.0:
+            return self, rows
+        pursuits = [pursuit._replace(residual_tol=pursuit.residual_tol * scale * scale) for pursuit in self.pursuits]
+        return replace(self, pursuits=pursuits), rows * rows.dtype.type(scale)
+
+
+def relative_residuals(signals: Signals, coder: ClassCoder, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """`ClassCoder.relative_residuals` of all signals, in one pass over the chunks."""
+    found = np.empty((signals.shape[0], len(coder.atoms)), dtype=signals.dtype)
+    shares = np.empty(found.shape)
+
+    def task(number: int, start: int, stop: int) -> None:
+        found[start:stop], shares[start:stop] = coder.relative_residuals(signals.read(start, stop))
+
+    for_each_chunk(signals, coder.row_width, n_jobs, task)
+    return found, shares
+
+
+def pad_atoms(atoms: np.ndarray) -> np.ndarray:
+    """Atoms (n, p) with rows of zeros up to whole vectors: the pursuit never chooses those."""
+    missing = -len(atoms) % LANES
+    return np.ascontiguousarray(np.pad(atoms, ((0, missing), (0, 0)))) if missing else np.ascontiguousarray(atoms)
+
+
+def gram_of(atoms: np.ndarray) -> np.ndarray:
+    """Inner products of atoms, in their dtype."""
+    return atoms @ atoms.T
+
+
+class ClassProblem:
+    """The dictionaries of all classes as one learning problem for `rkdl._learning.loop.alternate`.
+
+    Parameters
+    ----------
+    executor : Executor
+        Walks all signals.
+    feature_map : FeatureMap
+        The shared features, in coordinates whose metric is the identity.
+    members : list of ndarray
+        Rows of the signals of every class.
+    n_atoms : int
+        Atoms of a class, no more than it has signals.
+    pursuit : Pursuit
+        How signals are coded.
+    rng : RandomState
+        Draws the first atoms.
+    init : {"rpcholesky", "data", "random"}
+        How the first atoms of a class are drawn: see the estimators.
+    refit : bool
+        The paper's sweep instead of the statistics' one.
+    """
+
+    # Nothing is minimised beside the error.
+    penalty = 0.0
+
+    def __init__(
+        self,
+        executor: Executor,
+        feature_map: FeatureMap,
+        members: Sequence[np.ndarray],
+        n_atoms: int,
+        pursuit: Pursuit,
+        rng: np.random.RandomState,
+        *,
+        init: str,
+        refit: bool,
+    ) -> None:
+        self.executor = executor
+        self.feature_map = feature_map
+        signals = executor.signals
+        self._threads = resolve_threads(executor.n_jobs)
+        # Classes are learned side by side; where they are few, their chunks too.
+        own_threads = -(-self._threads // len(members))
+        n_signals = sum(len(rows) for rows in members)
+        self.objective = self.update_objective = np.inf
+        self.n_revived = self.n_empty = 0
+        self.problems = []
+        for rows in members:
+            count = min(n_atoms, len(rows))
+            white = rng.standard_normal((count, feature_map.size))
+            own = Picked(signals, rows)
+            if init != "random":
+                white = first_coordinates(init, own, count, rng, feature_map.features).astype(np.float64)
+            width = signals.shape[1] + 2 * feature_map.size + 3 * count
+            bounds = chunk_bounds(len(rows), width, signals.dtype.itemsize)
+            problem = ReducedProblem(
+                Executor(own, bounds, own_threads),
+                feature_map,
+                IdentityMetric(feature_map.size),
+                white,
+                pursuit._replace(n_nonzero=min(pursuit.n_nonzero, count)),
+                refit=refit,
+            )
+            # Asked here: classes learn in threads that do not know the user's settings.
+            problem.executor.kept_bytes = keepable(FEATURE_BYTES * len(rows) // n_signals)
+            self.problems.append(problem)
+
+    def __enter__(self) -> ClassProblem:
+        self._stack = ExitStack()
+        for problem in self.problems:
+            self._stack.enter_context(problem.executor)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def encode(self) -> None:
+        """Code the signals of every class with its own atoms."""
+        self._each(ReducedProblem.encode)
+        self.objective = float(sum(problem.objective for problem in self.problems))
+        self.n_empty = sum(problem.n_empty for problem in self.problems)
+
+    def update(self) -> None:
+        """Update the atoms of every class."""
+        self._each(ReducedProblem.update)
+        self.update_objective = float(sum(problem.update_objective for problem in self.problems))
+        self.n_revived = sum(problem.n_revived for problem in self.problems)
+
+    def _each(self, function: Callable[[ReducedProblem], None]) -> None:
+        # The largest first, so that the threads end together.
+        queue = sorted(self.problems, key=lambda problem: -problem.executor.signals.shape[0])
+        side_by_side(function, queue, self._threads)
+
+    @property
+    def whites(self) -> list[np.ndarray]:
+        """Atoms of every class in the coordinates of the features."""
+        return [problem.white for problem in self.problems]
+
+    @property
+    def pursuits(self) -> list[Pursuit]:
+        """Pursuits of the classes."""
+        return [problem.pursuit for problem in self.problems]
+
+    def snapshot(self) -> Any:
+        """The current dictionaries, by reference."""
+        return [problem.snapshot() for problem in self.problems]
+
+    def roll_back(self, snapshot: list) -> None:
+        """Make the dictionaries of a snapshot the current ones again."""
+        for problem, own in zip(self.problems, snapshot, strict=True):
+            problem.roll_back(own)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Nothing: the fit of a classifier writes no checkpoint."""
+        raise NotImplementedError
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Nothing, likewise."""
+        raise NotImplementedError
+
+
+def side_by_side(function: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list:
+    """``function`` of every item on a pool of threads, in their order; what has not begun when one fails is dropped."""
+    if threads == 1 or len(items) == 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="rkdl") as pool:
+        futures = [submit(pool, function, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

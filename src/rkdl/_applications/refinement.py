@@ -1,0 +1,262 @@
+"""Dictionaries of classes told apart, and probabilities from their residuals.
+
+`Refinement` lowers the cross-entropy of ``softmax(-sharpness * residuals)``. For codes ``z`` that are least squares on
+their support, the residual ``R = |f - z A|^2`` has the derivative ``dR/dA = -2 z' (f - z A)``, so a step is a sum over
+signals: of codes times residuals, weighed by how far the probability of the class is from the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from rkdl._applications.class_dictionaries import FEATURE_BYTES, ClassCoder, Picked, gram_of, pad_atoms, side_by_side
+from rkdl._backends.cpu.jit import compiled
+from rkdl._coding.encoder import Pursuit, for_each_chunk
+from rkdl._data.signals import Signals
+from rkdl._execution.blas import one_blas_thread, resolve_threads
+from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.executor import Executor
+from rkdl._features.maps import FeatureMap, LinearMap
+from rkdl._learning.atom_updates import normalize_rows
+
+# Signals of one step of a refinement, at most, and steps of a pass at least where the signals allow it.
+BATCH, STEPS = 1000, 16
+SMALLEST_BATCH = 64
+MOMENTUM = 0.9
+# A refinement takes the residuals for less telling than they are, so that signals near the border count too.
+DOUBT = 0.6
+# A signal whose probability of a class is this close to the truth has nothing to tell about it.
+NEGLIGIBLE = 0.01
+# Where the residuals of a class are all at rounding level, any number will do.
+SHARPEST, DULLEST = 1e6, 1e-3
+
+
+class Refinement:
+    """Moves the atoms of all classes so that the own class's residual is the smallest by far.
+
+    Parameters
+    ----------
+    signals : Signals
+        The signals.
+    labels : ndarray of shape (n_signals,)
+        Their classes, by number; negative for a signal that is not learned from.
+    feature_map : FeatureMap
+        The features, in coordinates whose metric is the identity.
+    whites : list of ndarray of shape (n_k, r)
+        Atoms of every class.
+    pursuits : list of Pursuit
+        How signals are coded.
+    sharpness : float
+        What relative residuals are multiplied by for probabilities.
+    learning_rate : float
+        Step of an atom, as a share of the one that least squares would make.
+    rng : RandomState
+        Draws the batches.
+    n_jobs : int or None
+        Threads.
+
+    Attributes
+    ----------
+    whites : list of ndarray of shape (n_k, r)
+        The atoms now.
+    """
+
+    def __init__(
+        self,
+        signals: Signals,
+        labels: np.ndarray,
+        feature_map: FeatureMap,
+        whites: Sequence[np.ndarray],
+        pursuits: Sequence[Pursuit],
+        *,
+        sharpness: float,
+        learning_rate: float,
+        rng: np.random.RandomState,
+        n_jobs: int | None,
+    ) -> None:
+        self.signals, self.labels, self.feature_map = signals, labels, feature_map
+        self.whites, self.pursuits = list(whites), list(pursuits)
+        self.sharpness, self.learning_rate = DOUBT * sharpness, learning_rate
+        self.rng, self.n_jobs = rng, n_jobs
+        self._threads = resolve_threads(n_jobs)
+        self._momenta = [np.zeros_like(white) for white in whites]
+        self._usage = [np.zeros(len(white)) for white in whites]
+        self._features: np.ndarray | None = None
+        n_signals = signals.shape[0]
+        size = n_signals * feature_map.size * signals.dtype.itemsize
+        if not isinstance(feature_map, LinearMap) and signals.is_in_memory and size <= FEATURE_BYTES:
+            self._features = np.empty((n_signals, feature_map.size), dtype=signals.dtype)
+            width = signals.shape[1] + 2 * feature_map.size
+            for_each_chunk(signals, width, n_jobs, self._keep)
+
+    def _keep(self, number: int, start: int, stop: int) -> None:
+        assert self._features is not None
+        self._features[start:stop] = self.feature_map.features(self.signals.read(start, stop))
+
+    def run_pass(self, remaining: float, share: float) -> float:
+        """One pass over the signals in random batches.
+
+        Parameters
+        ----------
+        remaining, share : float
+            The learning rate falls over the pass from `remaining` by `share`, both parts of the whole.
+
+        Returns
+        -------
+        float
+            Mean cross-entropy of the signals as they were met.
+        """
+        order = self.rng.permutation(np.flatnonzero(self.labels >= 0))
+        size = min(BATCH, max(SMALLEST_BATCH, len(order) // STEPS))
+        n_batches = max(1, round(len(order) / size))
+        loss = 0.0
+        with one_blas_thread():
+            for number, batch in enumerate(np.array_split(order, n_batches)):
+                rate = self.learning_rate * (remaining - share * number / n_batches)
+                loss += self._step(np.sort(batch), rate)
+        return loss / len(order)
+
+    def _step(self, batch: np.ndarray, rate: float) -> float:
+        """Move all atoms once by what a batch tells; the sum of its cross-entropies."""
+        dtype = self.signals.dtype
+        atoms = [pad_atoms(white.astype(dtype)) for white in self.whites]
+        coder = ClassCoder(self.feature_map, atoms, side_by_side(gram_of, atoms, self._threads), self.pursuits)
+        picked = Picked(self.signals, batch)
+        pulls: list[np.ndarray] = []
+        usage: list[np.ndarray] = []
+        loss = 0.0
+
+        def task(number: int, start: int, stop: int) -> tuple[float, list, list]:
+            rows = batch[start:stop]
+            signals = picked.read(start, stop)
+            features = self.feature_map.features(signals) if self._features is None else self._features[rows]
+            norms = self.feature_map.squared_norms(signals)
+            return _tell(coder, features, norms, self.labels[rows], self.sharpness)
+
+        def add(told: tuple[float, list, list]) -> None:
+            nonlocal loss
+            part, chunk_pulls, chunk_usage = told
+            loss += part
+            if not pulls:
+                pulls[:], usage[:] = chunk_pulls, chunk_usage
+                return
+            for total, more in zip([*pulls, *usage], [*chunk_pulls, *chunk_usage], strict=True):
+                total += more
+
+        bounds = chunk_bounds(len(batch), coder.row_width, dtype.itemsize)
+        with Executor(picked, bounds, self.n_jobs) as executor:
+            executor.map_chunks(task, add)
+
+        def move(k: int) -> np.ndarray:
+            count = len(self.whites[k])
+            # What least squares would divide by: the atom's use by its own class, smoothed over the batches.
+            known = self._usage[k]
+            known += (usage[k][:count] - known) * (1.0 - MOMENTUM if known.any() else 1.0)
+            floor = 0.1 * float(known.mean())
+            momentum = self._momenta[k]
+            momentum *= MOMENTUM
+            if floor > 0.0:
+                momentum += pulls[k][:count] / np.maximum(known, floor)[:, None]
+            return normalize_rows(self.whites[k] + rate * momentum, otherwise=self.whites[k])
+
+        self.whites[:] = side_by_side(move, range(len(self.whites)), self._threads)
+        return loss
+
+
+def _tell(
+    coder: ClassCoder, features: np.ndarray, norms: np.ndarray, labels: np.ndarray, sharpness: float
+) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
+    """Of a chunk: its cross-entropy, and for every class the pull on the atoms and their use by own signals."""
+    found = list(coder.codes(features, norms))
+    squares = np.stack([residuals for _, residuals in found], axis=1)
+    inverse = 1.0 / np.where(norms > 0.0, norms, 1.0)
+    logs = _log_probabilities(squares * inverse[:, None], sharpness)
+    loss = -float(logs[np.arange(len(labels)), labels].sum())
+    weights = -np.exp(logs)
+    weights[np.arange(len(labels)), labels] += 1.0
+    # Signals count equally, however long they are.
+    weights = (weights * inverse[:, None]).astype(features.dtype)
+    least = (NEGLIGIBLE * inverse).astype(features.dtype)
+    pulls, usage = [], []
+    for k, (codes, _) in enumerate(found):
+        pull, used = np.zeros_like(coder.atoms[k]), np.zeros(len(coder.atoms[k]))
+        own = np.where(labels == k, inverse, 0.0)
+        _pull_atoms(*codes, np.ascontiguousarray(weights[:, k]), least, own, features, coder.atoms[k], pull, used)
+        pulls.append(pull)
+        usage.append(used)
+    return loss, pulls, usage
+
+
+def probabilities(residuals: np.ndarray, sharpness: float) -> np.ndarray:
+    """``softmax(-sharpness * residuals)`` of every row, in float64."""
+    return np.exp(_log_probabilities(residuals, sharpness))
+
+
+def _log_probabilities(residuals: np.ndarray, sharpness: float) -> np.ndarray:
+    logits = -sharpness * residuals.astype(np.float64)
+    logits -= logits.max(axis=1, keepdims=True)
+    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return logits
+
+
+def fit_sharpness(residuals: np.ndarray, labels: np.ndarray) -> float:
+    """The number that makes ``softmax(-number * residuals)`` the likeliest, for signals that were not learned from.
+
+    As in Platt's scaling one signal more of every class but the right one is imagined, so that a small sample without
+    an error does not make certainties.
+
+    Parameters
+    ----------
+    residuals : ndarray of shape (n, classes)
+        Relative residuals.
+    labels : ndarray of shape (n,)
+        Numbers of the true classes.
+
+    Returns
+    -------
+    float
+        Ten where there are no signals.
+    """
+    if len(labels) == 0:
+        return 10.0
+    n_classes = residuals.shape[1]
+    doubt = 1.0 / (len(labels) + 2.0)
+
+    def loss(exponent: float) -> float:
+        logs = _log_probabilities(residuals, float(np.exp(exponent)))
+        right = logs[np.arange(len(labels)), labels]
+        wrong = (logs.sum(axis=1) - right) / (n_classes - 1)
+        return -float(np.mean((1.0 - doubt) * right + doubt * wrong))
+
+    bounds = (float(np.log(DULLEST)), float(np.log(SHARPEST)))
+    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x))
+
+
+@compiled(error_model="numpy", fastmath={"contract", "nsz"})
+def _pull_atoms(indptr, indices, values, weights, least, own, features, atoms, pull, used):
+    """Add ``w z' (f - z A)`` of every signal whose weight is not negligible, and the squared codes of own signals."""
+    size = features.shape[1]
+    residual = np.empty(size, dtype=features.dtype)
+    for t in range(len(weights)):
+        if own[t] > 0.0:
+            for position in range(indptr[t], indptr[t + 1]):
+                used[indices[position]] += own[t] * values[position] * values[position]
+        weight = weights[t]
+        if not abs(weight) > least[t]:
+            continue
+        row = features[t]
+        for i in range(size):
+            residual[i] = row[i]
+        for position in range(indptr[t], indptr[t + 1]):
+            value = values[position]
+            atom = atoms[indices[position]]
+            for i in range(size):
+                residual[i] -= value * atom[i]
+        for position in range(indptr[t], indptr[t + 1]):
+            value = weight * values[position]
+            target = pull[indices[position]]
+            for i in range(size):
+                target[i] += value * residual[i]

@@ -1,0 +1,1 @@
+"""Primitives of NumPy arrays (Numba) and of torch tensors (Triton)."""

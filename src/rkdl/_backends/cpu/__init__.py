@@ -1,0 +1,1 @@
+"""Primitives on NumPy arrays, compiled by Numba."""

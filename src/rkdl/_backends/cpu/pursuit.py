@@ -1,0 +1,290 @@
+"""The pursuit of a chunk, its inner loop written in vectors.
+
+Compilers leave this loop scalar or cut it into many short ones, because they cannot see that the rows do not
+overlap. So it is given to LLVM as explicit vector instructions. A step of the pursuit is then one walk over the
+atoms, everything in registers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from rkdl._backends.cpu.jit import compiled
+from rkdl._backends.cpu.vectors import FAST, INDEX, LANE, VECTOR_BYTES, Vectors, data_of
+
+# Vectors that are worked on together, so that latencies overlap.
+UNROLL = 4
+
+
+class _Best:
+    """The largest score so far and its index, a candidate a lane."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.vectors = vectors
+        builder = vectors.builder
+        self.score = cgutils.alloca_once_value(builder, vectors.constant(0.0))
+        zero = ir.Constant(vectors.index_type, [0] * vectors.lanes)
+        self.index = cgutils.alloca_once_value(builder, zero)
+        # The slots are reused by every call in a loop.
+        builder.store(vectors.constant(0.0), self.score)
+        builder.store(zero, self.index)
+
+    def offer(self, scores, start) -> None:
+        """Scores of the atoms from `start` on; an equal score does not replace an earlier one."""
+        builder = self.vectors.builder
+        first = start if self.vectors.number.width == INDEX.width else builder.trunc(start, self.vectors.number)
+        numbers = builder.add(self.vectors.spread(first, self.vectors.index_type), self.vectors.lane_numbers())
+        best, index = builder.load(self.score), builder.load(self.index)
+        better = builder.fcmp_ordered(">", scores, best)
+        builder.store(builder.select(better, scores, best), self.score)
+        builder.store(builder.select(better, numbers, index), self.index)
+
+    def winner(self):
+        """The index of the largest score, the lowest one among equals."""
+        vectors, builder = self.vectors, self.vectors.builder
+        scores, numbers = builder.load(self.score), builder.load(self.index)
+        # No score is NaN, which makes this the machine's own maximum.
+        plain = ("nnan", "nsz")
+        largest = self._fold(scores, lambda left, right: builder.fcmp_ordered(">", left, right, flags=plain), plain)
+        last = ir.Constant(vectors.index_type, [2**31 - 1] * vectors.lanes)
+        holds = builder.fcmp_ordered("==", scores, vectors.spread(largest))
+        numbers = builder.select(holds, numbers, last)
+        number = self._fold(numbers, lambda left, right: builder.icmp_signed("<", left, right))
+        return number if vectors.number.width == INDEX.width else builder.sext(number, INDEX)
+
+    def _fold(self, values, prefers, flags=()):
+        """The preferred element of a vector, by halves."""
+        builder, lanes = self.vectors.builder, self.vectors.lanes
+        while lanes > 1:
+            lanes //= 2
+            mask_type = ir.VectorType(LANE, lanes)
+            low = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes))))
+            high = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes, 2 * lanes))))
+            values = builder.select(prefers(low, high), low, high, flags=flags)
+        return builder.extract_element(values, ir.Constant(LANE, 0))
+
+
+def _over_blocks(builder, n_vectors, body) -> None:
+    """``body(first vector, count)`` over all vectors, `UNROLL` at a time and the rest one by one."""
+    together = builder.mul(builder.sdiv(n_vectors, ir.Constant(INDEX, UNROLL)), ir.Constant(INDEX, UNROLL))
+    with cgutils.for_range_slice(builder, ir.Constant(INDEX, 0), together, ir.Constant(INDEX, UNROLL), INDEX) as (
+        vector,
+        _,
+    ):
+        body(vector, UNROLL)
+    with cgutils.for_range_slice(builder, together, n_vectors, ir.Constant(INDEX, 1), INDEX) as (vector, _):
+        body(vector, 1)
+
+
+@intrinsic
+def largest_square(typingctx, work, n_vectors):
+    """Index of the largest ``a^2``, a the first row of `work`."""
+    signature = types.int64(work, types.int64)
+
+    def codegen(context, builder, sig, args):
+        vectors = Vectors(context, builder, sig.args[0].dtype)
+        data = data_of(context, builder, sig.args[0], args[0])
+        best = _Best(vectors)
+        lanes = ir.Constant(INDEX, vectors.lanes)
+
+        def body(vector, count):
+            for i in range(count):
+                start = builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes)
+                a = vectors.load(data, start)
+                best.offer(vectors.times(a, a), start)
+
+        _over_blocks(builder, args[1], body)
+        return best.winner()
+
+    return signature, codegen
+
+
+def _make_advance(ols: bool):
+    @intrinsic
+    def advance(typingctx, work, gram, coefficients, atom, step, n_vectors, inverse, projection, floor):
+        """New row of the factor, new correlations and norms; index of the atom with the best score.
+
+        Rows of `work`: correlations a, norms u, then the factor's rows; `coefficients` holds ``w_q[b]``, q < step.
+        """
+        real = work.dtype
+        signature = types.int64(work, gram, coefficients, types.int64, types.int64, types.int64, real, real, real)
+
+        def codegen(context, builder, sig, args):
+            vectors = Vectors(context, builder, sig.args[0].dtype)
+            data = data_of(context, builder, sig.args[0], args[0])
+            gram_data = data_of(context, builder, sig.args[1], args[1])
+            weights = data_of(context, builder, sig.args[2], args[2])
+            atom, step, n_vectors = args[3], args[4], args[5]
+            lanes = ir.Constant(INDEX, vectors.lanes)
+            width = builder.mul(n_vectors, lanes)
+            gram_data = builder.gep(gram_data, [builder.mul(atom, width)], inbounds=True)
+            norms = builder.gep(data, [width], inbounds=True)
+            factor = builder.gep(data, [builder.mul(width, ir.Constant(INDEX, 2))], inbounds=True)
+            target = builder.gep(factor, [builder.mul(step, width)], inbounds=True)
+            inverse, projection, floor = (vectors.spread(value) for value in args[6:])
+            one, zero = vectors.constant(1.0), vectors.constant(0.0)
+            is_first = builder.icmp_signed("==", step, ir.Constant(INDEX, 0))
+            best = _Best(vectors)
+            slots = [cgutils.alloca_once(builder, vectors.type) for _ in range(UNROLL)]
+
+            def body(vector, count):
+                starts = [builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes) for i in range(count)]
+                for slot, start in zip(slots, starts, strict=False):
+                    builder.store(vectors.load(gram_data, start), slot)
+                with cgutils.for_range(builder, step, intp=INDEX) as loop:
+                    weight = vectors.spread(builder.load(builder.gep(weights, [loop.index], inbounds=True)))
+                    row = builder.mul(loop.index, width)
+                    for slot, start in zip(slots, starts, strict=False):
+                        old = vectors.load(factor, builder.add(row, start))
+                        builder.store(vectors.less(builder.load(slot), weight, old), slot)
+                for slot, start in zip(slots, starts, strict=False):
+                    row = vectors.times(builder.load(slot), inverse)
+                    vectors.store(row, target, start)
+                    a = vectors.less(vectors.load(data, start), projection, row)
+                    vectors.store(a, data, start)
+                    before = builder.select(is_first, one, vectors.load(norms, start))
+                    u = vectors.less(before, row, row)
+                    vectors.store(u, norms, start)
+                    scores = vectors.times(a, a)
+                    usable = builder.fcmp_ordered(">", u, floor)
+                    if ols:
+                        scores = builder.fdiv(scores, u, flags=FAST)
+                    best.offer(builder.select(usable, scores, zero), start)
+
+            _over_blocks(builder, n_vectors, body)
+            return best.winner()
+
+        return signature, codegen
+
+    return advance
+
+
+advance_ols = _make_advance(True)
+advance_omp = _make_advance(False)
+
+
+@compiled(fastmath=True)
+def _fill_row(dictionary, atom, row):
+    """Inner products of one atom with all."""
+    own = dictionary[atom]
+    for j in range(len(dictionary)):
+        other = dictionary[j]
+        total = own[0] * other[0]
+        for i in range(1, len(own)):
+            total += own[i] * other[i]
+        row[j] = total
+
+
+@compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
+def pursue_rows(
+    correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
+):
+    """Codes of all rows of `correlations`; `gram` has rows padded with zeros to whole vectors.
+
+    Where `dictionary` has rows, they are the atoms, and `gram` comes as zeros and gets a row when it is first needed.
+
+    The first `counts` entries of a row of `indices` and `values` are set, indices ascending.
+    """
+    n_signals, n_atoms = correlations.shape
+    n_nonzero = indices.shape[1]
+    width = gram.shape[1]
+    n_vectors = width // (VECTOR_BYTES // correlations.itemsize)
+    dtype = correlations.dtype
+    one, zero = dtype.type(1), dtype.type(0)
+    # An atom this close to the span of the chosen ones has nothing of its own left but rounding.
+    floor = np.sqrt(eps)
+    # A correlation this far below the first one, the worst conditioned atom counted in, is rounding.
+    noise = (dtype.type(8) * eps) ** 2
+
+    work = np.zeros((n_nonzero + 2, width), dtype=dtype)
+    # triangle[k, q] = w_q[b_k]; its diagonal holds sqrt(u_b).
+    triangle = np.zeros((n_nonzero, n_nonzero), dtype=dtype)
+    chosen = np.zeros(n_nonzero, dtype=np.int64)
+    projections = np.zeros(n_nonzero, dtype=dtype)
+    has_row = np.zeros(len(dictionary), dtype=np.bool_)
+
+    for t in range(n_signals):
+        for j in range(n_atoms):
+            work[0, j] = correlations[t, j]
+        b = largest_square(work, n_vectors)
+        residual = squared_norms[t]
+        threshold = zero
+        smallest = one
+        count = 0
+        while count < n_nonzero and residual > residual_tol:
+            norm = one if count == 0 else work[1, b]
+            correlation = work[0, b]
+            square = correlation * correlation
+            if not (square * smallest > threshold) or not (norm > floor):
+                break
+            smallest = min(smallest, norm)
+            root = np.sqrt(norm)
+            projection = correlation / root
+            for q in range(count):
+                triangle[count, q] = work[2 + q, b]
+            triangle[count, count] = root
+            chosen[count] = b
+            projections[count] = projection
+            residual -= projection * projection
+            if count == 0:
+                threshold = noise * square
+            count += 1
+            if count == n_nonzero or residual <= residual_tol:
+                break
+            if b < len(has_row) and not has_row[b]:
+                _fill_row(dictionary, b, gram[b])
+                has_row[b] = True
+            row = triangle[count - 1]
+            if ols:
+                b = advance_ols(work, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
+            else:
+                b = advance_omp(work, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
+
+        for k in range(count - 1, -1, -1):
+            value = projections[k]
+            for q in range(k + 1, count):
+                value -= triangle[q, k] * values[t, q]
+            values[t, k] = value / triangle[k, k]
+        for k in range(count):
+            index = chosen[k]
+            value = values[t, k]
+            q = k - 1
+            while q >= 0 and indices[t, q] > index:
+                indices[t, q + 1] = indices[t, q]
+                values[t, q + 1] = values[t, q]
+                q -= 1
+            indices[t, q + 1] = index
+            values[t, q + 1] = value
+        counts[t] = count
+        residuals[t] = max(residual, zero)
+
+
+@compiled()
+def pack_rows(counts, indices, values, indptr):
+    """Padded codes as CSR ones at the beginning of the same memory, and where each row begins; returns their number."""
+    n_nonzero = indices.shape[1]
+    flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
+    total = 0
+    indptr[0] = 0
+    for t in range(len(counts)):
+        start = t * n_nonzero
+        if start > total:
+            for k in range(counts[t]):
+                flat_indices[total + k] = flat_indices[start + k]
+                flat_values[total + k] = flat_values[start + k]
+        total += counts[t]
+        indptr[t + 1] = total
+    return total
+
+
+@compiled()
+def scatter_rows(indptr, indices, values, factors, dense):
+    """Codes in CSR form, times a factor an atom, into the zeros of `dense`."""
+    for t in range(len(indptr) - 1):
+        for position in range(indptr[t], indptr[t + 1]):
+            atom = indices[position]
+            dense[t, atom] = values[position] * factors[atom]

@@ -1,0 +1,345 @@
+"""Products of matrices that pass over the zeros of one side.
+
+Four rows (or four neighbouring columns) of that side are taken together: where all four are zero, nothing is read or
+multiplied, and what is read of the other side serves all four. Sums stay in registers until a block of them is done.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from rkdl._backends.cpu.jit import compiled
+from rkdl._backends.cpu.vectors import FAST, INDEX, VECTOR_BYTES, Vectors, data_of
+
+# Rows or columns that are taken together.
+ROW_BLOCK = 4
+# Bytes of the rows that are searched before products are taken: few enough to stay in the cache.
+_SEARCHED = 1 << 19
+
+_OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
+
+
+@intrinsic
+def _mask(typingctx, array, start):
+    """A bit for each of the numbers from `start` on, four vectors of them, set where it is not zero."""
+    signature = types.uint64(array, types.int64)
+
+    def codegen(context, builder, sig, args):
+        vectors = Vectors(context, builder, sig.args[0].dtype)
+        data = data_of(context, builder, sig.args[0], args[0])
+        mask = ir.Constant(INDEX, 0)
+        for i in range(4):
+            numbers = vectors.load(data, builder.add(args[1], ir.Constant(INDEX, i * vectors.lanes)))
+            # Unordered, so that a NaN counts.
+            bits = builder.fcmp_unordered("!=", numbers, vectors.constant(0.0))
+            bits = builder.zext(builder.bitcast(bits, ir.IntType(vectors.lanes)), INDEX)
+            mask = builder.or_(mask, builder.shl(bits, ir.Constant(INDEX, i * vectors.lanes)))
+        return mask
+
+    return signature, codegen
+
+
+@intrinsic
+def _lowest(typingctx, mask):
+    """Number of the lowest bit that is set."""
+
+    def codegen(context, builder, sig, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def _copy_four(typingctx, source, place, target, target_place):
+    """Four numbers that follow one another, counted from the first of each array."""
+    signature = types.void(source, types.int64, target, types.int64)
+
+    def codegen(context, builder, sig, args):
+        kind = ir.VectorType(context.get_value_type(sig.args[0].dtype), ROW_BLOCK).as_pointer()
+        origin, goal = (
+            builder.bitcast(
+                builder.gep(data_of(context, builder, sig.args[i], args[i]), [args[i + 1]], inbounds=True), kind
+            )
+            for i in (0, 2)
+        )
+        align = sig.args[0].dtype.bitwidth // 8
+        builder.store(builder.load(origin, align=align), goal, align=align)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _make_accumulate(n_vectors: int):
+    @intrinsic
+    def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):
+        """Add to a block of `totals`, four rows by `n_vectors` vectors, combinations of rows of `source`.
+
+        Entries `start` to `stop` of the list are the rows of `source` (`places`) and what each counts in the four
+        (`values`, four an entry); `column` and `total_column` are where the block begins.
+        """
+        signature = types.void(
+            places, values, types.int64, types.int64, source, types.int64, totals, types.int64, types.int64
+        )
+
+        def codegen(context, builder, sig, args):
+            vectors = Vectors(context, builder, sig.args[1].dtype)
+            place, value, origin, target = (data_of(context, builder, sig.args[i], args[i]) for i in (0, 1, 4, 6))
+            origin_width, target_width = (
+                builder.extract_value(context.make_array(sig.args[i])(context, builder, args[i]).shape, 1)
+                for i in (4, 6)
+            )
+            offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(n_vectors)]
+            slots = [[cgutils.alloca_once(builder, vectors.type) for _ in offsets] for _ in range(ROW_BLOCK)]
+            bases = [
+                builder.add(builder.mul(builder.add(args[7], ir.Constant(INDEX, j)), target_width), args[8])
+                for j in range(ROW_BLOCK)
+            ]
+            for base, row_slots in zip(bases, slots, strict=True):
+                for offset, slot in zip(offsets, row_slots, strict=True):
+                    builder.store(vectors.load(target, builder.add(base, offset)), slot)
+            one = ir.Constant(INDEX, 1)
+            with cgutils.for_range_slice(builder, args[2], args[3], one, INDEX) as (entry, _):
+                source_row = builder.zext(builder.load(builder.gep(place, [entry], inbounds=True)), INDEX)
+                base = builder.add(builder.mul(source_row, origin_width), args[5])
+                first = builder.mul(entry, ir.Constant(INDEX, ROW_BLOCK))
+                factors = [
+                    vectors.spread(
+                        builder.load(builder.gep(value, [builder.add(first, ir.Constant(INDEX, j))], inbounds=True))
+                    )
+                    for j in range(ROW_BLOCK)
+                ]
+                for i, offset in enumerate(offsets):
+                    numbers = vectors.load(origin, builder.add(base, offset))
+                    for factor, row_slots in zip(factors, slots, strict=True):
+                        total = builder.load(row_slots[i])
+                        builder.store(builder.fadd(total, vectors.times(factor, numbers), flags=FAST), row_slots[i])
+            for base, row_slots in zip(bases, slots, strict=True):
+                for offset, slot in zip(offsets, row_slots, strict=True):
+                    vectors.store(builder.load(slot), target, builder.add(base, offset))
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return accumulate
+
+
+_accumulate_4 = _make_accumulate(4)
+_accumulate_2 = _make_accumulate(2)
+_accumulate_1 = _make_accumulate(1)
+
+
+@compiled(**_OPTIONS)
+def _block_vectors(left):
+    """Vectors of the next block, `left` being still to do."""
+    return 4 if left >= 4 else 2 if left >= 2 else 1
+
+
+@compiled(**_OPTIONS)
+def _add_block(n_vectors, places, values, start, stop, source, column, totals, row, total_column):
+    if n_vectors == 4:
+        _accumulate_4(places, values, start, stop, source, column, totals, row, total_column)
+    elif n_vectors == 2:
+        _accumulate_2(places, values, start, stop, source, column, totals, row, total_column)
+    else:
+        _accumulate_1(places, values, start, stop, source, column, totals, row, total_column)
+
+
+@compiled(**_OPTIONS)
+def _append_columns(rows, first, start, mask, places, values, count):
+    """Append the columns of a mask, the first of which is `start`, and the four rows' numbers in them."""
+    while mask != 0:
+        column = np.uint64(start + _lowest(mask))
+        places[count] = column
+        for j in range(ROW_BLOCK):
+            values[count, j] = rows[np.uint64(first + j), column]
+        count += np.uint64(1)
+        mask &= mask - np.uint64(1)
+    return count
+
+
+@compiled(**_OPTIONS)
+def _list_columns(rows, first, edge, places, values, count):
+    """Append the columns in which one of four rows, from `first` on, is not zero; the list's new length."""
+    # Numbers without a sign need no look at whether they count from the end.
+    count = np.uint64(count)
+    size = rows.shape[1]
+    step = edge.shape[1]
+    whole = size // step * step
+    for start in range(0, whole, step):
+        mask = np.uint64(0)
+        for j in range(ROW_BLOCK):
+            mask |= _mask(rows, (first + j) * size + start)
+        count = _append_columns(rows, first, start, mask, places, values, count)
+    if whole < size:
+        mask = np.uint64(0)
+        for j in range(ROW_BLOCK):
+            for i in range(whole, size):
+                edge[j, i - whole] = rows[first + j, i]
+            mask |= _mask(edge, j * step)
+        count = _append_columns(rows, first, whole, mask, places, values, count)
+    return np.int64(count)
+
+
+@compiled(**_OPTIONS)
+def share_of_columns(rows, n_samples):
+    """The share of a row's columns that are listed for four rows, the mean of `n_samples` places."""
+    n_rows, size = rows.shape
+    edge = np.zeros((ROW_BLOCK, 4 * (VECTOR_BYTES // rows.itemsize)), dtype=rows.dtype)
+    places = np.empty(size, dtype=np.int32)
+    values = np.empty((size, ROW_BLOCK), dtype=rows.dtype)
+    count = 0
+    for sample in range(n_samples):
+        first = (n_rows - ROW_BLOCK) * sample // max(1, n_samples - 1)
+        count += _list_columns(rows, first, edge, places, values, 0)
+    return count / (n_samples * size)
+
+
+@compiled(**_OPTIONS)
+def multiply_rows(rows, turned, products):
+    """``products = rows @ turned``; `turned` has its columns padded with zeros to whole vectors."""
+    n_rows, size = rows.shape
+    width = products.shape[1]
+    dtype = rows.dtype
+    lanes = VECTOR_BYTES // rows.itemsize
+    n_vectors = turned.shape[1] // lanes
+    edge = np.zeros((ROW_BLOCK, 4 * lanes), dtype=dtype)
+    block = np.empty((ROW_BLOCK, 4 * lanes), dtype=dtype)
+    # The rows beyond the last four, made four.
+    rest = np.zeros((ROW_BLOCK, size), dtype=dtype)
+    whole = n_rows // ROW_BLOCK * ROW_BLOCK
+    for i in range(whole, n_rows):
+        for k in range(size):
+            rest[i - whole, k] = rows[i, k]
+    n_groups = max(1, _SEARCHED // (ROW_BLOCK * size * rows.itemsize))
+    places = np.empty(n_groups * size, dtype=np.int32)
+    values = np.empty((n_groups * size, ROW_BLOCK), dtype=dtype)
+    ends = np.zeros(n_groups + 1, dtype=np.int64)
+    top = 0
+    while top < n_rows:
+        count = n_here = 0
+        while n_here < n_groups and top + n_here * ROW_BLOCK < n_rows:
+            first = top + n_here * ROW_BLOCK
+            if first < whole:
+                count = _list_columns(rows, first, edge, places, values, count)
+            else:
+                count = _list_columns(rest, 0, edge, places, values, count)
+            n_here += 1
+            ends[n_here] = count
+        vector = 0
+        while vector < n_vectors:
+            n_block = _block_vectors(n_vectors - vector)
+            column = vector * lanes
+            n_columns = min(n_block * lanes, width - column)
+            for group in range(n_here):
+                block[:] = 0
+                _add_block(n_block, places, values, ends[group], ends[group + 1], turned, column, block, 0, 0)
+                first = top + group * ROW_BLOCK
+                for j in range(min(ROW_BLOCK, n_rows - first)):
+                    for i in range(n_columns):
+                        products[first + j, column + i] = block[j, i]
+            vector += n_block
+        top += n_here * ROW_BLOCK
+
+
+@compiled(**_OPTIONS)
+def _find_fours(rows, first, edges, masks):
+    """A bit for every four neighbouring columns that are not all zero, of as many rows from `first` on as `masks` has.
+
+    The last columns of every row go to `edges`, with zeros behind them.
+    """
+    size = rows.shape[1]
+    step = edges.shape[1]
+    whole = size // step
+    for i in range(len(masks)):
+        begin = (first + i) * size
+        for k in range(size - whole * step):
+            edges[i, k] = rows[first + i, whole * step + k]
+        for number in range(masks.shape[1]):
+            mask = _mask(rows, begin + number * step) if number < whole else _mask(edges, i * step)
+            mask |= mask >> np.uint64(1)
+            mask |= mask >> np.uint64(2)
+            masks[i, number] = mask & np.uint64(0x1111111111111111)
+
+
+@compiled(**_OPTIONS)
+def _list_rows(rows, first, number, masks, edges, places, values, counts):
+    """For every four of one mask's columns, the rows that have them and their numbers; in `counts` how many."""
+    size = rows.shape[1]
+    step = edges.shape[1]
+    pitch = places.shape[1]
+    is_whole = (number + 1) * step <= size
+    counts[:] = 0
+    for i in range(len(masks)):
+        mask = masks[i, number]
+        begin = (first + i) * size + number * step
+        while mask != 0:
+            offset = _lowest(mask)
+            group = np.uint64(offset) >> np.uint64(2)
+            count = counts[group]
+            places[group, np.uint64(count)] = first + i
+            entry = (np.int64(group) * pitch + count) * ROW_BLOCK
+            if is_whole:
+                _copy_four(rows, begin + offset, values, entry)
+            else:
+                _copy_four(edges, i * step + offset, values, entry)
+            counts[group] = count + 1
+            mask &= mask - np.uint64(1)
+
+
+@compiled(**_OPTIONS)
+def share_of_rows(rows, n_samples):
+    """The share of four neighbouring columns that are not all zero in a row, the mean of `n_samples` rows."""
+    n_rows, size = rows.shape
+    step = 4 * (VECTOR_BYTES // rows.itemsize)
+    edges = np.zeros((1, step), dtype=rows.dtype)
+    masks = np.empty((1, -(-size // step)), dtype=np.uint64)
+    total = 0
+    for sample in range(n_samples):
+        _find_fours(rows, (n_rows - 1) * sample // max(1, n_samples - 1), edges, masks)
+        for number in range(masks.shape[1]):
+            mask = masks[0, number]
+            while mask != 0:
+                total += 1
+                mask &= mask - np.uint64(1)
+    return total * ROW_BLOCK / (n_samples * size)
+
+
+@compiled(**_OPTIONS)
+def combine_rows(rows, weights, totals):
+    """Add ``rows.T @ weights`` to `totals`: its rows a multiple of four, its columns and the weights' whole vectors."""
+    n_rows, size = rows.shape
+    dtype = rows.dtype
+    lanes = VECTOR_BYTES // rows.itemsize
+    n_vectors = weights.shape[1] // lanes
+    step = 4 * lanes
+    n_groups = step // ROW_BLOCK
+    n_together = min(n_rows, max(16, _SEARCHED // (size * rows.itemsize)))
+    edges = np.zeros((n_together, step), dtype=dtype)
+    masks = np.empty((n_together, -(-size // step)), dtype=np.uint64)
+    # Lists a power of two apart would share a few lines of the cache.
+    pitch = n_together + 9 - n_together % 8
+    places = np.empty((n_groups, pitch), dtype=np.int32)
+    values = np.empty((n_groups, pitch, ROW_BLOCK), dtype=dtype)
+    counts = np.zeros(n_groups, dtype=np.int64)
+    for first in range(0, n_rows, n_together):
+        n_here = min(n_together, n_rows - first)
+        # Rows are read in their order once; what is taken of them after that is in the cache.
+        _find_fours(rows, first, edges, masks[:n_here])
+        for number in range(masks.shape[1]):
+            _list_rows(rows, first, number, masks[:n_here], edges, places, values, counts)
+            vector = 0
+            while vector < n_vectors:
+                n_block = _block_vectors(n_vectors - vector)
+                column = vector * lanes
+                for group in range(n_groups):
+                    if counts[group] == 0:
+                        continue
+                    entry = group * pitch
+                    stop = entry + counts[group]
+                    row = number * step + group * ROW_BLOCK
+                    _add_block(n_block, places, values, entry, stop, weights, column, totals, row, column)
+                vector += n_block

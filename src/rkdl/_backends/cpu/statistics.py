@@ -1,0 +1,81 @@
+"""Sums over the codes of a chunk, compiled."""
+
+from __future__ import annotations
+
+from rkdl._backends.cpu.jit import compiled
+from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows
+
+
+@compiled()
+def _learn(
+    correlations,
+    gram,
+    dictionary,
+    squared_norms,
+    residual_tol,
+    ols,
+    eps,
+    indices,
+    values,
+    counts,
+    residuals,
+    features,
+    indptr,
+    products,
+    projections,
+):
+    """Codes of a chunk, packed, and their sums; returns their number and the sums of norms and residuals."""
+    pursue_rows(
+        correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
+    )
+    total = pack_rows(counts, indices, values, indptr)
+    flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
+    accumulate_gram(indptr, flat_indices, flat_values, products)
+    accumulate_products(indptr, flat_indices, flat_values, features, projections)
+    trace = lost = 0.0
+    for t in range(len(counts)):
+        trace += squared_norms[t]
+        lost += residuals[t]
+    return total, trace, lost
+
+
+@compiled()
+def accumulate_gram(indptr, indices, values, products):
+    """Add ``Z'Z``; rows have ascending indices, so the upper triangle is filled and then mirrored."""
+    for t in range(len(indptr) - 1):
+        for first in range(indptr[t], indptr[t + 1]):
+            value = values[first]
+            row = products[indices[first]]
+            for second in range(first, indptr[t + 1]):
+                row[indices[second]] += value * values[second]
+    for i in range(len(products)):
+        for j in range(i):
+            products[i, j] = products[j, i]
+
+
+@compiled(error_model="numpy", fastmath={"contract", "nsz"})
+def accumulate_products(indptr, indices, values, features, projections):
+    """Add ``Z'F``."""
+    for t in range(len(indptr) - 1):
+        source = features[t]
+        for position in range(indptr[t], indptr[t + 1]):
+            value = values[position]
+            target = projections[indices[position]]
+            for i in range(len(source)):
+                target[i] += value * source[i]
+
+
+@compiled(error_model="numpy", fastmath={"contract", "nsz"})
+def _weigh(indptr, indices, values, atoms, slope, weights):
+    """``(Z A) * slope`` into `weights`."""
+    for t in range(len(indptr) - 1):
+        target = weights[t]
+        target[:] = 0
+        for position in range(indptr[t], indptr[t + 1]):
+            value = values[position]
+            source = atoms[indices[position]]
+            for i in range(len(target)):
+                target[i] += value * source[i]
+        source = slope[t]
+        for i in range(len(target)):
+            target[i] *= source[i]

@@ -1,0 +1,213 @@
+"""The walk over chunks on one device."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+
+from rkdl._backends.torch.device import KEPT_SHARE, free_bytes, product_precision, tensor_chunks
+from rkdl._backends.torch.maps import LentKernelMap
+from rkdl._backends.torch.place import to_device, to_host
+from rkdl._backends.torch.pursuit import TensorCodes
+from rkdl._backends.torch.signals import StreamedSignals, TensorSignals
+from rkdl._backends.torch.steps import tensor_step
+from rkdl._execution.config import keepable
+from rkdl._execution.executor import Executor
+from rkdl._learning.chunk_tasks import ChunkState
+
+# A piece of a chunk this small that does not fit means that the device is full of something else.
+SMALLEST_PIECE = 16
+
+
+class TorchExecutor(Executor):
+    """Applies a step to every chunk on a device, one after another, and adds the sums there in float64.
+
+    Nothing waits for the device but what asks for a number. Where a chunk does not fit in the device's memory it is
+    worked on in pieces, halves first.
+
+    Parameters
+    ----------
+    signals : TensorSignals or StreamedSignals
+        The signals.
+    row_width : int
+        Numbers that one signal occupies while it is worked on.
+    is_light : bool, default=False
+        Whether small matrices are worked with in NumPy, because launching that work on the device would take longer.
+    is_alone : bool, default=False
+        Whether no code of the user's runs in a walk, so that torch may be told that nothing is differentiated.
+    """
+
+    signals: TensorSignals | StreamedSignals
+
+    def __init__(
+        self,
+        signals: TensorSignals | StreamedSignals,
+        row_width: int,
+        is_light: bool = False,
+        is_alone: bool = False,
+    ) -> None:
+        bounds = tensor_chunks(signals.shape[0], row_width, signals.dtype.itemsize, signals.device)
+        super().__init__(signals, bounds, 1)
+        self.row_width = row_width
+        self.is_light, self.is_alone = is_light, is_alone
+        self.device = signals.device
+        # Asked once: the answer takes as long as many a kernel.
+        self._keepable = int(KEPT_SHARE * free_bytes(self.device))
+        self._pieces = 1
+        self._context = ExitStack()
+
+    def __enter__(self) -> TorchExecutor:
+        super().__enter__()
+        self._context.enter_context(product_precision(self.device))
+        if self.device.type == "cuda":
+            self._context.enter_context(torch.cuda.device(self.device))
+        if self.is_light and self.is_alone:
+            # Every call is told that no derivative will be asked for. No tensor of a fit outlives it.
+            self._context.enter_context(torch.inference_mode())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._context.close()
+        super().__exit__(kind, error, trace)
+
+    def to_backend(self, value: Any) -> Any:
+        """The value with its arrays where the small matrices are worked with: on the device, or in NumPy."""
+        return to_host(value) if self.is_light else to_device(value, self.device)
+
+    def small_to_host(self, sums: tuple) -> tuple:
+        """Sums of a walk where the small matrices are worked with."""
+        return fetched(sums) if self.is_light else sums
+
+    def with_vectors_on_device(self, feature_map: Any) -> Any:
+        """A kernel map with its kernel vectors, which are as long as signals, on the device in any case."""
+        if not self.is_light:
+            return feature_map
+        return LentKernelMap(*to_device((feature_map.kernel, feature_map.kernel_vectors), self.device))
+
+    def for_signals(self, signals: Any) -> TorchExecutor:
+        """A executor over other signals of the same device."""
+        return TorchExecutor(signals, self.row_width, self.is_light, self.is_alone)
+
+    def can_cache(self, n_bytes: int) -> bool:
+        """Whether so much may be kept on the device from one walk to the next."""
+        if self.device.type == "cpu":
+            return super().can_cache(n_bytes)
+        return n_bytes <= keepable(self._keepable)
+
+    def iter_chunks(self, task: Callable[[int, int, int], Any]) -> Any:
+        """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""
+        upcoming = iter(self.bounds)
+        with self.signals.reading():
+            for bound in itertools.islice(upcoming, 2):
+                self.signals.announce(*bound)
+            for number, (start, stop) in enumerate(self.bounds):
+                yield task(number, start, stop)
+                self.signals.worked_on()
+                for bound in itertools.islice(upcoming, 1):
+                    self.signals.announce(*bound)
+
+    def map_reduce(self, step: Any, kept: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
+        """Apply `step` to every chunk, as `Executor.map_reduce` does; sums are tensors in float64."""
+        work = tensor_step(to_device(step, self.device))
+        totals = None if start is None else self._wide(start)
+
+        def task(number: int, first: int, last: int) -> tuple[tuple, Any]:
+            rows = self.signals.read(first, last)
+            return self.attempt(work, rows, None if kept is None else kept[number])
+
+        retained = []
+        for sums, item in self.iter_chunks(task):
+            retained.append(item)
+            totals = add_tensors(totals, sums)
+        assert totals is not None
+        return totals, retained
+
+    def _wide(self, sums: tuple) -> tuple:
+        return tuple(
+            part.to(self.device, torch.float64, copy=True)
+            if isinstance(part, torch.Tensor)
+            else torch.tensor(np.asarray(part), dtype=torch.float64, device=self.device)
+            for part in sums
+        )
+
+    def attempt(self, work: Callable, rows: torch.Tensor, kept: Any = None) -> tuple[tuple, Any]:
+        """``work(rows, kept)``, in pieces where all rows at once do not fit on the device."""
+        while True:
+            try:
+                if self._pieces == 1:
+                    return work(rows, kept)
+                edges = [len(rows) * i // self._pieces for i in range(self._pieces + 1)]
+                found = [work(rows[a:b], _piece(kept, a, b)) for a, b in itertools.pairwise(edges)]
+                break
+            except torch.OutOfMemoryError as error:
+                if len(rows) < 2 * self._pieces * SMALLEST_PIECE:
+                    raise torch.OutOfMemoryError(
+                        f"{self.device} has no memory left for {len(rows) // self._pieces} signals: free some, use "
+                        f"another device, or device=None, which computes on the CPU."
+                    ) from error
+            # Outside the handler, whose traceback holds what was being computed.
+            found = []
+            self._pieces *= 2
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            warnings.warn(
+                f"{self.device} ran out of memory on {len(rows)} signals: they are worked on in {self._pieces} pieces.",
+                UserWarning,
+                stacklevel=5,
+            )
+        totals = None
+        for sums, _ in found:
+            totals = add_tensors(totals, sums)
+        assert totals is not None
+        return totals, _joined([item for _, item in found])
+
+
+def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
+    """A chunk's sums added to those before it, in float64 and in place."""
+    if totals is None:
+        # What a step returns is its own, and may be added to.
+        return tuple(part.to(torch.float64) for part in sums)
+    for total, part in zip(totals, sums, strict=True):
+        total += part
+    return totals
+
+
+def fetched(sums: tuple) -> tuple:
+    """Tensors in float64 as arrays, in one copy."""
+    if len(sums) < 2:
+        return tuple(part.cpu().numpy() for part in sums)
+    flat = torch.cat([part.reshape(-1) for part in sums]).cpu().numpy()
+    parts, start = [], 0
+    for part in sums:
+        stop = start + part.numel()
+        parts.append(flat[start:stop].reshape(part.shape))
+        start = stop
+    return tuple(parts)
+
+
+def _piece(kept: Any, start: int, stop: int) -> Any:
+    """What is kept with some rows of a chunk."""
+    if isinstance(kept, torch.Tensor):
+        return kept[start:stop]
+    if isinstance(kept, (ChunkState, TensorCodes)):
+        return type(kept)(*(_piece(part, start, stop) for part in kept))
+    return kept
+
+
+def _joined(items: list) -> Any:
+    """What is kept with consecutive rows, as one."""
+    first = items[0]
+    if isinstance(first, torch.Tensor):
+        return torch.cat(items)
+    if isinstance(first, (ChunkState, TensorCodes)):
+        return type(first)(*(_joined(list(parts)) for parts in zip(*items, strict=True)))
+    return first

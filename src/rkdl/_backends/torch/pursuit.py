@@ -1,0 +1,169 @@
+"""The pursuit on tensors: by Triton on a GPU, by the compiled CPU kernel on the CPU, in plain torch anywhere else."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import torch
+
+from rkdl._coding.pursuit import pursue_padded
+
+# Bytes that the plain pursuit's rows may take at a time.
+PLAIN_BYTES = 1 << 30
+
+
+class TensorCodes(NamedTuple):
+    """Sparse codes of a chunk: `counts` entries of every row, indices ascending, the rest zeros."""
+
+    indices: torch.Tensor
+    values: torch.Tensor
+    counts: torch.Tensor
+    # The values that were made dense, and what they became: of other values it says nothing.
+    known: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    @property
+    def n_signals(self) -> int:
+        """Number of rows."""
+        return len(self.counts)
+
+    def dense(self, n_atoms: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """The codes (c, n) with their zeros; every sum has one term that is not zero, so any order gives its bits."""
+        if self.known is not None and self.known[0] is self.values and dtype in (None, self.values.dtype):
+            return self.known[1]
+        dense = torch.zeros((self.n_signals, n_atoms), dtype=dtype or self.values.dtype, device=self.values.device)
+        return dense.scatter_add_(1, self.indices.long(), self.values.to(dense.dtype))
+
+
+@cache
+def has_triton() -> bool:
+    """Whether Triton can be imported; whether there is a GPU for it is another matter."""
+    return find_spec("triton") is not None
+
+
+def pursue(
+    correlations: torch.Tensor,
+    gram: torch.Tensor,
+    squared_norms: torch.Tensor,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+) -> tuple[TensorCodes, torch.Tensor]:
+    """Sparse codes of a chunk of signals against atoms of unit norm; as `rkdl._coding.pursuit.pursue`.
+
+    Parameters
+    ----------
+    correlations : Tensor of shape (c, n)
+        Inner products of signals and atoms.
+    gram : Tensor of shape (n, n)
+        Inner products of the atoms.
+    squared_norms : Tensor of shape (c,)
+        Squared norms of the signals.
+    n_nonzero, residual_tol, ols : int, float, bool
+        As there.
+
+    Returns
+    -------
+    codes : TensorCodes
+        The sparse codes.
+    residuals : Tensor of shape (c,)
+        Squared norms of the residuals, never negative.
+    """
+    options = n_nonzero, residual_tol, ols
+    if correlations.device.type == "cpu":
+        known, products, norms = (part.contiguous().numpy() for part in (correlations, gram, squared_norms))
+        *parts, residuals = map(torch.from_numpy, pursue_padded(known, products, norms, *options))
+    elif correlations.device.type == "cuda" and has_triton():
+        from rkdl._backends.torch import triton_kernels
+
+        if triton_kernels.fits(correlations.shape[1], n_nonzero, correlations.element_size()):
+            *parts, residuals = triton_kernels.pursue(correlations, gram, squared_norms, *options)
+        else:
+            *parts, residuals = pursue_plainly(correlations, gram, squared_norms, *options)
+    else:
+        *parts, residuals = pursue_plainly(correlations, gram, squared_norms, *options)
+    return TensorCodes(*parts), residuals
+
+
+Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def pursue_plainly(
+    correlations: torch.Tensor,
+    gram: torch.Tensor,
+    squared_norms: torch.Tensor,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+) -> Parts:
+    """The pursuit in torch's own functions, all signals a step at a time: indices, values, counts, residuals."""
+    n_signals, n_atoms = correlations.shape
+    rows = max(1, PLAIN_BYTES // (n_atoms * (n_nonzero + 4) * correlations.element_size()))
+    parts = [
+        _pursue_rows(correlations[i : i + rows], gram, squared_norms[i : i + rows], n_nonzero, residual_tol, ols)
+        for i in range(0, max(n_signals, 1), rows)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
+
+
+def _pursue_rows(
+    correlations: torch.Tensor,
+    gram: torch.Tensor,
+    squared_norms: torch.Tensor,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+) -> Parts:
+    n_signals, n_atoms = correlations.shape
+    dtype, device = correlations.dtype, correlations.device
+    eps = torch.finfo(dtype).eps
+    floor, noise = eps**0.5, (8.0 * eps) ** 2
+    a, u = correlations.clone(), torch.ones_like(correlations)
+    factor = torch.zeros((n_nonzero, n_signals, n_atoms), dtype=dtype, device=device)
+    # triangle[:, k, q] = w_q[b_k]; its diagonal holds sqrt(u_b).
+    triangle = torch.zeros((n_signals, n_nonzero, n_nonzero), dtype=dtype, device=device)
+    chosen = torch.full((n_signals, n_nonzero), n_atoms, dtype=torch.int64, device=device)
+    projections = torch.zeros((n_signals, n_nonzero), dtype=dtype, device=device)
+    residuals = squared_norms.clone()
+    is_alive = residuals > residual_tol
+    smallest = torch.ones_like(residuals)
+    threshold = torch.zeros_like(residuals)
+    counts = torch.zeros(n_signals, dtype=torch.int32, device=device)
+    scores = a * a
+    for k in range(n_nonzero):
+        b = scores.argmax(dim=1, keepdim=True)
+        correlation, norm = a.gather(1, b)[:, 0], u.gather(1, b)[:, 0]
+        square = correlation * correlation
+        is_alive = is_alive & (square * smallest > threshold) & (norm > floor)
+        smallest = torch.minimum(smallest, norm)
+        if k == 0:
+            threshold = noise * square
+        root = torch.where(is_alive, norm, 1.0).sqrt()
+        projection = torch.where(is_alive, correlation / root, 0.0)
+        residuals = residuals - projection * projection
+        entries = factor[:k].gather(2, b.expand(k, n_signals, 1))[:, :, 0].T
+        triangle[:, k, :k] = entries * is_alive[:, None]
+        triangle[:, k, k] = root
+        chosen[:, k] = torch.where(is_alive, b[:, 0], n_atoms)
+        projections[:, k] = projection
+        counts += is_alive
+        is_alive = is_alive & (residuals > residual_tol)
+        if k + 1 == n_nonzero:
+            break
+        row = gram[b[:, 0]]
+        if k:
+            row = row - torch.einsum("tq,qtj->tj", entries, factor[:k])
+        row = row / root[:, None]
+        factor[k] = row
+        a -= projection[:, None] * row
+        u -= row * row
+        scores = torch.where(u > floor, a * a / u if ols else a * a, 0.0)
+    # A step after the last has a one on the diagonal and nothing else, so that it adds nothing.
+    solution = torch.linalg.solve_triangular(triangle.mT, projections[:, :, None], upper=True)[:, :, 0]
+    indices, order = chosen.sort(dim=1)
+    is_used = indices < n_atoms
+    values = torch.where(is_used, solution.gather(1, order), 0.0)
+    return torch.where(is_used, indices, 0).int(), values, counts, residuals.clamp(min=0.0)

@@ -1,0 +1,295 @@
+"""The pursuit, the RBF kernel's exponential and the weights of a gradient as Triton kernels.
+
+The pursuit is that of `rkdl._coding.pursuit`, one signal a program at a time, with everything that has the length of
+the atoms in registers: correlations, norms left, and the factor's rows. What one atom contributes to the factor,
+``w_q[b]``, is found by forward substitution in a few entries of the Gram matrix, so that the only thing the threads of
+a program have to agree on is which atom scored highest.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import lru_cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+# Numbers of the length of the atoms that a program holds: beyond this they no longer fit a multiprocessor's registers.
+LARGEST_STATE = 49_152
+# The loop over the atoms of a code is unrolled.
+LARGEST_NONZERO = 16
+# Signals that a program codes one after another.
+SIGNALS = 4
+
+
+@triton.jit
+def _pursue_kernel(
+    correlations,
+    gram,
+    squared_norms,
+    limit,
+    indices,
+    values,
+    counts,
+    residuals,
+    n_signals,
+    n_atoms,
+    gram_stride,
+    FLOOR: tl.constexpr,
+    NOISE: tl.constexpr,
+    NONZERO: tl.constexpr,
+    WIDTH: tl.constexpr,
+    IS_FULL: tl.constexpr,
+    OLS: tl.constexpr,
+    HAS_LIMIT: tl.constexpr,
+    SIGNALS: tl.constexpr,
+):
+    columns = tl.arange(0, WIDTH)
+    inside = columns < n_atoms
+    first = tl.program_id(0) * SIGNALS
+    dtype = correlations.dtype.element_ty
+    tolerance = tl.load(limit)
+    for t in range(first, tl.minimum(first + SIGNALS, n_signals)):
+        own = correlations + t.to(tl.int64) * n_atoms
+        if IS_FULL:
+            a = tl.load(own + columns)
+        else:
+            a = tl.load(own + columns, mask=inside, other=0.0)
+        u = tl.full((WIDTH,), 1.0, dtype)
+        residual = tl.load(squared_norms + t)
+        b = _first_of_largest(a * a, columns, WIDTH)
+        is_alive = residual > tolerance
+        smallest = tl.full((), 1.0, dtype)
+        threshold = tl.full((), 0.0, dtype)
+        count = tl.full((), 0, tl.int32)
+        # Of the atoms chosen so far: index, entries of the factor, one over its diagonal, projection, the factor's row.
+        chosen, triangle, inverses, projections, rows = (), (), (), (), ()
+        for k in tl.static_range(NONZERO):
+            correlation = tl.load(own + b)
+            norm = tl.full((), 1.0, dtype)
+            entries = ()
+            for q in tl.static_range(k):
+                entry = tl.load(gram + chosen[q].to(tl.int64) * gram_stride + b)
+                for r in tl.static_range(q):
+                    entry -= triangle[q * (q - 1) // 2 + r] * entries[r]
+                entry *= inverses[q]
+                norm -= entry * entry
+                correlation -= entry * projections[q]
+                entries = entries + (entry,)
+            square = correlation * correlation
+            is_alive = is_alive & (square * smallest > threshold) & (norm > FLOOR)
+            smallest = tl.minimum(smallest, norm)
+            if k == 0:
+                threshold = square * NOISE
+            inverse = tl.where(is_alive, 1.0 / tl.sqrt(norm), 0.0)
+            projection = tl.where(is_alive, correlation * inverse, 0.0)
+            residual -= projection * projection
+            count += is_alive.to(tl.int32)
+            chosen = chosen + (b,)
+            triangle = triangle + entries
+            inverses = inverses + (inverse,)
+            projections = projections + (projection,)
+            if HAS_LIMIT:
+                is_alive = is_alive & (residual > tolerance)
+            if k + 1 < NONZERO:
+                place = gram + b.to(tl.int64) * gram_stride + columns
+                if IS_FULL:
+                    row = tl.load(place)
+                else:
+                    row = tl.load(place, mask=inside, other=0.0)
+                for q in tl.static_range(k):
+                    row -= entries[q] * rows[q]
+                row *= inverse
+                rows = rows + (row,)
+                a -= projection * row
+                u -= row * row
+                scores = a * a
+                if OLS:
+                    scores = scores * _reciprocal(u)
+                b = _first_of_largest(tl.where(u > FLOOR, scores, 0.0), columns, WIDTH)
+        solution = ()
+        for i in tl.static_range(NONZERO):
+            value = projections[NONZERO - 1 - i]
+            for j in tl.static_range(i):
+                value -= triangle[(NONZERO - 1 - j) * (NONZERO - 2 - j) // 2 + NONZERO - 1 - i] * solution[j]
+            solution = solution + (value * inverses[NONZERO - 1 - i],)
+        target = t.to(tl.int64) * NONZERO
+        for k in tl.static_range(NONZERO):
+            place = tl.full((), 0, tl.int32)
+            for q in tl.static_range(NONZERO):
+                # Atoms that were not taken come last.
+                if q < k:
+                    place += ((chosen[q] < chosen[k]) | (k >= count)).to(tl.int32)
+                if q > k:
+                    place += ((chosen[q] < chosen[k]) & (q < count)).to(tl.int32)
+            tl.store(indices + target + place, tl.where(k < count, chosen[k], 0))
+            tl.store(values + target + place, solution[NONZERO - 1 - k])
+        tl.store(counts + t, count)
+        tl.store(residuals + t, tl.maximum(residual, 0.0))
+
+
+@triton.jit
+def _reciprocal(x):
+    """``1 / x`` to the last bit or two; numbers here are far from the ends of the range."""
+    if x.dtype == tl.float32:
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return 1.0 / x
+
+
+@triton.jit
+def _first_of_largest(scores, columns, WIDTH: tl.constexpr):
+    """Index of the largest of non-negative numbers, the first among equals; their bits order as they do."""
+    if scores.dtype == tl.float64:
+        bits = scores.to(tl.int64, bitcast=True)
+    else:
+        bits = scores.to(tl.int32, bitcast=True)
+    return tl.min(tl.where(bits == tl.max(bits, axis=0), columns, WIDTH - 1), axis=0)
+
+
+def _on(device: torch.device) -> Any:
+    """Kernels are launched on the current device; Triton's interpreter works on CPU tensors."""
+    is_elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
+    return torch.cuda.device(device) if is_elsewhere else nullcontext()
+
+
+def warps_for(width: int, n_nonzero: int, itemsize: int) -> int:
+    """Warps of a program: one while its rows fit the registers of one, as many as they need after that."""
+    state = (n_nonzero + 3) * width * itemsize // 4
+    warps = 1
+    while state > 3072 * warps and warps < 16:
+        warps *= 2
+    return warps
+
+
+def fits(n_atoms: int, n_nonzero: int, itemsize: int) -> bool:
+    """Whether the pursuit's state fits the registers of a program."""
+    width = max(32, triton.next_power_of_2(n_atoms))
+    return n_nonzero <= LARGEST_NONZERO and (n_nonzero + 3) * width * itemsize // 4 <= LARGEST_STATE
+
+
+@lru_cache(maxsize=64)
+def _limit(value: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A number on the device, in full precision."""
+    return torch.full((1,), value, dtype=dtype, device=device)
+
+
+def pursue(
+    correlations: torch.Tensor,
+    gram: torch.Tensor,
+    squared_norms: torch.Tensor,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Indices and values (c, s) ascending and padded by zeros, counts (c,) and squared residuals (c,)."""
+    n_signals, n_atoms = correlations.shape
+    dtype, device = correlations.dtype, correlations.device
+    indices = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
+    values = torch.empty((n_signals, n_nonzero), dtype=dtype, device=device)
+    counts = torch.empty(n_signals, dtype=torch.int32, device=device)
+    residuals = torch.empty(n_signals, dtype=dtype, device=device)
+    width = max(32, triton.next_power_of_2(n_atoms))
+    warps = warps_for(width, n_nonzero, correlations.element_size())
+    eps = torch.finfo(dtype).eps
+    limit = _limit(min(max(residual_tol, -1.0), torch.finfo(dtype).max), dtype, device)
+    with _on(device):
+        _pursue_kernel[(triton.cdiv(n_signals, SIGNALS),)](
+            correlations.contiguous(),
+            gram,
+            squared_norms,
+            limit,
+            indices,
+            values,
+            counts,
+            residuals,
+            n_signals,
+            n_atoms,
+            gram.stride(0),
+            FLOOR=eps**0.5,
+            NOISE=(8.0 * eps) ** 2,
+            NONZERO=n_nonzero,
+            WIDTH=width,
+            IS_FULL=width == n_atoms,
+            OLS=ols,
+            HAS_LIMIT=residual_tol >= 0.0,
+            SIGNALS=SIGNALS,
+            num_warps=warps,
+            # Fewer registers than the compiler would take: more programs at a time, and nothing spilled yet.
+            maxnreg=96 if (n_nonzero + 3) * width * correlations.element_size() <= 88 * 32 * 4 * warps else None,
+        )
+    return indices, values, counts, residuals
+
+
+@triton.jit
+def _rbf_kernel(
+    values, own, other, largest, n_columns, ROUNDING: tl.constexpr, BLOCK: tl.constexpr, IS_ONE: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = columns < n_columns
+    place = values + row * n_columns + columns
+    left, right = tl.load(own + row), tl.load(other + columns, mask=inside, other=0.0)
+    # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
+    left += left - left
+    if IS_ONE:
+        most = tl.max(right, axis=0)
+    else:
+        most = tl.load(largest)
+    near = tl.where(most * ROUNDING > 1e-4, ROUNDING, 0.0).to(left.dtype)
+    exponents = tl.load(place, mask=inside, other=0.0) - left - right
+    exponents = tl.where(exponents > -near * (left + right), 0.0, exponents)
+    tl.store(place, tl.exp(tl.where(exponents > 0.0, 0.0, exponents)), mask=inside)
+
+
+def finish_rbf(values: torch.Tensor, own: torch.Tensor, other: torch.Tensor, rounding: float) -> None:
+    """``exp(min(values - own_t - other_i, 0))`` in place.
+
+    Where `rounding` shows in the largest of `other`, an exponent within ``rounding (own_t + other_i)`` of zero is
+    zero.
+    """
+    n_rows, n_columns = values.shape
+    block = min(1024, triton.next_power_of_2(n_columns))
+    is_one = n_columns <= block
+    with _on(values.device):
+        _rbf_kernel[(n_rows, triton.cdiv(n_columns, block))](
+            values,
+            own,
+            other,
+            other if is_one else other.max(),
+            n_columns,
+            ROUNDING=rounding,
+            BLOCK=block,
+            IS_ONE=is_one,
+            num_warps=4,
+        )
+
+
+@triton.jit
+def _weigh_kernel(indices, values, atoms, slope, weights, n_columns, NONZERO: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = columns < n_columns
+    total = tl.zeros((BLOCK,), dtype=weights.dtype.element_ty)
+    for k in tl.static_range(NONZERO):
+        atom = tl.load(indices + row * NONZERO + k).to(tl.int64)
+        total += tl.load(values + row * NONZERO + k) * tl.load(
+            atoms + atom * n_columns + columns, mask=inside, other=0.0
+        )
+    place = row * n_columns + columns
+    tl.store(weights + place, total * tl.load(slope + place, mask=inside, other=0.0), mask=inside)
+
+
+def weigh(indices: torch.Tensor, values: torch.Tensor, atoms: torch.Tensor, slope: torch.Tensor) -> torch.Tensor:
+    """``(Z A) * slope`` (c, p) of codes given by indices and values (c, s)."""
+    weights = torch.empty_like(slope)
+    n_rows, n_columns = slope.shape
+    block = min(1024, triton.next_power_of_2(n_columns))
+    with _on(slope.device):
+        _weigh_kernel[(n_rows, triton.cdiv(n_columns, block))](
+            indices, values, atoms, slope, weights, n_columns, NONZERO=indices.shape[1], BLOCK=block, num_warps=4
+        )
+    return weights

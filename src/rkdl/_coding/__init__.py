@@ -1,0 +1,1 @@
+"""Sparse codes of signals, and signals of codes."""

@@ -1,0 +1,174 @@
+"""Codes of a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rkdl._backends.cpu.products import multiply
+from rkdl._coding.pursuit import Codes, pursue
+from rkdl._data.signals import Signals, is_safe, safe_scale
+from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.executor import Executor
+from rkdl._features.maps import FeatureMap, LinearMap
+
+
+class NotFiniteError(ValueError):
+    """Features left the range of their dtype, or the signals were not finite."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The signals' features are not finite in their dtype: scale the signals, lower the kernel's gamma or "
+            "degree, or use float64."
+        )
+
+    def __reduce__(self) -> tuple:
+        # From a worker to the client: the message is not an argument.
+        return NotFiniteError, ()
+
+
+def for_each_chunk(signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int, int], Any]) -> list[Any]:
+    """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
+
+    Where features are not finite because the signals are not, the error is scikit-learn's, which says so.
+    """
+    with Executor(signals, chunk_bounds(signals.shape[0], width, signals.dtype.itemsize), n_jobs) as executor:
+        try:
+            found: list[Any] = []
+            executor.map_chunks(task, found.append)
+            return found
+        except NotFiniteError:
+            signals.check_finite()
+            raise
+
+
+class Pursuit(NamedTuple):
+    """How a signal is coded: at most `n_nonzero` atoms, down to a squared residual of `residual_tol`."""
+
+    n_nonzero: int
+    residual_tol: float
+    ols: bool
+
+
+def has_safe_squares(rows: np.ndarray) -> bool:
+    """Whether squares of the numbers, and squares of those, stay well inside the dtype; False if one is not finite."""
+    flat = rows.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        return is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype)
+
+
+def conditioning_scale(rows: np.ndarray) -> float:
+    """What finite rows must be multiplied by for their squares to stay in the dtype's range; mostly 1.0."""
+    if has_safe_squares(rows):
+        return 1.0
+    if not np.isfinite(rows).all():
+        raise NotFiniteError
+    return safe_scale(rows)
+
+
+def group_by_magnitude(rows: np.ndarray) -> list[np.ndarray]:
+    """Indices of rows of like magnitude, a group each, so that no row is lost beside a far larger one."""
+    everything = [np.arange(len(rows))]
+    if has_safe_squares(rows):
+        return everything
+    with np.errstate(invalid="ignore"):
+        exponents = np.frexp(np.abs(rows).max(axis=1))[1]
+    return [np.flatnonzero(exponents == exponent) for exponent in np.unique(exponents)] or everything
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Codes a chunk against unit-norm atoms.
+
+    Attributes
+    ----------
+    feature_map : FeatureMap
+        What turns signals (c, m) into features (c, p).
+    atoms : ndarray of shape (n, p)
+        Atoms as combinations of the features' coordinates, in the signals' dtype.
+    gram : ndarray of shape (n, n) or None
+        Their inner products, in the signals' dtype; None, where atoms are signals, for what is needed of them.
+    pursuit : Pursuit
+        When to stop.
+    """
+
+    feature_map: FeatureMap
+    atoms: np.ndarray
+    gram: np.ndarray | None
+    pursuit: Pursuit
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms."""
+        return len(self.atoms)
+
+    @property
+    def row_width(self) -> int:
+        """Numbers that a signal occupies while it is coded: itself, its features, its correlations."""
+        own_features = 0 if isinstance(self.feature_map, LinearMap) else self.feature_map.size
+        return self.feature_map.signal_size + own_features + 2 * self.n_atoms
+
+    def encode(
+        self, signals: np.ndarray, features: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, Codes, np.ndarray]:
+        """Features, squared norms, codes and squared residuals of a chunk; `features` where they are known."""
+        features, correlations = self._correlate(signals, features)
+        norms = self.feature_map.squared_norms(signals)
+        codes, residuals = pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)
+        return features, norms, codes, residuals
+
+    def codes(self, signals: np.ndarray, squared_norms: np.ndarray | None = None) -> Codes:
+        """Codes of a chunk alone."""
+        _, correlations = self._correlate(signals)
+        if squared_norms is not None:
+            norms = squared_norms
+        elif self.pursuit.residual_tol < 0.0:
+            norms = np.full(len(signals), np.inf, dtype=correlations.dtype)
+        else:
+            norms = self.feature_map.squared_norms(signals)
+        return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
+
+    def plain_codes(self, signals: np.ndarray) -> Codes | None:
+        """Codes of a chunk whose correlations show that nothing leaves the dtype's range; None for any other."""
+        if self.pursuit.residual_tol >= 0.0:
+            return None
+        _, correlations = self._multiply(signals)
+        if not has_safe_squares(correlations):
+            return None
+        norms = np.full(len(signals), np.inf, dtype=correlations.dtype)
+        return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
+
+    def _limited(self) -> Pursuit:
+        # No more atoms than coordinates are independent; what a further one could fit is rounding.
+        return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, self.feature_map.size))
+
+    def condition(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray, float]:
+        """An encoder and multiplied signals whose squares stay in range, and what they were multiplied by.
+
+        Only where features are linear in the signals, so that codes are multiplied alike; elsewhere nothing changes.
+        """
+        if not isinstance(self.feature_map, LinearMap):
+            return self, signals, 1.0
+        scale = conditioning_scale(signals)
+        if scale == 1.0:
+            return self, signals, scale
+        pursuit = self.pursuit._replace(residual_tol=self.pursuit.residual_tol * scale * scale)
+        return replace(self, pursuit=pursuit), signals * signals.dtype.type(scale), scale
+
+    def _correlate(self, signals: np.ndarray, features: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        features, correlations = self._multiply(signals, features)
+        flat = correlations.ravel()
+        with np.errstate(over="ignore", invalid="ignore"):
+            # One non-finite feature makes this sum non-finite.
+            if not np.isfinite(np.dot(flat, flat)):
+                raise NotFiniteError
+        return features, correlations
+
+    def _multiply(self, signals: np.ndarray, features: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            if features is None:
+                features = self.feature_map.features(signals)
+            return features, multiply(features, self.atoms)

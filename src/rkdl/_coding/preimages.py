@@ -1,0 +1,337 @@
+"""Signals from codes: the fixed-point pre-image of the RBF kernel, and a decoder learned from sums.
+
+A code z stands for the point ``Psi = sum_i c_i phi(d_i)`` of feature space, with ``c = z A``. A pre-image is a signal x
+whose image is close to that point. For the RBF kernel ``|phi(x) - Psi|^2`` is smallest where
+``g(x) = sum_i c_i k(x, d_i)`` is largest. For any kernel a linear map from feature space to signals, learned by ridge
+regression, gives one at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from rkdl._backends.arrays import largest, limits, places, where, zeros
+from rkdl._backends.cpu.statistics import accumulate_gram, accumulate_products
+from rkdl._coding.encoder import Encoder
+from rkdl._features.kernels import RBF, squared_norms
+
+# Kernel vectors whose mean the fixed-point iteration starts from.
+NEAREST = 5
+MAX_STEPS = 200
+# A step longer than the fixed point's own saves iterations where the kernel is broad; it is taken back if g falls.
+LONGEST_STEP, SHORTEST_STEP = 8.0, 1e-3
+# Noise leaves a residual that exceeds its expectation in about one patch of ten: the margin of the K-SVD denoising
+# literature, in units of the noise's standard deviation.
+NOISE_GAIN = 1.15
+
+
+def to_unit_length(codes: Any, gram: Any) -> Any:
+    """Codes (c, n), dense, a tensor or CSR, that stand for points of unit norm in feature space; zeros stay.
+
+    Under an RBF kernel every signal has an image of unit norm, and noise shortens what the atoms see of it.
+    """
+    if sparse.issparse(codes):
+        lengths = abs(codes).max(axis=1).toarray().ravel().astype(codes.dtype)
+        codes = _row_scaled(codes, 1.0 / np.where(lengths > 0.0, lengths, 1.0))
+        return _row_scaled(codes, _inverse_roots(codes.multiply(codes @ gram).sum(axis=1).astype(codes.dtype)))
+    lengths, _ = largest(abs(codes), 1)
+    # Squares of what is near one stay in range.
+    codes = codes / where(lengths > 0.0, lengths, 1.0)
+    return codes * _inverse_roots((codes * (codes @ gram)).sum(axis=1))[:, None]
+
+
+def _row_scaled(codes: Any, factors: np.ndarray) -> Any:
+    """CSR codes with every row multiplied by its factor."""
+    values = codes.data * np.repeat(factors, np.diff(codes.indptr)).astype(codes.dtype)
+    return sparse.csr_array((values, codes.indices, codes.indptr), shape=codes.shape)
+
+
+def _inverse_roots(squares: Any) -> Any:
+    """``1 / sqrt(x)``, and 0 of what is not positive."""
+    is_known = squares > 0.0
+    return is_known / where(is_known, squares, 1.0) ** 0.5
+
+
+class DecoderSums(NamedTuple):
+    """All that a decoder is learned from.
+
+    Attributes
+    ----------
+    products : ndarray of shape (n, n)
+        ``S = Z'Z`` of the codes Z.
+    projections : ndarray of shape (n, m)
+        ``Q = Z'Y`` of codes and signals.
+    codes : ndarray of shape (n,)
+        Sum of the codes.
+    signals : ndarray of shape (m,)
+        Sum of the signals.
+    n_signals : float
+        Number of the signals.
+    """
+
+    products: np.ndarray
+    projections: np.ndarray
+    codes: np.ndarray
+    signals: np.ndarray
+    n_signals: float
+
+
+@dataclass(frozen=True)
+class Decode(Encoder):
+    """The `DecoderSums` of a chunk, of codes of unit length if `unit_length`."""
+
+    keeps: ClassVar[bool] = False
+
+    unit_length: bool = False
+
+    def __call__(self, signals: np.ndarray, kept: Any) -> tuple[DecoderSums, None]:
+        codes = self.codes(signals)
+        if self.unit_length:
+            assert self.gram is not None
+            codes = codes._replace(values=to_unit_length(codes.to_csr(self.n_atoms), self.gram).data)
+        products = np.zeros((self.n_atoms, self.n_atoms))
+        accumulate_gram(codes.indptr, codes.indices, codes.values, products)
+        total = np.bincount(codes.indices, weights=codes.values, minlength=self.n_atoms)
+        # From the chunk's own mean, or an offset would take the digits.
+        mean = signals.mean(axis=0, dtype=np.float64).astype(signals.dtype)
+        projections = np.zeros((self.n_atoms, signals.shape[1]), dtype=signals.dtype)
+        accumulate_products(codes.indptr, codes.indices, codes.values, signals - mean, projections)
+        whole = projections.astype(np.float64) + np.outer(total, mean)
+        return DecoderSums(products, whole, total, signals.sum(axis=0, dtype=np.float64), float(len(signals))), None
+
+
+def learn_decoder(
+    sums: DecoderSums, gram: np.ndarray, alpha: float, unit_length: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix (n, m) that codes are multiplied by, and what is added (m,), from ridge regression.
+
+    Parameters
+    ----------
+    sums : DecoderSums
+        Sums over codes and signals.
+    gram : ndarray of shape (n, n)
+        Inner products of the atoms in feature space.
+    alpha : float
+        The penalty, as in `solve_decoder`.
+    unit_length : bool
+        Whether the codes have unit length. A code of zeros then says nothing, and becomes the signals' mean; else it is
+        the code of something, and the intercept is what regression finds.
+    """
+    mean = sums.signals / sums.n_signals
+    products, projections = sums.products, sums.projections - np.outer(sums.codes, mean)
+    if unit_length:
+        return solve_decoder(products, projections, gram, alpha), mean
+    middle = sums.codes / sums.n_signals
+    matrix = solve_decoder(products - np.outer(sums.codes, middle), projections, gram, alpha)
+    return matrix, mean - middle @ matrix
+
+
+def solve_decoder(products: np.ndarray, projections: np.ndarray, gram: np.ndarray, alpha: float) -> np.ndarray:
+    """The matrix (n, m) that codes are multiplied by, from ridge regression in feature space.
+
+    The linear map B from feature space to signals that minimises ``sum_t |y_t - B Psi_t|^2 + lambda |B|^2`` needs of
+    the signals S and Q alone: with ``G = L L'`` the atoms' inner products, it takes a code z to
+    ``z L (L'S L + lambda)^-1 L'Q``.
+
+    Parameters
+    ----------
+    products : ndarray of shape (n, n)
+        ``S = Z'Z``.
+    projections : ndarray of shape (n, m)
+        ``Q = Z'Y``.
+    gram : ndarray of shape (n, n)
+        Inner products G of the atoms in feature space.
+    alpha : float
+        ``lambda`` as a share of the mean eigenvalue of ``L'S L``.
+    """
+    values, vectors = np.linalg.eigh(np.asarray(gram, dtype=np.float64))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    values, vectors = np.linalg.eigh(root.T @ products @ root)
+    values = np.maximum(values, 0.0)
+    # What rounding leaves of a direction that no code has carries nothing.
+    known = values > len(values) * np.finfo(np.float64).eps * values[-1]
+    penalty = alpha * float(values.mean())
+    weights = np.zeros_like(values)
+    weights[known] = 1.0 / (values[known] + penalty)
+    directions = root @ vectors
+    return (directions * weights) @ (directions.T @ projections)
+
+
+@dataclass(frozen=True)
+class LinearDecoder:
+    """Codes times a matrix: a learned decoder, or atoms that are signals; with `gram`, codes of unit length.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n, m)
+        What codes are multiplied by.
+    intercept : ndarray of shape (m,) or None
+        What is added.
+    gram : ndarray of shape (n, n) or None
+        Inner products of the atoms, for codes that are brought to unit length in feature space first.
+    """
+
+    matrix: np.ndarray
+    intercept: np.ndarray | None = None
+    gram: np.ndarray | None = None
+
+    @property
+    def row_width(self) -> int:
+        """Numbers that a code occupies while it is decoded."""
+        return sum(self.matrix.shape) + len(self.matrix)
+
+    def __call__(self, codes: Any) -> np.ndarray:
+        """Signals (c, m) of codes (c, n), dense or CSR."""
+        if self.gram is not None:
+            codes = to_unit_length(codes, self.gram)
+        signals = codes @ self.matrix
+        if self.intercept is not None:
+            signals += self.intercept
+        return signals
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Pre-images for the RBF kernel by the fixed-point iteration of Mika et al., made safe.
+
+    ``x <- sum_i c_i k(x, d_i) d_i / g(x)`` is a step along the gradient of g, so g can be made to rise at every step: a
+    step that lowers it is taken back and shortened. The start has a positive g, so the denominator stays positive.
+    Where no kernel vector has one, the nearest kernel vector is the answer, and the centre of all for a code of zeros.
+
+    All arrays are NumPy's or all are tensors.
+
+    Attributes
+    ----------
+    kernel : RBF
+        The kernel.
+    atoms : ndarray of shape (n, p)
+        Atoms as combinations of the kernel vectors.
+    vectors : ndarray of shape (p, m)
+        The kernel vectors minus their centre.
+    centre : ndarray of shape (m,)
+        The mean of the kernel vectors.
+    products : ndarray of shape (n, p)
+        Inner products of atoms and kernel vectors in feature space.
+    scale : float
+        What the kernel vectors were multiplied by, and pre-images are divided by.
+    """
+
+    kernel: RBF
+    atoms: Any
+    vectors: Any
+    centre: Any
+    products: Any
+    scale: float
+
+    @classmethod
+    def prepare(
+        cls, gamma: float, atoms: np.ndarray, kernel_vectors: np.ndarray, dtype: np.dtype, scale: float = 1.0
+    ) -> FixedPoint:
+        """The iteration for codes of `dtype`; `gamma` and the kernel vectors are those of scaled signals."""
+        centre = kernel_vectors.mean(axis=0, dtype=np.float64)
+        vectors = (kernel_vectors - centre).astype(dtype)
+        atoms = atoms.astype(dtype)
+        kernel = RBF(gamma)
+        products = np.empty_like(atoms)
+        # Block by block: the kernel vectors of KDL are all signals.
+        for start in range(0, len(vectors), 1024):
+            products[:, start : start + 1024] = atoms @ kernel(vectors, vectors[start : start + 1024])
+        return cls(kernel, atoms, vectors, centre.astype(dtype), products, scale)
+
+    @property
+    def row_width(self) -> int:
+        """Numbers that a code occupies while it is decoded."""
+        return len(self.atoms) + 3 * sum(self.vectors.shape)
+
+    def __call__(self, codes: Any) -> Any:
+        """Signals (c, m) of codes (c, n), dense, a tensor or CSR."""
+        codes = codes.toarray() if sparse.issparse(codes) else codes
+        lengths, _ = largest(abs(codes), 1)
+        known = lengths[:, 0] > 0.0
+        # The answer does not change with the length of a code, and squares stay in range.
+        unit = codes[known] / lengths[known]
+        signals = zeros((len(codes), self.vectors.shape[1]), self.vectors)
+        signals[known] = self._climb(unit @ self.atoms, unit @ self.products)
+        signals += self.centre
+        return signals if self.scale == 1.0 else signals / self.scale
+
+    def _climb(self, weights: Any, heights: Any) -> Any:
+        """Maxima of g, given the weights c (c, p) and g at the kernel vectors (c, p)."""
+        signals, reached = self._starts(weights, heights)
+        active = places(reached > limits(weights).tiny)
+        points, weights = signals[active], weights[active]
+        values, targets = self._look(points, weights)
+        steps = zeros(values.shape, values) + 1.0
+        # Squared length of a step that is not worth another: relative to the kernel vectors' spread.
+        tolerance = float(squared_norms(self.vectors).mean()) * limits(self.vectors).eps
+        for _ in range(MAX_STEPS):
+            moves = steps[:, None] * (targets - points)
+            going = (squared_norms(moves) > tolerance) & (steps > SHORTEST_STEP)
+            if not going.all():
+                signals[active] = points
+                active, points, weights, moves, values, targets, steps = (
+                    part[going] for part in (active, points, weights, moves, values, targets, steps)
+                )
+            if not len(active):
+                break
+            trials = points + moves
+            new_values, new_targets = self._look(trials, weights)
+            risen = new_values > values
+            points[risen], targets[risen], values[risen] = trials[risen], new_targets[risen], new_values[risen]
+            steps = where(risen, (steps * 2.0).clip(max=LONGEST_STEP), steps * 0.25)
+        signals[active] = points
+        return signals
+
+    def _starts(self, weights: Any, heights: Any) -> tuple[Any, Any]:
+        """The mean of the nearest kernel vectors, or the nearest one where g is larger there, and g."""
+        shares, nearest = largest(heights, min(NEAREST, heights.shape[1]))
+        shares = shares.clip(min=0.0)
+        total = shares.sum(axis=1)
+        shares = shares / where(total > 0.0, total, 1.0)[:, None]
+        means = (shares[:, None] @ self.vectors[nearest])[:, 0]
+        at_means, _ = self._look(means, weights)
+        highest, best = largest(heights, 1)
+        single = (highest[:, 0] >= at_means) | (total <= 0.0)
+        means[single] = self.vectors[best[single, 0]]
+        return means, where(single, highest[:, 0], at_means)
+
+    def _look(self, points: Any, weights: Any) -> tuple[Any, Any]:
+        """g at the points, and where the fixed-point iteration would go from there."""
+        pulls = weights * self.kernel(points, self.vectors)
+        values = pulls.sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            targets = pulls @ self.vectors / values[:, None]
+            # Too small a g to divide by: stay, which ends the iteration there.
+            squares = squared_norms(targets)
+            lost = ~(squares < limits(squares).max)
+        targets[lost] = points[lost]
+        return values, targets
+
+
+def squared_residual_of_noise(kind: str, noise: float, n_features: int, gamma: float | None) -> float:
+    """Squared residual in feature space that white noise leaves of a signal that the atoms represent.
+
+    Noise n moves the image of a signal by ``|n|^2`` where features are the signals. Under an RBF kernel
+    ``<phi(x), phi(x + n)> = exp(-gamma |n|^2)``, so what is orthogonal to the clean image has the squared norm
+    ``1 - exp(-2 gamma |n|^2)``.
+
+    Parameters
+    ----------
+    kind : {"rbf", "linear"}
+        The kernel.
+    noise : float
+        Standard deviation of the noise in every feature.
+    n_features : int
+        Length of a signal.
+    gamma : float or None
+        The kernel's parameter.
+    """
+    energy = n_features * (NOISE_GAIN * noise) ** 2
+    if kind == "linear":
+        return energy
+    assert gamma is not None
+    return float(-np.expm1(-2.0 * gamma * energy))

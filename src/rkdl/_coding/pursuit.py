@@ -1,0 +1,184 @@
+"""Greedy pursuit on a chunk: OMP and OLS, both from the Gram matrix and the correlations alone.
+
+At step k, with b the chosen atom, a the correlations with the residual and u the squared norms that the chosen
+atoms leave of the others, one new row of the factor does everything:
+
+    w = (G_b - sum_{q<k} w_q[b] w_q) / sqrt(u_b),   y_k = a_b / sqrt(u_b),   a -= y_k w,   u -= w * w
+
+OMP picks the largest a^2, OLS the largest a^2 / u. One back substitution at the end gives the coefficients, and
+the residual's squared norm is that of the signal less the sum of y_k^2.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows, scatter_rows
+from rkdl._backends.cpu.vectors import VECTOR_BYTES
+
+
+class Codes(NamedTuple):
+    """Sparse codes of a chunk in CSR form, indices ascending in every row."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+    @property
+    def n_signals(self) -> int:
+        """Number of rows."""
+        return len(self.indptr) - 1
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Non-zeros of every row."""
+        return np.diff(self.indptr)
+
+    def to_csr(self, n_atoms: int) -> sparse.csr_array:
+        """The same codes as SciPy's CSR array, sharing memory."""
+        return sparse.csr_array((self.values, self.indices, self.indptr), shape=(self.n_signals, n_atoms))
+
+
+def pursue(
+    correlations: np.ndarray,
+    gram: np.ndarray | None,
+    squared_norms: np.ndarray,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+    dictionary: np.ndarray | None = None,
+) -> tuple[Codes, np.ndarray]:
+    """Sparse codes of a chunk of signals against atoms of unit norm.
+
+    Parameters
+    ----------
+    correlations : ndarray of shape (c, n)
+        Inner products of signals and atoms.
+    gram : ndarray of shape (n, n)
+        Inner products of the atoms, of the correlations' dtype, with a diagonal of ones (zero for an atom that
+        must not be used). None computes the rows that are needed from `dictionary`.
+    squared_norms : ndarray of shape (c,)
+        Squared norms of the signals.
+    n_nonzero : int
+        Most atoms a signal may use.
+    residual_tol : float
+        Squared residual at which a signal is done; negative for never.
+    ols : bool
+        Orthogonal least squares instead of orthogonal matching pursuit.
+    dictionary : ndarray of shape (n, m), default=None
+        The atoms themselves, where `gram` is None.
+
+    Returns
+    -------
+    codes : Codes
+        The sparse codes.
+    residuals : ndarray of shape (c,)
+        Squared norms of the residuals, never negative.
+    """
+    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
+    pursue_rows(*given)
+    indptr = np.empty(len(correlations) + 1, dtype=np.int32)
+    total = pack_rows(given.counts, given.indices, given.values, indptr)
+    return packed(given, indptr, total), given.residuals
+
+
+class Arguments(NamedTuple):
+    """What `pursue_rows` takes, in its order; the last four are what it fills."""
+
+    correlations: np.ndarray
+    gram: np.ndarray
+    dictionary: np.ndarray
+    squared_norms: np.ndarray
+    residual_tol: Any
+    ols: bool
+    eps: Any
+    indices: np.ndarray
+    values: np.ndarray
+    counts: np.ndarray
+    residuals: np.ndarray
+
+
+def arguments(
+    correlations: np.ndarray,
+    gram: np.ndarray | None,
+    squared_norms: np.ndarray,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+    dictionary: np.ndarray | None = None,
+) -> Arguments:
+    """The parameters of `pursue` as its kernel takes them."""
+    n_signals = len(correlations)
+    dtype = correlations.dtype
+    return Arguments(
+        correlations,
+        *_gram_source(correlations, gram, dictionary),
+        squared_norms,
+        dtype.type(min(max(residual_tol, -1.0), np.finfo(dtype).max)),
+        ols,
+        dtype.type(np.finfo(dtype).eps),
+        np.zeros((n_signals, n_nonzero), dtype=np.int32),
+        np.zeros((n_signals, n_nonzero), dtype=dtype),
+        np.empty(n_signals, dtype=np.int32),
+        np.empty(n_signals, dtype=dtype),
+    )
+
+
+def packed(filled: Arguments, indptr: np.ndarray, total: int) -> Codes:
+    """The codes that `pack_rows` has moved together; a part of the memory is copied, so that the rest can go."""
+    indices, values = filled.indices.ravel(), filled.values.ravel()
+    if total < len(indices):
+        indices, values = indices[:total].copy(), values[:total].copy()
+    return Codes(indptr, indices, values)
+
+
+def pursue_padded(*parameters: Any, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """As `pursue`: indices and values (c, n_nonzero) with zeros behind the last one, counts and residuals (c,)."""
+    given = arguments(*parameters, **options)
+    pursue_rows(*given)
+    return given[-4:]
+
+
+def join_codes(parts: list[Codes]) -> Codes:
+    """Codes of consecutive chunks as one, in float64."""
+    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
+    indptr = np.concatenate(([0], np.cumsum(lengths)))
+    indices = np.concatenate([part.indices for part in parts])
+    values = np.concatenate([part.values for part in parts]).astype(np.float64)
+    return Codes(indptr, indices, values)
+
+
+def split_codes(codes: Codes, like: list[Codes]) -> list[Codes]:
+    """The values of joined codes, back in the chunks' shapes and dtypes."""
+    parts, start = [], 0
+    for part in like:
+        stop = start + len(part.values)
+        parts.append(part._replace(values=codes.values[start:stop].astype(part.values.dtype)))
+        start = stop
+    return parts
+
+
+def scatter(codes: Codes, factors: np.ndarray, dense: np.ndarray) -> None:
+    """Write codes, each multiplied by its atom's factor, into rows of zeros."""
+    scatter_rows(codes.indptr, codes.indices, codes.values, factors, dense)
+
+
+def _gram_source(
+    correlations: np.ndarray, gram: np.ndarray | None, dictionary: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The Gram matrix with rows padded by zeros to whole vectors, and the atoms where its rows are still to come."""
+    n_atoms, dtype = correlations.shape[1], correlations.dtype
+    lanes = VECTOR_BYTES // dtype.itemsize
+    width = -(-n_atoms // lanes) * lanes
+    no_atoms = np.empty((0, 0), dtype=dtype)
+    if gram is not None and width == n_atoms:
+        return np.ascontiguousarray(gram), no_atoms
+    padded = np.zeros((n_atoms, width), dtype=dtype)
+    if gram is None:
+        assert dictionary is not None
+        return padded, dictionary
+    padded[:, :n_atoms] = gram
+    return padded, no_atoms

@@ -1,0 +1,1 @@
+"""Signals, wherever they are: arrays, files, Dask arrays, tensors."""

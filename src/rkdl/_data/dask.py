@@ -1,0 +1,195 @@
+"""Rows of a Dask array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from threading import Lock
+from typing import Any
+from uuid import uuid4
+
+import dask
+import numpy as np
+from dask import threaded
+from dask.base import get_scheduler
+from dask.optimization import cull
+
+from rkdl._data.signals import Moments, Signals
+from rkdl._data.sources import float_dtype
+from rkdl._utils.inputs import well_formed
+
+# One fit at a time changes Dask's settings.
+_sending = Lock()
+
+
+class DaskSignals(Signals):
+    """Rows of a Dask array.
+
+    Parameters
+    ----------
+    data : dask.array.Array of shape (n_signals, n_features)
+        Blocks may be sparse.
+    """
+
+    is_remote = True
+    is_in_memory = False
+
+    def __init__(self, data: Any) -> None:
+        if any(np.isnan(size) for sizes in data.chunks for size in sizes):
+            raise ValueError("The Dask array does not know the sizes of its chunks: call X.compute_chunk_sizes().")
+        rows = tuple(size for size in data.chunks[0] if size > 0)
+        if rows != data.chunks[0] or len(data.chunks[1]) > 1:
+            data = data.rechunk((rows, -1))
+        super().__init__(data, float_dtype(data.dtype))
+        self._blocks_of: tuple[Any, dict, list] | None = None
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop`, brought here."""
+        return self._bring(np.arange(start, stop))
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """The rows of the given indices, in their order, brought here."""
+        wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
+        return self._bring(wanted)[inverse]
+
+    def _bring(self, wanted: np.ndarray) -> np.ndarray:
+        """Rows of ascending indices: those of a block leave it together, and other blocks are not asked."""
+        graph, blocks = self.blocks()
+        edges = np.cumsum([0, *self.data.chunks[0]])
+        cuts = np.searchsorted(wanted, edges)
+        asked = [i for i in range(len(blocks)) if cuts[i] < cuts[i + 1]]
+        if not asked:
+            return np.empty((0, self.shape[1]), dtype=self.dtype)
+        token = uuid4().hex
+        rows = (wanted[cuts[i] : cuts[i + 1]] - edges[i] for i in asked)
+        tasks = {
+            f"rkdl-take-{token}-{i}": (_rows, blocks[i], i, self.data.chunks[0][i], self.shape[1], own)
+            for i, own in zip(asked, rows, strict=True)
+        }
+        needed, _ = cull(graph, [blocks[i] for i in asked])
+        return np.concatenate([self._finish(part) for part in _compute({**needed, **tasks}, list(tasks))])
+
+    def blocks(self) -> tuple[dict, list]:
+        """The graph that the chunks come from, and their keys in it; not to be written to."""
+        if self._blocks_of is None or self._blocks_of[0] is not self.data:
+            keys = [key for (key,) in self.data.__dask_keys__()]
+            given = self.data.__dask_graph__()
+            graph = dict(self.data.__dask_optimize__(given, keys))
+            # Blocks that are on the workers already are futures, which Dask's optimisation leaves out.
+            graph |= {key: given[key] for key in keys if key not in graph}
+            self._blocks_of = self.data, graph, keys
+        return self._blocks_of[1:]
+
+    def become(self, data: Any) -> None:
+        """Read the same numbers from another Dask array, and let go of this one."""
+        self.data, self._blocks_of = data, None
+
+    def check_finite(self) -> None:
+        """Refuse NaN and infinity with scikit-learn's words."""
+        self.each(_check_block, "rkdl-check", self.dtype)
+
+    def largest(self) -> float:
+        """The largest magnitude of all numbers."""
+        return max(self.each(_largest_of, "rkdl-extent", self.dtype))
+
+    def moments(self) -> Moments:
+        """Moments of all numbers, after their scale."""
+        return sum(self.each(_moments_of, "rkdl-moments", (self.dtype, self.scale)), Moments())
+
+    def each(self, function: Callable, name: str, argument: Any) -> list:
+        """`function` of every block and of one thing that is sent, brought here."""
+        graph, blocks = self.blocks()
+        token = uuid4().hex
+        sent = f"rkdl-send-{token}"
+        held = _Held((function, self.shape[1], argument))
+        places = enumerate(zip(blocks, self.data.chunks[0], strict=True))
+        tasks = {f"{name}-{token}-{i}": (_call, sent, block, i, rows) for i, (block, rows) in places}
+        return _compute({**graph, sent: (_value_of, held), **tasks}, list(tasks))
+
+
+class _Held:
+    """A value that Dask does not look into."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _submit(graph: dict, keys: list[str]) -> list:
+    """Futures of the keys where there is a client; else what was computed, held.
+
+    The step travels in the graph, however large: what is scattered is in no graph, and lost with its worker.
+    """
+    schedule = get_scheduler() or threaded.get
+    if not is_cluster():
+        return [_Held(value) for value in schedule(graph, keys)]
+    with _sending, dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+        return list(schedule(graph, keys, sync=False))
+
+
+def _compute(graph: dict, keys: list[str]) -> list:
+    """What the keys stand for, brought here."""
+    found = _submit(graph, keys)
+    if found and not isinstance(found[0], _Held):
+        return found[0].client.gather(found)
+    return [item.value for item in found]
+
+
+def _result(item: Any) -> Any:
+    return item.value if isinstance(item, _Held) else item.result()
+
+
+def is_cluster() -> bool:
+    """Whether Dask's work goes to a distributed client now."""
+    return hasattr(getattr(get_scheduler(), "__self__", None), "scheduler_info")
+
+
+def checked_block(block: Any, number: int, shape: tuple[int, int]) -> Any:
+    """A block as it is; one of another shape than the Dask array declares is refused."""
+    if tuple(block.shape) != shape:
+        raise ValueError(
+            f"Block {number} of X has shape {tuple(block.shape)}, and the Dask array declares {shape}: its `chunks` "
+            f"and its blocks must agree. Tell map_blocks the right chunks, or call X.compute_chunk_sizes()."
+        )
+    if np.iscomplexobj(block):
+        raise ValueError(f"Complex data not supported: block {number} of X is of dtype {block.dtype}.")
+    return well_formed(block)
+
+
+def _call(sent: tuple[Callable, int, Any], block: Any, number: int, n_rows: int) -> Any:
+    function, width, argument = sent
+    return function(checked_block(block, number, (n_rows, width)), argument)
+
+
+def aligned(value: Any) -> Any:
+    """The same with every array at an address its numbers can be read from.
+
+    What comes over a wire may lie anywhere; NumPy leaves BLAS aside for such arrays, and the bits change.
+    """
+    if isinstance(value, np.ndarray):
+        return value if value.flags.aligned else value.copy()
+    if isinstance(value, tuple):
+        parts = [aligned(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: aligned(getattr(value, field.name)) for field in fields(value)})
+    return value
+
+
+def _rows(block: Any, number: int, n_rows: int, width: int, indices: np.ndarray) -> Any:
+    return checked_block(block, number, (n_rows, width))[indices]
+
+
+def _check_block(block: Any, dtype: np.dtype) -> None:
+    Signals(block, dtype).check_finite()
+
+
+def _moments_of(block: Any, argument: tuple[np.dtype, float]) -> Moments:
+    return Signals(block, *argument).moments()
+
+
+def _largest_of(block: Any, dtype: np.dtype) -> float:
+    return Signals(block, dtype).largest()
+
+
+def _value_of(held: Any) -> Any:
+    return held.value if isinstance(held, _Held) else held

@@ -1,0 +1,218 @@
+"""Signals that are read from where they lie: memory maps, Zarr arrays, HDF5 datasets, anything with row slices."""
+
+from __future__ import annotations
+
+import mmap
+import threading
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from rkdl._data.signals import Signals
+from rkdl._utils.inputs import well_formed
+
+# Bytes of a storage block that is kept while its rows are asked for; larger ones are read piece by piece.
+LARGEST_BLOCK = 64 << 20
+# Rows of a memory map between two looks at its pages; a row may bring in some hundred kilobytes of them.
+_TAKEN_AT_ONCE = 128
+# The system maps pages around the one that was asked for; those are let go with it.
+_AROUND = 256 << 10
+
+
+def is_dask(X: Any) -> bool:
+    """Whether signals are a Dask array, told without importing Dask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "to_delayed") and hasattr(X, "chunks")
+
+
+def is_source(X: Any) -> bool:
+    """Whether signals are to be read chunk by chunk: shape, dtype and row slices, and not an array in memory."""
+    if isinstance(X, np.ndarray):
+        return isinstance(X, np.memmap) and X.ndim == 2
+    if isinstance(X, np.generic) or sparse.issparse(X) or hasattr(X, "iloc") or not hasattr(type(X), "__getitem__"):
+        return False
+    try:
+        return len(X.shape) >= 0 and np.dtype(X.dtype) is not None
+    except (AttributeError, TypeError):
+        return False
+
+
+def check_source(X: Any, name: str) -> None:
+    """Refuse what no signals can be read from; `name` is the estimator's."""
+    shape, dtype = tuple(X.shape), np.dtype(X.dtype)
+    check_shape(shape, type(X).__name__, name)
+    if dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: X is of dtype {dtype}.")
+    if dtype.kind not in "fiub":
+        raise ValueError(f"X is of dtype {dtype}: signals are numbers.")
+
+
+def check_shape(shape: tuple[int, ...], kind: str, name: str) -> None:
+    """Refuse what is not rows of signals; `kind` is what they are in and `name` the estimator's."""
+    if len(shape) != 2:
+        raise ValueError(f"Expected 2D array, got {len(shape)}D {kind} instead: one signal a row.")
+    for count, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
+        if count < 1:
+            raise ValueError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by {name}.")
+
+
+def gather(X: Any) -> Any:
+    """All rows of a source or of a Dask array, in memory."""
+    rows = well_formed(X.compute() if is_dask(X) else X[0 : X.shape[0]])
+    if tuple(rows.shape) != tuple(X.shape):
+        raise ValueError(
+            f"The rows of X have shape {tuple(rows.shape)} together, and X says {tuple(X.shape)}: its `shape` and its "
+            f"{'blocks' if is_dask(X) else 'slices'} must agree."
+        )
+    return rows if sparse.issparse(rows) else np.asarray(rows)
+
+
+def float_dtype(dtype: Any) -> np.dtype:
+    """float32 and float64 stay, other numbers become float64."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize == 4 else np.float64)
+
+
+class RowSource(Signals):
+    """Rows of something that is not in memory, read ahead on a thread.
+
+    Parameters
+    ----------
+    data : object
+        With ``shape``, ``dtype`` and row slicing.
+    scale : float, default=1.0
+        What rows are multiplied by when they are read.
+    """
+
+    is_in_memory = False
+
+    def __init__(self, data: Any, scale: float = 1.0) -> None:
+        super().__init__(data, float_dtype(data.dtype), scale)
+        # A compressed block is unpacked whole whatever part of it is asked for.
+        self._storage_rows = _rows_of_blocks(data)
+        n_bytes = self._storage_rows * self.shape[1] * np.dtype(data.dtype).itemsize
+        self._block_rows = self._storage_rows if n_bytes <= LARGEST_BLOCK else 1
+        if self._block_rows < self._storage_rows:
+            warnings.warn(
+                f"The signals are stored in blocks of {n_bytes / 2**20:.0f} MiB, each unpacked anew for every chunk "
+                f"that is read of it: store them in blocks of at most {LARGEST_BLOCK >> 20} MiB.",
+                UserWarning,
+                stacklevel=4,
+            )
+        self._block: tuple[int, np.ndarray] | None = None
+        self._lock = threading.Lock()
+        self._reader: ThreadPoolExecutor | None = None
+        self._ahead: dict[tuple[int, int], Future] = {}
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Rows that are announced meanwhile are read on a thread."""
+        if self._reader is not None:
+            yield
+            return
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="rkdl-read")
+        try:
+            yield
+        finally:
+            reader, self._reader = self._reader, None
+            reader.shutdown(wait=True, cancel_futures=True)
+            self._ahead.clear()
+            self._block = None
+
+    def announce(self, start: int, stop: int) -> None:
+        """These rows will be read soon."""
+        if self._reader is not None:
+            # While the interpreter ends nothing is read ahead any more.
+            with suppress(RuntimeError):
+                self._ahead[start, stop] = self._reader.submit(self._read, start, stop)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop`, C-contiguous, scaled."""
+        future = self._ahead.pop((start, stop), None)
+        return self._read(start, stop) if future is None else future.result()
+
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        if isinstance(self.data, np.memmap):
+            rows = self._finish(np.array(self.data[start:stop], dtype=self.dtype))
+            _forget_pages(self.data, start, stop)
+            return rows
+        size = self._block_rows
+        if size <= stop - start:
+            return self._finish(self._slice(start, stop))
+        parts = []
+        with self._lock:
+            for number in range(start // size, -(-stop // size)):
+                first = number * size
+                if self._block is None or self._block[0] != number:
+                    self._block = (number, self._slice(first, min(first + size, self.shape[0])))
+                parts.append(self._block[1][max(start - first, 0) : stop - first])
+        return self._finish(parts[0].copy() if len(parts) == 1 else np.concatenate(parts))
+
+    def _slice(self, start: int, stop: int) -> np.ndarray:
+        """Rows as they are stored, dense; a source that gives other rows than it was asked for is refused."""
+        rows = well_formed(self.data[start:stop])
+        rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+        if rows.shape != (stop - start, self.shape[1]):
+            raise ValueError(
+                f"Rows {start} to {stop} of X have shape {rows.shape}, expected {(stop - start, self.shape[1])}: its "
+                f"`shape` and its slices must agree."
+            )
+        return rows
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """The rows of the given indices, in their order, scaled; every storage block is read once."""
+        wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
+        if isinstance(self.data, np.memmap):
+            rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
+            for begin in range(0, len(wanted), _TAKEN_AT_ONCE):
+                own = wanted[begin : begin + _TAKEN_AT_ONCE]
+                rows[begin : begin + len(own)] = np.asarray(self.data)[own]
+                _forget_pages(self.data, int(own[0]), int(own[-1]) + 1)
+            return self._finish(rows)[inverse]
+        # Rows of one storage block, or without blocks neighbouring rows, are one slice.
+        group = wanted // self._storage_rows if self._storage_rows > 1 else wanted - np.arange(len(wanted))
+        starts = np.flatnonzero(np.diff(group, prepend=group[:1] - 1))
+        rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
+        for first, last in zip(starts, [*starts[1:], len(wanted)], strict=True):
+            own = wanted[first:last]
+            block = self._slice(int(own[0]), int(own[-1]) + 1)
+            rows[first:last] = block[own - own[0]]
+        return self._finish(rows)[inverse]
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        rows = max(self._block_rows, (4 << 20) // (self.shape[1] * self.dtype.itemsize), 1)
+        for start in range(0, self.shape[0], rows):
+            block = self._slice(start, min(start + rows, self.shape[0])).astype(self.dtype)
+            if isinstance(self.data, np.memmap):
+                _forget_pages(self.data, start, start + rows)
+            yield block
+
+
+def _rows_of_blocks(data: Any) -> int:
+    """Rows of a storage block; 1 where there are none or they are not said in the way of Zarr and HDF5."""
+    chunks = getattr(data, "chunks", None)
+    if not isinstance(chunks, tuple) or not chunks or not isinstance(chunks[0], Integral):
+        return 1
+    return max(1, int(chunks[0]))
+
+
+def _forget_pages(data: np.memmap, start: int, stop: int) -> None:
+    """Let go of a memory map's pages that were read; the system's file cache still has them.
+
+    Pages of a copy-on-write map may hold changes that are nowhere else, so those stay.
+    """
+    mapped = getattr(data, "_mmap", None)
+    if mapped is None or data.mode == "c" or not data.flags.c_contiguous or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    base = np.frombuffer(mapped, dtype=np.uint8).__array_interface__["data"][0]
+    rows = data[start:stop]
+    place = rows.__array_interface__["data"][0] - base
+    first = max(0, place - _AROUND) // mmap.PAGESIZE * mmap.PAGESIZE
+    last = min(place + rows.nbytes + _AROUND, len(mapped))
+    if place >= 0 and first < last:
+        mapped.madvise(mmap.MADV_DONTNEED, first, last - first)

@@ -1,0 +1,502 @@
+"""What all estimators share: parameters, validation, the fit's frame, coding and scoring."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from contextlib import ExitStack
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from rkdl._backends.arrays import host, is_tensor
+from rkdl._coding.encode import PURSUITS, check_pursuit, encode_signals
+from rkdl._coding.encoder import Encoder, Pursuit, for_each_chunk, group_by_magnitude
+from rkdl._data.signals import Signals
+from rkdl._data.sources import RowSource, check_source, float_dtype, is_dask, is_source
+from rkdl._estimators.gamma import KERNEL_SAMPLE, spread_sample
+from rkdl._estimators.saving import Saved
+from rkdl._execution.blas import one_blas_thread
+from rkdl._execution.config import plan_chunks
+from rkdl._execution.executor import Executor
+from rkdl._features.maps import FeatureMap
+from rkdl._learning.diagnostics import check_codes, is_fine
+from rkdl._learning.initial_atoms import INITS
+from rkdl._learning.loop import Problem, alternate
+from rkdl._persistence.checkpoint import Checkpoint, describe
+from rkdl._persistence.history import History
+from rkdl._persistence.shapes import ArrayError
+from rkdl._utils.inputs import well_formed
+
+FLOATS = [np.float64, np.float32]
+
+
+class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """The frame of every method. A subclass says what its features, first atoms and fitted attributes are."""
+
+    _parameter_constraints: dict = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
+        "residual_tol": [Interval(Real, 0, None, closed="left"), None],
+        "pursuit": [StrOptions(set(PURSUITS))],
+        "atom_update": [StrOptions({"gram", "aksvd"})],
+        "init": [StrOptions(set(INITS)), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "half_life": [Interval(Real, 0, None, closed="neither"), None],
+        "sparse_output": ["boolean"],
+        "device": "no_validation",
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components=20,
+        *,
+        n_nonzero_coefs=4,
+        residual_tol=None,
+        pursuit="ols",
+        atom_update="gram",
+        init="rpcholesky",
+        max_iter=30,
+        tol=1e-4,
+        half_life=None,
+        sparse_output=False,
+        device=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.residual_tol = residual_tol
+        self.pursuit = pursuit
+        self.atom_update = atom_update
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.half_life = half_life
+        self.sparse_output = sparse_output
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @abstractmethod
+    def _problem(
+        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+    ) -> Problem:
+        """The learning problem, ready to iterate; what a saved state will replace need not be chosen."""
+
+    @abstractmethod
+    def _store(self, problem: Any, signals: Signals) -> None:
+        """Set the fitted attributes from the problem's state."""
+
+    @abstractmethod
+    def _fitted_map(self, dtype: np.dtype, scale: float) -> FeatureMap:
+        """The fitted feature map, for signals of `dtype` that were multiplied by `scale`."""
+
+    @abstractmethod
+    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
+        """What codes signals of `dtype` that were multiplied by `scale`."""
+
+    @abstractmethod
+    def _working_width(self, n_signals: int, n_features: int) -> int:
+        """Numbers that one signal occupies while it is learned from."""
+
+    def _feature_scale(self, scale: float) -> float:
+        """What features are multiplied by when signals are multiplied by `scale`."""
+        return 1.0
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, *, checkpoint=None):
+        """Learn from signals.
+
+        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the estimator then holds the best
+        model of its complete iterations. A fit that fails, or is interrupted before its first iteration is complete,
+        leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
+        y : None
+            Ignored.
+        checkpoint : str or path, default=None
+            A file that the state is written to after every iteration, whole or not at all. A fit with the same
+            settings on the same signals that finds it goes on from there and ends at the same bits; `max_iter` may
+            be raised. Anything else in its place is refused.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        before = dict(vars(self))
+        try:
+            is_interrupted = self._fit_signals(self._read_signals(X, reset=True), checkpoint)
+        except BaseException:
+            # A fit that fails leaves what an earlier one learned.
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        if is_interrupted:
+            raise KeyboardInterrupt(
+                f"{type(self).__name__} was interrupted after {len(self.update_errors_)} of {self.max_iter} iterations "
+                f"and holds the best model of them."
+            )
+        return self
+
+    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
+        """Signals in memory or not, checked; whether they are finite is seen in the first walk over them."""
+        if is_tensor(X):
+            from rkdl._backends.torch.read import read_tensor
+
+            found = read_tensor(X, self.device, type(self).__name__)
+            validate_data(self, found.data, reset=reset, skip_check_array=True)
+            self._choose_dtype(found, reset)
+            return found
+        if self.device is not None and is_dask(X):
+            raise ValueError(
+                f"device={str(self.device)!r} is for signals of one machine, and X is a Dask array: device=None."
+            )
+        rows = read_signals(self, X, reset=reset)
+        if not (rows.is_remote and reset):
+            # On a cluster when the blocks are there, or they would be computed once more.
+            self._choose_dtype(rows, reset)
+        return self._on_device(rows)
+
+    def _choose_dtype(self, signals: Signals, reset: bool) -> None:
+        """Widen signals of float32 that float32 has too few digits for, before they are learned from or coded."""
+        if reset:
+            self._is_fine = self._is_fine_for(signals)
+        if signals.dtype == np.float32 and (self._is_fine if reset else getattr(self, "computes_in_float64_", False)):
+            signals.widen()
+
+    def _is_fine_for(self, signals: Signals) -> bool:
+        """Whether codes of these signals leave so little that it takes float64 to find them."""
+        sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
+        if not np.isfinite(sample).all():
+            # Refused in the first pass over them.
+            return False
+        # One thread of BLAS: a fork during a product of several leaves OpenBLAS locked in the child and in the parent.
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            products = self._sample_products(sample)
+        limit = self.n_nonzero_coefs or self.n_components
+        return products is not None and is_fine(products, min(limit, self.n_components))
+
+    def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
+        """Inner products of some signals in feature space; None where they are not to be asked for."""
+        # In units of the largest: squares stay in range, and shares do not change.
+        unit = float(np.abs(sample).max(initial=0.0)) or 1.0
+        return (sample / unit) @ (sample / unit).T
+
+    def _on_device(self, rows: Signals) -> Signals:
+        """Rows in host memory or on disk, for a walk through `device` where there is one."""
+        if self.device is None:
+            return rows
+        from rkdl._backends.torch.device import resolve_device
+        from rkdl._backends.torch.signals import StreamedSignals
+
+        return StreamedSignals(rows, resolve_device(self.device))
+
+    def _executor(self, signals: Signals) -> Executor:
+        """What walks the signals while they are learned from."""
+        if signals.is_remote:
+            from rkdl._data.dask import DaskSignals
+            from rkdl._execution.dask import DaskExecutor
+
+            assert isinstance(signals, DaskSignals)
+            return DaskExecutor(signals, self.n_jobs)
+        n_signals, n_features = signals.shape
+        width = self._working_width(n_signals, n_features)
+        if hasattr(signals, "device"):
+            from rkdl._backends.torch.device import is_light
+            from rkdl._backends.torch.executor import TorchExecutor
+
+            # A kernel or a source of signals that is the user's may differentiate.
+            given = getattr(getattr(signals, "source", signals), "data", None)
+            is_alone = not callable(getattr(self, "kernel", None)) and (is_tensor(given) or type(given) is np.ndarray)
+            return TorchExecutor(signals, width, is_light(width, n_features), is_alone)  # type: ignore[arg-type]
+        return Executor(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
+
+    def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> bool:
+        """Learn, and set the fitted attributes; whether Ctrl-C ended the iterations early."""
+        rng = check_random_state(self.random_state)
+        n_signals = signals.shape[0]
+        self._check_sizes(n_signals)
+        with self._executor(signals) as executor, ExitStack() as stack:
+            checkpoint, saved = None, None
+            if path is not None:
+                # Before the first walk, which may be long.
+                description = describe(type(self).__name__, self.get_params(deep=False), executor)
+                checkpoint = stack.enter_context(Checkpoint(path, description, self.max_iter))
+                saved = checkpoint.state
+            self._inspect(executor)
+            unit = self._feature_scale(signals.scale)
+            try:
+                problem = self._problem(executor, self._pursuit(unit), rng, saved)
+                history = self._alternate(problem, type(self).__name__, checkpoint)
+            except ArrayError as error:
+                assert checkpoint is not None
+                raise checkpoint.refused(error) from error
+            self._store(problem, signals)
+            self._check_learned(problem, n_signals)
+            try:
+                self._learn_inverse(executor)
+            except KeyboardInterrupt:
+                # The atoms are complete; a decoder of an earlier fit belongs to others.
+                executor.is_interrupted = True
+                for name in ("decoder_", "decoder_intercept_"):
+                    self.__dict__.pop(name, None)
+        self.computes_in_float64_ = self.__dict__.pop("_is_fine", False)
+        self.errors_ = history.returned_errors
+        self.update_errors_ = np.array(history.update_errors)
+        self.n_iter_ = len(self.errors_)
+        self.n_revived_ = problem.n_revived
+        return executor.is_interrupted
+
+    def _alternate(
+        self, problem: Problem, name: str, checkpoint: Checkpoint | None = None, max_iter: int | None = None
+    ) -> History:
+        """Iterate as the parameters say; `max_iter` if it is given."""
+        signals = problem.executor.signals
+        return alternate(
+            problem,
+            max_iter=self.max_iter if max_iter is None else max_iter,
+            tol=self.tol,
+            n_numbers=signals.shape[0] * signals.shape[1],
+            unit=self._feature_scale(signals.scale),
+            verbose=self.verbose,
+            name=name,
+            checkpoint=checkpoint,
+        )
+
+    def _check_learned(self, problem: Problem, n_signals: int) -> None:
+        """Warn of a model that represents next to nothing; a subclass adds its own."""
+        check_codes(type(self).__name__, problem.n_empty, n_signals, self.residual_tol, *self._places())
+
+    def _places(self) -> tuple[str | None, str]:
+        """What a kernel compares the signals with, None without one, and what to do where it vanishes between them."""
+        return None, ""
+
+    def _learn_inverse(self, executor: Executor, earlier: Any = None) -> Any:
+        """Learn the way back from codes to signals, if that is asked for, and return its sums."""
+        return None
+
+    def _inspect(self, executor: Executor) -> None:
+        """Refuse what cannot be learned from, and scale signals whose squares leave the dtype's range."""
+        if executor.signals.is_remote:
+            self._choose_dtype(executor.signals, True)
+        executor.inspect()
+
+    def _check_sizes(self, n_signals: int) -> None:
+        """Warn of sizes that cannot be; a subclass adds its own."""
+
+    def _pursuit(self, unit: float) -> Pursuit:
+        options = check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.n_components)
+        return options._replace(residual_tol=options.residual_tol * unit * unit)
+
+    def _initial_array(self, shape: tuple[int, int], attribute: str) -> np.ndarray:
+        """`init` given as an array, checked."""
+        array = check_array(well_formed(host(self.init), "init"), dtype=np.float64, input_name="init", copy=True)
+        if array.shape != shape:
+            raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom a row.")
+        return array
+
+    def transform(self, X):
+        """Sparse codes of signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
+
+        Returns
+        -------
+        codes : ndarray or csr_array of shape (n_signals, n_components)
+            CSR if `sparse_output`. A lazy Dask array or a tensor if `X` is one.
+        """
+        signals, encoder, unit = self._ready(X)
+        if signals.is_remote:
+            from rkdl._estimators.lazy import transform_lazily
+
+            return transform_lazily(self, signals)
+        codes = encode_signals(signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit)
+        return signals.as_given(codes)
+
+    def reconstruction_error(self, X):
+        """Norm of each signal's residual in feature space.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
+
+        Returns
+        -------
+        errors : ndarray of shape (n_signals,)
+            ``|phi(y) - phi-atoms' combination|``, at least 0. A lazy Dask array or a tensor if `X` is one.
+        """
+        if is_dask(X):
+            from rkdl._estimators.lazy import reconstruction_error_lazily
+
+            return reconstruction_error_lazily(self, self._ready(X)[0])
+        return self._residuals(X)[0]
+
+    def score(self, X, y=None):
+        """Share of the signals' energy in feature space that their codes represent; higher is better.
+
+        It compares numbers of atoms, sparsities and methods. It cannot choose the kernel's `gamma`: as gamma falls, all
+        signals become one point in feature space and any dictionary represents them.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        score : float
+            ``1 - sum of squared residuals / sum of squared norms``, at most 1.
+        """
+        if is_dask(X):
+            from rkdl._estimators.lazy import norms_of_blocks
+
+            parts = norms_of_blocks(self, self._ready(X)[0])
+        else:
+            parts = [self._energies(X)]
+        largest = max(part[0] for part in parts)
+        if largest == -np.inf:
+            return 1.0
+        lost, energy = (sum(part[i] * 4.0 ** (part[0] - largest) for part in parts) for i in (1, 2))
+        return 1.0 - lost / energy
+
+    def _energies(self, X: Any) -> tuple[float, float, float]:
+        """An exponent e, and the sums of squared residuals and of squared norms divided by ``4^e``.
+
+        The exponent is minus infinity where all signals are zero.
+        """
+        exponent = 0
+        residuals, norms = map(host, self._residuals(X))
+        if not np.isfinite(norms).all():
+            # Numbers near the largest of the dtype, whose norm is beyond it.
+            exponent = 1 + int(np.ceil(0.5 * np.log2(self.n_features_in_)))
+            residuals, norms = map(host, self._residuals(X, 2.0**-exponent))
+        largest = float(norms.max())
+        if largest == 0.0:
+            return -np.inf, 0.0, 0.0
+        own = int(np.frexp(largest)[1])
+        lost, energy = (float(np.sum(np.ldexp(part.astype(np.float64), -own) ** 2)) for part in (residuals, norms))
+        return float(exponent + own), lost, energy
+
+    def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """Norms of the residuals and of the signals, in feature space, multiplied by `factor`."""
+        signals, encoder, unit = self._ready(X)
+        residuals, norms = self._compute_residuals(signals, encoder, unit / factor, factor)
+        return signals.as_given(residuals), signals.as_given(norms)
+
+    def _compute_residuals(
+        self, signals: Signals, encoder: Encoder, unit: float, factor: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if hasattr(signals, "device"):
+            from rkdl._backends.torch.encode import residuals_of
+
+            return residuals_of(self, signals, encoder, unit, factor)
+        residuals = np.empty(signals.shape[0], dtype=signals.dtype)
+        norms = np.empty(signals.shape[0], dtype=signals.dtype)
+
+        def task(number: int, start: int, stop: int) -> None:
+            given = signals.read(start, stop)
+            for group in group_by_magnitude(given):
+                coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
+                _, chunk_norms, codes, squares = coder.encode(rows)
+                divisor = scale * unit
+                with np.errstate(over="ignore"):
+                    residuals[start + group] = self._residual_norms(rows, codes, squares, coder) / divisor
+                    norms[start + group] = np.sqrt(chunk_norms) / divisor
+
+        for_each_chunk(signals, encoder.row_width, self.n_jobs, task)
+        return residuals, norms
+
+    def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
+        return np.sqrt(squares)
+
+    def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
+        check_is_fitted(self)
+        signals = self._read_signals(X, reset=False)
+        scale = signals.scale = self._fitted_scale(signals.dtype)
+        with one_blas_thread():
+            encoder = self._encoder(signals.dtype, scale)
+        return signals, encoder, self._feature_scale(scale)
+
+    def _fitted_scale(self, dtype: np.dtype) -> float:
+        """What signals of `dtype` are multiplied by before they are coded."""
+        return 1.0
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the codes' entries: the class's name in lower case and a number.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Ignored: a code's entries belong to atoms.
+
+        Returns
+        -------
+        names : ndarray of str objects, of shape (n_components,)
+            The names.
+        """
+        check_is_fitted(self)
+        return super().get_feature_names_out(input_features)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def read_signals(estimator: Any, X: Any, *, reset: bool) -> Signals:
+    """Signals in memory or not, checked; whether they are finite is seen in the first walk over them."""
+    X = well_formed(X)
+    if is_dask(X):
+        from rkdl._data.dask import DaskSignals
+
+        check_source(X, type(estimator).__name__)
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return DaskSignals(X)
+    if is_source(X):
+        check_source(X, type(estimator).__name__)
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return RowSource(X)
+    # Integers and the like become floats chunk by chunk, not all at once.
+    kind = getattr(getattr(X, "dtype", None), "kind", "O")
+    dtype: Any = None if isinstance(X, np.ndarray) and kind in "iub" else FLOATS
+    if kind == "f" and isinstance(X, np.ndarray) and X.dtype.itemsize == 4:
+        # In whatever byte order.
+        dtype = np.float32
+    X = validate_data(estimator, X, dtype=dtype, accept_sparse="csr", reset=reset, ensure_all_finite=False)
+    return Signals(X, float_dtype(X.dtype))
+
+
+def is_array(value: Any) -> bool:
+    """Whether a parameter that may be a name was given as an array."""
+    return not isinstance(value, str)

@@ -1,0 +1,82 @@
+"""Which methods can be underneath the classifier, and with which settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import clone
+
+from rkdl._estimators.base import DictionaryLearner, is_array
+from rkdl._estimators.full import KDL, MEMORY_SHARE
+from rkdl._estimators.linear import DL, FourierDL
+from rkdl._estimators.optimized import MORKDL, ORKDL
+from rkdl._estimators.reduced import RKDL
+from rkdl._execution.machine import physical_memory
+
+METHODS: dict[str, type] = {cls.__name__: cls for cls in (DL, FourierDL, KDL, RKDL, ORKDL, MORKDL)}
+# Sizes of a method that is given by its name.
+ATOMS = {"n_components": 64, "n_nonzero_coefs": 5, "max_iter": 10}
+VECTORS = {"n_kernel_vectors": 300, "kernel_vectors": "random"}
+NAMED: dict[type, dict] = {
+    DL: ATOMS,
+    FourierDL: {**ATOMS, "n_fourier_features": 600},
+    KDL: ATOMS,
+    RKDL: {**ATOMS, **VECTORS},
+    ORKDL: {**ATOMS, **VECTORS, "n_kernel_vectors": 100},
+    MORKDL: {**ATOMS, **VECTORS, "n_kernel_vectors": 100},
+}
+
+
+def named_method(name: str) -> DictionaryLearner:
+    """The estimator that a name stands for."""
+    method: DictionaryLearner = METHODS[name](**NAMED[METHODS[name]])
+    return method
+
+
+def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
+    """A copy of the method underneath a classifier of so many signals, checked."""
+    if isinstance(estimator, str):
+        return _reduced(_shrunk(named_method(estimator), n_signals), n_signals)
+    if not isinstance(estimator, tuple(METHODS.values())):
+        raise ValueError(
+            f"estimator={estimator!r} is not a method that classes can share: give one of "
+            f"{', '.join(METHODS)}, by its name or with its settings."
+        )
+    method = clone(estimator)
+    if method.device is not None:
+        raise ValueError(f"device={method.device!r} of the estimator: the classifier learns on the CPU: leave it None.")
+    method._validate_params()
+    if is_array(method.init):
+        raise ValueError(
+            "The estimator's init is an array, and every class needs first atoms of its own: use 'data' or 'random'."
+        )
+    method = _reduced(_shrunk(method, n_signals), n_signals)
+    method._check_sizes(n_signals)
+    return method
+
+
+def _shrunk(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
+    """A method with no more kernel vectors than signals where their number is that of the name: nobody chose it."""
+    usual = NAMED[type(method)].get("n_kernel_vectors")
+    if usual is not None and getattr(method, "n_kernel_vectors", None) == usual:
+        method.set_params(n_kernel_vectors=min(usual, n_signals))
+    return method
+
+
+def _reduced(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
+    """For KDL, RKDL with all signals as kernel vectors: the same atoms, and kernel vectors that classes share."""
+    if not isinstance(method, KDL):
+        return method
+    if isinstance(method.kernel, str) and method.kernel == "precomputed":
+        raise ValueError(
+            "The estimator's kernel is precomputed, and the classifier computes kernels of signals: give the kernel by "
+            "name or as a function."
+        )
+    # The kernel matrix in float64, its factor, and what computes that.
+    needed, memory = 4 * 8 * n_signals**2, physical_memory()
+    if needed > MEMORY_SHARE * memory:
+        raise ValueError(
+            f"KDL makes a kernel vector of each of the {n_signals} signals, which takes {needed / 2**30:.1f} GiB, and "
+            f"there are {memory / 2**30:.1f}: use RKDL with kernel_vectors='random' and fewer of them."
+        )
+    return RKDL(**method.get_params(), n_kernel_vectors=n_signals, kernel_vectors="random")

@@ -1,0 +1,254 @@
+"""From codes back to signals: what the estimators share of inverse transforms and denoising."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import assert_all_finite, check_array
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from rkdl._backends.arrays import host, is_tensor
+from rkdl._coding.encoder import Encoder, NotFiniteError, for_each_chunk, group_by_magnitude
+from rkdl._coding.preimages import Decode, DecoderSums, FixedPoint, LinearDecoder, learn_decoder
+from rkdl._data.signals import Signals
+from rkdl._data.sources import RowSource, check_source, float_dtype, is_dask, is_source
+from rkdl._estimators.base import FLOATS, DictionaryLearner
+from rkdl._execution.executor import Executor
+from rkdl._utils.inputs import well_formed
+
+Decoder = LinearDecoder | FixedPoint
+
+
+class Denoising(DictionaryLearner):
+    """A method whose codes can be turned back into signals."""
+
+    @abstractmethod
+    def _decoder(self, dtype: np.dtype) -> Decoder:
+        """What turns codes of `dtype` into signals as the user gave them."""
+
+    @abstractmethod
+    def _noise_tolerance(self, noise: float) -> float:
+        """The squared residual at which what is left of a signal is noise."""
+
+    def inverse_transform(self, X):
+        """Signals from their codes.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_components)
+            Codes. Anything with ``shape``, ``dtype`` and row slices is read chunk by chunk; blocks of a Dask array and
+            torch tensors are worked on where they are.
+
+        Returns
+        -------
+        signals : ndarray of shape (n_signals, n_features)
+            One signal a row, float32 for codes of float32. A lazy Dask array or a tensor if `X` is one.
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            from rkdl._estimators.lazy import decode_lazily
+
+            check_source(X, type(self).__name__)
+            self._check_width(X)
+            # A decoder that is missing is missed now, not on the workers.
+            self._decoder(float_dtype(X.dtype))
+            return decode_lazily(self, X)
+        codes = self._read_codes(X)
+        decoder = self._decoder(codes.dtype)
+        if hasattr(codes, "device"):
+            from rkdl._backends.torch.encode import decoded
+
+            return decoded(decoder, codes)
+        signals = np.empty((codes.shape[0], self.n_features_in_), dtype=codes.dtype)
+
+        def task(number: int, start: int, stop: int) -> None:
+            rows = codes.read(start, stop)
+            assert_all_finite(rows, input_name="X")
+            signals[start:stop] = decoder(rows)
+
+        for_each_chunk(codes, decoder.row_width, self.n_jobs, task)
+        return signals
+
+    def _read_codes(self, X: Any) -> Signals:
+        codes: Any
+        if is_tensor(X):
+            from rkdl._backends.torch.read import read_tensor
+
+            codes = read_tensor(X, self.device, type(self).__name__)
+        elif is_source(X):
+            check_source(X, type(self).__name__)
+            codes = RowSource(X)
+        else:
+            X = well_formed(X)
+            given = check_array(X, dtype=FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
+            codes = Signals(sparse.csr_array(given) if sparse.issparse(given) else given, given.dtype)
+        self._check_width(codes)
+        return codes if hasattr(codes, "device") else self._on_device(codes)
+
+    def _check_width(self, codes: Any) -> None:
+        if codes.shape[1] != self.n_components:
+            raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {self.n_components} atoms.")
+
+    def denoise(self, X, *, noise=None):
+        """Signals without what their codes do not represent: `transform` and `inverse_transform` in one walk.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
+        noise : float, default=None
+            Standard deviation of the noise in every feature. A signal is then coded with as few atoms as leave no more
+            than the noise behind, however many that takes, in place of `n_nonzero_coefs` and `residual_tol`; for the
+            signals themselves and RBF kernels alone. None codes as `transform` does.
+
+        Returns
+        -------
+        signals : ndarray of shape (n_signals, n_features)
+            The cleaned signals, float32 for signals of float32. A lazy Dask array or a tensor if `X` is one.
+        """
+        check_is_fitted(self)
+        self._check_noise(noise)
+        if is_dask(X):
+            from rkdl._estimators.lazy import denoise_lazily
+
+            return denoise_lazily(self, self._ready(X)[0], noise)
+        signals, encoder, unit = self._ready(X)
+        if noise is not None:
+            tolerance = self._noise_tolerance(float(noise)) * unit * unit
+            pursuit = encoder.pursuit._replace(n_nonzero=encoder.n_atoms, residual_tol=tolerance)
+            encoder = replace(encoder, pursuit=pursuit)
+        decoder = self._decoder(signals.dtype)
+        if hasattr(signals, "device"):
+            from rkdl._backends.torch.encode import denoised
+
+            return signals.as_given(denoised(self, signals, encoder, decoder, unit, noise))
+        cleaned = np.empty(signals.shape, dtype=signals.dtype)
+
+        def task(number: int, start: int, stop: int) -> None:
+            given = signals.read(start, stop)
+            for group in group_by_magnitude(given):
+                coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
+                codes = coder.codes(rows).to_csr(encoder.n_atoms)
+                codes.data /= codes.dtype.type(unit)
+                # Other than 1 for codes of the signals themselves alone, whose decoder adds nothing.
+                cleaned[start + group] = decoder(codes) / signals.dtype.type(scale)
+
+        for_each_chunk(signals, encoder.row_width + decoder.row_width, self.n_jobs, task)
+        return signals.as_given(cleaned)
+
+    def _check_noise(self, noise: Any) -> None:
+        if noise is None:
+            return
+        if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
+            raise ValueError(f"noise={noise!r} must be the noise's standard deviation, a number that is not negative.")
+        self._noise_tolerance(float(noise))
+
+
+class Decoding(Denoising):
+    """Codes are turned back by a decoder that is learned on request, or by what a subclass does without one."""
+
+    _parameter_constraints: dict = {
+        **DictionaryLearner._parameter_constraints,
+        "fit_inverse_transform": ["boolean"],
+        "decoder_alpha": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(self, n_components=20, *, fit_inverse_transform=False, decoder_alpha=1e-3, **common):
+        super().__init__(n_components, **common)
+        self.fit_inverse_transform = fit_inverse_transform
+        self.decoder_alpha = decoder_alpha
+
+    def fit_decoder(self, X):
+        """Learn to turn codes back into signals, whatever the kernel; the dictionary stays as it is.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals as those that were learned from, one a row. Anything with ``shape``, ``dtype`` and row slices (a
+            memory map, a Zarr array, an HDF5 dataset) is read chunk by chunk; blocks of a Dask array and torch tensors
+            are worked on where they are.
+
+        Returns
+        -------
+        self : object
+            The estimator, with `decoder_` and `decoder_intercept_`.
+        """
+        check_is_fitted(self)
+        self._check_decodable()
+        signals, encoder, _ = self._ready(X)
+        with self._executor(signals) as executor:
+            try:
+                sums = self._decoder_sums(executor, encoder)
+            except NotFiniteError:
+                signals.check_finite()
+                raise
+            self._set_decoder(sums, signals, encoder)
+        return self
+
+    def forget_decoder(self):
+        """Go back to what is done without a decoder: the fixed point for "rbf", the atoms themselves for "linear".
+
+        Returns
+        -------
+        self : object
+            The estimator, without `decoder_`.
+        """
+        for name in ("decoder_", "decoder_intercept_"):
+            self.__dict__.pop(name, None)
+        return self
+
+    def _learn_inverse(self, executor: Executor, earlier: DecoderSums | None = None) -> DecoderSums | None:
+        if not self.fit_inverse_transform:
+            # One of an earlier fit belongs to other atoms.
+            self.forget_decoder()
+            return None
+        signals = executor.signals
+        encoder = self._encoder(signals.dtype, signals.scale)
+        sums = self._decoder_sums(executor, encoder, earlier)
+        self._set_decoder(sums, signals, encoder)
+        return sums
+
+    def _decoder_sums(self, executor: Executor, encoder: Encoder, earlier: DecoderSums | None = None) -> DecoderSums:
+        parts = encoder.feature_map, encoder.atoms, encoder.gram, encoder.pursuit
+        step = Decode(*parts, unit_length=self._has_unit_signals)
+        sums = DecoderSums(*map(host, executor.map_reduce(step, start=earlier)[0]))
+        if not np.isfinite(sums.projections).all():
+            raise NotFiniteError
+        return sums
+
+    def _set_decoder(self, sums: DecoderSums, signals: Signals, encoder: Encoder) -> None:
+        assert encoder.gram is not None
+        matrix, intercept = learn_decoder(sums, encoder.gram, self.decoder_alpha, self._has_unit_signals)
+        # From the signals and codes as they were worked on to those that the user sees.
+        matrix *= self._feature_scale(signals.scale) / signals.scale
+        self.decoder_ = matrix.astype(signals.dtype)
+        self.decoder_intercept_ = (intercept / signals.scale).astype(signals.dtype)
+
+    @property
+    def _has_unit_signals(self) -> bool:
+        """Whether every signal has norm one in feature space, so that the length of a code tells nothing of it."""
+        return False
+
+    @abstractmethod
+    def _atom_products(self) -> np.ndarray:
+        """Inner products (n, n) of the atoms in feature space."""
+
+    def _check_decodable(self) -> None:
+        """Refuse to learn a decoder where there are no signals to decode to."""
+
+    def _decoder(self, dtype: np.dtype) -> Decoder:
+        if hasattr(self, "decoder_"):
+            gram = self._atom_products().astype(dtype) if self._has_unit_signals else None
+            return LinearDecoder(self.decoder_.astype(dtype), self.decoder_intercept_.astype(dtype), gram)
+        raise NotFittedError(
+            f"This {type(self).__name__} has not learned to turn codes back into signals: set "
+            f"fit_inverse_transform=True before fit, or call fit_decoder with signals."
+        )

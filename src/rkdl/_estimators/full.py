@@ -1,0 +1,428 @@
+"""Full kernel dictionary learning: every signal is a kernel vector."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from sklearn.base import _fit_context
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import validate_data
+
+from rkdl._backends.arrays import host, is_tensor
+from rkdl._coding.encode import encode_signals
+from rkdl._coding.encoder import Encoder, Pursuit
+from rkdl._coding.pursuit import pursue
+from rkdl._data.signals import Signals, is_safe
+from rkdl._data.sources import gather, is_dask, is_source
+from rkdl._estimators.base import FLOATS, is_array
+from rkdl._estimators.denoising import Decoder
+from rkdl._estimators.kernel import KERNELS, KernelLearner
+from rkdl._execution.blas import one_blas_thread
+from rkdl._execution.executor import Executor
+from rkdl._execution.machine import physical_memory
+from rkdl._features.maps import GivenKernelMap
+from rkdl._learning.full import FullProblem, KernelRows
+from rkdl._learning.initial_atoms import first_signals
+from rkdl._utils.inputs import well_formed
+
+# The kernel matrix is kept whole while it takes no more than this share of the memory (on a GPU, of what is free).
+MEMORY_SHARE = 0.6
+
+
+class KDL(KernelLearner):
+    """Kernel dictionary learning on all signals: atoms are combinations of every signal in feature space.
+
+    Exact, and quadratic in the number of signals; a fitted model carries the training signals. `RKDL` and `ORKDL`
+    need neither.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Number of atoms n.
+    kernel : {"rbf", "poly", "linear", "precomputed"} or callable, default="rbf"
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
+        returns the matrix of kernel values (or of two rows that returns a number, which is slow).
+        With "precomputed", X is the kernel matrix in `fit`, and kernel values with the training signals after it.
+    gamma : float, "median" or "scale", default="median"
+        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample, "scale" is
+        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+    degree : int, default=3
+        Degree of "poly".
+    coef0 : float, default=1.0
+        Constant of "poly".
+    n_nonzero_coefs : int or None, default=4
+        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
+    residual_tol : float, default=None
+        Stop a signal's pursuit when its squared residual in feature space is at most this.
+    pursuit : {"ols", "omp"}, default="ols"
+        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
+    atom_update : {"gram", "aksvd"}, default="gram"
+        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
+    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_signals), default="rpcholesky"
+        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
+        leave of it in feature space (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian
+        combinations of the kernel vectors; an array gives the combinations.
+    max_iter : int, default=30
+        Most iterations.
+    tol : float, default=1e-4
+        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
+        for ten iterations; 0 disables.
+    fit_inverse_transform : bool, default=False
+        Whether `fit` also learns a decoder, by ridge regression from feature space to signals in one
+        more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
+        to a fixed point with kernel "rbf" (slower), are exact with "linear", and with another kernel need
+        `fit_decoder`.
+    decoder_alpha : float, default=0.001
+        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
+    sparse_output : bool, default=False
+        Whether `transform` returns a CSR array.
+    device : str or torch.device, default=None
+        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
+        or in NumPy.
+    n_jobs : int, default=None
+        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+    random_state : int, RandomState instance or None, default=None
+        Randomness of the first atoms.
+    verbose : int, default=0
+        A progress bar if positive.
+
+    Attributes
+    ----------
+    dual_components_ : ndarray of shape (n_components, n_signals)
+        Atoms as combinations of the training signals, of unit norm in feature space.
+    kernel_vectors_ : ndarray of shape (n_signals, n_features)
+        The training signals; not with "precomputed".
+    gram_ : ndarray of shape (n_components, n_components)
+        Inner products of the atoms in feature space.
+    gamma_ : float
+        `gamma` as used.
+    computes_in_float64_ : bool
+        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
+        worked on in float64. Results are float32 all the same.
+    errors_ : ndarray of shape (n_iter_,)
+        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
+        space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
+    update_errors_ : ndarray of shape (n_updates,)
+        The error right after every update that was made, with the codes that it was made for: what the paper reports.
+    n_iter_ : int
+        Iteration that ended with the returned model, the best that was met.
+    n_revived_ : int
+        Unused atoms that were replaced by badly represented signals.
+    decoder_ : ndarray of shape (n_components, n_features)
+        What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
+        decoder was learned.
+    decoder_intercept_ : ndarray of shape (n_features,)
+        What is added to the product; only where a decoder was learned.
+    n_features_in_ : int
+        Length of a signal.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X had string names.
+
+    See Also
+    --------
+    RKDL : The same on a few kernel vectors.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import KDL
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> model = KDL(n_components=20, random_state=0).fit(X)
+    >>> model.dual_components_.shape
+    (20, 1797)
+    """
+
+    _parameter_constraints: dict = {
+        **KernelLearner._parameter_constraints,
+        "kernel": [StrOptions({*KERNELS, "precomputed"}), callable],
+    }
+
+    def __init__(
+        self,
+        n_components=20,
+        *,
+        kernel="rbf",
+        gamma="median",
+        degree=3,
+        coef0=1.0,
+        n_nonzero_coefs=4,
+        residual_tol=None,
+        pursuit="ols",
+        atom_update="gram",
+        init="rpcholesky",
+        max_iter=30,
+        tol=1e-4,
+        fit_inverse_transform=False,
+        decoder_alpha=1e-3,
+        sparse_output=False,
+        device=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        super().__init__(
+            n_components,
+            kernel=kernel,
+            gamma=gamma,
+            degree=degree,
+            coef0=coef0,
+            n_nonzero_coefs=n_nonzero_coefs,
+            residual_tol=residual_tol,
+            pursuit=pursuit,
+            atom_update=atom_update,
+            init=init,
+            max_iter=max_iter,
+            tol=tol,
+            fit_inverse_transform=fit_inverse_transform,
+            decoder_alpha=decoder_alpha,
+            sparse_output=sparse_output,
+            device=device,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+
+    @property
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, *, checkpoint=None):
+        """Learn from signals, or from their kernel matrix.
+
+        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the estimator then holds the best
+        model of its complete iterations. A fit that fails, or is interrupted before its first iteration is complete,
+        leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row; with ``kernel="precomputed"`` the kernel matrix (n_signals, n_signals).
+        y : None
+            Ignored.
+        checkpoint : str or path, default=None
+            A file that the state is written to after every iteration, whole or not at all. A fit with the same
+            settings on the same signals that finds it goes on from there and ends at the same bits; `max_iter` may
+            be raised. Anything else in its place is refused.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        if is_dask(X) and any(np.isnan(size) for size in X.shape):
+            raise ValueError("The Dask array does not know the sizes of its chunks: call X.compute_chunk_sizes().")
+        if is_source(X) and self.device is None:
+            # Every signal meets every other one: they are needed together.
+            X = gather(X)
+        return super().fit(X, y, checkpoint=checkpoint)
+
+    def _inspect(self, executor: Executor) -> None:
+        if self._is_precomputed:
+            if self.fit_inverse_transform:
+                self._check_decodable()
+            _check_kernel_matrix(host(executor.signals.data).astype(executor.signals.dtype, copy=False))
+        else:
+            super()._inspect(executor)
+
+    def _fitted_scale(self, dtype: np.dtype) -> float:
+        return 1.0 if self._is_precomputed else super()._fitted_scale(dtype)
+
+    def _working_width(self, n_signals: int, n_features: int) -> int:
+        # Row blocks of the kernel matrix are what a chunk works on.
+        return n_signals
+
+    def _problem(
+        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+    ) -> FullProblem:
+        signals = executor.signals
+        n_signals = signals.shape[0]
+        rows_of, problem_of, memory = KernelRows, FullProblem, physical_memory()
+        if hasattr(signals, "device"):
+            from rkdl._backends.torch import full
+            from rkdl._backends.torch.device import free_bytes
+
+            rows_of, problem_of = full.TensorKernelRows, full.TensorFullProblem
+            memory = free_bytes(signals.device) if signals.device.type == "cuda" else memory
+        if self._is_precomputed:
+            given = signals.read(0, n_signals) if hasattr(signals, "device") else signals.data
+            rows = rows_of(executor, None, given)
+        else:
+            kernel = self._make_kernel(signals)
+            needed = n_signals * n_signals * signals.dtype.itemsize
+            if needed <= MEMORY_SHARE * memory:
+                rows = rows_of.compute(executor, kernel)
+            else:
+                warnings.warn(
+                    f"The kernel matrix of {n_signals} signals takes {needed / 2**30:.1f} GiB and there are "
+                    f"{memory / 2**30:.1f}: its blocks are computed again in every iteration. RKDL or ORKDL learn from "
+                    f"a few kernel vectors instead.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+                rows = rows_of(executor, kernel, None)
+        if is_array(self.init):
+            # Atoms are normalised in feature space, so a scale of the signals does not reach them.
+            start = self._initial_array((self.n_components, n_signals), "dual_components_")
+        else:
+            start = np.zeros((self.n_components, n_signals))
+            n_picked = 0
+            if self.init != "random":
+                picked = first_signals(self.init, signals, self.n_components, rng, rows.products)
+                n_picked = len(picked)
+                start[np.arange(n_picked), picked] = 1.0
+            start[n_picked:] = rng.standard_normal((self.n_components - n_picked, n_signals))
+        return problem_of(rows, start, pursuit, refit=self.atom_update == "aksvd")
+
+    def _store(self, problem: Any, signals: Signals) -> None:
+        unit = self._feature_scale(signals.scale)
+        self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
+        self.gram_ = host(problem.gram)
+        if self._is_precomputed:
+            self.gamma_ = None
+            self.__dict__.pop("kernel_vectors_", None)
+            return
+        self.gamma_ = self._stored_gamma(signals)
+        data = host(signals.data)
+        # A copy, so that the model does not change with the user's array.
+        self.kernel_vectors_ = (
+            data.toarray().astype(signals.dtype, copy=False)
+            if sparse.issparse(data)
+            else np.array(data, dtype=signals.dtype, order="C")
+        )
+
+    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
+        if not self._is_precomputed:
+            return super()._encoder(dtype, scale)
+        size = self.dual_components_.shape[1]
+        atoms = self.dual_components_.astype(dtype, copy=False)
+        return Encoder(GivenKernelMap(size), atoms, self.gram_.astype(dtype), self._pursuit(1.0))
+
+    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
+        if not self._is_precomputed:
+            return super()._read_signals(X, reset=reset)
+        if is_tensor(X) or self.device is not None:
+            found = super()._read_signals(X, reset=reset)
+            found.check_finite()
+            return found
+        X = validate_data(self, well_formed(X), dtype=FLOATS, reset=reset)
+        return Signals(X, X.dtype)
+
+    def transform(self, X):
+        """Sparse codes of signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row; with ``kernel="precomputed"`` kernel values with the training signals. With `residual_tol`
+            too, only the square kernel matrix of the training signals tells the norms that are needed.
+
+        Returns
+        -------
+        codes : ndarray or csr_array of shape (n_signals, n_components)
+            CSR if `sparse_output`.
+        """
+        if not self._is_precomputed or self.residual_tol is None:
+            return super().transform(X)
+        signals, encoder, _ = self._ready(X)
+        kernel = host(signals.data)
+        if not _is_training_matrix(kernel):
+            raise ValueError(
+                "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
+                "training signals do not tell a new signal's norm. Set residual_tol=None and n_nonzero_coefs."
+            )
+        squares = np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
+        return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, squared_norms=squares)
+
+    def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        if not self._is_precomputed:
+            return super()._residuals(X, factor)
+        signals, encoder, _ = self._ready(X)
+        kernel = host(signals.data)
+        if not _is_training_matrix(kernel):
+            raise ValueError(
+                "A residual needs k(x, x), which kernel='precomputed' tells for the training signals alone, by their "
+                "square kernel matrix: for other signals give the kernel by name or as a function."
+            )
+        squares = np.maximum(kernel.diagonal(), 0.0)
+        with one_blas_thread():
+            correlations = kernel @ encoder.atoms.T
+        residuals = pursue(correlations, encoder.gram, squares, *encoder.pursuit)[1]
+        return tuple(alike_home(factor * np.sqrt(part), signals) for part in (residuals, squares))  # type: ignore[return-value]
+
+    def _check_decodable(self) -> None:
+        if self._is_precomputed:
+            raise ValueError(
+                "Codes of a precomputed kernel cannot be turned back into signals, which it does not tell: give the "
+                "kernel by name or as a function, and leave fit_inverse_transform at False for a precomputed one."
+            )
+
+    def _decoder(self, dtype: np.dtype) -> Decoder:
+        self._check_decodable()
+        return super()._decoder(dtype)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_precomputed
+        tags.input_tags.sparse = not self._is_precomputed
+        return tags
+
+
+def alike_home(values: np.ndarray, signals: Signals) -> Any:
+    """Values as a tensor where the signals came as one."""
+    home = getattr(signals, "home", None)
+    if home is None:
+        return values
+    from rkdl._backends.torch.place import upload
+
+    return upload(values, home)
+
+
+def _is_training_matrix(kernel: np.ndarray) -> bool:
+    """Whether kernel values are those of signals with themselves, as far as symmetry tells."""
+    slack = 1e3 * float(np.finfo(kernel.dtype).eps) * float(np.abs(kernel).max(initial=0.0))
+    return kernel.shape[0] == kernel.shape[1] and bool(np.allclose(kernel, kernel.T, rtol=0.0, atol=slack))
+
+
+def _check_kernel_matrix(matrix: np.ndarray) -> None:
+    """Square, symmetric and positive semidefinite, up to the dtype's rounding."""
+    size = len(matrix)
+    if matrix.shape != (size, size):
+        raise ValueError(
+            f"A precomputed kernel has one row and one column a signal; X has shape {matrix.shape}, which is not "
+            f"square."
+        )
+    largest = float(np.abs(matrix).max())
+    if largest > 0.0 and not is_safe(largest, matrix.dtype):
+        raise ValueError(
+            f"The precomputed kernel has entries of size {largest:.3g}, whose squares leave the range of "
+            f"{matrix.dtype}: scale it."
+        )
+    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * largest
+    for start in range(0, size, 1024):
+        block = matrix[start : start + 1024]
+        worst = float(np.abs(block - matrix[:, start : start + 1024].T).max())
+        if worst > slack:
+            raise ValueError(
+                f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their mirror "
+                f"images. Use (K + K.T) / 2 if that is meant."
+            )
+    lowest = float(matrix.diagonal().min())
+    if size > 2 and lowest >= 0.0 < largest:
+        try:
+            found = eigsh(matrix, k=1, which="SA", tol=1e-2, v0=np.ones(size), maxiter=300, return_eigenvectors=False)
+            lowest = float(found[0])
+        except ArpackNoConvergence as error:
+            lowest = float(error.eigenvalues[0]) if len(error.eigenvalues) else 0.0
+    elif size == 2:
+        lowest = float(np.linalg.eigvalsh(matrix)[0])
+    if lowest < -max(slack * size, 1e-6 * largest):
+        raise ValueError(
+            f"The precomputed kernel is not positive semidefinite: it has an eigenvalue of about {lowest:.3g}. Clip "
+            f"its negative eigenvalues or add {-lowest:.3g} to its diagonal."
+        )

@@ -1,0 +1,75 @@
+"""The kernel's gamma, from a number or from the signals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rkdl._data.signals import Signals
+from rkdl._features.kernels import median_gamma
+
+SAMPLE = 1000
+# Signals that a kernel is judged by.
+KERNEL_SAMPLE = 100
+# Rules that find gamma from the signals.
+RULES = ("median", "scale")
+
+
+def spread_sample(signals: Signals, size: int = SAMPLE) -> np.ndarray:
+    """Signals taken evenly from first to last, so that no randomness is spent on them."""
+    n_signals = signals.shape[0]
+    return signals.take(np.unique(np.linspace(0, n_signals - 1, min(size, n_signals)).astype(np.intp)))
+
+
+def find_gamma(gamma: float | str, signals: Signals) -> float:
+    """`gamma` for the signals as they are read, that is after their scale.
+
+    Parameters
+    ----------
+    gamma : float, "median" or "scale"
+        A number is meant for the signals as the user gave them. "median" is one over the median squared distance of a
+        sample; "scale" one over the variance of all numbers times the number of features, from one pass over them.
+    signals : Signals
+        The signals.
+    """
+    if isinstance(gamma, str):
+        # What the rule gave is kept with the signals: a stream goes on with the gamma of its beginning.
+        if signals.median_gamma is None:
+            found = scale_gamma(signals) if gamma == "scale" else median_gamma(spread_sample(signals))
+            signals.median_gamma = found
+        return signals.median_gamma
+    return float(gamma) / signals.scale / signals.scale
+
+
+def scale_gamma(signals: Signals) -> float:
+    """``1 / (n_features * X.var())`` of the signals as they are read, as scikit-learn's ``gamma="scale"``.
+
+    1.0 where all numbers are equal.
+    """
+    variance = signals.moments().variance
+    if variance == 0.0:
+        return 1.0
+    gamma = 1.0 / (signals.shape[1] * variance)
+    return min(max(gamma, float(np.finfo(np.float64).tiny)), float(np.finfo(np.float64).max))
+
+
+def raw_gamma(gamma: float | str, signals: Signals) -> float:
+    """`gamma` for the signals as the user gave them."""
+    if not isinstance(gamma, str):
+        return float(gamma)
+    found = find_gamma(gamma, signals) * signals.scale * signals.scale
+    if not 0.0 < found < np.inf:
+        raise ValueError(
+            f"gamma={gamma!r} of these signals is {found}: their squared distances leave the range of float64; scale "
+            f"the signals."
+        )
+    return found
+
+
+def sample_gamma(gamma: float | str, sample: np.ndarray) -> float:
+    """`gamma` as these few signals, as the user gave them, would have it."""
+    if not isinstance(gamma, str):
+        return float(gamma)
+    if gamma == "median":
+        return median_gamma(sample)
+    variance = float(sample.var())
+    return 1.0 / (sample.shape[1] * variance) if variance > 0.0 else 1.0

@@ -1,0 +1,515 @@
+"""The outlier detector: signals that kernel dictionaries of the others cannot represent."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
+from sklearn.utils import Tags, assert_all_finite, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rkdl._applications.anomaly_scores import Member, robust_location, upper_fence
+from rkdl._backends.arrays import host
+from rkdl._data.signals import Signals
+from rkdl._data.sources import RowSource, check_source, float_dtype, gather, is_dask, is_source
+from rkdl._estimators.gamma import RULES, find_gamma, raw_gamma
+from rkdl._estimators.reduced import RKDL
+from rkdl._estimators.saving import Saved
+from rkdl._execution.blas import one_blas_thread, resolve_threads
+from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.executor import Executor
+from rkdl._execution.pool import submit
+from rkdl._features.kernels import centre_of
+from rkdl._utils.inputs import well_formed
+from rkdl._utils.warnings import quiet
+
+FLOATS = [np.float64, np.float32]
+# Parts of few signals of which one at a time is left out, to see how those score that no dictionary has learned from.
+N_FOLDS = 10
+# Scores of at least so many signals that differ by less than this say nothing.
+FEW, EQUAL = 5, 1e-3
+# Unseen signals that set a threshold well enough.
+ENOUGH_UNSEEN = 200
+
+
+class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
+    """Outliers are the signals that kernel dictionaries, learned from the well-represented ones, cannot represent.
+
+    Several small dictionaries are learned with RBF kernels of two widths: the wide kernel with more atoms learns how
+    features depend on each other, the narrow one with few atoms where signals are dense. Each is learned twice: once
+    from all signals, and then, on new kernel vectors, without those that the first one represented worst, so that
+    outliers among the training signals do not become atoms. A signal's score is the mean over the dictionaries of
+    ``-log(1 - r^2)``, where r is the norm of its residual in feature space, each dictionary's in units of the spread
+    of the training signals' own values.
+
+    Features should be of comparable scale: put a ``StandardScaler`` before the detector where they are not.
+
+    Parameters
+    ----------
+    n_components : int or array-like of int, default=(32, 8)
+        Number of atoms of a dictionary, one number for each of `gamma_factors` or one for all.
+    n_nonzero_coefs : int or array-like of int, default=(16, 8)
+        Most non-zeros of a code, likewise.
+    gamma : float, "median" or "scale", default="median"
+        The kernel's parameter; "median" is one over the median squared distance of a sample, "scale" is
+        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+    gamma_factors : float or array-like of float, default=(0.1, 6.0)
+        What `gamma` is multiplied by, one number for each width of the kernel.
+    n_kernel_vectors : int, default=200
+        Signals, drawn at random for each dictionary, that its atoms are combinations of.
+    discard : float, default=0.25
+        Share of the signals, the worst represented, that each dictionary leaves out when it is learned again; 0 to
+        learn it once.
+    n_members : int, default=10
+        Number of dictionaries, dealt out to the widths in turn.
+    max_samples : int, default=2048
+        Most signals that one dictionary is learned from, drawn at random.
+    max_iter : int, default=4
+        Iterations of each learning.
+    contamination : float or "auto", default="auto"
+        Share of outliers, in (0, 0.5]: `fit_predict` marks this share of the training signals, and `predict` about this
+        share of new signals like them. "auto" marks what lies beyond Tukey's fence, moved out by the skewness of the
+        abnormality; of signals without outliers that is a few in a hundred.
+    n_jobs : int, default=None
+        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+    random_state : int, RandomState instance or None, default=None
+        Randomness of kernel vectors, first atoms and samples.
+    verbose : int, default=0
+        A progress bar if positive.
+
+    Attributes
+    ----------
+    offset_ : float
+        ``decision_function`` is ``score_samples - offset_``. The training signals' own threshold, unless signals that
+        were left out of a learning score clearly lower than those: then it is set on them, and `predict` marks fewer of
+        the training signals than `fit_predict`. So it is where signals are few for their dimension.
+    gammas_ : ndarray of shape (n_members,)
+        Kernel parameter of every dictionary.
+    kernel_vectors_ : ndarray of shape (n_members, n_kernel_vectors, n_features)
+        Kernel vectors of every dictionary.
+    dual_components_ : ndarray of shape (n_members, max_components, n_kernel_vectors)
+        Atoms of every dictionary as combinations of its kernel vectors; dictionaries of fewer atoms end in zeros.
+    grams_ : ndarray of shape (n_members, max_components, max_components)
+        Inner products of the atoms of every dictionary in feature space.
+    sizes_ : ndarray of shape (n_members, 2)
+        Atoms and most non-zeros of every dictionary, as used.
+    medians_ : ndarray of shape (n_members,)
+        Median of the training signals' ``-log(1 - r^2)`` in every dictionary.
+    spreads_ : ndarray of shape (n_members,)
+        Distance between its quartiles, at least 1e-4: a dictionary that represents all signals tells none apart.
+    scale_ : float
+        Power of two that signals are multiplied by where their squares would leave the range of numbers.
+    n_iter_ : int
+        Iterations of each learning.
+    n_features_in_ : int
+        Length of a signal.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X had string names.
+
+    See Also
+    --------
+    RKDL : The dictionaries underneath.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rkdl import KDLOutlierDetector
+    >>> X = np.random.default_rng(0).standard_normal((300, 4))
+    >>> X[:3] += 8.0
+    >>> detector = KDLOutlierDetector(contamination=0.01, random_state=0).fit(X)
+    >>> np.flatnonzero(detector.predict(X) == -1)
+    array([0, 1, 2])
+    """
+
+    _parameter_constraints: dict = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
+        "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), "array-like"],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
+        "gamma_factors": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
+        "discard": [Interval(Real, 0, 1, closed="left")],
+        "n_members": [Interval(Integral, 1, None, closed="left")],
+        "max_samples": [Interval(Integral, 2, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "contamination": [Interval(Real, 0, 0.5, closed="right"), StrOptions({"auto"})],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components=(32, 8),
+        *,
+        n_nonzero_coefs=(16, 8),
+        gamma="median",
+        gamma_factors=(0.1, 6.0),
+        n_kernel_vectors=200,
+        discard=0.25,
+        n_members=10,
+        max_samples=2048,
+        max_iter=4,
+        contamination="auto",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.gamma = gamma
+        self.gamma_factors = gamma_factors
+        self.n_kernel_vectors = n_kernel_vectors
+        self.discard = discard
+        self.n_members = n_members
+        self.max_samples = max_samples
+        self.max_iter = max_iter
+        self.contamination = contamination
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Learn what the common signals look like.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+            dataset) is read chunk by chunk.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted detector.
+        """
+        self._fit_scores(X)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_predict(self, X, y=None):
+        """Learn from signals and tell which of them are outliers.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row, as for `fit`.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_signals,)
+            -1 for outliers, 1 for the others.
+        """
+        scores = self._fit_scores(X)
+        # Their own threshold: they are judged among themselves, by dictionaries that have learned from all of them.
+        return _labels(scores - scores.dtype.type(self._offset(scores)))
+
+    def score_samples(self, X):
+        """How well signals are represented; the lower, the more abnormal.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row, as for `fit`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_signals,)
+            Zero for a signal that is represented like the median one of the training signals.
+        """
+        check_is_fitted(self)
+        signals = self._read_signals(X, reset=False)
+        signals.scale = self.scale_
+        locations = np.stack([self.medians_, self.spreads_], axis=1)
+        return _combine(self._abnormalities(signals, self._members()), locations, signals.dtype)
+
+    def decision_function(self, X):
+        """`score_samples` less `offset_`: negative for outliers.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row, as for `fit`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_signals,)
+            Shifted scores.
+        """
+        scores = self.score_samples(X)
+        return scores - scores.dtype.type(self.offset_)
+
+    def predict(self, X):
+        """Tell which signals are outliers.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            One signal a row, as for `fit`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_signals,)
+            -1 for outliers, 1 for the others.
+        """
+        return _labels(self.decision_function(X))
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def _fit_scores(self, X: Any) -> np.ndarray:
+        """Set the fitted attributes, all or none of them; the training signals' scores."""
+        before = dict(self.__dict__)
+        try:
+            return self._fit(X)
+        except BaseException:
+            # A fit that fails leaves what an earlier one learned.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: Any) -> np.ndarray:
+        factors, n_atoms, n_nonzero = self._widths()
+        signals = self._read_signals(X, reset=True)
+        rng = check_random_state(self.random_state)
+        with self._executor(signals, self.n_kernel_vectors) as executor:
+            executor.inspect()
+        gamma = find_gamma(self.gamma, signals)
+        raw_gamma(self.gamma, signals)
+        width = np.arange(self.n_members) % len(factors)
+        seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
+        tasks = [(gamma * factors[k], n_atoms[k], n_nonzero[k], seed) for k, seed in zip(width, seeds, strict=True)]
+        folds = self._folds(signals.shape[0], rng)
+        with _progress(self.n_members * (1 + len(folds)), self.verbose) as tick:
+            members = self._learn(signals, tasks, tick)
+            raw = self._abnormalities(signals, members)
+            locations = _locations(raw)
+            self._store(members, signals.scale, locations)
+            scores = _combine(raw, locations, signals.dtype)
+            self.offset_ = float(self._offset(scores))
+            if folds:
+                raw = np.concatenate([self._unseen(signals, fold, tasks, tick) for fold in folds])
+                self.offset_ = self._corrected_offset(scores, _combine(raw, locations, signals.dtype))
+        if len(scores) >= FEW and float(np.ptp(scores)) < EQUAL:
+            cause = "The signals themselves are probably equal: look at them."
+            if not isinstance(self.gamma, str):
+                cause = f"Probably gamma={self.gamma!r} is too small by orders of magnitude: leave it at 'median'."
+            warnings.warn(
+                f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
+                f"represent every signal alike and tell no outlier. {cause}",
+                UserWarning,
+                stacklevel=6,
+            )
+        return scores
+
+    def _folds(self, n_signals: int, rng: np.random.RandomState) -> list[np.ndarray]:
+        """Signals to be left out of a learning, a list of indices each; none where most are not learned from anyway."""
+        if n_signals >= 2 * self.max_samples:
+            return []
+        folds = np.array_split(rng.permutation(n_signals), min(N_FOLDS, n_signals))
+        # Some hundred signals tell the share of them that is marked; a few folds of many signals hold those.
+        n_needed = 1 + int(np.searchsorted(np.cumsum([len(fold) for fold in folds]), ENOUGH_UNSEEN))
+        return [np.sort(fold) for fold in folds[:n_needed]]
+
+    def _unseen(self, signals: Signals, fold: np.ndarray, tasks: list[tuple], tick: Any) -> np.ndarray:
+        """Abnormality of the signals of a fold in every dictionary, learned from the other signals."""
+        others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
+        return self._abnormalities(signals.subset(fold), self._learn(others, tasks, tick))
+
+    def _corrected_offset(self, scores: np.ndarray, unseen: np.ndarray) -> float:
+        """The training signals' own offset, or, where it marks clearly more of the unseen ones, that of those."""
+        expected = float((scores < self.offset_).mean())
+        slack = np.sqrt(max(expected * (1.0 - expected), 1.0 / len(unseen)) / len(unseen))
+        if float((unseen < self.offset_).mean()) <= expected + slack:
+            return self.offset_
+        return min(self.offset_, float(self._offset(unseen)))
+
+    def _widths(self) -> tuple[list[float], list[int], list[int]]:
+        """Factors of gamma, atoms and non-zeros of every width of the kernel, checked."""
+        factors = _several("gamma_factors", self.gamma_factors, float)
+        counts = []
+        for name in ("n_components", "n_nonzero_coefs"):
+            values = _several(name, getattr(self, name), int)
+            if len(values) not in (1, len(factors)):
+                raise ValueError(
+                    f"{name} has {len(values)} values and gamma_factors {len(factors)}: give one for each, or one for "
+                    f"all."
+                )
+            counts.append(values * len(factors) if len(values) == 1 else values)
+        return factors, counts[0], counts[1]
+
+    def _learn(self, signals: Signals, tasks: list[tuple], tick: Any) -> list[Member]:
+        """The dictionaries, each from its own seed, so that threads change nothing."""
+        threads = min(resolve_threads(self.n_jobs), len(tasks))
+        if not signals.is_in_memory:
+            # A slow source is read by one after the other.
+            threads = 1
+        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+            members = []
+            for future in [submit(pool, self._learn_one, signals, *task) for task in tasks]:
+                members.append(future.result())
+                tick()
+        return members
+
+    def _learn_one(self, signals: Signals, gamma: float, n_atoms: int, n_nonzero: int, seed: int) -> Member:
+        """Selective training: learn, leave out the worst represented, learn again."""
+        rng = np.random.RandomState(seed)
+        n_signals = signals.shape[0]
+        sample = signals.take(rng.choice(n_signals, min(n_signals, self.max_samples), replace=False))
+        sample = sample.astype(np.float64)
+        member = self._dictionary(sample, gamma, n_atoms, n_nonzero, rng)
+        n_kept = max(1, round(len(sample) * (1.0 - self.discard)))
+        if n_kept == len(sample):
+            return member
+        centre = centre_of(sample)
+        order = np.argsort(member.about(centre).abnormality(sample - centre), kind="stable")
+        return self._dictionary(sample[np.sort(order[:n_kept])], gamma, n_atoms, n_nonzero, rng)
+
+    def _dictionary(
+        self, sample: np.ndarray, gamma: float, n_atoms: int, n_nonzero: int, rng: np.random.RandomState
+    ) -> Member:
+        n_vectors = min(self.n_kernel_vectors, len(sample))
+        n_atoms = min(n_atoms, n_vectors)
+        n_nonzero = min(n_nonzero, n_atoms)
+        # Atoms are combinations of the kernel vectors, and distances do not change with the origin.
+        centre = centre_of(sample)
+        model = RKDL(
+            n_atoms,
+            gamma=gamma,
+            n_kernel_vectors=n_vectors,
+            kernel_vectors="random",
+            # At random: atoms that are chosen to represent what others do not would begin with the outliers.
+            init="data",
+            n_nonzero_coefs=n_nonzero,
+            max_iter=self.max_iter,
+            tol=0.0,
+            n_jobs=1,
+            random_state=rng,
+        )
+        with quiet():
+            model.fit(sample - centre)
+        return Member(gamma, model.kernel_vectors_ + centre, model.dual_components_, model.gram_, n_nonzero)
+
+    def _store(self, members: list[Member], scale: float, locations: np.ndarray) -> None:
+        most = max(len(member.atoms) for member in members)
+        padding = [most - len(member.atoms) for member in members]
+        self.gammas_ = np.array([member.gamma for member in members]) * scale * scale
+        self.kernel_vectors_ = np.stack([member.kernel_vectors for member in members]) / scale
+        self.dual_components_ = np.stack(
+            [np.pad(member.atoms, ((0, pad), (0, 0))) for member, pad in zip(members, padding, strict=True)]
+        )
+        self.grams_ = np.stack([np.pad(member.gram, (0, pad)) for member, pad in zip(members, padding, strict=True)])
+        self.sizes_ = np.array([(len(member.atoms), member.n_nonzero) for member in members])
+        self.medians_, self.spreads_ = locations.T.copy()
+        self.scale_ = float(scale)
+        self.n_iter_ = int(self.max_iter)
+
+    def _members(self) -> list[Member]:
+        """The dictionaries for signals multiplied by `scale_`."""
+        parts = zip(self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_, self.sizes_, strict=True)
+        return [
+            Member(gamma / self.scale_ / self.scale_, vectors * self.scale_, atoms[:n], gram[:n, :n].copy(), int(s))
+            for gamma, vectors, atoms, gram, (n, s) in parts
+        ]
+
+    def _offset(self, scores: np.ndarray) -> float:
+        if self.contamination != "auto":
+            return np.percentile(scores, 100.0 * self.contamination)
+        return -upper_fence(-scores.astype(np.float64))
+
+    def _abnormalities(self, signals: Signals, members: list[Member]) -> np.ndarray:
+        """Abnormality of every signal in every dictionary, (n_signals, n_members)."""
+        found = np.empty((signals.shape[0], len(members)))
+        centre = centre_of(np.concatenate([member.kernel_vectors for member in members]))
+        centred = [member.about(centre) for member in members]
+
+        def task(number: int, start: int, stop: int) -> None:
+            rows = signals.read(start, stop)
+            assert_all_finite(rows, input_name="X")
+            rows = rows.astype(np.float64) - centre
+            for column, member in enumerate(centred):
+                found[start:stop, column] = member.abnormality(rows)
+
+        with self._executor(signals, len(members[0].kernel_vectors)) as executor:
+            executor.map_chunks(task)
+        return found
+
+    def _executor(self, signals: Signals, n_vectors: int) -> Executor:
+        n_signals, n_features = signals.shape
+        return Executor(signals, chunk_bounds(n_signals, 2 * n_features + 2 * n_vectors, 8), self.n_jobs)
+
+    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
+        least = 2 if reset else 1
+        # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.
+        X = gather(X) if is_dask(X) else well_formed(X)
+        if is_source(X):
+            check_source(X, type(self).__name__)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if X.shape[0] < least:
+                raise ValueError(f"Found array with {X.shape[0]} sample(s) while a minimum of {least} is required.")
+            return RowSource(X)
+        X = validate_data(
+            self,
+            host(X),
+            dtype=FLOATS,
+            accept_sparse="csr",
+            reset=reset,
+            ensure_all_finite=False,
+            ensure_min_samples=least,
+        )
+        return Signals(X, float_dtype(X.dtype))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _several(name: str, values: Any, kind: type) -> list:
+    """A parameter that is one number or several, as a list."""
+    array = np.atleast_1d(np.asarray(values))
+    allowed = "iu" if kind is int else "iuf"
+    if array.ndim != 1 or not array.size or array.dtype.kind not in allowed or not (array > 0).all():
+        what = "integers" if kind is int else "numbers"
+        raise ValueError(f"{name}={values!r} must be a positive number or a list of positive {what}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}={values!r} must be finite.")
+    return [kind(value) for value in array]
+
+
+def _locations(raw: np.ndarray) -> np.ndarray:
+    """Median and spread (n_members, 2) of abnormalities (n_signals, n_members)."""
+    return np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
+
+
+def _combine(raw: np.ndarray, locations: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Scores from abnormalities (n_signals, n_members): the lower, the more abnormal, and always finite."""
+    medians, spreads = locations.T
+    with np.errstate(over="ignore"):
+        scores = -((raw - medians) / spreads).mean(axis=1)
+    limit = float(np.finfo(dtype).max) / 4.0
+    return np.clip(scores, -limit, limit).astype(dtype)
+
+
+def _labels(decisions: np.ndarray) -> np.ndarray:
+    return np.where(decisions < 0.0, -1, 1)
+
+
+@contextmanager
+def _progress(total: int, verbose: int) -> Iterator[Any]:
+    if not verbose:
+        yield lambda: None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=total, desc="KDLOutlierDetector", unit="dictionary") as bar:
+        yield bar.update

@@ -1,0 +1,232 @@
+"""Fitted estimators as files that run nothing when they are read."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils.validation import check_is_fitted
+
+from rkdl._backends.arrays import host
+from rkdl._estimators.fitted import check_fitted
+from rkdl._persistence.files import read_file, write_file
+from rkdl._persistence.shapes import ArrayError
+from rkdl._persistence.states import check_stream
+from rkdl._utils.text import shown
+
+_PLAIN = (bool, int, float, str)
+_WORDS_OF_MT19937 = 624
+
+
+class Saved:
+    """An estimator that can be written to a file."""
+
+    def save(self, path):
+        """Write the fitted estimator to a file that `rkdl.load` reads: numbers and text, no code.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; one that is there is replaced.
+        """
+        check_is_fitted(self)
+        save_estimator(self, path)
+
+
+def save_estimator(model: Any, path: str | os.PathLike) -> None:
+    """Parameters and fitted attributes to a file."""
+    from rkdl import _estimators as estimators
+
+    if getattr(estimators, type(model).__name__, None) is not type(model):
+        raise ValueError(
+            f"{type(model).__qualname__} is a class of your own, which rkdl.load could not make again: save its "
+            f"parts, or use skops or pickle."
+        )
+    arrays: dict[str, np.ndarray] = {}
+    parameters = {
+        name: _encode(f"parameter.{name}", value, arrays) for name, value in model.get_params(deep=False).items()
+    }
+    attributes = {
+        name: _encode(f"attribute.{name}", value, arrays)
+        for name, value in vars(model).items()
+        if name.endswith("_") and not name.startswith("_")
+    }
+    header = {"estimator": type(model).__name__, "parameters": parameters, "attributes": attributes}
+    stream = getattr(model, "_stream", None)
+    state = stream.state() if stream is not None else getattr(model, "_saved_stream", None)
+    if state is not None:
+        header["stream"] = state[0]
+        arrays |= {f"stream.{name}": value for name, value in state[1].items()}
+    write_file(path, "estimator", header, arrays)
+
+
+def load(path, *, kernel=None):
+    """Load an estimator that its `save` wrote.
+
+    The file holds numbers and text only, so that loading it runs no code of its own.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    kernel : callable, default=None
+        The kernel, where the estimator was saved with a function for one: files do not hold functions.
+
+    Returns
+    -------
+    estimator : object
+        The fitted estimator.
+
+    See Also
+    --------
+    RKDL : One of the estimators with a `save`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import DL, load
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> path = os.path.join(tempfile.mkdtemp(), "digits.rkdl")
+    >>> DL(n_components=32, random_state=0).fit(X).save(path)
+    >>> load(path).components_.shape
+    (32, 64)
+    """
+    header, arrays = read_file(path, "estimator", "give a file that an estimator's save wrote.")
+    name = shown(path)
+    try:
+        return _rebuild(name, header, arrays, kernel)
+    except (
+        *(KeyError, TypeError, AttributeError, OverflowError, RecursionError),
+        *(ArrayError, InvalidParameterError),
+    ) as error:
+        told = f"{type(error).__name__}: {_brief(error, 300)}"
+        raise ValueError(f"{name} was changed: its header does not fit what it holds ({told}).") from error
+
+
+def _brief(text: object, longest: int = 80) -> str:
+    """Text of a file in a message: harmless, and not much of it."""
+    told = shown(str(text)[: longest + 1])
+    return told if len(told) <= longest else f"{told[:longest]}..."
+
+
+def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
+    """The fitted estimator of a file."""
+    model = _restore(path, header, arrays, kernel)
+    attributes = {}
+    for key, value in header["attributes"].items():
+        if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
+            raise ValueError(f"{path} was changed: '{_brief(key)}' is no fitted attribute.")
+        attributes[key] = _decode(path, f"attribute.{key}", value, arrays, kernel)
+    sizes = check_fitted(model, attributes)
+    vars(model).update(attributes)
+    if "stream" in header:
+        if not isinstance(header["stream"], dict):
+            raise ValueError(f"{path} was changed: its stream is {type(header['stream']).__name__}, expected a dict.")
+        names = [key for key in arrays if key.startswith("stream.")]
+        state = {key.removeprefix("stream."): arrays.pop(key) for key in names}
+        check_stream(header["stream"], state, sizes)
+        model._saved_stream = (header["stream"], state)
+    if arrays:
+        raise ValueError(f"{path} was changed: nothing asks for its array '{_brief(next(iter(arrays)))}'.")
+    return model
+
+
+def _restore(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any, prefix: str = "") -> Any:
+    """The estimator of a header, not fitted."""
+    from rkdl import _estimators as estimators
+
+    name = header.get("estimator")
+    if name not in estimators.__all__:
+        raise ValueError(f"{path} holds a '{_brief(name)}', which this version of rkdl does not know: use a newer one.")
+    cls = getattr(estimators, name)
+    unknown = set(header["parameters"]) - set(cls().get_params(deep=False))
+    if unknown:
+        raise ValueError(
+            f"{path} holds a {name} with {_brief(', '.join(sorted(unknown)))}, which this version of "
+            f"rkdl does not know: use a newer one."
+        )
+    values = {}
+    for key, value in header["parameters"].items():
+        if isinstance(value, dict) and "function" in value:
+            if not callable(kernel):
+                raise ValueError(
+                    f"{path} was saved with {key}={_brief(value['function'])}, a function, which a file does not "
+                    f"hold: give it as load(path, kernel=...)."
+                )
+            values[key] = kernel
+        else:
+            values[key] = _decode(path, f"{prefix}parameter.{key}", value, arrays, kernel)
+    model = cls(**values)
+    model._validate_params()
+    return model
+
+
+def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """What stands for a value in the header; an array goes to the arrays."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, np.random.RandomState):
+        kind, keys, *rest = value.get_state(legacy=True)
+        if kind != "MT19937":
+            raise ValueError(f"A RandomState of {kind} cannot be saved: give random_state as a number.")
+        arrays[name] = np.asarray(keys)
+        return {"random_state": rest}
+    if type(value).__name__ == "device":
+        return str(value)
+    if isinstance(value, BaseEstimator):
+        # The settings of a method that another one works with.
+        parameters = value.get_params(deep=False).items()
+        held = {key: _encode(f"{name}.parameter.{key}", item, arrays) for key, item in parameters}
+        return {"method": {"estimator": type(value).__name__, "parameters": held}}
+    if callable(value):
+        return {"function": f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', '?')}"}
+    if isinstance(value, tuple | list) and all(isinstance(item, _PLAIN) for item in value):
+        return {type(value).__name__: list(value)}
+    array = np.asarray(host(value))
+    if array.dtype == object:
+        if not all(isinstance(item, str) for item in array.ravel()) or array.ndim != 1:
+            raise ValueError(f"{name} holds objects, which cannot be saved.")
+        return {"names": list(array)}
+    arrays[name] = array
+    return {"array": True}
+
+
+def _decode(path: str, name: str, value: Any, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
+    """The value that stands in the header; an array is taken out of the arrays."""
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    if "method" in value:
+        return _restore(path, value["method"], arrays, kernel, f"{name}.")
+    if "tuple" in value or "list" in value:
+        return tuple(_items(value["tuple"], _PLAIN)) if "tuple" in value else _items(value["list"], _PLAIN)
+    if "names" in value:
+        return np.array(_items(value["names"], str), dtype=object)
+    if "random_state" in value:
+        return _random_state(arrays.pop(name), *value["random_state"])
+    if value != {"array": True}:
+        raise TypeError(f"{name} is none of the values that are saved")
+    return arrays.pop(name)
+
+
+def _items(values: Any, kinds: Any) -> list:
+    """A list of plain values."""
+    if not isinstance(values, list) or not all(isinstance(item, kinds) for item in values):
+        raise TypeError("a list holds something other than plain values")
+    return values
+
+
+def _random_state(keys: np.ndarray, position: int, has_normal: int, normal: float) -> np.random.RandomState:
+    """A generator at a position; NumPy would read whatever lies in memory behind a position that is none."""
+    if keys.shape != (_WORDS_OF_MT19937,) or keys.dtype != np.uint32:
+        raise TypeError(f"a random state has keys of shape {keys.shape} and {keys.dtype}")
+    if type(position) is not int or not 0 <= position <= _WORDS_OF_MT19937 or has_normal not in (0, 1):
+        raise TypeError(f"a random state is at position {position!r}")
+    rng = np.random.RandomState()
+    rng.set_state(("MT19937", keys, position, has_normal, float(normal)))
+    return rng

@@ -1,0 +1,39 @@
+"""How many rows a chunk has."""
+
+from __future__ import annotations
+
+import itertools
+
+# Bytes that a chunk's signals, features and correlations take together: few enough for a core's share of the last
+# cache, many enough that a product of matrices and the Python around it lose nothing.
+CHUNK_BYTES = 5 << 20
+
+SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
+
+
+def chunk_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:
+    """Cut the rows into chunks that fit the cache; a function of the sizes alone, never of the machine.
+
+    Parameters
+    ----------
+    n_signals : int
+        Number of rows.
+    row_width : int
+        Numbers that one row occupies while it is worked on.
+    itemsize : int
+        Bytes of one number.
+
+    Returns
+    -------
+    list of (start, stop)
+        At least eight chunks where the rows allow it, so that a few threads stay busy to the end.
+    """
+    rows = CHUNK_BYTES // max(1, row_width * itemsize)
+    rows = min(max(rows, SMALLEST_CHUNK), LARGEST_CHUNK)
+    rows = min(rows, max(SMALLEST_CHUNK, -(-n_signals // 8)))
+    n_chunks = max(1, -(-n_signals // rows))
+    if 4 < n_chunks <= 16:
+        # A multiple of four: two or four threads end together. Of more chunks one more or less is no matter.
+        n_chunks = -(-n_chunks // 4) * 4
+    edges = [n_signals * i // n_chunks for i in range(n_chunks + 1)]
+    return list(itertools.pairwise(edges))

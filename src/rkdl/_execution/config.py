@@ -1,0 +1,136 @@
+"""Settings that hold for a while: chunks, a GPU's precision, whether a cluster holds the signals."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from numbers import Integral
+from typing import Any
+
+from rkdl._execution.chunks import chunk_bounds
+
+_chunk_rows: ContextVar[int | tuple[int, ...] | None] = ContextVar("rkdl_chunk_rows", default=None)
+_tf32: ContextVar[bool] = ContextVar("rkdl_tf32", default=False)
+_persist: ContextVar[bool] = ContextVar("rkdl_persist", default=True)
+_kept_bytes: ContextVar[int | None] = ContextVar("rkdl_kept_bytes", default=None)
+
+
+# What a context does not name; None has a meaning of its own.
+UNCHANGED: Any = "unchanged"
+
+
+@contextmanager
+def config_context(
+    *,
+    chunk_rows: int | Sequence[int] | None = UNCHANGED,
+    tf32: bool = UNCHANGED,
+    persist: bool = UNCHANGED,
+    kept_bytes: int | None = UNCHANGED,
+) -> Iterator[None]:
+    """Fix the chunks that signals are learned from and how they are worked on, for as long as the context lasts.
+
+    A setting that is not named, or given as "unchanged", stays as it is outside: contexts may be nested.
+
+    Sums over signals are added chunk by chunk, so their last bits follow the chunks. The library chooses chunks that
+    fit the cache; with the row chunks of a Dask array given here, a local fit ends at the bits of the cluster's.
+
+    Parameters
+    ----------
+    chunk_rows : int, sequence of int, None or "unchanged", default="unchanged"
+        Rows of a chunk, or of every chunk in turn, as in ``dask_array.chunks[0]``. None, as outside any context, leaves
+        the choice to the library.
+    tf32 : bool or "unchanged", default="unchanged"
+        Whether a GPU multiplies float32 matrices in TF32: several times as fast, three digits instead of seven. False
+        outside any context.
+    persist : bool or "unchanged", default="unchanged"
+        Whether a Dask cluster keeps the blocks of a Dask array for the time of a fit. False reads them again for every
+        walk: for signals that take more memory than the workers have, on disks that read as fast as workers spill. True
+        outside any context.
+    kept_bytes : int, None or "unchanged", default="unchanged"
+        Most bytes of kernel values or Fourier features that a fit keeps for all signals from one walk to the next. 0
+        computes them again in every walk: memory then grows by the codes alone, and RKDL takes about twice the time.
+        None, as outside any context, keeps up to 64 MiB (512 MiB in `KDLClassifier`, what fits on a GPU). Never changes
+        the result.
+
+    Yields
+    ------
+    None
+        Nothing.
+
+    See Also
+    --------
+    RKDL : One of the estimators whose `fit` walks chunks.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import DL, config_context
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> with config_context(chunk_rows=300):
+    ...     model = DL(n_components=32, random_state=0).fit(X)
+    """
+    named: dict[ContextVar, Any] = {
+        setting: value
+        for setting, value in ((_chunk_rows, chunk_rows), (_tf32, tf32), (_persist, persist), (_kept_bytes, kept_bytes))
+        if not (isinstance(value, str) and value == UNCHANGED)
+    }
+    if _chunk_rows in named:
+        named[_chunk_rows] = _check_rows(chunk_rows)
+    most = named.get(_kept_bytes)
+    if most is not None and (isinstance(most, bool) or not isinstance(most, Integral) or most < 0):
+        raise ValueError(f"kept_bytes={most!r} must be a number of bytes, at least 0, or None.")
+    for setting in (_tf32, _persist):
+        if setting in named:
+            named[setting] = bool(named[setting])
+    tokens = [setting.set(value) for setting, value in named.items()]
+    try:
+        yield
+    finally:
+        for token in tokens:
+            token.var.reset(token)
+
+
+def _check_rows(rows: int | Sequence[int] | None) -> int | tuple[int, ...] | None:
+    """Rows of a chunk, or of every chunk in turn, checked."""
+    found = tuple(rows) if isinstance(rows, Sequence) and not isinstance(rows, str) else rows
+    for count in found if isinstance(found, tuple) else (found,):
+        if count is not None and not (isinstance(count, Integral) and int(count) > 0):
+            raise ValueError(f"chunk_rows={rows!r} must be a number of rows, several of them, or None.")
+    return found
+
+
+def uses_tf32() -> bool:
+    """Whether the user asked for TF32."""
+    return _tf32.get()
+
+
+def persists() -> bool:
+    """Whether a Dask cluster keeps the signals for the time of a fit."""
+    return _persist.get()
+
+
+def keepable(n_bytes: int) -> int:
+    """The bytes that may be kept from one walk to the next: as the user fixed them, or else as given."""
+    fixed = _kept_bytes.get()
+    return n_bytes if fixed is None else fixed
+
+
+def plan_chunks(
+    n_signals: int,
+    row_width: int,
+    itemsize: int,
+    choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds,
+) -> list[tuple[int, int]]:
+    """Chunks as the user fixed them, or else those of `choose`."""
+    rows = _chunk_rows.get()
+    if rows is None:
+        return choose(n_signals, row_width, itemsize)
+    if isinstance(rows, tuple):
+        edges = [0, *itertools.accumulate(rows)]
+        if edges[-1] != n_signals:
+            raise ValueError(f"chunk_rows add up to {edges[-1]} rows, and there are {n_signals} signals.")
+    else:
+        edges = [*range(0, n_signals, int(rows)), n_signals]
+    return list(itertools.pairwise(edges))

@@ -1,0 +1,1 @@
+"""Feature spaces: kernels, feature maps and their metric."""

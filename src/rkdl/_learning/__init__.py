@@ -1,0 +1,1 @@
+"""Learning problems, their updates, streams, and the loop that alternates coding and updates."""

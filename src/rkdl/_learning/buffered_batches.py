@@ -1,0 +1,144 @@
+"""Batches of a stream that wait for an update, and the walk over them one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rkdl._backends.arrays import host
+from rkdl._data.signals import Moments, Signals
+
+# Bytes of signals that a stream keeps until the kernel vectors move by them.
+BUFFER_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class BufferedBatch:
+    """Signals as the user gave them, and the chunks that they are walked in.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_signals, n_features)
+        The signals, in NumPy.
+    chunks : tuple of int
+        Rows of every chunk.
+    """
+
+    rows: np.ndarray
+    chunks: tuple[int, ...]
+
+    def signals(self) -> Signals:
+        """What reads them."""
+        return Signals(self.rows, self.rows.dtype)
+
+
+def hold(signals: Signals, bounds: Sequence[tuple[int, int]]) -> BufferedBatch:
+    """A copy of a batch in host memory."""
+    return BufferedBatch(np.array(_as_given(on_host(signals))), chunk_rows(bounds))
+
+
+def chunk_rows(bounds: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Rows of every chunk."""
+    return tuple(stop - start for start, stop in bounds)
+
+
+def held_size(signals: Signals) -> int:
+    """Bytes that a batch takes where it is held."""
+    return signals.shape[0] * signals.shape[1] * signals.dtype.itemsize
+
+
+def on_host(signals: Any) -> Signals:
+    """The same signals, read into host memory."""
+    if not hasattr(signals, "device"):
+        return signals
+    if hasattr(signals, "source"):
+        return signals.source
+    return Signals(host(_as_given(signals)), signals.dtype)
+
+
+def _as_given(signals: Signals) -> np.ndarray:
+    """All rows, without their scale."""
+    scale, signals.scale = signals.scale, 1.0
+    try:
+        return signals.read(0, signals.shape[0])
+    finally:
+        signals.scale = scale
+
+
+class JoinedSignals(Signals):
+    """Batches one after another, as if they were one.
+
+    Parameters
+    ----------
+    parts : sequence of Signals
+        The batches; they are read in the widest of their dtypes, and with one scale.
+    """
+
+    def __init__(self, parts: Sequence[Signals]) -> None:
+        self.parts = list(parts)
+        self.edges = np.cumsum([0, *(part.shape[0] for part in parts)])
+        self.dtype = np.result_type(*(part.dtype for part in parts))
+        self.scale = 1.0
+        self.shape = (int(self.edges[-1]), parts[0].shape[1])
+        self.median_gamma = None
+        # Its shape is all that is asked of it.
+        self.data = np.broadcast_to(self.dtype.type(0), self.shape)
+        self.is_in_memory = all(part.is_in_memory for part in parts)
+        for part in self.parts:
+            part.dtype = self.dtype
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[Signals, int, int]]:
+        """Where rows `start` to `stop` lie: signals, and rows of them."""
+        for part, first, last in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
+            if first < stop and start < last:
+                part.scale = self.scale
+                yield part, max(start, int(first)) - int(first), min(stop, int(last)) - int(first)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop`, C-contiguous, scaled; not to be written to."""
+        found = [part.read(first, last) for part, first, last in self._pieces(start, stop)]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """The rows of the given indices, in their order, scaled."""
+        indices = np.asarray(indices)
+        taken = np.empty((len(indices), self.shape[1]), dtype=self.dtype)
+        owners = np.searchsorted(self.edges, indices, side="right") - 1
+        for number in np.unique(owners):
+            part, own = self.parts[number], owners == number
+            part.scale = self.scale
+            taken[own] = part.take(indices[own] - self.edges[number])
+        return taken
+
+    def reading(self) -> AbstractContextManager:
+        """Lasts as long as a walk."""
+        stack = ExitStack()
+        for part in self.parts:
+            stack.enter_context(part.reading())
+        return stack
+
+    def announce(self, start: int, stop: int) -> None:
+        """These rows will be read soon."""
+        for part, first, last in self._pieces(start, stop):
+            part.announce(first, last)
+
+    def check_finite(self) -> None:
+        """Refuse NaN and infinity with scikit-learn's words."""
+        for part in self.parts:
+            part.check_finite()
+
+    def largest(self) -> float:
+        """The largest magnitude of all numbers."""
+        return max(part.largest() for part in self.parts)
+
+    def moments(self) -> Moments:
+        """Moments of all numbers, after their scale."""
+        total = Moments()
+        for part in self.parts:
+            part.scale = self.scale
+            total += part.moments()
+        return total

@@ -1,0 +1,157 @@
+"""What is seen in a fit that learns nothing useful, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rkdl._features.kernels import RBF, Custom, Kernel, Linear, median_gamma
+from rkdl._utils.warnings import warn
+
+# Where nine tenths of all pairs are this similar, up to this, the kernel is flat.
+FLAT = 1e-3
+# Where a few signals of a sample leave less than this share of the others' energy, float32 has too few digits for it.
+FINE = 1e-2
+# Where half of the signals have no other one of this similarity, the kernel is nearly the identity.
+ALONE = 1e-2
+# A share of signals without a code, and of kernel vectors that depend on the others, that is worth a word.
+EMPTY_SHARE = DEPENDENT_SHARE = 0.5
+# A share of independent kernel vectors so small that it is worth a word however few atoms there are.
+RARE_SHARE = 0.1
+
+
+def similarities(matrix: np.ndarray) -> np.ndarray:
+    """``k(x, y) / sqrt(k(x, x) k(y, y))`` from the kernel matrix of a sample; 0 where a signal has norm zero."""
+    lengths = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
+    inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+    found: np.ndarray = matrix * inverse * inverse[:, None]
+    return found
+
+
+def is_flat(matrix: np.ndarray) -> bool:
+    """Whether a kernel hardly tells the signals of a sample apart, by their kernel matrix."""
+    if len(matrix) < 3 or not np.isfinite(matrix).all():
+        return False
+    pairs = similarities(matrix)[np.triu_indices(len(matrix), k=1)]
+    return bool(np.quantile(1.0 - pairs, 0.9) < FLAT)
+
+
+def is_fine(matrix: np.ndarray, count: int) -> bool:
+    """Whether what `count` signals of a sample leave of the others is small, by the matrix of their inner products.
+
+    A code in float32 loses its digits then: its residual is a small difference of large numbers.
+    """
+    energy = float(matrix.diagonal().sum(dtype=np.float64))
+    if len(matrix) < 3 or not np.isfinite(matrix).all() or energy <= 0.0:
+        return False
+    rest = matrix.astype(np.float64)
+    for _ in range(min(count, len(matrix))):
+        pivot = int(np.argmax(rest.diagonal()))
+        if not rest[pivot, pivot] > 0.0:
+            return True
+        column = rest[:, pivot] / np.sqrt(rest[pivot, pivot])
+        rest = rest - np.outer(column, column)
+    return float(np.maximum(rest.diagonal(), 0.0).sum()) < FINE * energy
+
+
+def is_identity(matrix: np.ndarray) -> bool:
+    """Whether a kernel sees hardly any similarity between the signals of a sample, by their kernel matrix."""
+    if len(matrix) < 3 or not np.isfinite(matrix).all():
+        return False
+    others = np.abs(similarities(matrix))
+    np.fill_diagonal(others, 0.0)
+    return bool(np.median(others.max(axis=1)) < ALONE)
+
+
+def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
+    """Warn of a kernel that is nearly constant, or nearly the identity, on a sample of the signals.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    sample : ndarray of shape (n_sample, n_features)
+        Signals; zeros and copies of one another do not count.
+    """
+    if isinstance(kernel, Linear):
+        return
+    rows = np.unique(sample[np.any(sample, axis=1)], axis=0).astype(np.float64)
+    if len(rows) < 3:
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        matrix = kernel(rows, rows)
+    if is_flat(matrix):
+        warn(
+            f"The kernel is nearly constant on a sample of the signals (nine tenths of all pairs have a similarity "
+            f"within {FLAT} of one): every signal looks the same to it, and any error is small. "
+            f"{_remedy(kernel, rows, 'small')}"
+        )
+    elif isinstance(kernel, RBF | Custom) and is_identity(matrix):
+        warn(
+            f"The kernel is nearly the identity on a sample of the signals (half of them have no other one with a "
+            f"value above {ALONE}): atoms represent little but themselves. {_remedy(kernel, rows, 'large')}"
+        )
+
+
+def _remedy(kernel: Kernel, sample: np.ndarray, fault: str) -> str:
+    if isinstance(kernel, RBF):
+        ratio = median_gamma(sample) / kernel.gamma
+        return f"gamma is too {fault} for them: gamma='median' would be {ratio:.1g} times it."
+    if isinstance(kernel, Custom):
+        return "Change the kernel's width, or scale the signals."
+    return "Raise gamma, lower coef0, or scale the signals."
+
+
+def check_codes(
+    name: str, n_empty: int, n_signals: int, residual_tol: float | None, places: str | None, remedy: str
+) -> None:
+    """Warn where many signals have no code.
+
+    Parameters
+    ----------
+    name : str
+        Of the estimator.
+    n_empty, n_signals : int
+        Signals that are not zero and whose code is, and signals in all.
+    residual_tol : float or None
+        The user's.
+    places : str or None
+        What the signals are compared with by a kernel; None without one.
+    remedy : str
+        What to do where that kernel vanishes.
+    """
+    share = n_empty / max(1, n_signals)
+    if share <= EMPTY_SHARE:
+        return
+    if residual_tol is not None:
+        cause = f"residual_tol={residual_tol} is not below their squared norm in feature space: lower it."
+    elif places is not None:
+        cause = f"the kernel between them and the {places} vanishes. {remedy}"
+    else:
+        cause = "they are orthogonal to every atom. Use more atoms, or init='rpcholesky'."
+    warn(f"{name}: {share:.0%} of the signals have a code of zeros: {cause}")
+
+
+def check_rank(name: str, rank: int, n_vectors: int, n_atoms: int, limit: int, dtype: Any) -> None:
+    """Warn where kernel vectors depend on one another, so that atoms do, or nearly all of them do.
+
+    Parameters
+    ----------
+    name : str
+        Of the estimator.
+    rank, n_vectors, n_atoms : int
+        Rank of the kernel matrix of the kernel vectors, their number, and that of the atoms.
+    limit : int
+        The largest rank that the kernel allows.
+    dtype : dtype
+        Of the signals: what counts as independent.
+    """
+    wanted = min(n_vectors, limit)
+    if rank >= DEPENDENT_SHARE * wanted or (rank >= n_atoms and rank >= RARE_SHARE * wanted):
+        return
+    remedy = " or give the signals in float64" if np.dtype(dtype) == np.float32 else ""
+    warn(
+        f"{name}: of {n_vectors} kernel vectors only {rank} {'is' if rank == 1 else 'are'} independent in "
+        f"{np.dtype(dtype).name} (rank_), and the others add nothing. Use fewer kernel vectors{remedy}."
+    )

@@ -1,0 +1,121 @@
+"""Signals that represent the others: randomly pivoted Cholesky, and its use for the first atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rkdl._coding.encoder import NotFiniteError
+from rkdl._data.signals import Signals
+
+INITS = ("rpcholesky", "data", "random")
+
+# Pivots are drawn from a sample of so many signals, or of so many for each of them; their number is bounded, for each
+# costs as much as all before it together.
+PIVOT_SAMPLE, SAMPLES_A_PIVOT, MOST_PIVOTS = 1000, 4, 256
+
+# The squared norms (s,) of a sample in feature space, and a function of i: its products (s,) with signal i.
+Products = tuple[np.ndarray, Callable[[int], np.ndarray]]
+
+
+def draw_pivots(
+    diagonal: np.ndarray,
+    column: Callable[[int], np.ndarray],
+    count: int,
+    rng: np.random.RandomState,
+) -> list[int]:
+    """Each pivot is drawn with the probability of what the earlier ones left of it; fewer where nothing is left.
+
+    Parameters
+    ----------
+    diagonal : ndarray of shape (s,)
+        The diagonal of a positive semidefinite matrix; its dtype decides what counts as zero.
+    column : callable
+        ``i`` to column i of the matrix.
+    count : int
+        Most pivots.
+    rng : RandomState
+        Randomness.
+    """
+    pivots: list[int] = []
+    residuals = diagonal.astype(np.float64)
+    # What is left of a signal in the span of the pivots is rounding, and must not decide between signals.
+    negligible = float(np.finfo(diagonal.dtype).eps) ** 0.75 * residuals
+    factor = np.zeros((count, len(residuals)))
+    for step in range(count):
+        residuals[residuals < negligible] = 0.0
+        total = float(residuals.sum())
+        if not np.isfinite(total):
+            raise NotFiniteError
+        if total == 0.0:
+            break
+        pivot = int(rng.choice(len(residuals), p=residuals / total))
+        own = column(pivot).astype(np.float64)
+        own -= factor[:step, pivot] @ factor[:step]
+        own /= np.sqrt(own[pivot]) if own[pivot] > 0.0 else 1.0
+        factor[step] = own
+        residuals -= own * own
+        residuals[pivot] = 0.0
+        pivots.append(pivot)
+    return pivots
+
+
+def draw_others(size: int, chosen: list[int], count: int, rng: np.random.RandomState) -> list[int]:
+    """As many indices below `size` besides the chosen ones as `count` lacks, at random."""
+    rest = np.setdiff1d(np.arange(size), chosen)
+    return [int(t) for t in rng.choice(rest, count - len(chosen), replace=False)]
+
+
+def first_signals(
+    init: str, signals: Signals, count: int, rng: np.random.RandomState, products: Callable[[np.ndarray], Products]
+) -> np.ndarray:
+    """Indices of the signals that the first atoms are; of all, where there are fewer.
+
+    Parameters
+    ----------
+    init : {"rpcholesky", "data"}
+        By randomly pivoted Cholesky in feature space, or all alike at random.
+    signals : Signals
+        The signals.
+    count : int
+        How many.
+    rng : RandomState
+        Randomness.
+    products : callable
+        Indices of a sample to its `Products`.
+    """
+    n_signals = signals.shape[0]
+    count = min(count, n_signals)
+    if init == "data":
+        return rng.choice(n_signals, count, replace=False)
+    n_pivots = min(count, MOST_PIVOTS)
+    size = min(n_signals, max(PIVOT_SAMPLE, SAMPLES_A_PIVOT * n_pivots, count))
+    sample = np.sort(rng.choice(n_signals, size, replace=False))
+    chosen = draw_pivots(*products(sample), n_pivots, rng)
+    chosen += draw_others(size, chosen, count, rng)
+    return sample[chosen]
+
+
+def first_coordinates(
+    init: str,
+    signals: Signals,
+    count: int,
+    rng: np.random.RandomState,
+    coordinates: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """First atoms (count, r), fewer where there are fewer signals, in coordinates whose metric is the identity.
+
+    Parameters
+    ----------
+    init, signals, count, rng
+        As in `first_signals`.
+    coordinates : callable
+        Signals (s, m) to their coordinates (s, r) in feature space.
+    """
+
+    def products(sample: np.ndarray) -> Products:
+        rows = coordinates(signals.take(sample)).astype(np.float64)
+        return np.einsum("ij,ij->i", rows, rows), lambda i: rows @ rows[i]
+
+    return coordinates(signals.take(first_signals(init, signals, count, rng, products)))

@@ -1,0 +1,242 @@
+"""How the kernel vectors are chosen before they are learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from rkdl._backends.arrays import host
+from rkdl._backends.cpu.products import multiply
+from rkdl._coding.encoder import NotFiniteError, Pursuit
+from rkdl._data.signals import Signals
+from rkdl._execution.executor import Executor
+from rkdl._features.kernels import RBF, Kernel, offset_of, squared_norms
+from rkdl._features.maps import LinearMap
+from rkdl._features.metric import IdentityMetric
+from rkdl._learning.initial_atoms import draw_others, draw_pivots
+from rkdl._learning.reduced import ReducedProblem, worst_signals
+
+METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
+
+# Kernel vectors are chosen from no more signals than this, or than so many for each vector.
+LARGEST_SAMPLE = 20_000
+SAMPLES_A_VECTOR = 100
+KMEANS_ITERATIONS = 10
+# Signals that k-means is started from, ten for each vector; where that is more, four, and all their inner products fit.
+START_SAMPLE, LARGEST_START = 2000, 8192
+
+DICTIONARY_ITERATIONS = 10
+DICTIONARY_NONZEROS = 5
+
+
+def choose_kernel_vectors(
+    method: str,
+    executor: Executor,
+    count: int,
+    kernel: Kernel,
+    rng: np.random.RandomState,
+    *,
+    pursuit: Pursuit,
+    refit: bool,
+) -> np.ndarray:
+    """Kernel vectors (count, m), in float64.
+
+    Parameters
+    ----------
+    method : {"dictionary", "random", "kmeans", "rpcholesky"}
+        How.
+    executor : Executor
+        Walks the signals.
+    count : int
+        How many. Where there are fewer signals, points between two of them are taken too.
+    kernel : Kernel
+        The kernel that "rpcholesky" is to approximate.
+    rng : RandomState
+        Randomness.
+    pursuit, refit : Pursuit, bool
+        How "dictionary" codes and updates.
+    """
+    signals = executor.signals
+    n_signals = signals.shape[0]
+    if method == "random" or (count >= n_signals and method != "dictionary"):
+        return draw_signals(signals, count, rng)
+    if method == "rpcholesky":
+        size = min(n_signals, max(LARGEST_SAMPLE, count))
+        sample = signals.take(np.sort(rng.choice(n_signals, size, replace=False)))
+        return sample[_draw_pivots(sample, count, kernel, rng)].astype(np.float64)
+    with _sampled(executor, max(LARGEST_SAMPLE, SAMPLES_A_VECTOR * count), rng) as few:
+        if method == "kmeans":
+            return _cluster_centres(few, count, kernel, rng)
+        return train_dictionary(few, count, rng, pursuit=pursuit, refit=refit)
+
+
+def draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np.ndarray:
+    """Different signals at random, in float64; all of them and points between two where `count` is larger."""
+    n_signals = signals.shape[0]
+    drawn = signals.take(rng.choice(n_signals, min(count, n_signals), replace=False)).astype(np.float64)
+    n_missing = count - len(drawn)
+    if n_missing == 0:
+        return drawn
+    first = rng.randint(n_signals, size=n_missing)
+    second = (first + rng.randint(1, max(n_signals, 2), size=n_missing)) % n_signals
+    share = rng.uniform(0.25, 0.75, size=(n_missing, 1))
+    return np.concatenate([drawn, share * drawn[first] + (1.0 - share) * drawn[second]])
+
+
+@contextmanager
+def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Iterator[Executor]:
+    """A executor over `size` random signals in memory, or the executor itself where there are no more.
+
+    A rule of sizes alone: wherever the signals lie, the same ones are chosen.
+    """
+    signals = executor.signals
+    if signals.shape[0] <= size and not signals.is_remote:
+        yield executor
+        return
+    if signals.shape[0] <= size:
+        with Executor(
+            Signals(signals.read(0, signals.shape[0]), signals.dtype), executor.bounds, executor.n_jobs
+        ) as few:
+            yield few
+        return
+    with executor.for_signals(signals.subset(np.sort(rng.choice(signals.shape[0], size, replace=False)))) as few:
+        yield few
+
+
+def train_dictionary(
+    executor: Executor, count: int, rng: np.random.RandomState, *, pursuit: Pursuit, refit: bool
+) -> np.ndarray:
+    """A linear dictionary of the signals, its atoms as long as the signals are in the root mean square.
+
+    An atom's sign means nothing to a linear representation and much to a kernel: the one on the side of the
+    signals' mean is taken.
+    """
+    signals = executor.signals
+    starts = draw_signals(signals, count, rng)
+    size = signals.shape[1]
+    problem = ReducedProblem(executor, LinearMap(size), IdentityMetric(size), starts, pursuit, refit=refit)
+    for _ in range(DICTIONARY_ITERATIONS):
+        problem.iterate()
+    mean, radius, _ = signal_moments(executor)
+    atoms = host(problem.atoms)
+    signs = np.where(atoms @ mean < 0.0, -1.0, 1.0)
+    return atoms * (signs * radius)[:, None]
+
+
+def signal_moments(executor: Executor) -> tuple[np.ndarray, float, float]:
+    """The signals' mean (m,), and the root mean square and the mean of their norms."""
+    (total, squares, norms), _ = executor.map_reduce(_moments)
+    count = executor.signals.shape[0]
+    return host(total) / count, float(np.sqrt(float(squares) / count)), float(norms) / count
+
+
+def _moments(signals: np.ndarray, kept: object) -> tuple[tuple, None]:
+    squares = squared_norms(signals).astype(np.float64)
+    return (signals.sum(axis=0, dtype=np.float64), squares.sum(), np.sqrt(squares).sum()), None
+
+
+@dataclass(frozen=True)
+class _Assign:
+    """Sums and weights of the signals nearest to each centre, their number, and the total distance.
+
+    With `gamma` distances are those of an RBF kernel's feature space, ``1 - exp(-gamma |x - c|^2)``, which are bounded:
+    a signal far from every centre pulls at none. Without, they are squares of Euclidean ones.
+    From `shift`, where there is one: centres and sums are those of the signals less it.
+    """
+
+    centres: np.ndarray
+    shift: np.ndarray | None = None
+    gamma: float | None = None
+
+    def __call__(self, signals: np.ndarray, kept: object) -> tuple[tuple, np.ndarray]:
+        if self.shift is not None:
+            signals = signals - self.shift
+        squares = squared_norms(self.centres)
+        scores = multiply(signals, self.centres)
+        scores *= -2
+        scores += squares
+        nearest = scores.argmin(axis=1)
+        distances = np.maximum(scores[np.arange(len(signals)), nearest] + squared_norms(signals), 0)
+        weights = np.ones(len(signals), dtype=signals.dtype)
+        if self.gamma is not None:
+            # In float64: gamma may be beyond the signals' dtype.
+            weights = np.exp(distances.astype(np.float64) * -self.gamma).astype(signals.dtype)
+            distances = 1 - weights
+        members = sparse.csr_array(
+            (weights, (nearest, np.arange(len(signals)))), shape=(len(self.centres), len(signals))
+        )
+        counts = np.bincount(nearest, minlength=len(self.centres))
+        sums = members @ signals, members.sum(axis=1), counts, distances.sum(dtype=np.float64)
+        return sums, distances
+
+
+def _cluster_centres(executor: Executor, count: int, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
+    """Lloyd's iteration from a spread-out start on a sample; an empty cluster moves to the farthest signal.
+
+    For an RBF kernel in the distances of its feature space: a centre is then the weighted mean of its signals that a
+    fixed point of the pre-image would be, and heavy tails do not draw the centres away from where signals are.
+    """
+    gamma = kernel.gamma if isinstance(kernel, RBF) else None
+    signals = executor.signals
+    size = max(count, min(4 * count, LARGEST_START), min(10 * count, START_SAMPLE))
+    sample = signals.take(rng.choice(signals.shape[0], min(signals.shape[0], size), replace=False))
+    shift = offset_of(sample)
+    if shift is not None:
+        sample = sample - shift
+    centres = _spread_out(sample, count, gamma, rng).astype(np.float64)
+    previous = np.inf
+    for _ in range(KMEANS_ITERATIONS):
+        found, distances = executor.map_reduce(_Assign(centres.astype(signals.dtype), shift, gamma))
+        sums, weights, counts, total = map(host, found)
+        # A centre whose signals are all too far to weigh anything stays where it is.
+        moved = weights > np.finfo(signals.dtype).tiny * 1e6
+        centres[moved] = sums[moved] / weights[moved, None]
+        empty = np.flatnonzero(counts == 0)
+        if empty.size:
+            farthest = worst_signals(np.concatenate(executor.gather(host, distances)), empty.size)
+            centres[empty[: farthest.size]] = signals.take(farthest) - (0.0 if shift is None else shift)
+        if previous - total <= 1e-4 * total:
+            break
+        previous = float(total)
+    return centres if shift is None else centres + shift
+
+
+def _spread_out(sample: np.ndarray, count: int, gamma: float | None, rng: np.random.RandomState) -> np.ndarray:
+    """Rows of the sample, each drawn with the probability of its distance from those before it (k-means++)."""
+    # All at once: one product of matrices takes less time than a product with a vector for every draw.
+    products = sample @ sample.T
+    squares = products.diagonal().copy()
+    distances = np.ones(len(sample))
+    chosen: list[int] = []
+    for _ in range(count):
+        total = float(distances.sum())
+        if not np.isfinite(total):
+            raise NotFiniteError
+        if total == 0.0:
+            # Nothing but copies of those that are chosen.
+            chosen += draw_others(len(sample), chosen, count, rng)
+            break
+        drawn = int(np.searchsorted(np.cumsum(distances), rng.random_sample() * total, side="right"))
+        drawn = min(drawn, len(sample) - 1)
+        apart = np.maximum(squares - 2 * products[drawn] + squares[drawn], 0).astype(np.float64)
+        apart[drawn] = 0.0
+        if gamma is not None:
+            with np.errstate(over="ignore"):
+                apart = -np.expm1(-gamma * apart)
+        distances = apart if not chosen else np.minimum(distances, apart)
+        chosen.append(drawn)
+    return sample[chosen]
+
+
+def _draw_pivots(sample: np.ndarray, count: int, kernel: Kernel, rng: np.random.RandomState) -> list[int]:
+    """Rows of the sample by randomly pivoted Cholesky of their kernel matrix; the rest, where that ends, at random."""
+
+    def column(pivot: int) -> np.ndarray:
+        return kernel(sample, sample[pivot : pivot + 1])[:, 0]
+
+    pivots = draw_pivots(kernel.diagonal(sample), column, count, rng)
+    return pivots + draw_others(len(sample), pivots, count, rng)

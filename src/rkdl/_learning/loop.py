@@ -1,0 +1,188 @@
+"""The alternating loop: iterations, their errors, the bar, Ctrl-C and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from rkdl._coding.encoder import NotFiniteError
+from rkdl._execution.executor import Executor
+from rkdl._persistence.checkpoint import Checkpoint
+from rkdl._persistence.history import History
+
+
+class Model(Protocol):
+    """What was learned by some iteration."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The model as arrays for a file."""
+
+
+class Problem(Protocol):
+    """What the loop asks of a learning problem.
+
+    Attributes
+    ----------
+    executor : Executor
+        Walks the signals.
+    objective : float
+        Squared error of the signals, coded with the current model.
+    penalty : float
+        What is minimised beside it.
+    update_objective : float
+        Squared error right after the last update, with the codes that it was made for.
+    n_revived : int
+        Unused atoms replaced so far.
+    n_empty : int
+        Signals that are not zero and have a code of zeros, where they may be many; else 0.
+    """
+
+    executor: Executor
+    objective: float
+    penalty: float
+    update_objective: float
+    n_revived: int
+    n_empty: int
+
+    def encode(self) -> None:
+        """Code the signals with the current model, which gives its error."""
+
+    def update(self) -> None:
+        """Update atoms and kernel vectors for the codes; all or nothing."""
+
+    def snapshot(self) -> Model:
+        """The current model, by reference."""
+
+    def roll_back(self, snapshot: Any) -> None:
+        """Make the model of a snapshot the current one again."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What the next iteration starts from, as arrays for a file."""
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a state over."""
+
+
+def alternate(
+    problem: Problem,
+    *,
+    max_iter: int,
+    tol: float,
+    n_numbers: int,
+    unit: float,
+    verbose: int,
+    name: str,
+    checkpoint: Checkpoint | None = None,
+) -> History:
+    """Alternate updates and codings until the error settles.
+
+    Ctrl-C after an iteration, or with a model that was learned before, ends the loop with the best model so far and
+    sets the executor's `is_interrupted`: the caller stores the result and raises KeyboardInterrupt itself. Where
+    there is nothing to store yet, the exception passes through.
+
+    Parameters
+    ----------
+    problem : Problem
+        Is left with the best model that was met.
+    max_iter, tol : int, float
+        Most iterations; relative change of the error below which it has settled.
+    n_numbers : int
+        ``m N``: the error is ``sqrt(f / (m N))``.
+    unit : float
+        What the features were multiplied by; the error is divided by it.
+    verbose : int
+        A progress bar if positive.
+    name : str
+        What the bar is called.
+    checkpoint : Checkpoint or None
+        Where the state after every iteration is written; the fit goes on from the one that was found there.
+
+    Returns
+    -------
+    History
+        The errors.
+    """
+
+    def error_of(objective: float) -> float:
+        if not np.isfinite(objective):
+            raise NotFiniteError
+        return float(np.sqrt(max(objective, 0.0) / n_numbers)) / unit
+
+    history = History()
+    best = problem.snapshot()
+    was_learned = bool(np.isfinite(problem.objective))
+    if was_learned:
+        history.start_error = history.start_total = error_of(problem.objective)
+    if checkpoint is not None and checkpoint.state is not None:
+        history = checkpoint.history
+        problem.restore(checkpoint.best_state or checkpoint.state)
+        best = problem.snapshot()
+        if checkpoint.best_state is not None:
+            problem.restore(checkpoint.state)
+    with progress(max_iter, verbose, name) as bar:
+        if bar is not None and history.errors:
+            bar.update(len(history))
+        is_coded = False
+        try:
+            while len(history) < max_iter and not history.is_settled:
+                if problem.executor.is_interrupted:
+                    raise KeyboardInterrupt
+                if not is_coded:
+                    problem.encode()
+                    is_coded = True
+                    if not history.errors:
+                        history.start_error = error_of(problem.objective)
+                        history.start_total = error_of(problem.objective + problem.penalty)
+                        best = problem.snapshot()
+                problem.update()
+                update_error = error_of(problem.update_objective)
+                problem.encode()
+                history.errors.append(error_of(problem.objective))
+                history.totals.append(error_of(problem.objective + problem.penalty))
+                history.update_errors.append(update_error)
+                if history.has_improved:
+                    best = problem.snapshot()
+                history.is_settled = _has_settled(history.totals, tol)
+                if bar is not None:
+                    bar.set_postfix_str(f"error {history.errors[-1]:.4e}", refresh=False)
+                    bar.update()
+                if checkpoint is not None:
+                    checkpoint.write(problem.state(), history, None if history.has_improved else best.state())
+        except KeyboardInterrupt:
+            if not history.errors and not was_learned:
+                raise
+            problem.executor.is_interrupted = True
+    problem.roll_back(best)
+    return history
+
+
+# Iterations without a smaller error after which a fit ends: its pursuit goes round in circles.
+PATIENCE = 10
+
+
+def _has_settled(errors: list[float], tol: float) -> bool:
+    """Whether the last two errors lie within `tol` of the smallest before them, or none was smaller for long.
+
+    One alone may be a whim of a greedy pursuit, and a rise is not convergence.
+    """
+    if len(errors) < 3 or tol == 0.0:
+        return False
+    if len(errors) > PATIENCE and min(errors[-PATIENCE:]) >= (1.0 - tol) * min(errors[:-PATIENCE]):
+        return True
+    smallest = min(errors[:-2])
+    return all((1.0 - tol) * smallest <= error <= (1.0 + tol) * smallest for error in errors[-2:])
+
+
+@contextmanager
+def progress(total: int, verbose: int, name: str) -> Iterator[Any]:
+    """A progress bar of iterations, or None unless `verbose`."""
+    if not verbose:
+        yield None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=total, desc=name, unit="iteration") as bar:
+        yield bar

@@ -1,0 +1,1 @@
+"""Files: saved models, checkpoints, and the checks of what is read back."""

@@ -1,0 +1,191 @@
+"""Checkpoints: the state of a fit after an iteration, so that the fit survives its process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rkdl._backends.arrays import host
+from rkdl._execution.executor import Executor
+from rkdl._features.kernels import Custom
+from rkdl._persistence.files import BusyError, check_writable, locked, read_file, write_file
+from rkdl._persistence.history import History
+from rkdl._persistence.shapes import ArrayError, is_finite_number
+from rkdl._utils.text import shown
+from rkdl._utils.warnings import warn
+
+# What never changes an iteration's bits.
+_FREE = {"n_jobs", "verbose", "sparse_output", "max_iter", "half_life", "fit_inverse_transform", "decoder_alpha"}
+_SAMPLE = 16
+# Arrays of the best model, where it is not the last.
+_BEST = "best."
+_REMEDY = "delete it to begin anew, or give another path as checkpoint."
+
+
+class Checkpoint:
+    """Where a fit writes its state, and whether there is one to go on from.
+
+    A context: while it lasts no other fit can take the same path.
+
+    Parameters
+    ----------
+    path : path
+        The file; its folder exists.
+    description : dict
+        What must agree for a state to be taken over, from `describe`.
+    max_iter : int
+        Most iterations of the fit.
+
+    Attributes
+    ----------
+    history : History
+        Errors of the iterations made; empty without a state.
+    state : dict of str to ndarray or None
+        State of the learning problem.
+    best_state : dict of str to ndarray or None
+        The best model, where it is not that of `state`.
+    """
+
+    def __init__(self, path: str | os.PathLike, description: dict, max_iter: int) -> None:
+        self.path = Path(path)
+        self.description = json.loads(json.dumps(description))
+        self.max_iter = max_iter
+        self.history = History()
+        self.state: dict[str, np.ndarray] | None = None
+        self.best_state: dict[str, np.ndarray] | None = None
+        self._name = shown(self.path)
+        self._stack = ExitStack()
+        self._has_warned = False
+
+    def __enter__(self) -> Checkpoint:
+        try:
+            self._stack.enter_context(locked(self.path))
+        except BusyError:
+            raise ValueError(
+                f"{self._name} is the checkpoint of a fit that runs now: wait for its end, or give another path as "
+                f"checkpoint."
+            ) from None
+        try:
+            if os.path.lexists(self.path):
+                self._read()
+            check_writable(self.path)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def _read(self) -> None:
+        header, state = read_file(self.path, "checkpoint", _REMEDY)
+        found: Any = header.get("fit")
+        history: dict[str, Any] = {name: header.get(name) for name in vars(History())}
+        if not isinstance(found, dict) or not _is_history(history):
+            raise ValueError(f"{self._name} was changed: its header is not that of a checkpoint. To mend it, {_REMEDY}")
+        differing = [key for key in self.description if found.get(key) != self.description[key]]
+        if differing:
+            told = "; ".join(
+                f"{key} is {shown(found.get(key))[:200]} there and {self.description[key]} here" for key in differing
+            )
+            raise ValueError(f"{self._name} is the checkpoint of another fit ({told}): {_REMEDY}")
+        self.history = History(**history)
+        made = len(self.history)
+        if made > self.max_iter:
+            raise ValueError(
+                f"{self._name} is the checkpoint of iteration {made}, and max_iter is {self.max_iter}: {_REMEDY}"
+            )
+        best = {name: array for name, array in state.items() if name.startswith(_BEST)}
+        if bool(best) == self.history.has_improved:
+            what = "a best model beside a last one that is better" if best else "no best model"
+            raise ValueError(f"{self._name} was changed: by its errors it holds {what}. To mend it, {_REMEDY}")
+        self.state = {name: array for name, array in state.items() if name not in best}
+        self.best_state = {name.removeprefix(_BEST): array for name, array in best.items()} or None
+
+    def refused(self, error: ArrayError) -> ValueError:
+        """What to raise where the state is not that of the fit."""
+        return ValueError(f"{self._name} was changed: {shown(error)[:300]}. To mend it, {_REMEDY}")
+
+    def write(
+        self, state: dict[str, np.ndarray], history: History, best_state: dict[str, np.ndarray] | None = None
+    ) -> None:
+        """Put the state after an iteration, and the best model if it is an earlier one, in place of what was there.
+
+        Where that fails, warn, and the fit goes on.
+        """
+        best = {f"{_BEST}{name}": array for name, array in (best_state or {}).items()}
+        try:
+            write_file(self.path, "checkpoint", {"fit": self.description, **vars(history)}, {**state, **best})
+        except OSError as error:
+            if not self._has_warned:
+                warn(
+                    f"The checkpoint {self._name} could not be written after iteration {len(history)} "
+                    f"({error.strerror or error}): the fit goes on and tries again after the next one, and what an "
+                    f"earlier one wrote is still there."
+                )
+            self._has_warned = True
+        else:
+            self._has_warned = False
+
+
+def _is_history(found: dict[str, Any]) -> bool:
+    """Whether these are the fields of a history of one iteration or more."""
+    lists = [found["errors"], found["update_errors"], found["totals"]]
+    starts = [[found["start_error"]], [found["start_total"]]]
+    return (
+        type(found["is_settled"]) is bool
+        and all(_are_errors(errors) for errors in [*lists, *starts])
+        and len({len(errors) for errors in lists}) == 1
+    )
+
+
+def _are_errors(errors: Any) -> bool:
+    """Whether these are the errors of one iteration or more."""
+    if not isinstance(errors, list) or not errors:
+        return False
+    return all(is_finite_number(error) and error >= 0.0 for error in errors)
+
+
+def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:
+    """What decides the bits of a fit: estimator, parameters, the signals' shape, dtype and chunks, a few signals."""
+    signals = executor.signals
+    rows = np.unique(np.linspace(0, signals.shape[0] - 1, min(_SAMPLE, signals.shape[0])).astype(np.intp))
+    sample = signals.take(rows)
+    edges = [start for start, _ in executor.bounds]
+    return {
+        "estimator": name,
+        **{key: _describe(value, sample) for key, value in sorted(parameters.items()) if key not in _FREE},
+        "shape of X": list(signals.shape),
+        "dtype of X": signals.dtype.name,
+        "chunks": f"{len(edges)} ({_digest(np.array(edges))})",
+        "some signals": _digest(sample),
+    }
+
+
+def _describe(value: Any, sample: np.ndarray) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.random.RandomState):
+        # The same one has moved on since the fit that is to be resumed began.
+        return "RandomState"
+    if callable(value):
+        # By what it does: neither its name nor its code tells what it holds.
+        if not np.isfinite(sample).all():
+            return "a function"
+        return f"a function with the values {_digest(Custom.wrap(value, sample)(sample, sample))}"
+    if type(value).__name__ == "device":
+        return str(value)
+    array = np.asarray(host(value))
+    return f"array {array.shape} ({_digest(array)})"
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]

@@ -1,0 +1,338 @@
+"""Files that are whole or not there, and that run nothing when they are read: arrays and a JSON header in an .npz."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from rkdl._persistence.npz import read_npz
+from rkdl._utils.text import shown
+
+if sys.platform != "win32":
+    import fcntl
+
+FORMAT = 2
+#: How the names of our own temporary files and locks begin.
+OWN_PREFIX = ".rkdl-"
+_HEADER = "header"
+# JSON takes up to fifty times its length in memory, so that a header is the one part worth a bound of its own.
+_LONGEST_HEADER = 16 << 20
+# Flags that Windows lacks; there links are not followed by exclusive creation either.
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+_BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class BusyError(OSError):
+    """Somebody else holds a lock."""
+
+
+def open_regular(path: str | os.PathLike) -> IO[bytes]:
+    """Open a file for reading; anything but a regular file (a pipe, a device, a folder) is refused at once."""
+    # Without O_NONBLOCK the open itself would wait for a pipe's writer.
+    descriptor = os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY)
+    try:
+        _check_regular(os.fstat(descriptor), path)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a place where no file can be written, before there is anything to write."""
+    _check_place(path)
+    try:
+        descriptor, part = _open_part(path)
+        try:
+            if sys.platform != "win32":
+                # Under its lock, so that nobody who tidies up meets it.
+                part.unlink()
+        finally:
+            os.close(descriptor)
+        if sys.platform == "win32":
+            part.unlink()
+    except OSError as error:
+        raise type(error)(f"'{shown(path)}' cannot be written ({error}): give another path.") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A binary stream whose content becomes the file when all of it is on the disk.
+
+    Until then it lies in the same folder under a name that nobody else has. A file that is replaced hands on its mode;
+    what was written so far is removed where writing fails.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Anything there but a regular file is refused; a link is replaced and not followed.
+    """
+    _check_place(path)
+    _remove_leftovers(path)
+    mode = _mode_of(path)
+    # Nobody may read it who may not read the file that it replaces; a new file has the mode of the umask.
+    descriptor, part = _open_part(path, 0o666 if mode is None else 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            if mode is not None:
+                _set_mode(descriptor, part, mode)
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+            if sys.platform != "win32":
+                # Under its lock: one that is not locked is taken for a leftover.
+                os.replace(part, path)
+        if sys.platform == "win32":
+            os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _flush_folder(path.parent)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the one lock that belongs to a path, for writers that must not meet.
+
+    The lock is a file beside it, held by the system for as long as this process lives, and removed afterwards. Where
+    the system has no such locks, nothing is held.
+
+    Raises
+    ------
+    BusyError
+        If another process, or another thread of this one, holds it.
+    """
+    _check_place(path)
+    if sys.platform == "win32":
+        yield
+        return
+    name = path.parent / f"{_stem(path)}.lock"
+    descriptor = _take_lock(name)
+    _held.add(descriptor)
+    try:
+        yield
+    finally:
+        # A child that was forked meanwhile has let go of it already.
+        if descriptor in _held:
+            _held.discard(descriptor)
+            # Removed while it is held, so that whoever opened it meanwhile sees that it has no name any more.
+            name.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[str, np.ndarray]) -> None:
+    """Write arrays and a header so that `path` holds either what it held before or all of the new.
+
+    Parameters
+    ----------
+    path : path
+        Where.
+    kind : str
+        What the file is: "checkpoint" or "estimator".
+    header : dict
+        Whatever JSON holds.
+    arrays : dict of str to ndarray
+        Numbers, not objects.
+    """
+    assert all(array.dtype != object for array in arrays.values())
+    text = json.dumps({"rkdl": kind, "format": FORMAT, "arrays": _shapes(arrays), **header}).encode()
+    if len(text) > _LONGEST_HEADER:
+        raise ValueError(
+            f"The settings and names of this {kind} take {len(text) / 2**20:.0f} MiB, more than the "
+            f"{_LONGEST_HEADER >> 20} MiB that a file holds of them: shorten the names of the features."
+        )
+    members: dict[str, Any] = {_HEADER: np.frombuffer(text, dtype=np.uint8), **arrays}
+    with replacing(Path(path)) as stream:
+        np.savez(stream, **members)
+
+
+def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, dict[str, np.ndarray]]:
+    """Header and arrays of a file of `kind`; anything else is refused, with the remedy.
+
+    Nothing is read that the header does not name, and nothing expands: memory is bounded by the file's own size.
+    """
+    path = Path(path)
+    name = shown(path)
+    with open_regular(path) as stream:
+        try:
+            size = os.fstat(stream.fileno()).st_size
+            (text,) = read_npz(stream, [_HEADER], size, is_packed=False).values()
+            if text.dtype != np.uint8 or text.nbytes > _LONGEST_HEADER:
+                raise ValueError("it has no header")
+            header = json.loads(text.tobytes().decode())
+            _check_kind(name, header, kind, remedy)
+            promised = header.pop("arrays", None)
+            if not isinstance(promised, dict):
+                raise ValueError("it has no list of arrays")
+            arrays = read_npz(stream, None, size, is_packed=False, known=[_HEADER, *promised])
+        except _KindError:
+            raise
+        except Exception as error:
+            # Damaged bytes make NumPy and zipfile raise nearly anything, and give advice that is none.
+            raise ValueError(f"{name} is truncated or not a file of rkdl ({shown(error)}): {remedy}") from error
+    del arrays[_HEADER]
+    if promised != _shapes(arrays):
+        raise ValueError(f"{name} was changed: its arrays are not those that were written. To mend it, {remedy}")
+    return header, arrays
+
+
+class _KindError(ValueError):
+    """A whole file of rkdl, and not the one that was asked for."""
+
+
+def _check_kind(name: str, header: Any, kind: str, remedy: str) -> None:
+    found = header.get("rkdl", "something else") if isinstance(header, dict) else "something else"
+    if found != kind:
+        raise _KindError(f"{name} is not a file of rkdl of the kind {kind!r} but {str(found)[:40]!r}: {remedy}")
+    if header.get("format") != FORMAT:
+        version = str(header.get("format"))[:20]
+        raise _KindError(f"{name} has format {version} and this version of rkdl reads format {FORMAT}: {remedy}")
+
+
+def _shapes(arrays: dict[str, np.ndarray]) -> dict[str, list]:
+    return {name: [array.dtype.str, *array.shape] for name, array in sorted(arrays.items())}
+
+
+def _check_regular(found: os.stat_result, path: str | os.PathLike) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, f"'{shown(path)}' is a folder: give the path of a file.")
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, f"'{shown(path)}' is not a regular file: give another path.")
+
+
+def _check_place(path: Path) -> None:
+    """Refuse a path whose folder is missing, and one that something other than a file has taken."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder of '{shown(path)}' does not exist: make it first.")
+    with suppress(FileNotFoundError):
+        _check_regular(os.stat(path), path)
+
+
+def _stem(path: Path) -> str:
+    """How the names of our own files beside `path` begin: short whatever its name, and nobody else's."""
+    return f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}"
+
+
+def _mode_of(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_mode & 0o777
+    except OSError:
+        return None
+
+
+def _set_mode(descriptor: int, part: Path, mode: int) -> None:
+    # Some file systems have no modes.
+    with suppress(OSError):
+        if sys.platform != "win32":
+            os.fchmod(descriptor, mode)
+        else:
+            os.chmod(part, mode)
+
+
+def _open_part(path: Path, mode: int = 0o600) -> tuple[int, Path]:
+    """A new file in the folder of `path`, opened for writing and locked."""
+    while True:
+        part = path.parent / f"{_stem(path)}-{secrets.token_hex(8)}.part"
+        try:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _BINARY, mode)
+        except FileExistsError:
+            continue
+        if sys.platform == "win32":
+            return descriptor, part
+        if _try_lock(descriptor) and _is_still(part, descriptor):
+            return descriptor, part
+        # Taken for a leftover in the moment before the lock; whoever did that holds it, or has removed it.
+        part.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock a file; False where somebody else holds it. Some network file systems have no locks: none is as good."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+    return True
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what processes that were killed left of this file: parts that nobody holds."""
+    if sys.platform == "win32":
+        return
+    begin = f"{_stem(path)}-"
+    with os.scandir(path.parent) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(begin) and entry.name.endswith(".part")]
+    for name in names:
+        with suppress(OSError):
+            descriptor = os.open(path.parent / name, os.O_RDONLY | _NO_FOLLOW | _NO_WAIT | _BINARY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path.parent / name)
+            finally:
+                os.close(descriptor)
+
+
+def _take_lock(name: Path) -> int:
+    """The descriptor of a lock file that is held and has its name."""
+    while True:
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _NO_FOLLOW | _NO_WAIT | _BINARY, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise BusyError(errno.EBUSY, "in use") from None
+        except OSError:
+            # Some network file systems have no locks: better none than no checkpoint.
+            return descriptor
+        if _is_still(name, descriptor):
+            return descriptor
+        # Its holder removed it between our opening and our locking.
+        os.close(descriptor)
+
+
+def _is_still(name: Path, descriptor: int) -> bool:
+    """Whether a name leads to the open file."""
+    try:
+        return os.path.samestat(os.stat(name, follow_symlinks=False), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _flush_folder(folder: Path) -> None:
+    """A new name is safe only when its folder is on the disk."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+_held: set[int] = set()
+
+
+def _close_in_child() -> None:
+    """A forked child would hold its parent's locks for as long as it lives."""
+    for descriptor in _held:
+        with suppress(OSError):
+            os.close(descriptor)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)

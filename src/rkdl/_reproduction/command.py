@@ -1,0 +1,97 @@
+"""``rkdl reproduce``: load, run, report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+
+from rkdl._reproduction.data import load_datasets
+from rkdl._reproduction.page import write_page
+from rkdl._reproduction.paper import METHODS, PRESETS
+from rkdl._reproduction.progress import Progress
+from rkdl._reproduction.run import Plan, execute, prepare, warm_up
+from rkdl._reproduction.store import FILENAME, Results, output_names
+from rkdl._reproduction.terminal import complain, report_text, say
+from rkdl._utils.text import shown
+
+#: Rounds of the paper, and of a first look without arguments, which should take less than a minute.
+N_ROUNDS, N_QUICK_ROUNDS = 10, 3
+
+_NO_FIGURES = 'Figures were left out: they need matplotlib, which pip install "rkdl[plots]" brings.'
+
+
+def reproduce(options: argparse.Namespace) -> int:
+    """Run the command with the options of `rkdl._cli`; returns the exit code."""
+    folder = _output_folder(options.out)
+    dtype = np.float64 if options.float64 else np.float32
+    datasets = load_datasets(
+        options.datasets or ["digits"], options.label, options.data_dir, dtype, not options.no_download
+    )
+    plan = Plan(
+        datasets=datasets,
+        presets=[preset for preset in PRESETS if preset in options.preset],
+        methods=tuple(method for method in METHODS if method in options.methods),
+        n_rounds=options.rounds or (N_ROUNDS if options.datasets else N_QUICK_ROUNDS),
+        seed=options.seed,
+        iterations=options.iterations,
+        n_jobs=options.n_jobs,
+    )
+    settings = {
+        "dtype": np.dtype(dtype).name,
+        "iterations": options.iterations,
+        "n_jobs": options.n_jobs,
+        "seed": options.seed,
+    }
+    results = Results.open(folder, settings, options.fresh)
+    units = prepare(plan, results)
+    for data in datasets:
+        results.refuse_foreign(output_names(data.name, plan.presets, plan.methods))
+    folder.mkdir(parents=True, exist_ok=True)
+    results.discard()
+    results.save()
+
+    progress = Progress(units, plan.n_rounds, options.quiet)
+    try:
+        warm_up(plan, units)
+        execute(plan, units, results, progress)
+    except KeyboardInterrupt:
+        progress.close()
+        return _interrupted(results, len(units), progress.n_done, options.quiet)
+    finally:
+        progress.close()
+    has_figures, page, unreadable = write_page(results)
+    if not options.quiet:
+        say(report_text(results.content))
+        say("")
+    if not has_figures:
+        complain(_NO_FIGURES)
+    if unreadable:
+        complain(f"Left out of the pictures, because they cannot be read: {', '.join(map(shown, unreadable))}")
+    say(f"{len(units)} runs made, all results are in {shown(folder / FILENAME)}; the page: {shown(page)}")
+    return 0
+
+
+def _interrupted(results: Results, n_units: int, n_done: int, quiet: bool) -> int:
+    if not quiet and n_done:
+        say(report_text(results.content))
+        say("")
+    complain(
+        f"rkdl: interrupted after {n_done} of {n_units} runs, which are in {shown(results.folder / FILENAME)}; "
+        f"the same command goes on from there"
+    )
+    return 130
+
+
+def _output_folder(name: str) -> Path:
+    if not name.strip():
+        raise ValueError("--out is empty; name a folder")
+    folder = Path(os.path.expanduser(name))
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise ValueError(f"{folder}: is not a folder; give another with --out")
+    existing = next((path for path in (folder, *folder.absolute().parents) if path.is_dir()), None)
+    if existing is None or not os.access(existing, os.W_OK):
+        raise ValueError(f"{folder}: cannot be written to; give another with --out")
+    return folder

@@ -1,0 +1,89 @@
+"""The data sets of a reproduction, loaded and checked before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rkdl._reproduction import paper as _paper
+from rkdl.datasets import EXPERIMENT_NAMES, get_data_home, load_experiment
+from rkdl.datasets._cifar10 import _locate as locate_cifar10
+
+_ONE_CLASS_REMARK = (
+    "The images were read from cifar10_airplane.npz, which was taken from a JPEG re-encoding of CIFAR-10: "
+    "its pixels are close to the originals, not equal to them."
+)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Signals and what is said of them.
+
+    Parameters
+    ----------
+    name : str
+        As named on the command line.
+    signals : ndarray of shape (n_signals, n_features)
+        Rows of unit norm.
+    image_shape : tuple of int or None
+        Shape of a signal as an image.
+    facts : dict
+        What is recorded: description, size, checksum, the paper's column, remarks.
+    """
+
+    name: str
+    signals: np.ndarray
+    image_shape: tuple[int, ...] | None
+    facts: dict[str, Any]
+
+
+def load_datasets(
+    names: Sequence[str], label: int | None, data_home: str | None, dtype: type, download: bool
+) -> list[Dataset]:
+    """Load all data sets, each once; a ValueError says in one line what is wrong with the first bad one."""
+    names = list(dict.fromkeys(names))
+    taken: dict[str, str] = {}
+    for name in names:
+        other = taken.setdefault(slug(name), name)
+        if other != name:
+            raise ValueError(f"{other} and {name} have the same file name; give them to two runs with different --out")
+    return [_load(name, label, data_home, dtype, download) for name in names]
+
+
+def slug(name: str) -> str:
+    """A data set's name as part of file names."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", os.path.basename(name)).strip("-") or "data"
+
+
+def _load(name: str, label: int | None, data_home: str | None, dtype: type, download: bool) -> Dataset:
+    data = load_experiment(name, label=label, data_home=data_home, dtype=dtype, download_if_missing=download)
+    n_signals, n_features = data.signals.shape
+    if n_signals < _paper.N_KERNEL_VECTORS:
+        raise ValueError(
+            f"{name}: {n_signals} signals are too few, the experiment needs at least {_paper.N_KERNEL_VECTORS}, "
+            f"one for each kernel vector"
+        )
+    if np.ptp(data.signals, axis=0).max() == 0.0:
+        raise ValueError(f"{name}: all signals are the same, there is nothing to learn")
+    printed = _paper.printed_column(name, label, (n_signals, n_features))
+    remarks = [printed.remark] if printed is not None and printed.remark else []
+    if name == "cifar10" and locate_cifar10(get_data_home(data_home), False).suffix == ".npz":
+        remarks.append(_ONE_CLASS_REMARK)
+    facts = {
+        "description": data.description,
+        "image_shape": None if data.image_shape is None else list(data.image_shape),
+        "is_embedded": name == "digits",
+        "is_file": name not in EXPERIMENT_NAMES,
+        "n_features": n_features,
+        "n_signals": n_signals,
+        "printed": None if printed is None else {"column": printed.column, "same_data": printed.same_data},
+        "remarks": remarks,
+        "sha256": hashlib.sha256(np.ascontiguousarray(data.signals).tobytes()).hexdigest(),
+    }
+    return Dataset(name, data.signals, data.image_shape, facts)

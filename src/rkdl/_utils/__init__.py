@@ -1,0 +1,1 @@
+"""What every room may use: warnings, text, checks of input."""
