@@ -11,7 +11,7 @@ with three methods that learn on a few kernel vectors D: RKDL-D keeps a D that w
 dictionary, ORKDL-D moves it by gradient steps, and MORKDL-D moves it with a linear term in the objective.
 This page repeats them and says what became of the paper's claims.
 
-All measured figures, and the statements that compare them, were computed by `python -m rkdl._reproduction.document`
+All measured figures, and the statements that compare them, were computed by `python -m tools.reproduction_page`
 from the `results.json` of a run. The explanations around them are prose, each shown only where the results meet its
 condition.
 """
@@ -153,7 +153,7 @@ CLOSING = """## How to run it
 pip install "rkdl[data,plots]"
 rkdl reproduce                            # scikit-learn's digits, three rounds, less than a minute
 rkdl reproduce mnist-5000 mnist cifar10   # the paper's experiments: ten rounds, three presets
-python -m rkdl._reproduction.document reproduction/results.json > docs/reproduction.md
+python -m tools.reproduction_page reproduction/results.json > docs/reproduction.md
 ```
 
 MNIST and CIFAR-10 are downloaded, or read from the folder that `RKDL_DATA` or `--data-dir` names. Ctrl-C keeps

@@ -1,7 +1,6 @@
-"""Writes docs/reproduction.md from results.json: ``python -m rkdl._reproduction.document results.json``.
+"""Print docs/reproduction.md for a results.json: ``python -m tools.reproduction_page results.json``.
 
-What the page says of agreement is computed here from the results; the words that do not depend on them are in
-`_prose`.
+Every statement about agreement is computed here from the results; fixed text lives in `tools.reproduction_prose`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from rkdl._reproduction import claims as _claims
-from rkdl._reproduction import prose as _prose
 from rkdl._reproduction.paper import GAMMA, N_NONZERO_COEFS, PAPER_METHODS, PRINTED_ERRORS, PRINTED_SECONDS
 from rkdl._reproduction.store import read_results
 from rkdl._reproduction.summary import Summary, core_count, ordered, relative_change, round_count, show_error, times
@@ -33,6 +31,7 @@ from rkdl._reproduction.tables import (
 )
 from rkdl._reproduction.terminal import complain
 from rkdl._utils.text import shown
+from tools import reproduction_prose as _prose
 
 _NEAR = 0.01
 _SCATTER = (
@@ -85,7 +84,7 @@ def _escaped(value: Any) -> Any:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the page; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m rkdl._reproduction.document", description=(__doc__ or "").split("\n")[0]
+        prog="python -m tools.reproduction_page", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("results", type=Path, help="results.json of rkdl reproduce")
     options = parser.parse_args(argv)
