@@ -40,12 +40,11 @@ from rkdl._learning.kernel_vector_update import LBFGS, LinearTerm, Objective
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")
 
-from rkdl._backends.torch.executor import TorchExecutor  # noqa: E402
-
 from rkdl._backends.torch import atoms as tensor_atoms  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import steps  # noqa: E402
 from rkdl._backends.torch.device import BLOCK_ROWS, GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
+from rkdl._backends.torch.executor import TorchExecutor  # noqa: E402
 from rkdl._backends.torch.kernels import scaled_norms, summed_product  # noqa: E402
 from rkdl._backends.torch.maps import LentKernelMap  # noqa: E402
 from rkdl._backends.torch.metric import TensorMetric  # noqa: E402
