@@ -15,35 +15,21 @@ import pytest
 from sklearn.base import clone
 
 import rkdl
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
+from helpers import PATIENCE, Estimators, correlated_signals, fitted_bytes, make
+from rkdl import DL, MORKDL, RKDL, config_context
 from rkdl._persistence.files import read_file
 
-# Seconds after which a child is taken to hang.
-PATIENCE = 60
-
-COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 5, "tol": 0.0, "random_state": 0}
-REDUCED = {**COMMON, "n_kernel_vectors": 12}
-ESTIMATORS = {
-    "DL": DL(**COMMON),
-    "DL-aksvd": DL(atom_update="aksvd", **COMMON),
-    "FourierDL": FourierDL(n_fourier_features=32, **COMMON),
-    "KDL": KDL(**COMMON),
-    "KDL-aksvd": KDL(atom_update="aksvd", **COMMON),
-    "RKDL": RKDL(**REDUCED),
-    "RKDL-kmeans": RKDL(kernel_vectors="kmeans", kernel="poly", **REDUCED),
-    "RKDL-many-atoms": RKDL(**{**REDUCED, "n_components": 60, "n_nonzero_coefs": 1}),
-    "ORKDL": ORKDL(**REDUCED),
-    "ORKDL-gd": ORKDL(solver="gd", **REDUCED),
-    "MORKDL": MORKDL(**REDUCED),
-    "MORKDL-gd": MORKDL(solver="gd", learning_rate=1e-5, **REDUCED),
-}
-
-each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+ESTIMATORS = Estimators(
+    *("DL", "DL-aksvd", "FourierDL", "KDL", "KDL-aksvd", "RKDL", "RKDL-poly-kmeans"),
+    *("ORKDL", "ORKDL-gd", "MORKDL", "MORKDL-gd"),
+    max_iter=5,
+)
+ESTIMATORS["RKDL-many-atoms"] = make(RKDL, n_components=60, n_nonzero_coefs=1, max_iter=5)
+each_estimator, copy_of = ESTIMATORS.each(), ESTIMATORS.copy_of
 
 
 def signals():
-    rng = np.random.default_rng(0)
-    return rng.standard_normal((700, 20)) @ rng.standard_normal((20, 20)) / 5.0
+    return correlated_signals(700)
 
 
 @pytest.fixture(scope="module")
@@ -51,23 +37,14 @@ def X():
     return signals()
 
 
-def copy_of(name, **changes):
-    return clone(ESTIMATORS[name]).set_params(**changes)
-
-
-def learned(model):
-    found = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
-    return {name: np.asarray(value).tobytes() for name, value in found.items()}
-
-
 @each_estimator
 def test_goes_on_with_the_same_bits(name, X, tmp_path):
     path = tmp_path / "fit.rkdl"
-    expected = learned(copy_of(name).fit(X))
+    expected = fitted_bytes(copy_of(name).fit(X))
     for made in (1, 3, 5, 5):
         model = copy_of(name, max_iter=made).fit(X, checkpoint=path)
         assert model.n_iter_ == made
-    assert learned(model) == expected
+    assert fitted_bytes(model) == expected
     assert [file.name for file in tmp_path.iterdir()] == ["fit.rkdl"]
 
 
@@ -86,7 +63,7 @@ def test_a_fit_that_had_settled_stays_so(X, tmp_path):
     path = tmp_path / "fit.rkdl"
     model = copy_of("RKDL", tol=0.01, max_iter=50).fit(X, checkpoint=path)
     assert model.n_iter_ < 50
-    assert learned(copy_of("RKDL", tol=0.01, max_iter=80).fit(X, checkpoint=path)) == learned(model)
+    assert fitted_bytes(copy_of("RKDL", tol=0.01, max_iter=80).fit(X, checkpoint=path)) == fitted_bytes(model)
 
 
 def test_out_of_core_and_other_threads(X, tmp_path):
@@ -94,7 +71,7 @@ def test_out_of_core_and_other_threads(X, tmp_path):
     stored[:] = X
     path = str(tmp_path / "fit.rkdl")
     copy_of("ORKDL", max_iter=2, n_jobs=1).fit(stored, checkpoint=path)
-    assert learned(copy_of("ORKDL", n_jobs=2).fit(X, checkpoint=path)) == learned(copy_of("ORKDL").fit(X))
+    assert fitted_bytes(copy_of("ORKDL", n_jobs=2).fit(X, checkpoint=path)) == fitted_bytes(copy_of("ORKDL").fit(X))
 
 
 class TestRefusals:
@@ -232,7 +209,7 @@ print("ready", flush=True)
 SLOW.fit(signals(), checkpoint={path!r})
 print("done", flush=True)
 """
-SLOW = MORKDL(**{**REDUCED, "max_iter": 40})
+SLOW = make(MORKDL, max_iter=40)
 
 
 def child(path, before=""):
@@ -247,7 +224,7 @@ def test_killed_at_random_moments(X, tmp_path):
     path = tmp_path / "fit.rkdl"
     chance = random.Random(0)
     start = time.perf_counter()
-    expected = learned(clone(SLOW).fit(X))
+    expected = fitted_bytes(clone(SLOW).fit(X))
     duration = time.perf_counter() - start
     iterations = [0]
     for _ in range(4):
@@ -261,7 +238,7 @@ def test_killed_at_random_moments(X, tmp_path):
             iterations.append(len(read_file(path, "checkpoint", "")[0]["errors"]))
     assert iterations == sorted(iterations)
     assert iterations[-1] > 0
-    assert learned(clone(SLOW).fit(X, checkpoint=path)) == expected
+    assert fitted_bytes(clone(SLOW).fit(X, checkpoint=path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -287,7 +264,7 @@ def test_killed_while_writing(before, X, tmp_path):
     process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     assert len(read_file(path, "checkpoint", "")[0]["errors"]) == 1
-    assert learned(clone(SLOW).fit(X, checkpoint=path)) == learned(clone(SLOW).fit(X))
+    assert fitted_bytes(clone(SLOW).fit(X, checkpoint=path)) == fitted_bytes(clone(SLOW).fit(X))
     assert [file.name for file in tmp_path.iterdir()] == ["fit.rkdl"]
 
 
@@ -299,9 +276,9 @@ class TestSaving:
         found = rkdl.load(tmp_path / "model.rkdl")
         assert type(found) is type(model)
         assert found.get_params() == model.get_params()
-        assert learned(found) == learned(model)
+        assert fitted_bytes(found) == fitted_bytes(model)
         assert found.transform(X).tobytes() == model.transform(X).tobytes()
-        assert learned(clone(found).fit(X)) == learned(model)
+        assert fitted_bytes(clone(found).fit(X)) == fitted_bytes(model)
 
     def test_arrays_and_random_states_among_the_parameters(self, X, tmp_path):
         model = copy_of("RKDL", kernel_vectors=X[:12].tolist(), random_state=np.random.RandomState(1)).fit(X)

@@ -1,0 +1,107 @@
+"""Small estimators, one per code path, and what is read off fitted models; imported by the test files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
+
+# Seconds after which a child process or a thread is taken to hang.
+PATIENCE = 120
+
+COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 2, "tol": 0.0, "random_state": 0}
+KERNEL, REDUCED, OPTIMIZED = [KDL, RKDL, ORKDL, MORKDL], [RKDL, ORKDL, MORKDL], [ORKDL, MORKDL]
+METHODS = [DL, FourierDL, *KERNEL]
+
+# Class and settings by name: what differs between two of them is another path through the code.
+VARIANTS: dict = {
+    "DL": (DL, {}),
+    "DL-aksvd": (DL, {"atom_update": "aksvd"}),
+    "DL-aksvd-omp": (DL, {"atom_update": "aksvd", "pursuit": "omp"}),
+    "DL-tolerance": (DL, {"residual_tol": 0.3}),
+    "FourierDL": (FourierDL, {}),
+    "KDL": (KDL, {}),
+    "KDL-aksvd": (KDL, {"atom_update": "aksvd", "init": "random"}),
+    "KDL-poly": (KDL, {"kernel": "poly"}),
+    "RKDL": (RKDL, {}),
+    "RKDL-poly": (RKDL, {"kernel": "poly"}),
+    "RKDL-poly-kmeans": (RKDL, {"kernel": "poly", "kernel_vectors": "kmeans"}),
+    "RKDL-linear": (RKDL, {"kernel": "linear", "kernel_vectors": "random"}),
+    "RKDL-callable": (RKDL, {"kernel": lambda X, Y: (1.0 + X @ Y.T) ** 2}),
+    "RKDL-kmeans": (RKDL, {"kernel_vectors": "kmeans"}),
+    "RKDL-kmeans-aksvd": (RKDL, {"kernel_vectors": "kmeans", "atom_update": "aksvd"}),
+    "RKDL-random": (RKDL, {"kernel_vectors": "random"}),
+    "RKDL-rpcholesky": (RKDL, {"kernel_vectors": "rpcholesky", "init": "random"}),
+    "ORKDL": (ORKDL, {}),
+    "ORKDL-gd": (ORKDL, {"solver": "gd"}),
+    "MORKDL": (MORKDL, {}),
+    "MORKDL-gd": (MORKDL, {"solver": "gd"}),
+    "MORKDL-poly": (MORKDL, {"kernel": "poly", "degree": 2}),
+    "MORKDL-gd-tolerance": (MORKDL, {"solver": "gd", "residual_tol": 0.05}),
+}
+
+
+def by_class(classes):
+    """Run a test once per class of estimator."""
+    return pytest.mark.parametrize("kind", classes, ids=lambda kind: kind.__name__)
+
+
+def make(kind, n_kernel_vectors=12, n_fourier_features=32, **options):
+    """Make a small estimator of a class; sizes that it does not have are left out."""
+    if kind in REDUCED:
+        options["n_kernel_vectors"] = n_kernel_vectors
+    if kind is FourierDL:
+        options["n_fourier_features"] = n_fourier_features
+    return kind(**{**COMMON, **options})
+
+
+class Estimators(dict):
+    """The named estimators of `VARIANTS`, all with the same sizes."""
+
+    def __init__(self, *names, **options):
+        super().__init__({name: make(VARIANTS[name][0], **{**options, **VARIANTS[name][1]}) for name in names})
+
+    def copy_of(self, name, **changes):
+        """Clone an estimator with some settings changed."""
+        return clone(self[name]).set_params(**changes)
+
+    def each(self):
+        """Run a test once per estimator."""
+        return pytest.mark.parametrize("name", list(self))
+
+
+def fitted_bytes(model, left_out=()):
+    """Return every fitted attribute as bytes, for comparisons to the last bit."""
+    names = [name for name in vars(model) if name.endswith("_") and not name.startswith("_") and name not in left_out]
+    assert "n_iter_" in names
+    return {name: np.asarray(getattr(model, name)).tobytes() for name in names}
+
+
+def atoms_of(model):
+    """Return the fitted atoms in the form that `init` takes."""
+    return model.components_ if hasattr(model, "components_") else model.dual_components_
+
+
+def root_mean_square_error(model, X):
+    """Return the error of signals coded anew, per signal."""
+    return float(np.sqrt(np.mean(model.reconstruction_error(X) ** 2)))
+
+
+def correlated_signals(n_signals, n_features=20, dtype=np.float64):
+    """Draw Gaussian signals with correlated features; enough of them make several chunks."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_signals, n_features)) @ rng.standard_normal((n_features, n_features)) / 5.0
+    return X.astype(dtype)
+
+
+class RowSlices:
+    """The least that signals on disk may be: shape, dtype and slices of rows."""
+
+    def __init__(self, data):
+        self.data, self.shape, self.dtype = data, data.shape, data.dtype
+
+    def __getitem__(self, rows):
+        assert isinstance(rows, slice)
+        return self.data[rows]
