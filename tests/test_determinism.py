@@ -22,7 +22,7 @@ from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context, sparse
 from rkdl._data.signals import Signals
 from rkdl._execution import chunks
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.executor import Executor
+from rkdl._execution.executor import FEW_RESULTS, Executor
 from rkdl._features import maps as _maps
 
 # Seconds after which a child is taken to hang.
@@ -391,7 +391,7 @@ class TestFold:
             found = []
             executor.map_chunks(task, found.append)
             timer.cancel()
-        assert most[0] <= executor.FEW_RESULTS + 2 * 2
+        assert most[0] <= FEW_RESULTS + 2 * 2
         assert found == list(range(100))
 
     @pytest.mark.parametrize("n_jobs", [1, 3])

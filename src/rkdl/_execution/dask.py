@@ -32,7 +32,7 @@ from rkdl._execution.config import persists
 from rkdl._execution.executor import ADDED_AT_ONCE, ChunkTask, Executor, add_sums, keeps
 
 # What a step is called on the dashboard, where its own name would not say it or looks to Dask like a hash.
-_NAMES = {"learn": "encode", "squares": "inspect", "evaluate": "gradient", "decode": "decoder"}
+_NAMES = {"squares": "inspect", "decode": "decoder"}
 
 
 class DaskExecutor(Executor):
@@ -140,7 +140,7 @@ def _without_sums(pairs: list) -> list:
 
 
 def _task_name(step: Any) -> str:
-    name = getattr(step, "__name__", type(step).__name__).strip("_").lower()
+    name = getattr(step, "__name__", type(step).__name__).strip("_").lower().removesuffix("task")
     return f"rkdl-{_NAMES.get(name, name)}"
 
 
