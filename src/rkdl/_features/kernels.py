@@ -1,9 +1,9 @@
 """Kernels and their derivatives, on chunks of signals.
 
 Every kernel has the same verbs: ``kernel(X, Y)``, ``diagonal(X)``, and, for the methods that move the kernel
-vectors, ``of_products(X X')``, and ``value_and_slope(X, Y)`` with ``pull(X, Y, weights)``: with ``V = W * slope``,
+vectors, ``values, gradient = value_and_gradient(X, D)``: with `weigh` a function that multiplies an array by W,
 
-    pull(X, D, V)_i = sum_t W_ti  d k(x_t, d_i) / d d_i
+    gradient(weigh)_i = sum_t W_ti  d k(x_t, d_i) / d d_i
 """
 
 from __future__ import annotations
@@ -23,14 +23,54 @@ from rkdl._utils.inputs import well_formed
 _OFFSET_RATIO = 100.0
 
 
+Weigh = Callable[[Any], Any]
+
+
+class _Differentiable:
+    """What the kernels with a derivative share."""
+
+    slope_is_value = False
+
+    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> tuple[Any, Callable[[Weigh], Any]]:
+        """Kernel values, and their weighted gradient by the rows of `Y` as a function.
+
+        Parameters
+        ----------
+        X : ndarray of shape (c, m)
+            Signals.
+        Y : ndarray of shape (p, m)
+            Kernel vectors.
+        values : ndarray of shape (c, p), default=None
+            The kernel values, where they are known.
+
+        Returns
+        -------
+        values : ndarray of shape (c, p)
+            The kernel values.
+        gradient : callable
+            ``gradient(weigh)`` is the sum over signals of weights times derivatives, (p, m) in float64, where
+            ``weigh(factor)`` returns the weights (c, p) times a factor of that shape.
+        """
+        slope = values
+        if values is None or not self.slope_is_value:
+            values, slope = self.value_and_slope(X, Y)  # type: ignore[attr-defined]
+
+        def gradient(weigh: Weigh) -> Any:
+            weights = weigh(slope)
+            kernel: Any = self
+            return kernel.pull_together(X, weights) if X is Y else kernel.pull(X, Y, weights)
+
+        return values, gradient
+
+
 @dataclass(frozen=True)
-class RBF:
+class RBF(_Differentiable):
     """``exp(-gamma |x - y|^2)``; `shift` is subtracted from both sides where the signals sit far from zero."""
 
     gamma: float
     shift: np.ndarray | None = None
 
-    differentiable = True
+    differentiable = slope_is_value = True
 
     def conditioned(self, sample: np.ndarray) -> RBF:
         """The same kernel, its distances taken from the sample's centre if that saves digits."""
@@ -92,7 +132,7 @@ class RBF:
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class Polynomial(_Differentiable):
     """``(gamma x'y + coef0)^degree``."""
 
     gamma: float
@@ -140,7 +180,7 @@ class Polynomial:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(_Differentiable):
     """``x'y``."""
 
     differentiable = True

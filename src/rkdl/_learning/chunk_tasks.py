@@ -14,7 +14,7 @@ import numpy as np
 from rkdl._backends.cpu.statistics import _learn, _weigh, accumulate_products
 from rkdl._coding.encoder import Encoder
 from rkdl._coding.pursuit import Codes, arguments, packed
-from rkdl._features.kernels import RBF, DifferentiableKernel
+from rkdl._features.kernels import DifferentiableKernel
 from rkdl._features.maps import FeatureMap
 
 
@@ -73,19 +73,20 @@ class GradientTask:
         return self.keeps_features
 
     def __call__(self, signals: np.ndarray, kept: ChunkState) -> tuple[tuple, ChunkState]:
-        if self.at_features and kept.features is not None and isinstance(self.kernel, RBF):
-            # An RBF kernel's slope is its value.
-            features = slope = kept.features
-        else:
-            features, slope = self.kernel.value_and_slope(signals, self.kernel_vectors)
+        known = kept.features if self.at_features else None
+        features, gradient = self.kernel.value_and_gradient(signals, self.kernel_vectors, known)
         projections = np.zeros((self.n_atoms, features.shape[1]), dtype=features.dtype)
         codes = kept.codes
         accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
         if self.atoms is None:
             return (projections,), kept._replace(features=features) if self.keeps_features else kept
-        weights = np.empty_like(slope)
-        _weigh(codes.indptr, codes.indices, codes.values, self.atoms, slope, weights)
-        return (projections, self.kernel.pull(signals, self.kernel_vectors, weights)), kept._replace(features=None)
+
+        def weigh(factor: np.ndarray) -> np.ndarray:
+            weights = np.empty_like(factor)
+            _weigh(codes.indptr, codes.indices, codes.values, self.atoms, factor, weights)
+            return weights
+
+        return (projections, gradient(weigh)), kept._replace(features=None)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._backends.arrays import beside, cast, copied, dot, dots, is_tensor, norm, row_norms, stacked
 from rkdl._execution.executor import Executor
-from rkdl._features.kernels import RBF, DifferentiableKernel
+from rkdl._features.kernels import DifferentiableKernel
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import Metric, make_metric
 from rkdl._learning.atom_updates import least_squares_atoms
@@ -175,10 +175,11 @@ class Objective:
         projections, pull = sums[0], sums[1] if len(sums) > 1 else None
         if self.memory is not None:
             places, combinations = self.memory
-            values, slope = self.kernel.value_and_slope(places, vectors)
+            values, gradient = self.kernel.value_and_gradient(places, vectors)
             projections = projections + combinations @ values
             if pull is not None:
-                pull = pull + self.kernel.pull(places, vectors, (combinations.T @ pulling) * slope)
+                weights = combinations.T @ pulling
+                pull = pull + gradient(lambda factor: weights * factor)
         return projections, pull, kept if keeps_features else None
 
     def with_pull(self, point: Point) -> Point:
@@ -193,13 +194,8 @@ class Objective:
         assert point.pulling is not None
         assert point.pull is not None
         couplings = point.pulling.T @ self.products @ point.pulling
-        if isinstance(self.kernel, RBF):
-            # An RBF kernel's slope is its value.
-            weights = couplings * point.metric.matrix
-        else:
-            _, slope = self.kernel.value_and_slope(point.vectors, point.vectors)
-            weights = beside(couplings, slope) * slope
-        gradient = self.kernel.pull_together(point.vectors, weights)
+        _, weighted = self.kernel.value_and_gradient(point.vectors, point.vectors, point.metric.matrix)
+        gradient = weighted(lambda factor: beside(couplings, factor) * factor)
         gradient -= point.pull
         gradient *= 2.0
         if self.linear is not None:
@@ -463,8 +459,9 @@ class GradientDescent:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for i in range(len(vectors)):
                 own = vectors[i : i + 1]
-                _, slope = kernel.value_and_slope(vectors, own)
-                step = 2.0 * (kernel.pull(vectors, own, couplings[:, i : i + 1] * slope)[0] - pull[i])
+                weights = couplings[:, i : i + 1]
+                _, gradient = kernel.value_and_gradient(vectors, own)
+                step = 2.0 * (gradient(weights.__mul__)[0] - pull[i])
                 if linear is not None:
                     step += 2.0 * linear.weight * (linear.products[i] @ vectors - linear.projections[i])
                 moved = vectors[i] - rate * step

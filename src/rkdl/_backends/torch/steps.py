@@ -14,7 +14,6 @@ from rkdl._backends.torch.pursuit import TensorCodes, has_triton, pursue
 from rkdl._coding.encoder import Encoder
 from rkdl._coding.preimages import Decode, DecoderSums, to_unit_length
 from rkdl._execution.executor import _squares
-from rkdl._features.kernels import RBF
 from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, GradientTask, ResidualTask
 from rkdl._learning.kernel_vector_choice import _Assign, _moments
 
@@ -74,16 +73,12 @@ def _(step: GradientTask) -> ChunkTask:
 
 
 def _evaluate(step: GradientTask, signals: torch.Tensor, kept: Any) -> tuple[tuple, ChunkState]:
-    if step.at_features and kept.features is not None and isinstance(step.kernel, RBF):
-        # An RBF kernel's slope is its value.
-        features = slope = kept.features
-    else:
-        features, slope = step.kernel.value_and_slope(signals, step.kernel_vectors)
+    known = kept.features if step.at_features else None
+    features, gradient = step.kernel.value_and_gradient(signals, step.kernel_vectors, known)
     projections = summed_product(kept.codes.dense(step.n_atoms), features)
     if step.atoms is None:
         return (projections,), kept._replace(features=features) if step.keeps_features else kept
-    pull = step.kernel.pull(signals, step.kernel_vectors, weigh(kept.codes, step.atoms, slope))
-    return (projections, pull), kept._replace(features=None)
+    return (projections, gradient(partial(weigh, kept.codes, step.atoms))), kept._replace(features=None)
 
 
 def weigh(codes: TensorCodes, atoms: Any, slope: torch.Tensor) -> Any:
