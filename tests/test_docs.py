@@ -9,6 +9,7 @@ import inspect
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 from numpydoc.docscrape import ClassDoc, FunctionDoc
@@ -109,6 +110,14 @@ def test_parameters_and_their_defaults(name):
             assert documented_default(text) == parameter.default, parameter.name
             # None is told apart from False, 1 from True.
             assert type(documented_default(text)) is type(parameter.default), parameter.name
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_init_assigns_its_parameters(name):
+    """Every estimator assigns its own parameters, in the order of its signature, and does nothing else."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(vars(OBJECTS[name])["__init__"]))).body[0].body
+    names = list(inspect.signature(OBJECTS[name]).parameters)
+    assert [ast.unparse(statement) for statement in body] == [f"self.{name} = {name}" for name in names]
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -9,6 +9,8 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -32,6 +34,7 @@ from rkdl._persistence.checkpoint import Checkpoint, describe
 from rkdl._persistence.history import History
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import Device
 
 FLOATS = [np.float64, np.float32]
 
@@ -48,7 +51,6 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         "init": [StrOptions(set(INITS)), "array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "half_life": [Interval(Real, 0, None, closed="neither"), None],
         "sparse_output": ["boolean"],
         "device": "no_validation",
         "n_jobs": [Integral, None],
@@ -56,38 +58,19 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         "verbose": ["verbose"],
     }
 
-    def __init__(
-        self,
-        n_components=20,
-        *,
-        n_nonzero_coefs=4,
-        residual_tol=None,
-        pursuit="ols",
-        atom_update="gram",
-        init="rpcholesky",
-        max_iter=30,
-        tol=1e-4,
-        half_life=None,
-        sparse_output=False,
-        device=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_components = n_components
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.residual_tol = residual_tol
-        self.pursuit = pursuit
-        self.atom_update = atom_update
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.half_life = half_life
-        self.sparse_output = sparse_output
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int
+    n_nonzero_coefs: int | None
+    residual_tol: float | None
+    pursuit: str
+    atom_update: str
+    init: str | ArrayLike
+    max_iter: int
+    tol: float
+    sparse_output: bool
+    device: Device
+    n_jobs: int | None
+    random_state: RandomState | int | None
+    verbose: int
 
     @abstractmethod
     def _problem(
@@ -495,8 +478,3 @@ def read_signals(estimator: Any, X: Any, *, reset: bool) -> Signals:
         dtype = np.float32
     X = validate_data(estimator, X, dtype=dtype, accept_sparse="csr", reset=reset, ensure_all_finite=False)
     return Signals(X, float_dtype(X.dtype))
-
-
-def is_array(value: Any) -> bool:
-    """Whether a parameter that may be a name was given as an array."""
-    return not isinstance(value, str)

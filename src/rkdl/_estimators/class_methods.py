@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from rkdl._estimators.base import DictionaryLearner, is_array
+from rkdl._estimators.base import DictionaryLearner
 from rkdl._estimators.full import KDL, MEMORY_SHARE
 from rkdl._estimators.linear import DL, FourierDL
 from rkdl._estimators.optimized import MORKDL, ORKDL
@@ -46,7 +46,7 @@ def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
     if method.device is not None:
         raise ValueError(f"device={method.device!r} of the estimator: the classifier learns on the CPU: leave it None.")
     method._validate_params()
-    if is_array(method.init):
+    if not isinstance(method.init, str):
         raise ValueError(
             "The estimator's init is an array, and every class needs first atoms of its own: use 'data' or 'random'."
         )

@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -136,15 +137,15 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        estimator="RKDL",
+        estimator: str | DictionaryLearner = "RKDL",
         *,
-        n_refinements=2,
-        learning_rate=0.02,
-        calibration_size=0.1,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        n_refinements: int = 2,
+        learning_rate: float = 0.02,
+        calibration_size: float = 0.1,
+        n_jobs: int | None = None,
+        random_state: RandomState | int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.estimator = estimator
         self.n_refinements = n_refinements
         self.learning_rate = learning_rate
@@ -314,7 +315,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             method.n_components,
             work.pursuit,
             rng,
-            init=method.init,
+            init=str(method.init),
             refit=method.atom_update == "aksvd",
         )
         with problem:

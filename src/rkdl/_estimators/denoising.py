@@ -161,10 +161,8 @@ class Decoding(Denoising):
         "decoder_alpha": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, n_components=20, *, fit_inverse_transform=False, decoder_alpha=1e-3, **common):
-        super().__init__(n_components, **common)
-        self.fit_inverse_transform = fit_inverse_transform
-        self.decoder_alpha = decoder_alpha
+    fit_inverse_transform: bool
+    decoder_alpha: float
 
     def fit_decoder(self, X):
         """Learn to turn codes back into signals, whatever the kernel; the dictionary stays as it is.

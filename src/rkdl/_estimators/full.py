@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.base import _fit_context
@@ -19,7 +22,7 @@ from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.pursuit import pursue
 from rkdl._data.signals import Signals, is_safe
 from rkdl._data.sources import gather, is_dask, is_source
-from rkdl._estimators.base import FLOATS, is_array
+from rkdl._estimators.base import FLOATS
 from rkdl._estimators.denoising import Decoder
 from rkdl._estimators.kernel import KERNELS, KernelLearner
 from rkdl._execution.blas import one_blas_thread
@@ -29,6 +32,7 @@ from rkdl._features.maps import GivenKernelMap
 from rkdl._learning.full import FullProblem, KernelRows
 from rkdl._learning.initial_atoms import first_signals
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import Device
 
 # The kernel matrix is kept whole while it takes no more than this share of the memory (on a GPU, of what is free).
 MEMORY_SHARE = 0.6
@@ -144,48 +148,46 @@ class KDL(KernelLearner):
 
     def __init__(
         self,
-        n_components=20,
+        n_components: int = 20,
         *,
-        kernel="rbf",
-        gamma="median",
-        degree=3,
-        coef0=1.0,
-        n_nonzero_coefs=4,
-        residual_tol=None,
-        pursuit="ols",
-        atom_update="gram",
-        init="rpcholesky",
-        max_iter=30,
-        tol=1e-4,
-        fit_inverse_transform=False,
-        decoder_alpha=1e-3,
-        sparse_output=False,
-        device=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        super().__init__(
-            n_components,
-            kernel=kernel,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            n_nonzero_coefs=n_nonzero_coefs,
-            residual_tol=residual_tol,
-            pursuit=pursuit,
-            atom_update=atom_update,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            fit_inverse_transform=fit_inverse_transform,
-            decoder_alpha=decoder_alpha,
-            sparse_output=sparse_output,
-            device=device,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        kernel: str | Callable = "rbf",
+        gamma: float | str = "median",
+        degree: int = 3,
+        coef0: float = 1.0,
+        n_nonzero_coefs: int | None = 4,
+        residual_tol: float | None = None,
+        pursuit: str = "ols",
+        atom_update: str = "gram",
+        init: str | ArrayLike = "rpcholesky",
+        max_iter: int = 30,
+        tol: float = 1e-4,
+        fit_inverse_transform: bool = False,
+        decoder_alpha: float = 1e-3,
+        sparse_output: bool = False,
+        device: Device = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.residual_tol = residual_tol
+        self.pursuit = pursuit
+        self.atom_update = atom_update
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.fit_inverse_transform = fit_inverse_transform
+        self.decoder_alpha = decoder_alpha
+        self.sparse_output = sparse_output
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
 
     @property
     def _is_precomputed(self) -> bool:
@@ -266,7 +268,7 @@ class KDL(KernelLearner):
                     stacklevel=4,
                 )
                 rows = rows_of(executor, kernel, None)
-        if is_array(self.init):
+        if not isinstance(self.init, str):
             # Atoms are normalised in feature space, so a scale of the signals does not reach them.
             start = self._initial_array((self.n_components, n_signals), "dual_components_")
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -33,12 +34,10 @@ class KernelLearner(Decoding):
         "coef0": [Interval(Real, None, None, closed="neither")],
     }
 
-    def __init__(self, n_components=20, *, kernel="rbf", gamma="median", degree=3, coef0=1.0, **common):
-        super().__init__(n_components, **common)
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
+    kernel: str | Callable
+    gamma: float | str
+    degree: int
+    coef0: float
 
     def _feature_scale(self, scale: float) -> float:
         return scale if isinstance(self.kernel, str) and self.kernel == "linear" else 1.0

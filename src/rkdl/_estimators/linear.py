@@ -6,13 +6,14 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._backends.arrays import host
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.preimages import LinearDecoder, squared_residual_of_noise
 from rkdl._data.signals import Signals
-from rkdl._estimators.base import is_array
 from rkdl._estimators.denoising import Decoding, Denoising
 from rkdl._estimators.gamma import KERNEL_SAMPLE, RULES, find_gamma, raw_gamma, sample_gamma, spread_sample
 from rkdl._estimators.stream import StreamLearner
@@ -24,6 +25,7 @@ from rkdl._learning.atom_updates import normalize_rows
 from rkdl._learning.diagnostics import check_kernel
 from rkdl._learning.initial_atoms import first_coordinates
 from rkdl._learning.reduced import ReducedProblem
+from rkdl._utils.types import Device
 
 
 class _CoordinateLearner(StreamLearner):
@@ -40,7 +42,7 @@ class _CoordinateLearner(StreamLearner):
         shape = (self.n_components, feature_map.size)
         if saved is not None:
             start = np.zeros(shape)
-        elif is_array(self.init):
+        elif not isinstance(self.init, str):
             start = self._initial_array(shape, "components_")
         else:
             start = rng.standard_normal(shape)
@@ -153,6 +155,39 @@ class DL(Denoising, _CoordinateLearner):
     >>> bool((model.transform(X) != 0).sum(axis=1).max() <= 4)
     True
     """
+
+    def __init__(
+        self,
+        n_components: int = 20,
+        *,
+        n_nonzero_coefs: int | None = 4,
+        residual_tol: float | None = None,
+        pursuit: str = "ols",
+        atom_update: str = "gram",
+        init: str | ArrayLike = "rpcholesky",
+        max_iter: int = 30,
+        tol: float = 1e-4,
+        half_life: float | None = None,
+        sparse_output: bool = False,
+        device: Device = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.residual_tol = residual_tol
+        self.pursuit = pursuit
+        self.atom_update = atom_update
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.half_life = half_life
+        self.sparse_output = sparse_output
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _working_width(self, n_signals: int, n_features: int) -> int:
         return n_features + 3 * self.n_components
@@ -276,52 +311,51 @@ class FourierDL(Decoding, _CoordinateLearner):
 
     _parameter_constraints: dict = {
         **Decoding._parameter_constraints,
+        **StreamLearner._parameter_constraints,
         "n_fourier_features": [Interval(Integral, 1, None, closed="left")],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
     }
 
     def __init__(
         self,
-        n_components=20,
+        n_components: int = 20,
         *,
-        n_fourier_features=256,
-        gamma="median",
-        n_nonzero_coefs=4,
-        residual_tol=None,
-        pursuit="ols",
-        atom_update="gram",
-        init="rpcholesky",
-        max_iter=30,
-        tol=1e-4,
-        half_life=None,
-        fit_inverse_transform=False,
-        decoder_alpha=1e-3,
-        sparse_output=False,
-        device=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        super().__init__(
-            n_components,
-            n_nonzero_coefs=n_nonzero_coefs,
-            residual_tol=residual_tol,
-            pursuit=pursuit,
-            atom_update=atom_update,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            half_life=half_life,
-            fit_inverse_transform=fit_inverse_transform,
-            decoder_alpha=decoder_alpha,
-            sparse_output=sparse_output,
-            device=device,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        n_fourier_features: int = 256,
+        gamma: float | str = "median",
+        n_nonzero_coefs: int | None = 4,
+        residual_tol: float | None = None,
+        pursuit: str = "ols",
+        atom_update: str = "gram",
+        init: str | ArrayLike = "rpcholesky",
+        max_iter: int = 30,
+        tol: float = 1e-4,
+        half_life: float | None = None,
+        fit_inverse_transform: bool = False,
+        decoder_alpha: float = 1e-3,
+        sparse_output: bool = False,
+        device: Device = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
         self.n_fourier_features = n_fourier_features
         self.gamma = gamma
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.residual_tol = residual_tol
+        self.pursuit = pursuit
+        self.atom_update = atom_update
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.half_life = half_life
+        self.fit_inverse_transform = fit_inverse_transform
+        self.decoder_alpha = decoder_alpha
+        self.sparse_output = sparse_output
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _depends_on_scale(self) -> bool:
         return isinstance(self.gamma, str)

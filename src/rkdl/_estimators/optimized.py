@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
 
 import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._backends.arrays import host
 from rkdl._coding.encoder import Pursuit
-from rkdl._estimators.base import is_array
-from rkdl._estimators.reduced import ReducedLearner
+from rkdl._estimators.reduced import RKDL
 from rkdl._execution.executor import Executor
 from rkdl._learning.kernel_vector_choice import signal_moments
 from rkdl._learning.kernel_vector_update import LBFGS, GradientDescent, KernelVectorUpdate
 from rkdl._learning.reduced import ReducedProblem
+from rkdl._utils.types import Device
 
 # Signals whose norms' root mean square exceeds their mean by no more than this share have one norm.
 ONE_NORM = 1e-10
@@ -22,7 +25,7 @@ ONE_NORM = 1e-10
 HELD_ITERATIONS = 10
 
 
-class ORKDL(ReducedLearner):
+class ORKDL(RKDL):
     """Optimized reduced kernel dictionary learning (ORKDL-D): the kernel vectors are learned with the atoms.
 
     Parameters
@@ -144,7 +147,7 @@ class ORKDL(ReducedLearner):
     """
 
     _parameter_constraints: dict = {
-        **ReducedLearner._parameter_constraints,
+        **RKDL._parameter_constraints,
         "solver": [StrOptions({"lbfgs", "gd"})],
         "n_inner_iter": [Interval(Integral, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
@@ -152,60 +155,58 @@ class ORKDL(ReducedLearner):
 
     def __init__(
         self,
-        n_components=20,
+        n_components: int = 20,
         *,
-        kernel="rbf",
-        gamma="median",
-        degree=3,
-        coef0=1.0,
-        n_kernel_vectors=50,
-        kernel_vectors="kmeans",
-        n_nonzero_coefs=4,
-        residual_tol=None,
-        pursuit="ols",
-        atom_update="gram",
-        init="rpcholesky",
-        solver="lbfgs",
-        n_inner_iter=3,
-        learning_rate=None,
-        max_iter=30,
-        tol=1e-4,
-        half_life=None,
-        fit_inverse_transform=False,
-        decoder_alpha=1e-3,
-        sparse_output=False,
-        device=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        super().__init__(
-            n_components,
-            kernel=kernel,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            n_kernel_vectors=n_kernel_vectors,
-            kernel_vectors=kernel_vectors,
-            n_nonzero_coefs=n_nonzero_coefs,
-            residual_tol=residual_tol,
-            pursuit=pursuit,
-            atom_update=atom_update,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            half_life=half_life,
-            fit_inverse_transform=fit_inverse_transform,
-            decoder_alpha=decoder_alpha,
-            sparse_output=sparse_output,
-            device=device,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        kernel: str | Callable = "rbf",
+        gamma: float | str = "median",
+        degree: int = 3,
+        coef0: float = 1.0,
+        n_kernel_vectors: int = 50,
+        kernel_vectors: str | ArrayLike = "kmeans",
+        n_nonzero_coefs: int | None = 4,
+        residual_tol: float | None = None,
+        pursuit: str = "ols",
+        atom_update: str = "gram",
+        init: str | ArrayLike = "rpcholesky",
+        solver: str = "lbfgs",
+        n_inner_iter: int = 3,
+        learning_rate: float | None = None,
+        max_iter: int = 30,
+        tol: float = 1e-4,
+        half_life: float | None = None,
+        fit_inverse_transform: bool = False,
+        decoder_alpha: float = 1e-3,
+        sparse_output: bool = False,
+        device: Device = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_kernel_vectors = n_kernel_vectors
+        self.kernel_vectors = kernel_vectors
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.residual_tol = residual_tol
+        self.pursuit = pursuit
+        self.atom_update = atom_update
+        self.init = init
         self.solver = solver
         self.n_inner_iter = n_inner_iter
         self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.half_life = half_life
+        self.fit_inverse_transform = fit_inverse_transform
+        self.decoder_alpha = decoder_alpha
+        self.sparse_output = sparse_output
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _moves(self) -> bool:
         return self.n_inner_iter > 0
@@ -214,7 +215,7 @@ class ORKDL(ReducedLearner):
         self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
     ) -> ReducedProblem:
         problem = super()._problem(executor, pursuit, rng, saved)
-        if saved is None and not is_array(self.init) and self._moves() and self.solver == "lbfgs":
+        if saved is None and isinstance(self.init, str) and self._moves() and self.solver == "lbfgs":
             # Iterations that hold the kernel vectors cost little, and what they end with is the least to be beaten.
             vector_update, problem.vector_update = problem.vector_update, None
             self._alternate(problem, f"{type(self).__name__}, kernel vectors held", max_iter=HELD_ITERATIONS)
@@ -377,66 +378,64 @@ class MORKDL(ORKDL):
 
     def __init__(
         self,
-        n_components=20,
+        n_components: int = 20,
         *,
-        kernel="rbf",
-        gamma="median",
-        degree=3,
-        coef0=1.0,
-        n_kernel_vectors=50,
-        kernel_vectors="kmeans",
-        n_nonzero_coefs=4,
-        residual_tol=None,
-        pursuit="ols",
-        atom_update="gram",
-        init="rpcholesky",
-        solver="lbfgs",
-        n_inner_iter=3,
-        learning_rate=None,
-        linear_weight=1.0,
-        linear_n_nonzero_coefs=5,
-        kernel_vector_norm="auto",
-        max_iter=30,
-        tol=1e-4,
-        half_life=None,
-        fit_inverse_transform=False,
-        decoder_alpha=1e-3,
-        sparse_output=False,
-        device=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        super().__init__(
-            n_components,
-            kernel=kernel,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            n_kernel_vectors=n_kernel_vectors,
-            kernel_vectors=kernel_vectors,
-            n_nonzero_coefs=n_nonzero_coefs,
-            residual_tol=residual_tol,
-            pursuit=pursuit,
-            atom_update=atom_update,
-            init=init,
-            solver=solver,
-            n_inner_iter=n_inner_iter,
-            learning_rate=learning_rate,
-            max_iter=max_iter,
-            tol=tol,
-            half_life=half_life,
-            fit_inverse_transform=fit_inverse_transform,
-            decoder_alpha=decoder_alpha,
-            sparse_output=sparse_output,
-            device=device,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        kernel: str | Callable = "rbf",
+        gamma: float | str = "median",
+        degree: int = 3,
+        coef0: float = 1.0,
+        n_kernel_vectors: int = 50,
+        kernel_vectors: str | ArrayLike = "kmeans",
+        n_nonzero_coefs: int | None = 4,
+        residual_tol: float | None = None,
+        pursuit: str = "ols",
+        atom_update: str = "gram",
+        init: str | ArrayLike = "rpcholesky",
+        solver: str = "lbfgs",
+        n_inner_iter: int = 3,
+        learning_rate: float | None = None,
+        linear_weight: float = 1.0,
+        linear_n_nonzero_coefs: int = 5,
+        kernel_vector_norm: str = "auto",
+        max_iter: int = 30,
+        tol: float = 1e-4,
+        half_life: float | None = None,
+        fit_inverse_transform: bool = False,
+        decoder_alpha: float = 1e-3,
+        sparse_output: bool = False,
+        device: Device = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_kernel_vectors = n_kernel_vectors
+        self.kernel_vectors = kernel_vectors
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.residual_tol = residual_tol
+        self.pursuit = pursuit
+        self.atom_update = atom_update
+        self.init = init
+        self.solver = solver
+        self.n_inner_iter = n_inner_iter
+        self.learning_rate = learning_rate
         self.linear_weight = linear_weight
         self.linear_n_nonzero_coefs = linear_n_nonzero_coefs
         self.kernel_vector_norm = kernel_vector_norm
+        self.max_iter = max_iter
+        self.tol = tol
+        self.half_life = half_life
+        self.fit_inverse_transform = fit_inverse_transform
+        self.decoder_alpha = decoder_alpha
+        self.sparse_output = sparse_output
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
 
     def _radius(self, executor: Executor, vectors: np.ndarray | None) -> float | None:
         if self.kernel_vector_norm == "free":

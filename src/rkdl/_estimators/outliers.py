@@ -10,6 +10,8 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
 from sklearn.utils import Tags, assert_all_finite, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -146,21 +148,21 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_components=(32, 8),
+        n_components: int | ArrayLike = (32, 8),
         *,
-        n_nonzero_coefs=(16, 8),
-        gamma="median",
-        gamma_factors=(0.1, 6.0),
-        n_kernel_vectors=200,
-        discard=0.25,
-        n_members=10,
-        max_samples=2048,
-        max_iter=4,
-        contamination="auto",
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        n_nonzero_coefs: int | ArrayLike = (16, 8),
+        gamma: float | str = "median",
+        gamma_factors: float | ArrayLike = (0.1, 6.0),
+        n_kernel_vectors: int = 200,
+        discard: float = 0.25,
+        n_members: int = 10,
+        max_samples: int = 2048,
+        max_iter: int = 4,
+        contamination: float | str = "auto",
+        n_jobs: int | None = None,
+        random_state: RandomState | int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.n_nonzero_coefs = n_nonzero_coefs
         self.gamma = gamma
@@ -422,9 +424,9 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         ]
 
     def _offset(self, scores: np.ndarray) -> float:
-        if self.contamination != "auto":
-            return np.percentile(scores, 100.0 * self.contamination)
-        return -upper_fence(-scores.astype(np.float64))
+        if isinstance(self.contamination, str):
+            return -upper_fence(-scores.astype(np.float64))
+        return np.percentile(scores, 100.0 * self.contamination)
 
     def _abnormalities(self, signals: Signals, members: list[Member]) -> np.ndarray:
         """Abnormality of every signal in every dictionary, (n_signals, n_members)."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array
 
@@ -13,7 +16,6 @@ from rkdl._backends.arrays import host
 from rkdl._coding.encode import check_pursuit
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
-from rkdl._estimators.base import is_array
 from rkdl._estimators.kernel import KernelLearner
 from rkdl._estimators.stream import StreamLearner
 from rkdl._execution.executor import Executor
@@ -28,194 +30,11 @@ from rkdl._learning.kernel_vector_update import KernelVectorUpdate
 from rkdl._learning.reduced import ReducedProblem
 from rkdl._persistence.states import check_kernel_vectors
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import Device
 from rkdl._utils.warnings import warn
 
 
-class ReducedLearner(KernelLearner, StreamLearner):
-    """Kernel vectors are chosen, then atoms are learned on them, and the kernel vectors too if a subclass says so."""
-
-    _parameter_constraints: dict = {
-        **KernelLearner._parameter_constraints,
-        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
-        "kernel_vectors": [StrOptions(set(METHODS)), "array-like"],
-    }
-
-    def __init__(self, n_components=20, *, n_kernel_vectors=50, kernel_vectors="kmeans", **common):
-        super().__init__(n_components, **common)
-        self.n_kernel_vectors = n_kernel_vectors
-        self.kernel_vectors = kernel_vectors
-
-    def _count(self) -> int:
-        """Number of kernel vectors."""
-        return len(self.kernel_vectors) if is_array(self.kernel_vectors) else self.n_kernel_vectors
-
-    def _working_width(self, n_signals: int, n_features: int) -> int:
-        return n_features + 2 * self._count() + 3 * self.n_components
-
-    def _check_sizes(self, n_signals: int) -> None:
-        if self.n_components > self._count():
-            warn(
-                f"n_components={self.n_components} exceeds the number of kernel vectors, {self._count()}: the "
-                f"atoms span no more dimensions than that.",
-            )
-
-    def _linear_nonzeros(self) -> int:
-        """Non-zeros of the linear codes that kernel vectors are trained with."""
-        return DICTIONARY_NONZEROS
-
-    def _linear_pursuit(self, n_vectors: int) -> Pursuit:
-        return check_pursuit(min(self._linear_nonzeros(), n_vectors), None, self.pursuit, n_vectors)
-
-    def _vector_update(self, executor: Executor, vectors: np.ndarray | None = None) -> KernelVectorUpdate | None:
-        """What moves the kernel vectors, new ones or those given; nothing in RKDL."""
-        return None
-
-    def _linear(self, n_vectors: int) -> tuple[float, Pursuit] | None:
-        """Weight and pursuit of the linear term; none but in MORKDL."""
-        return None
-
-    def _first_kernel_vectors(self, executor: Executor, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
-        signals = executor.signals
-        if is_array(self.kernel_vectors):
-            given = well_formed(host(self.kernel_vectors), "kernel_vectors")
-            vectors = check_array(given, dtype=np.float64, input_name="kernel_vectors", copy=True)
-            if vectors.shape[1] != signals.shape[1]:
-                raise ValueError(
-                    f"kernel_vectors has {vectors.shape[1]} features and X has {signals.shape[1]}: they must agree."
-                )
-            return vectors * signals.scale
-        count = self._count()
-        return choose_kernel_vectors(
-            self.kernel_vectors,
-            executor,
-            count,
-            kernel,
-            rng,
-            pursuit=self._linear_pursuit(count),
-            refit=self.atom_update == "aksvd",
-        )
-
-    def _problem(
-        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
-    ) -> ReducedProblem:
-        signals = executor.signals
-        kernel = self._make_kernel(signals)
-        known = None if saved is None else check_kernel_vectors(saved, signals.shape[1])
-        vector_update = self._vector_update(executor, known)
-        if vector_update is not None and not kernel.differentiable:
-            raise ValueError(
-                f"{type(self).__name__} moves the kernel vectors along the kernel's derivative, and "
-                f"kernel={self.kernel!r} is a function without one: use 'rbf', 'poly' or 'linear', or RKDL, which "
-                f"needs no derivative."
-            )
-        vectors = self._first_kernel_vectors(executor, kernel, rng) if known is None else known
-        if saved is None and vector_update is not None and vector_update.radius is not None:
-            vectors = self._on_sphere(vectors, vector_update.radius, rng)
-        feature_map = KernelMap(kernel, vectors)
-        metric = feature_map.metric(signals.dtype)
-        shape = (self.n_components, len(vectors))
-        if saved is not None:
-            white = np.zeros((self.n_components, metric.rank))
-        elif is_array(self.init):
-            white = metric.to_white(self._initial_array(shape, "dual_components_"))
-        else:
-            white = metric.to_white(rng.standard_normal(shape))
-            if self.init != "random":
-
-                def coordinates(rows: np.ndarray) -> np.ndarray:
-                    return metric.whiten(feature_map.features(rows).astype(np.float64))
-
-                found = first_coordinates(self.init, signals, self.n_components, rng, coordinates)
-                white[: len(found)] = found
-        return ReducedProblem(
-            executor,
-            feature_map,
-            metric,
-            white,
-            pursuit,
-            refit=self.atom_update == "aksvd",
-            vector_update=vector_update,
-            linear=self._linear(len(vectors)),
-        )
-
-    def _continued(self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
-        scale = executor.signals.scale
-        saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64) * scale}
-        problem = self._problem(executor, pursuit, rng, saved)
-        atoms = executor.to_backend(self.dual_components_.astype(np.float64) / self._feature_scale(scale))
-        problem.white = normalize_rows(problem.metric.to_white(atoms))
-        return problem
-
-    def _renew(self, problem: ReducedProblem, executor: Executor) -> None:
-        super()._renew(problem, executor)
-        assert isinstance(problem.feature_map, KernelMap)
-        vectors, earlier = problem.feature_map.kernel_vectors, problem.vector_update
-        problem.linear = self._linear(len(vectors))
-        # What the earlier one knows of the curvature is that of other sums.
-        problem.vector_update = vector_update = self._vector_update(executor, vectors)
-        if vector_update is not None and earlier is not None:
-            vector_update.radius, vector_update.has_warned = earlier.radius, earlier.has_warned
-        follows = self.half_life is not None and vector_update is None
-        problem.n_candidates = count_candidates(len(vectors)) if follows else 0
-
-    def _choose_dtype(self, signals: Signals, reset: bool) -> None:
-        # Kernel vectors of a start that will be replaced say nothing about gamma: copies of one signal are all alike.
-        super()._choose_dtype(signals, reset or self._is_unsettled())
-
-    def _signals_needed(self) -> int:
-        needed = super()._signals_needed()
-        return needed if is_array(self.kernel_vectors) else max(needed, self.n_kernel_vectors)
-
-    def _depends_on_scale(self) -> bool:
-        if isinstance(self.kernel, str) and self.kernel == "linear":
-            return False
-        return isinstance(self.gamma, str) or not is_array(self.kernel_vectors)
-
-    def _settings(self) -> dict:
-        kernel = self.kernel if isinstance(self.kernel, str) else "a function"
-        values = {"kernel": kernel, "degree": self.degree, "coef0": self.coef0}
-        return {**super()._settings(), "n_kernel_vectors": self._count(), "gamma": self.gamma, **values}
-
-    def _on_sphere(self, vectors: np.ndarray, radius: float, rng: np.random.RandomState) -> np.ndarray:
-        """Kernel vectors of norm `radius`; a zero signal that was drawn gets a random direction."""
-        norms = np.linalg.norm(vectors, axis=1)
-        zero = norms == 0.0
-        if zero.any():
-            if is_array(self.kernel_vectors):
-                raise ValueError(
-                    f"Row {int(np.flatnonzero(zero)[0])} of kernel_vectors has norm zero, and MORKDL holds all of "
-                    f"them to one norm: give every kernel vector a direction, or use kernel_vector_norm='free'."
-                )
-            vectors[zero] = rng.standard_normal((int(zero.sum()), vectors.shape[1]))
-            norms = np.linalg.norm(vectors, axis=1)
-        return vectors * (radius / norms)[:, None]
-
-    def _store(self, problem: Any, signals: Signals) -> None:
-        unit = self._feature_scale(signals.scale)
-        self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
-        self.kernel_vectors_ = (host(problem.feature_map.kernel_vectors) / signals.scale).astype(signals.dtype)
-        self.gram_ = host(problem.white @ problem.white.T)
-        self.rank_ = problem.metric.rank
-        self.gamma_ = self._stored_gamma(signals)
-
-    def _check_learned(self, problem: Any, n_signals: int) -> None:
-        super()._check_learned(problem, n_signals)
-        count, size = self.kernel_vectors_.shape
-        limit = size if isinstance(self.kernel, str) and self.kernel == "linear" else count
-        dtype = problem.executor.signals.dtype
-        check_rank(type(self).__name__, self.rank_, count, self.n_components, limit, dtype)
-
-    def _places(self) -> tuple[str | None, str]:
-        words = ["scale the signals", "leave out extreme ones"]
-        if not callable(self.kernel):
-            words.insert(0, "lower gamma")
-        if is_array(self.kernel_vectors) or self.kernel_vectors != "kmeans":
-            words.append("choose kernel_vectors='kmeans'")
-        told = f"{', '.join(words[:-1])}, or {words[-1]}."
-        return "kernel vectors", told[0].upper() + told[1:]
-
-
-class RKDL(ReducedLearner):
+class RKDL(KernelLearner, StreamLearner):
     """Reduced kernel dictionary learning (RKDL-D): atoms on a few fixed kernel vectors.
 
     The kernel matrix is p x p instead of N x N. With ``kernel_vectors="random"`` this is Nystrom sampling.
@@ -330,53 +149,227 @@ class RKDL(ReducedLearner):
     ((30, 64), (20, 30))
     """
 
+    _parameter_constraints: dict = {
+        **KernelLearner._parameter_constraints,
+        **StreamLearner._parameter_constraints,
+        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
+        "kernel_vectors": [StrOptions(set(METHODS)), "array-like"],
+    }
+
     def __init__(
         self,
-        n_components=20,
+        n_components: int = 20,
         *,
-        kernel="rbf",
-        gamma="median",
-        degree=3,
-        coef0=1.0,
-        n_kernel_vectors=50,
-        kernel_vectors="kmeans",
-        n_nonzero_coefs=4,
-        residual_tol=None,
-        pursuit="ols",
-        atom_update="gram",
-        init="rpcholesky",
-        max_iter=30,
-        tol=1e-4,
-        half_life=None,
-        fit_inverse_transform=False,
-        decoder_alpha=1e-3,
-        sparse_output=False,
-        device=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
-        super().__init__(
-            n_components,
-            kernel=kernel,
-            gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            n_kernel_vectors=n_kernel_vectors,
-            kernel_vectors=kernel_vectors,
-            n_nonzero_coefs=n_nonzero_coefs,
-            residual_tol=residual_tol,
-            pursuit=pursuit,
-            atom_update=atom_update,
-            init=init,
-            max_iter=max_iter,
-            tol=tol,
-            half_life=half_life,
-            fit_inverse_transform=fit_inverse_transform,
-            decoder_alpha=decoder_alpha,
-            sparse_output=sparse_output,
-            device=device,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
+        kernel: str | Callable = "rbf",
+        gamma: float | str = "median",
+        degree: int = 3,
+        coef0: float = 1.0,
+        n_kernel_vectors: int = 50,
+        kernel_vectors: str | ArrayLike = "kmeans",
+        n_nonzero_coefs: int | None = 4,
+        residual_tol: float | None = None,
+        pursuit: str = "ols",
+        atom_update: str = "gram",
+        init: str | ArrayLike = "rpcholesky",
+        max_iter: int = 30,
+        tol: float = 1e-4,
+        half_life: float | None = None,
+        fit_inverse_transform: bool = False,
+        decoder_alpha: float = 1e-3,
+        sparse_output: bool = False,
+        device: Device = None,
+        n_jobs: int | None = None,
+        random_state: RandomState | int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_kernel_vectors = n_kernel_vectors
+        self.kernel_vectors = kernel_vectors
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.residual_tol = residual_tol
+        self.pursuit = pursuit
+        self.atom_update = atom_update
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.half_life = half_life
+        self.fit_inverse_transform = fit_inverse_transform
+        self.decoder_alpha = decoder_alpha
+        self.sparse_output = sparse_output
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _count(self) -> int:
+        """Number of kernel vectors."""
+        return self.n_kernel_vectors if isinstance(self.kernel_vectors, str) else np.shape(self.kernel_vectors)[0]
+
+    def _working_width(self, n_signals: int, n_features: int) -> int:
+        return n_features + 2 * self._count() + 3 * self.n_components
+
+    def _check_sizes(self, n_signals: int) -> None:
+        if self.n_components > self._count():
+            warn(
+                f"n_components={self.n_components} exceeds the number of kernel vectors, {self._count()}: the "
+                f"atoms span no more dimensions than that.",
+            )
+
+    def _linear_nonzeros(self) -> int:
+        """Non-zeros of the linear codes that kernel vectors are trained with."""
+        return DICTIONARY_NONZEROS
+
+    def _linear_pursuit(self, n_vectors: int) -> Pursuit:
+        return check_pursuit(min(self._linear_nonzeros(), n_vectors), None, self.pursuit, n_vectors)
+
+    def _vector_update(self, executor: Executor, vectors: np.ndarray | None = None) -> KernelVectorUpdate | None:
+        """What moves the kernel vectors, new ones or those given; nothing in RKDL."""
+        return None
+
+    def _linear(self, n_vectors: int) -> tuple[float, Pursuit] | None:
+        """Weight and pursuit of the linear term; none but in MORKDL."""
+        return None
+
+    def _first_kernel_vectors(self, executor: Executor, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
+        signals = executor.signals
+        if not isinstance(self.kernel_vectors, str):
+            given = well_formed(host(self.kernel_vectors), "kernel_vectors")
+            vectors = check_array(given, dtype=np.float64, input_name="kernel_vectors", copy=True)
+            if vectors.shape[1] != signals.shape[1]:
+                raise ValueError(
+                    f"kernel_vectors has {vectors.shape[1]} features and X has {signals.shape[1]}: they must agree."
+                )
+            return vectors * signals.scale
+        count = self._count()
+        return choose_kernel_vectors(
+            self.kernel_vectors,
+            executor,
+            count,
+            kernel,
+            rng,
+            pursuit=self._linear_pursuit(count),
+            refit=self.atom_update == "aksvd",
         )
+
+    def _problem(
+        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+    ) -> ReducedProblem:
+        signals = executor.signals
+        kernel = self._make_kernel(signals)
+        known = None if saved is None else check_kernel_vectors(saved, signals.shape[1])
+        vector_update = self._vector_update(executor, known)
+        if vector_update is not None and not kernel.differentiable:
+            raise ValueError(
+                f"{type(self).__name__} moves the kernel vectors along the kernel's derivative, and "
+                f"kernel={self.kernel!r} is a function without one: use 'rbf', 'poly' or 'linear', or RKDL, which "
+                f"needs no derivative."
+            )
+        vectors = self._first_kernel_vectors(executor, kernel, rng) if known is None else known
+        if saved is None and vector_update is not None and vector_update.radius is not None:
+            vectors = self._on_sphere(vectors, vector_update.radius, rng)
+        feature_map = KernelMap(kernel, vectors)
+        metric = feature_map.metric(signals.dtype)
+        shape = (self.n_components, len(vectors))
+        if saved is not None:
+            white = np.zeros((self.n_components, metric.rank))
+        elif not isinstance(self.init, str):
+            white = metric.to_white(self._initial_array(shape, "dual_components_"))
+        else:
+            white = metric.to_white(rng.standard_normal(shape))
+            if self.init != "random":
+
+                def coordinates(rows: np.ndarray) -> np.ndarray:
+                    return metric.whiten(feature_map.features(rows).astype(np.float64))
+
+                found = first_coordinates(self.init, signals, self.n_components, rng, coordinates)
+                white[: len(found)] = found
+        return ReducedProblem(
+            executor,
+            feature_map,
+            metric,
+            white,
+            pursuit,
+            refit=self.atom_update == "aksvd",
+            vector_update=vector_update,
+            linear=self._linear(len(vectors)),
+        )
+
+    def _continued(self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
+        scale = executor.signals.scale
+        saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64) * scale}
+        problem = self._problem(executor, pursuit, rng, saved)
+        atoms = executor.to_backend(self.dual_components_.astype(np.float64) / self._feature_scale(scale))
+        problem.white = normalize_rows(problem.metric.to_white(atoms))
+        return problem
+
+    def _renew(self, problem: ReducedProblem, executor: Executor) -> None:
+        super()._renew(problem, executor)
+        assert isinstance(problem.feature_map, KernelMap)
+        vectors, earlier = problem.feature_map.kernel_vectors, problem.vector_update
+        problem.linear = self._linear(len(vectors))
+        # What the earlier one knows of the curvature is that of other sums.
+        problem.vector_update = vector_update = self._vector_update(executor, vectors)
+        if vector_update is not None and earlier is not None:
+            vector_update.radius, vector_update.has_warned = earlier.radius, earlier.has_warned
+        follows = self.half_life is not None and vector_update is None
+        problem.n_candidates = count_candidates(len(vectors)) if follows else 0
+
+    def _choose_dtype(self, signals: Signals, reset: bool) -> None:
+        # Kernel vectors of a start that will be replaced say nothing about gamma: copies of one signal are all alike.
+        super()._choose_dtype(signals, reset or self._is_unsettled())
+
+    def _signals_needed(self) -> int:
+        needed = super()._signals_needed()
+        return max(needed, self.n_kernel_vectors) if isinstance(self.kernel_vectors, str) else needed
+
+    def _depends_on_scale(self) -> bool:
+        if isinstance(self.kernel, str) and self.kernel == "linear":
+            return False
+        return isinstance(self.gamma, str) or isinstance(self.kernel_vectors, str)
+
+    def _settings(self) -> dict:
+        kernel = self.kernel if isinstance(self.kernel, str) else "a function"
+        values = {"kernel": kernel, "degree": self.degree, "coef0": self.coef0}
+        return {**super()._settings(), "n_kernel_vectors": self._count(), "gamma": self.gamma, **values}
+
+    def _on_sphere(self, vectors: np.ndarray, radius: float, rng: np.random.RandomState) -> np.ndarray:
+        """Kernel vectors of norm `radius`; a zero signal that was drawn gets a random direction."""
+        norms = np.linalg.norm(vectors, axis=1)
+        zero = norms == 0.0
+        if zero.any():
+            if not isinstance(self.kernel_vectors, str):
+                raise ValueError(
+                    f"Row {int(np.flatnonzero(zero)[0])} of kernel_vectors has norm zero, and MORKDL holds all of "
+                    f"them to one norm: give every kernel vector a direction, or use kernel_vector_norm='free'."
+                )
+            vectors[zero] = rng.standard_normal((int(zero.sum()), vectors.shape[1]))
+            norms = np.linalg.norm(vectors, axis=1)
+        return vectors * (radius / norms)[:, None]
+
+    def _store(self, problem: Any, signals: Signals) -> None:
+        unit = self._feature_scale(signals.scale)
+        self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
+        self.kernel_vectors_ = (host(problem.feature_map.kernel_vectors) / signals.scale).astype(signals.dtype)
+        self.gram_ = host(problem.white @ problem.white.T)
+        self.rank_ = problem.metric.rank
+        self.gamma_ = self._stored_gamma(signals)
+
+    def _check_learned(self, problem: Any, n_signals: int) -> None:
+        super()._check_learned(problem, n_signals)
+        count, size = self.kernel_vectors_.shape
+        limit = size if isinstance(self.kernel, str) and self.kernel == "linear" else count
+        dtype = problem.executor.signals.dtype
+        check_rank(type(self).__name__, self.rank_, count, self.n_components, limit, dtype)
+
+    def _places(self) -> tuple[str | None, str]:
+        words = ["scale the signals", "leave out extreme ones"]
+        if not callable(self.kernel):
+            words.insert(0, "lower gamma")
+        if not isinstance(self.kernel_vectors, str) or self.kernel_vectors != "kmeans":
+            words.append("choose kernel_vectors='kmeans'")
+        told = f"{', '.join(words[:-1])}, or {words[-1]}."
+        return "kernel vectors", told[0].upper() + told[1:]

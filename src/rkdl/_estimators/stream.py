@@ -7,17 +7,19 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._coding.preimages import DecoderSums
 from rkdl._data.signals import Signals
-from rkdl._estimators.base import DictionaryLearner, is_array
+from rkdl._estimators.base import DictionaryLearner
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
 from rkdl._learning.buffered_batches import (
@@ -159,6 +161,13 @@ def _learns_from_sums(model: Any) -> bool:
 
 class StreamLearner(DictionaryLearner):
     """A method whose learning needs sums over the signals alone, so that signals may come and go."""
+
+    _parameter_constraints: dict = {
+        **DictionaryLearner._parameter_constraints,
+        "half_life": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    half_life: float | None
 
     @available_if(_learns_from_sums)
     @_fit_context(prefer_skip_nested_validation=True)
@@ -349,7 +358,7 @@ class StreamLearner(DictionaryLearner):
 
     def _signals_needed(self) -> int:
         """Different signals that are enough to choose a start from; 0 where nothing of it comes from signals."""
-        draws = not is_array(self.init) and self.init != "random"
+        draws = isinstance(self.init, str) and self.init != "random"
         gamma = getattr(self, "gamma", None)
         return max(FEWEST_SIGNALS if draws or isinstance(gamma, str) else 0, self.n_components if draws else 0)
 
