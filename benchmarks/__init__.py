@@ -1,1 +1,1 @@
-"""rkdl beside its peers, on the same inputs in one run: ``python -m benchmarks``."""
+"""rkdl and comparable libraries timed on the same inputs in one run: ``python -m benchmarks``."""

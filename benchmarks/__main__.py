@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.environment import hold_threads
+from benchmarks.environment import limit_threads
 
 
 def main() -> int:
-    """Hold every library to two cores, then run."""
-    hold_threads()
+    """Limit every library to two cores, then run."""
+    limit_threads()
     # BLAS and OpenMP read their thread counts when they are first loaded.
     from benchmarks.cli import run
 

@@ -1,4 +1,4 @@
-"""The command: arguments, cases one after another, and the report."""
+"""The command line: parse arguments, run the cases, write the report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
         "cases": names,
         "versions": machine.versions(),
         "peers": {},
-        # Looked at before anything runs, so that the load is that of others.
+        # Read before anything runs, so that the load is that of other processes.
         "machine": machine.describe(),
     }
     for peer in peers.find_all().values():
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         found = list(_rows(name, settings))
         rows += found
         print(f"\n== {name}, {time.perf_counter() - start:.1f} s\n\n{report.as_text(found)}", flush=True)
-        # What is known is saved after every case, so that an interrupted run leaves its part.
+        # Saved after every case, so that an interrupted run leaves its results so far.
         saved = report.save(rows, head, options.out)
     if options.write:
         report.write_documents(rows, head, ROOT)
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _rows(name: str, settings: Settings) -> Iterator[Row]:
-    """A case's rows; one that cannot run becomes a row that says why."""
+    """Rows of a case; if it cannot run, a row that says why."""
     try:
         yield from CASES[name](settings)
     except MissingDataError as error:
@@ -64,32 +64,34 @@ def _rows(name: str, settings: Settings) -> Iterator[Row]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="rkdl beside its peers, in one run.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Time rkdl and its peers on the same inputs."
+    )
     parser.add_argument(
         "cases",
         nargs="*",
         metavar="CASE",
         type=_case,
-        help=f"{', '.join(CASES)}, or {', '.join(ALIASES)}; all if none is given",
+        help=f"{', '.join(CASES)}, or {', '.join(ALIASES)}; all by default",
     )
-    parser.add_argument("--repeat", type=_positive, metavar="K", help="timings of every contender (5)")
+    parser.add_argument("--repeat", type=_positive, metavar="K", help="timings per contender (default 5)")
     parser.add_argument(
-        "--out", type=Path, default=Path("results"), metavar="DIR", help="where the report goes (results)"
+        "--out", type=Path, default=Path("results"), metavar="DIR", help="output folder (default: results)"
     )
-    parser.add_argument("--write", action="store_true", help="put the run into docs/benchmarks.md and README.md")
-    parser.add_argument("--tiny", action="store_true", help="tiny inputs: does the benchmark itself work?")
-    parser.add_argument("--data-dir", metavar="DIR", help="folder with MNIST; else the variable RKDL_DATA")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/benchmarks.md and README.md")
+    parser.add_argument("--tiny", action="store_true", help="tiny inputs, to check the benchmark itself")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder with MNIST (default: the variable RKDL_DATA)")
     return parser
 
 
 def _case(name: str) -> str:
     if name not in CASES and name not in ALIASES:
-        raise argparse.ArgumentTypeError(f"{name!r} is no case; choose among {', '.join([*CASES, *ALIASES])}")
+        raise argparse.ArgumentTypeError(f"{name!r} is not a case; choose from {', '.join([*CASES, *ALIASES])}")
     return name
 
 
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not a number of timings: give at least 1")
+        raise argparse.ArgumentTypeError(f"the number of timings must be at least 1, got {value}")
     return value

@@ -1,4 +1,4 @@
-"""The inputs: MNIST, patches of scikit-learn's sample images, and dictionaries drawn from either."""
+"""Benchmark inputs: MNIST, patches of scikit-learn's sample images, and dictionaries drawn from either."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ PATCH = 8
 
 
 class MissingDataError(Exception):
-    """Inputs that this machine does not have; the message says how to get them."""
+    """The inputs are not on this machine; the message says how to get them."""
 
 
 @lru_cache(maxsize=2)
 def mnist(data_dir: str | None, tiny: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """MNIST's training images as float32 signals of unit norm, and their labels.
 
-    A tiny run takes scikit-learn's digits in their place, which come with it.
+    Tiny runs use scikit-learn's bundled digits instead.
     """
     from rkdl.datasets import normalize_signals
 
@@ -33,7 +33,9 @@ def mnist(data_dir: str | None, tiny: bool = False) -> tuple[np.ndarray, np.ndar
     try:
         images, labels = fetch_mnist(data_home=data_dir, download_if_missing=False, return_X_y=True)
     except DatasetError as error:
-        raise MissingDataError(f"MNIST is not there ({error}); give its folder with --data-dir or RKDL_DATA") from error
+        raise MissingDataError(
+            f"MNIST was not found ({error}); give its folder with --data-dir or RKDL_DATA"
+        ) from error
     return normalize_signals(images), labels
 
 
@@ -44,7 +46,7 @@ def digit_four(data_dir: str | None, tiny: bool = False) -> np.ndarray:
 
 
 def enlarged_mnist(count: int, data_dir: str | None, tiny: bool = False) -> np.ndarray:
-    """`count` signals: MNIST in random order, and beyond its end the same with a little noise, of unit norm."""
+    """`count` signals of unit norm: MNIST shuffled, repeated with a little noise once exhausted."""
     signals, _ = mnist(data_dir, tiny)
     rng = np.random.default_rng(SEED)
     order = rng.permutation(len(signals))
@@ -61,7 +63,7 @@ def enlarged_mnist(count: int, data_dir: str | None, tiny: bool = False) -> np.n
 
 @lru_cache(maxsize=1)
 def patches(count: int) -> np.ndarray:
-    """Grey 8 x 8 patches of the sample images without their means, at different random places, float32."""
+    """Random distinct grey 8 x 8 patches of the sample images, means removed, float32."""
     try:
         from sklearn.datasets import load_sample_images
 
@@ -72,7 +74,7 @@ def patches(count: int) -> np.ndarray:
     windows = np.stack([sliding_window_view(image @ weights, (PATCH, PATCH)) for image in images])
     rng = np.random.default_rng(SEED)
     n_places = int(np.prod(windows.shape[:3]))
-    # A tenth more than asked for makes up for flat patches.
+    # Draw a tenth more to make up for flat patches.
     places = rng.choice(n_places, min(n_places, count + count // 10 + 64), replace=False)
     rows = windows[np.unravel_index(places, windows.shape[:3])].reshape(len(places), -1)
     rows = rows - rows.mean(axis=1, keepdims=True)
@@ -83,7 +85,7 @@ def patches(count: int) -> np.ndarray:
 
 
 def pick_dictionary(signals: np.ndarray, n_atoms: int) -> np.ndarray:
-    """`n_atoms` random signals of unit norm, none zero, no two nearly parallel; float32."""
+    """`n_atoms` random non-zero signals scaled to unit norm, no two nearly parallel; float32."""
     rng = np.random.default_rng(SEED + 1)
     norms = np.linalg.norm(signals, axis=1)
     usable = np.flatnonzero(norms > 1e-2 * norms.max())
@@ -101,7 +103,7 @@ def pick_dictionary(signals: np.ndarray, n_atoms: int) -> np.ndarray:
 def encode_inputs(
     source: str, n_signals: int, n_atoms: int, data_dir: str | None, tiny: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Signals and a dictionary of other signals of the same source; "noisy" is MNIST without its zeros."""
+    """Signals, and a dictionary of other signals from the same source; "noisy" adds noise to every pixel of MNIST."""
     if source in ("mnist", "noisy"):
         signals, _ = mnist(data_dir, tiny)
         rng = np.random.default_rng(SEED)
@@ -109,7 +111,7 @@ def encode_inputs(
         if source == "noisy":
             signals = signals + rng.normal(0.0, 1e-3, signals.shape).astype(signals.dtype)
     else:
-        # All patches from one draw, so that encode-c, encode-d and dl share their signals.
+        # One draw, so that encode-c, encode-d and dl share their signals.
         signals = patches(2_000 if tiny else 220_000)
     rest = signals[n_signals:]
     return np.ascontiguousarray(signals[:n_signals]), pick_dictionary(rest, n_atoms)

@@ -1,4 +1,4 @@
-"""What the defaults were chosen by: errors of the alternatives on three data sets, as a Markdown table.
+"""How the defaults were chosen: errors of the alternatives on three data sets, as a Markdown table.
 
 Run with ``python -m benchmarks.defaults [--seeds 2] [--data-dir DIR] [--write]``; ``--write`` puts it into
 docs/estimators.md.
@@ -35,7 +35,7 @@ ALTERNATIVES = [
 
 
 def mean_error(estimator, options, signals, gamma, seeds):
-    """Mean of the last error over the seeds."""
+    """Mean final error over the seeds."""
     kernel = {} if estimator is DL else {"gamma": gamma}
     fits = (estimator(**{**SETTINGS, **kernel, **options}, random_state=seed).fit(signals) for seed in range(seeds))
     return float(np.mean([model.errors_[-1] for model in fits]))
@@ -54,9 +54,9 @@ def main(argv=None) -> None:
     lines = ["| estimator | " + " | ".join(f"{name}, gamma {gamma}" for name, gamma in columns) + " |"]
     lines.append("|---" * (1 + len(columns)) + "|")
     for estimator, options in ALTERNATIVES:
-        told = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
         errors = [mean_error(estimator, options, signals[name], gamma, arguments.seeds) for name, gamma in columns]
-        lines.append(f"| `{estimator.__name__}({told})` | " + " | ".join(f"{error:.4e}" for error in errors) + " |")
+        lines.append(f"| `{estimator.__name__}({given})` | " + " | ".join(f"{error:.4e}" for error in errors) + " |")
     print("\n".join(lines))
     if arguments.write:
         put(PAGE, "defaults", ["", *lines, ""])

@@ -1,4 +1,4 @@
-"""Two cores for everyone: thread counts and CPU affinity, set before any numerical library is imported."""
+"""Limit every library to two cores: thread counts and CPU affinity, set before any numerical library is imported."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 _COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-def hold_threads() -> None:
-    """Hold this process and its children to two threads, and to two cores where the system can."""
+def limit_threads() -> None:
+    """Limit this process and its children to two threads and, where the system allows, to two cores."""
     for name in _COUNTS:
         os.environ[name] = str(THREADS)
     if hasattr(os, "sched_setaffinity"):
@@ -22,7 +22,7 @@ def hold_threads() -> None:
 
 
 def child_environment(**changes: str) -> dict[str, str]:
-    """The environment of a fresh process that is to find this package; an empty change removes a variable."""
+    """Environment variables for a subprocess that imports this package; an empty value removes a variable."""
     environment = dict(os.environ)
     paths = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)

@@ -1,4 +1,4 @@
-"""What it costs ORKDL to take gradients with the atoms of the point before, against exact ones with a second pass.
+"""Cost of ORKDL's lagged gradients, taken with the atoms of the previous point, against exact ones with a second pass.
 
 ``python -m benchmarks.gradient_lag`` prints a Markdown table: the mean error of both over the seeds.
 """
@@ -16,12 +16,12 @@ SEEDS = range(5)
 
 
 def mean_error(X: np.ndarray) -> float:
-    """The mean over the seeds of the last error."""
+    """Mean final error over the seeds."""
     return float(np.mean([ORKDL(tol=0.0, random_state=seed).fit(X).errors_[-1] for seed in SEEDS]))
 
 
 def exact_error(X: np.ndarray) -> float:
-    """The same where every gradient is taken with the best atoms of its own point."""
+    """The same with every gradient taken at the optimal atoms of its own point."""
     lagging = LBFGS._search
 
     def search(vector_update, objective, point, free, direction, slope, pulling):
@@ -36,7 +36,7 @@ def exact_error(X: np.ndarray) -> float:
 
 def main() -> None:
     """Print the table."""
-    print("| data | exact gradients | lagging ones | |")
+    print("| data | exact gradients | lagged gradients | |")
     print("|---|---|---|---|")
     for name in SETS:
         X = load_set(name)

@@ -1,4 +1,4 @@
-"""The machine: what it is, what is installed on it, and its measured limits on two cores."""
+"""The machine: description, installed versions, and measured limits of two cores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = ("rkdl", "numpy", "scipy", "scikit-learn", "numba", "llvmlite", "spa
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that matter; an absent one is left out."""
+    """Versions of Python and the relevant packages; absent ones are left out."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -47,8 +47,8 @@ def describe() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    told = Path("/proc/cpuinfo")
-    for line in told.read_text().splitlines() if told.exists() else ():
+    cpuinfo = Path("/proc/cpuinfo")
+    for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
@@ -58,9 +58,9 @@ _best: dict[str, float] = {}
 
 
 def measure_limits(tiny: bool = False) -> dict[str, float]:
-    """Measure the limits of two cores once more; the best of all measurements of this process counts.
+    """Measure the limits of two cores again; return the best measured in this process.
 
-    A single one, at a moment when others used the machine, would flatter every share of a limit.
+    A single measurement on a busy machine would overstate every share of a limit.
     """
     size, megabytes = (256, 8) if tiny else (2048, 256)
     measured = {
@@ -74,12 +74,12 @@ def measure_limits(tiny: bool = False) -> dict[str, float]:
 
 
 def limits(tiny: bool = False) -> dict[str, float]:
-    """The limits as far as they are known."""
+    """The limits measured so far, measuring them if there are none."""
     return dict(_best) if _best else measure_limits(tiny)
 
 
 def gemm_gflops(dtype: str, size: int) -> float:
-    """GFLOP/s of a large matrix product on two BLAS threads, best of five: the limit of arithmetic."""
+    """GFLOP/s of a large matrix product on two BLAS threads, best of five: the arithmetic limit."""
     rng = np.random.default_rng(0)
     left = rng.standard_normal((size, size)).astype(dtype)
     right = rng.standard_normal((size, size)).astype(dtype)
@@ -89,7 +89,7 @@ def gemm_gflops(dtype: str, size: int) -> float:
 
 
 def copy_gbytes(megabytes: int) -> float:
-    """GB/s read and written by copying large arrays on two threads, best of five: the limit of memory."""
+    """GB/s read and written by copying large arrays on two threads, best of five: the memory limit."""
     source = np.ones(megabytes * 131072)
     target = np.empty_like(source)
     target[:] = 0.0

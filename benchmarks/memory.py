@@ -1,4 +1,4 @@
-"""Peak memory of a fresh process for a library's task: see `benchmarks.worker`."""
+"""Peak memory of a task, measured in a fresh process by `benchmarks.worker`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from benchmarks.tasks import Inputs
 
 TIMEOUT = 1200
 
-# Signals of the small run that loads and compiles code before memory is looked at.
+# Signals of the small run that loads and compiles code before memory is measured.
 N_WARM = 64
 
 
 class MemoryLab:
-    """A folder with the inputs of a case, and workers that read them.
+    """A temporary folder with the inputs of a case, and workers that read them.
 
     Parameters
     ----------
     enabled : bool
-        Whether to measure at all; a tiny run measures some of the cases only.
+        Whether to measure at all; tiny runs measure only some cases.
     """
 
     def __init__(self, enabled: bool = True) -> None:
@@ -47,7 +47,7 @@ class MemoryLab:
         self._folder.cleanup()
 
     def _file(self, array: np.ndarray) -> str:
-        # The array is kept with its name, so that its id stays its own.
+        # Hold a reference, so that the id is not reused.
         if id(array) not in self._saved:
             name = f"{len(self._saved)}.npy"
             np.save(Path(self._folder.name, name), array)
@@ -55,9 +55,9 @@ class MemoryLab:
         return self._saved[id(array)][0]
 
     def peak(self, task: str, library: str, inputs: Inputs, *, runs: int = 1, **params: Any) -> float | None:
-        """MB above the loaded inputs, or None where it was not measured; a failure is added to `problems`.
+        """MB above the loaded inputs, or None if not measured; failures are added to `problems`.
 
-        The median of several `runs`. Two rows that share a side share its measurement.
+        Median over `runs`; equal requests are measured once.
         """
         if not self.enabled:
             return None

@@ -1,4 +1,4 @@
-"""Pages whose figures are a run's own: lines between the marks of a part."""
+"""Replace the generated parts of a page, the lines between its marks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def put(page: Path, part: str, lines: Sequence[str]) -> None:
-    """Put the lines between ``<!-- part -->`` and ``<!-- end of part -->`` in the page."""
+    """Replace the lines between ``<!-- part -->`` and ``<!-- end of part -->`` in the page."""
     text = page.read_text()
     begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->"
     if begin not in text or end not in text:

@@ -1,4 +1,4 @@
-"""The peers: which of them work here, and the versions of those that do."""
+"""The peer libraries: which of them work here, and their versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PACKAGES = {"spams": "spams-bin", "sklearn": "scikit-learn", "dictlearn": "dict
 
 @dataclass(frozen=True)
 class Peer:
-    """A library to compare with: its version, or the reason why it cannot be used."""
+    """A library to compare with: its version, or why it cannot be used."""
 
     key: str
     name: str
@@ -32,7 +32,7 @@ class Peer:
 
 @lru_cache
 def find(key: str) -> Peer:
-    """Import a peer and let it code a few signals, so that one that does not work is found out here."""
+    """Import a peer and code a few signals with it, to find out here whether it works."""
     name, package = NAMES[key], _PACKAGES[key]
     try:
         importlib.import_module(key)
@@ -57,5 +57,5 @@ def find(key: str) -> Peer:
 
 
 def find_all() -> dict[str, Peer]:
-    """All peers."""
+    """Find all peers."""
     return {key: find(key) for key in NAMES}

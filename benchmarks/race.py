@@ -1,4 +1,4 @@
-"""Timing: contenders take turns on the same inputs, and each keeps its best."""
+"""Timing: contenders run interleaved on the same inputs; the best time of each counts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 
 from benchmarks.rows import Side
 
-# OpenBLAS's and OpenMP's threads spin for some milliseconds after their work; the next contender waits that out.
+# OpenBLAS and OpenMP threads spin for some milliseconds after their work: wait before the next contender.
 PAUSE = 0.05
 
-# A contender whose first turn takes longer than this is not asked again.
+# A contender whose first run takes longer than this (in seconds) runs only once.
 SLOW = 10.0
 
 
@@ -35,7 +35,7 @@ class Contender:
     judge : callable or None
         Turns a result into its residual or error; not timed.
     scale : float
-        What seconds are multiplied by, for a contender that runs on a part of the rows.
+        Factor applied to the seconds of a contender that runs on a part of the rows.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Contender:
 
 @dataclass
 class Lap:
-    """What a contender did: its seconds, whether its turns take too long for more, its measure, or its error."""
+    """Timings of a contender, whether it is too slow to repeat, its measure, and its error if it failed."""
 
     seconds: list[float] = field(default_factory=list)
     measure: float | None = None
@@ -56,7 +56,7 @@ class Lap:
 
     @property
     def best(self) -> float | None:
-        """The least time."""
+        """The shortest time."""
         return min(self.seconds, default=None)
 
     def side(self, library: str, memory_mb: float | None = None) -> Side:
@@ -65,9 +65,9 @@ class Lap:
 
 
 def race(contenders: Sequence[Contender], repeat: int, *, pause: float = PAUSE) -> dict[str, Lap]:
-    """Time the contenders in turns, A B A B, `repeat` times each.
+    """Time the contenders interleaved, A B A B, `repeat` times each.
 
-    A contender that raises is out of the race and the others go on.
+    A contender that raises is dropped and the others go on.
     """
     laps = {contender.name: Lap() for contender in contenders}
     with warnings.catch_warnings():
@@ -96,7 +96,7 @@ def race(contenders: Sequence[Contender], repeat: int, *, pause: float = PAUSE) 
 
 
 def race_small(contenders: Sequence[Contender], rounds: int, calls: int) -> dict[str, Lap]:
-    """Time short calls: in every round each contender makes `calls` of them, and their median is one timing."""
+    """Time short calls: one timing is the median of `calls` calls."""
     laps = {contender.name: Lap() for contender in contenders}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""A run as a table on the terminal, as JSON and as Markdown."""
+"""Render a run as tables on the terminal, as JSON and as Markdown."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ _COMPARISON_HEAD = (
     "note",
 )
 _FIGURE_HEAD = ("case", "what", "value", "target", "met", "note")
+# Shown on the terminal and in JSON only: targets are for maintainers.
+_MAINTAINERS = ("target", "met")
 
 
 def number(value: float | None) -> str:
-    """Three digits, or a dash."""
+    """Format with three significant digits; None is a dash."""
     if value is None:
         return "-"
     if abs(value) >= 1000:
@@ -40,12 +42,12 @@ def number(value: float | None) -> str:
 
 
 def verdict(met: bool | None) -> str:
-    """Yes, NO or a dash."""
+    """Format as yes, NO or a dash."""
     return {True: "yes", False: "NO", None: "-"}[met]
 
 
 def comparison_cells(row: Comparison) -> list[str]:
-    """A comparison as the cells of a table."""
+    """Cells of a comparison's table row."""
     ours, theirs = row.ours, row.theirs
     best = [None if side.best is None else side.best * 1e3 for side in (ours, theirs)]
     if row.agrees is None:
@@ -77,7 +79,7 @@ def comparison_cells(row: Comparison) -> list[str]:
 
 
 def figure_cells(row: Figure) -> list[str]:
-    """A figure as the cells of a table."""
+    """Cells of a figure's table row."""
     value, bound = f"{number(row.value)} {row.unit}".strip(), f"{row.sense} {row.bound or 0:.3g}"
     if row.unit == YES_NO:
         value, bound = "yes" if row.value else "no", "yes"
@@ -92,14 +94,14 @@ def figure_cells(row: Figure) -> list[str]:
 
 
 def tables(rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[list[str]]]]:
-    """Titles, heads and cells: the comparisons, the figures, and the series of growth."""
+    """Titles, headers and cells of the comparisons, the figures and the growth series."""
     comparisons = [comparison_cells(row) for row in rows if isinstance(row, Comparison)]
     figures = [figure_cells(row) for row in rows if isinstance(row, Figure)]
     found = []
     if comparisons:
-        found.append(("Against the peers", _COMPARISON_HEAD, comparisons))
+        found.append(("Comparison with other libraries", _COMPARISON_HEAD, comparisons))
     if figures:
-        found.append(("On its own", _FIGURE_HEAD, figures))
+        found.append(("Figures of rkdl alone", _FIGURE_HEAD, figures))
     series = [
         [
             row.what.split(":")[0],
@@ -114,18 +116,23 @@ def tables(rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[list[st
         if "us_per_signal" in point
     ]
     if series:
-        found.append(("Growth", ("method", "signals", "seconds", "microseconds a signal", "MB"), series))
+        found.append(("Growth", ("method", "signals", "seconds", "microseconds per signal", "MB"), series))
     return found
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
-    """How many targets were met, and what was not: one line each."""
+    """Lines for the terminal: targets met and missed, then `remarks`."""
     judged = [row for row in rows if row.met is not None]
     lines = [f"{sum(bool(row.met) for row in judged)} of {len(judged)} targets met."] if judged else []
     for row in judged:
         if not row.met:
-            lines.append(f"Falls short: {_name(row)}.")
-    lines += [f"No agreement: {_name(row)}." for row in rows if isinstance(row, Comparison) and row.agrees is False]
+            lines.append(f"Target missed: {_name(row)}.")
+    return lines + remarks(rows)
+
+
+def remarks(rows: Sequence[Row]) -> list[str]:
+    """Lines on solutions that disagree and on cases that did not run."""
+    lines = [f"No agreement: {_name(row)}." for row in rows if isinstance(row, Comparison) and row.agrees is False]
     lines += [f"{row.status.capitalize()}: {_name(row)}: {row.reason}" for row in rows if row.status != OK]
     return lines
 
@@ -137,7 +144,7 @@ def _name(row: Row) -> str:
 
 
 def as_text(rows: Sequence[Row]) -> str:
-    """The tables for a terminal, in columns, without the longest ones."""
+    """Tables for a terminal, in aligned columns, without the longest ones."""
     parts = []
     for title, head, cells in tables(rows):
         keep = [i for i, name in enumerate(head) if name not in ("limit", "note", "inputs")]
@@ -149,57 +156,67 @@ def as_text(rows: Sequence[Row]) -> str:
 
 
 def as_markdown(rows: Sequence[Row], head: dict[str, Any]) -> str:
-    """The whole run, for docs/benchmarks.md."""
+    """Render the whole run for docs/benchmarks.md."""
     machine = head["machine"]
     installed = ", ".join(f"{name} {version}" for name, version in head["versions"].items())
     lines = [
         "# Benchmarks",
         "",
         f"{machine['processor']}, {machine['threads']} threads on {machine['cores']} cores; {installed}. "
-        f"Best of {head['repeat']} (of three on all MNIST and for growth; one where it takes over ten seconds), "
-        f"libraries in turns, load at the start {machine['load_1min']}.",
+        f"Best of {head['repeat']} runs (of three on all MNIST and for growth; a single run where it takes over ten "
+        f"seconds), libraries interleaved, load at the start {machine['load_1min']}.",
         "",
-        f"Limits measured here: {_limits(head['limits'])}.",
+        f"Limits measured on this machine: {_limits(head['limits'])}.",
         "",
-        "Ratio: the peer's time over rkdl's. Agreement, rkdl's figure first: mean residual norms of the codes, equal "
-        "to 1e-3, or errors of what was learned, equal to 1e-3 or rkdl's the lower. MB: peak memory of a fresh process "
-        "above its loaded inputs. Limit: the matrix product alone, and the least time by operation count at the speed "
-        "of a large matrix product, the signals' zeros left out, as a share of rkdl's. MNIST's signals are zero in "
-        "four numbers of five, which rkdl passes over; in the rows called dense they have noise on every number.",
+        "- **Ratio**: the peer's time divided by rkdl's.",
+        "- **Agreement** (rkdl's value first): mean residual norms of the codes, equal within 1e-3; or errors of the "
+        "learned model, equal within 1e-3 or lower for rkdl.",
+        "- **MB**: peak memory of a fresh process above its loaded inputs.",
+        "- **Limit**: the time of the matrix product alone; and a lower bound from the operation count at the rate of "
+        "a large matrix product, zeros of the signals not counted, as a share of rkdl's time.",
+        "- **Dense**: four in five pixels of MNIST are zero, and rkdl skips zeros; the dense cases add noise to every "
+        "pixel.",
         "",
     ]
     if head["tiny"]:
         lines += ["**Tiny inputs: this run checks the benchmark, its figures mean nothing.**", ""]
     for title, names, cells in tables(rows):
-        lines += [f"## {title}", "", *_markdown_table(names, cells), ""]
-    lines += ["## Summary", "", *(f"- {line}" for line in summary(rows)), ""]
+        lines += [f"## {title}", "", *_markdown_table(*_without(_MAINTAINERS, names, cells)), ""]
+    if found := remarks(rows):
+        lines += ["## Remarks", "", *(f"- {line}" for line in found), ""]
     return "\n".join(lines)
 
 
 def as_excerpt(rows: Sequence[Row], head: dict[str, Any]) -> list[str]:
-    """Times, ratios and targets alone, for the README."""
-    met = " ".join(line for line in summary(rows)[:1] if line.endswith("targets met."))
-    cores = head["machine"]["cores"]
-    lines = [f"{cores} cores; {_limits(head['limits'])}. {met}".rstrip(), ""]
+    """Render times and ratios alone, for the README."""
+    lines = [f"{head['machine']['cores']} cores; {_limits(head['limits'])}.", ""]
     for title, names, cells in tables(rows):
         if title == "Growth":
             continue
-        keep = [i for i, name in enumerate(names) if name not in ("agreement", "rkdl, MB", "peer, MB", "limit", "note")]
-        lines += [*_markdown_table([names[i] for i in keep], [[row[i] for i in keep] for row in cells]), ""]
+        hidden = (*_MAINTAINERS, "agreement", "rkdl, MB", "peer, MB", "limit", "note")
+        lines += [*_markdown_table(*_without(hidden, names, cells)), ""]
     return lines
 
 
 def write_documents(rows: Sequence[Row], head: dict[str, Any], root: Path) -> None:
-    """The run into docs/benchmarks.md, and its excerpt into the README between its marks."""
+    """Write docs/benchmarks.md, and the excerpt between the README's marks."""
     (root / "docs" / "benchmarks.md").write_text(as_markdown(rows, head))
     put(root / "README.md", "benchmarks", as_excerpt(rows, head))
 
 
 def _limits(limits: dict[str, float]) -> str:
     return (
-        f"sgemm {limits['sgemm_gflops']:.0f} and dgemm {limits['dgemm_gflops']:.0f} GFLOP/s, copying "
+        f"sgemm {limits['sgemm_gflops']:.0f} and dgemm {limits['dgemm_gflops']:.0f} GFLOP/s, copy "
         f"{limits['copy_gbytes_per_s']:.1f} GB/s"
     )
+
+
+def _without(
+    hidden: Sequence[str], names: Sequence[str], cells: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """Drop the named columns of a table."""
+    shown = [i for i, name in enumerate(names) if name not in hidden]
+    return [names[i] for i in shown], [[row[i] for i in shown] for row in cells]
 
 
 def _markdown_table(names: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:

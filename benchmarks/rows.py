@@ -1,14 +1,14 @@
-"""What a run finds: comparisons with a peer, and figures that stand alone."""
+"""Results of a run: comparisons with a peer, and stand-alone figures."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-# Solutions agree when their residuals or errors differ by no more than this, relatively.
+# Largest relative difference of residuals or errors between solutions that agree.
 AGREEMENT = 1e-3
 
-# The unit of a figure that is 1 for yes and 0 for no.
+# Unit of a figure that is 1 for yes and 0 for no.
 YES_NO = "yes/no"
 
 OK, SKIPPED, NOT_AVAILABLE, FAILED = "ok", "skipped", "not available", "failed"
@@ -27,7 +27,7 @@ class Side:
     measure : float or None
         Mean residual norm or error of its solution.
     memory_mb : float or None
-        Peak memory of a fresh process above what it held with the inputs loaded.
+        Peak memory of a fresh process above that with the inputs loaded.
     """
 
     library: str
@@ -37,7 +37,7 @@ class Side:
 
     @property
     def best(self) -> float | None:
-        """The least time."""
+        """The shortest time."""
         return min(self.seconds, default=None)
 
 
@@ -48,13 +48,13 @@ class Comparison:
     Attributes
     ----------
     case, what, setting : str
-        The case, its inputs in words, and how rkdl is set.
+        The case, its inputs in words, and rkdl's settings.
     ours, theirs : Side
         The two libraries.
     dtype : str
         Of the signals, for both.
     target : float or None
-        Least ratio of the times that the project asks for.
+        Target for the ratio of the times.
     agrees : bool or None
         Whether rkdl's solution is as good as the peer's; None where they are not comparable.
     status, reason : str
@@ -62,7 +62,7 @@ class Comparison:
     limits : dict
         The hardware's limits for this case, in seconds.
     note : str
-        What a reader needs to know besides.
+        Remarks for the reader.
     """
 
     case: str
@@ -87,13 +87,13 @@ class Comparison:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is reached with a solution as good; None where there is no target."""
+        """Whether the target is reached with an equally good solution; None without a target."""
         if self.target is None or self.ratio is None:
             return None
         return self.ratio >= self.target and self.agrees is not False
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Convert to a dict for JSON."""
         ours, theirs = asdict(self.ours), asdict(self.theirs)
         ours["best"], theirs["best"] = self.ours.best, self.theirs.best
         return {**asdict(self), "ours": ours, "theirs": theirs, "ratio": self.ratio, "met": self.met}
@@ -101,7 +101,7 @@ class Comparison:
 
 @dataclass
 class Figure:
-    """A number of rkdl's own and the bound it is held to.
+    """A stand-alone figure of rkdl, and the bound it should satisfy.
 
     Attributes
     ----------
@@ -110,11 +110,11 @@ class Figure:
     value, unit : float or None, str
         The number.
     bound, sense : float or None, {"at most", "at least"}
-        What the project asks for.
+        The target.
     status, reason : str
         As in `Comparison`.
     note : str
-        What a reader needs to know besides.
+        Remarks for the reader.
     series : list of dict
         The points behind the number, for instance seconds for every N.
     """
@@ -132,13 +132,13 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the bound is held; None where there is none."""
+        """Whether the bound is satisfied; None without a bound."""
         if self.bound is None or self.value is None:
             return None
         return self.value <= self.bound if self.sense == "at most" else self.value >= self.bound
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Convert to a dict for JSON."""
         return {**asdict(self), "met": self.met}
 
 

@@ -1,4 +1,4 @@
-"""What the command line chose, and what every case needs of it."""
+"""Options of a run, as given on the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Settings:
     Attributes
     ----------
     tiny : bool
-        Small inputs, for checking that the benchmark works; its figures mean nothing, so no target is held to them.
+        Small inputs, to check that the benchmark works; its figures mean nothing, so targets are dropped.
     repeat : int
         Timings of every contender.
     data_dir : str or None
@@ -32,9 +32,9 @@ class Settings:
         return 0.0 if self.tiny else PAUSE
 
     def goal(self, value: float | None) -> float | None:
-        """A target, which a tiny run has none of."""
+        """The target, or None in a tiny run."""
         return None if self.tiny else value
 
     def peer(self, key: str) -> Peer:
-        """A peer and whether it works here."""
+        """Find a peer."""
         return find(key)

@@ -1,6 +1,6 @@
-"""What every library is asked to do; the timed run and the memory worker call the same functions.
+"""The tasks of every library; timed runs and memory workers call the same functions.
 
-Inputs are a dict of arrays: signals ``X`` (N, m), a dictionary ``D`` (n, m), kernel vectors ``V`` (p, m) and first
+Inputs are a dict of arrays: signals ``X`` (N, m), a dictionary ``D`` (n, m), kernel vectors ``V`` (p, m) and initial
 atoms ``A`` (n, N) of a kernel method.
 """
 
@@ -15,14 +15,14 @@ from benchmarks.environment import THREADS
 
 Inputs = dict[str, np.ndarray]
 
-# SPAMS and scikit-learn take float32; dictlearn turns everything into float64.
+# SPAMS and scikit-learn work in float32; dictlearn converts everything to float64.
 DTYPES = {"spams": np.float32, "sklearn": np.float32, "dictlearn": np.float64}
 
 GAMMA = 0.1
 
 
 def product(library: str, inputs: Inputs) -> np.ndarray:
-    """The correlations ``X D'`` alone: what no coder can do without."""
+    """The correlations ``X D'`` alone, which every coder must compute."""
     return inputs["X"] @ inputs["D"].T
 
 
@@ -44,8 +44,8 @@ def encode(
     if library == "spams":
         import spams
 
-        # Columns are signals and atoms in SPAMS: a transposed C array is the Fortran array it wants, without a copy.
-        # Without eps and lambda1 it reads a variable that is gone (2.6.14), and in some processes returns no codes.
+        # SPAMS stores signals and atoms as columns: a transposed C array is the Fortran array it needs, without a copy.
+        # SPAMS 2.6.14 reads freed memory unless eps and lambda1 are given, and may return no codes.
         return spams.omp(X.T, D.T, L=s, eps=0.0, lambda1=0.0, numThreads=n_jobs or 1).T
     if library == "sklearn":
         from sklearn.decomposition import sparse_encode
@@ -57,7 +57,7 @@ def encode(
 
 
 def dl(library: str, inputs: Inputs, *, s: int, n_iter: int, **settings: Any) -> np.ndarray:
-    """A dictionary (n, m) learned from the first one, `D`."""
+    """A dictionary (n, m) learned from the initial one, `D`."""
     X, D = inputs["X"], inputs["D"]
     if library == "rkdl":
         import rkdl
@@ -111,7 +111,7 @@ def kdl(library: str, inputs: Inputs, *, n: int, s: int, n_iter: int, **settings
 
 
 def reduced(library: str, inputs: Inputs, *, method: str, n: int, s: int, n_iter: int, **settings: Any) -> float:
-    """The error of RKDL or ORKDL; with `V` among the inputs these are the (first) kernel vectors."""
+    """The error of RKDL or ORKDL; `V`, if given, holds the (initial) kernel vectors."""
     import rkdl
 
     if "V" in inputs:
@@ -125,10 +125,10 @@ def reduced(library: str, inputs: Inputs, *, method: str, n: int, s: int, n_iter
 
 
 def _complete(model: Any, n_iter: int) -> Any:
-    """The model, if it made all its iterations: fewer would be an unfair advantage."""
+    """The model, provided it ran all iterations: fewer would be an unfair advantage."""
     made = len(model.update_errors_)
     if made != n_iter:
-        raise RuntimeError(f"{type(model).__name__} made {made} of {n_iter} iterations with tol=0")
+        raise RuntimeError(f"{type(model).__name__} ran {made} of {n_iter} iterations with tol=0")
     return model
 
 
@@ -136,7 +136,7 @@ TASKS: dict[str, Callable[..., Any]] = {"product": product, "encode": encode, "d
 
 
 def cut(inputs: Inputs, n_signals: int) -> Inputs:
-    """The same inputs with the first signals only: a small run that compiles what the large one needs."""
+    """The same inputs with the first signals only, for a small run that compiles what the large one needs."""
     small = dict(inputs, X=inputs["X"][:n_signals])
     if "A" in inputs:
         small["A"] = np.ascontiguousarray(inputs["A"][:, :n_signals])
@@ -144,12 +144,12 @@ def cut(inputs: Inputs, n_signals: int) -> Inputs:
 
 
 def peer_start(n_signals: int, n_atoms: int) -> np.ndarray:
-    """The first atoms (n, N) that dictlearn's KernelDictionaryLearning draws with ``random_state=0``."""
+    """The initial atoms (n, N) that dictlearn's KernelDictionaryLearning draws with ``random_state=0``."""
     return np.random.RandomState(0).standard_normal((n_signals, n_atoms)).T.copy()
 
 
 def mean_residual(inputs: Inputs, codes: Any, n_rows: int | None = None) -> float:
-    """Mean norm of ``x - z D`` over the first rows, in float64, whoever computed the codes."""
+    """Mean norm of ``x - z D`` over the first rows, in float64 whatever the codes' dtype."""
     D = inputs["D"].astype(np.float64)
     n_rows = codes.shape[0] if n_rows is None else n_rows
     codes = codes.tocsr() if hasattr(codes, "tocsr") else codes
@@ -162,7 +162,7 @@ def mean_residual(inputs: Inputs, codes: Any, n_rows: int | None = None) -> floa
 
 
 def dictionary_error(inputs: Inputs, dictionary: np.ndarray, s: int) -> float:
-    """``sqrt(|Y - Z D|^2 / (m N))`` with OLS codes of rkdl in float64: one coder for everybody's dictionary."""
+    """``sqrt(|Y - Z D|^2 / (m N))`` with OLS codes of rkdl in float64, the same coder for every library."""
     import rkdl
 
     D = np.ascontiguousarray(dictionary, dtype=np.float64)

@@ -1,8 +1,8 @@
-"""How many fresh inliers the outlier detector marks, by the number of signals it learned from, as a Markdown table.
+"""Share of fresh inliers that the outlier detector marks, by number of training signals, as a Markdown table.
 
-Inliers are drawn from one distribution, and more of them than were learned from are judged. "own" is a threshold on the
-training signals' scores, which marks exactly `contamination` of those; "offset_" is the detector's. Means over the
-seeds, with the least and the largest.
+Training and fresh inliers come from one distribution. "own threshold" is the quantile of the training scores that marks
+exactly `contamination` of the training signals; `offset_` is the detector's threshold. Means over the seeds, with the
+minimum and maximum.
 
 Run with ``python -m benchmarks.threshold [--seeds 5] [--write]``; ``--write`` puts the table into docs/outliers.md.
 """
@@ -26,13 +26,13 @@ CONTAMINATION = 0.1
 
 
 def draw(kind: str, rng: np.random.Generator, n_signals: int, n_features: int) -> np.ndarray:
-    """Inliers."""
+    """Draw inliers."""
     shape = (n_signals, n_features)
     return rng.standard_normal(shape) if kind == DISTRIBUTIONS[0] else rng.standard_t(3, shape)
 
 
 def shares(kind: str, n_signals: int, n_features: int, seed: int) -> tuple[float, float, float]:
-    """Fresh inliers marked by the training signals' own threshold and by `offset_`; training signals marked by that."""
+    """Shares marked: fresh inliers by the own threshold and by `offset_`, training signals by `offset_`."""
     rng = np.random.default_rng(seed)
     X, fresh = draw(kind, rng, n_signals, n_features), draw(kind, rng, N_FRESH, n_features)
     detector = KDLOutlierDetector(contamination=CONTAMINATION, random_state=seed).fit(X)
@@ -43,7 +43,7 @@ def shares(kind: str, n_signals: int, n_features: int, seed: int) -> tuple[float
 
 
 def table(sizes, widths, seeds: int) -> list[str]:
-    """The table's lines."""
+    """Lines of the table."""
     lines = [
         "| inliers | features | signals | fresh, own threshold | fresh, `offset_` | training signals, `offset_` |",
         "|---|---|---|---|---|---|",
@@ -52,11 +52,11 @@ def table(sizes, widths, seeds: int) -> list[str]:
         for n_features in widths:
             for n_signals in sizes:
                 found = np.array([shares(kind, n_signals, n_features, seed) for seed in range(seeds)])
-                told = [
+                cells = [
                     f"{100.0 * column.mean():.0f} % ({100.0 * column.min():.0f} to {100.0 * column.max():.0f})"
                     for column in found.T
                 ]
-                lines.append(f"| {kind} | {n_features} | {n_signals} | " + " | ".join(told) + " |")
+                lines.append(f"| {kind} | {n_features} | {n_signals} | " + " | ".join(cells) + " |")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.worker FOLDER``: one library, one task, once, in a fresh process; prints its peak memory."""
+"""``python -m benchmarks.worker FOLDER``: run one task of one library in a fresh process and print its peak memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sys
 import warnings
 from pathlib import Path
 
-from benchmarks.environment import hold_threads
+from benchmarks.environment import limit_threads
 
 
 def main(folder: Path) -> None:
-    """Load the inputs, compile on a few signals, forget the peak so far, run, and print the new peak."""
-    hold_threads()
+    """Load the inputs, compile on a few signals, reset the peak, run, and print the new peak."""
+    limit_threads()
     import numpy as np
 
     from benchmarks.tasks import TASKS, cut
@@ -26,7 +26,7 @@ def main(folder: Path) -> None:
     task, library, params = TASKS[order["task"]], order["library"], order["params"]
     task(library, cut(inputs, order["n_warm"]), **params)
     gc.collect()
-    forget_peak()
+    reset_peak()
     before = resident_mb()
     result = task(library, inputs, **params)
     peak = peak_mb()
@@ -34,21 +34,21 @@ def main(folder: Path) -> None:
     print(json.dumps({"above_inputs_mb": max(0.0, peak - before), "process_mb": peak}))
 
 
-def forget_peak() -> None:
-    """Reset the high-water mark to the present, where the system can (Linux)."""
+def reset_peak() -> None:
+    """Reset the high-water mark to current usage (Linux only)."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def resident_mb() -> float:
-    """Resident memory now; without /proc the peak so far."""
+    """Current resident memory; without /proc, the peak so far."""
     return _status_mb("VmRSS") or peak_mb()
 
 
 def peak_mb() -> float:
     """The high-water mark of resident memory.
 
-    On Linux ru_maxrss will not do: a process inherits in it what its parent held when it was started.
+    ru_maxrss is unusable on Linux: a child process inherits its parent's value.
     """
     unit = 1.0 if sys.platform == "darwin" else 1024.0
     return _status_mb("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6

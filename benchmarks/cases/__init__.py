@@ -1,4 +1,4 @@
-"""The cases, by name; each is a function of the settings that yields rows."""
+"""The benchmark cases by name; each maps the settings to an iterator of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From laps to rows."""
+"""Build table rows from timings."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def compare(
     peaks: tuple[Peak, Peak] | None = None,
     **fields: Any,
 ) -> Comparison:
-    """A row of rkdl against a peer.
+    """Build the row that compares rkdl with a peer.
 
     Parameters
     ----------
     case, what, setting, peer : str, str, str, Peer
         What is compared.
     ours, theirs : Lap
-        The timings; the peer's may be None where it is not available.
+        The timings; `theirs` is None where the peer is not available.
     check : callable
-        Whether the two measures agree.
+        Tells whether the two measures agree.
     peaks : tuple of two callables, default=None
-        The peak memory of both; asked for only where both ran.
+        Measure the peak memory of each; called only if both ran.
     **fields
         Further fields of the row.
     """
@@ -57,10 +57,10 @@ def compare(
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:
-    """The least-squares slope of log seconds over log N."""
+    """Least-squares slope of log(seconds) against log(N)."""
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def thousands(number: int) -> str:
-    """A count with commas."""
+    """Format a count with thousands separators."""
     return f"{number:,}"

@@ -54,7 +54,7 @@ def _one(source: str, settings: Settings) -> Iterator[Comparison]:
         )
 
     contenders = [
-        # SPAMS goes over its dictionary five times an iteration: with many atoms rkdl makes two more, to end no higher.
+        # SPAMS sweeps its dictionary five times per iteration; with many atoms rkdl gets two more iterations to match.
         contender("rkdl", "rkdl", single, n_iter=n_iter + extra),
         contender("rkdl float64", "rkdl", double),
         contender("rkdl aksvd", "rkdl", double, **AKSVD),

@@ -1,4 +1,4 @@
-"""Sparse coding: SPAMS computes OLS and takes float32, scikit-learn OMP in float32, dictlearn OMP in float64."""
+"""Sparse coding: OLS against SPAMS in float32; OMP against scikit-learn in float32 and dictlearn in float64."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.settings import Settings
 
 
 class Size(NamedTuple):
-    """Signals, atoms and sparsity of a case, and how much faster than SPAMS it is to be."""
+    """Signals, atoms and sparsity of a case, and the target ratio to SPAMS's time."""
 
     source: str
     n_signals: int
@@ -33,7 +33,7 @@ SIZES = {
     "encode-b": Size("mnist", 10_000, 256, 10, 2.0),
     "encode-c": Size("patches", 200_000, 256, 6, 2.0),
     "encode-d": Size("patches", 100_000, 1024, 8, 2.0),
-    # The first two without the zeros that rkdl passes over; the project asks for nothing of them.
+    # The first two with noise on every pixel, because rkdl skips zeros; no targets.
     "encode-a-dense": Size("noisy", 10_000, 50, 5, None),
     "encode-b-dense": Size("noisy", 10_000, 256, 10, None),
 }
@@ -47,12 +47,12 @@ TINY = {
 }
 SKLEARN_TARGET, DICTLEARN_TARGET = 60.0, 3.0
 
-# scikit-learn is timed on this many rows, where there are more, and its time scaled.
+# scikit-learn is timed on at most this many rows and its time scaled.
 SKLEARN_ROWS, SKLEARN_ROWS_TINY = 10_000, 40
 
 
 def run(case: str, settings: Settings) -> Iterator[Comparison]:
-    """rkdl against every peer on one size."""
+    """Compare rkdl with every peer on one size."""
     size = (TINY if settings.tiny else SIZES)[case]
     X, D = encode_inputs(size.source, size.n_signals, size.n_atoms, settings.data_dir, settings.tiny)
     single = {"X": X, "D": D}
@@ -66,7 +66,7 @@ def run(case: str, settings: Settings) -> Iterator[Comparison]:
         return Contender(
             name,
             partial(tasks.encode, library, inputs, s=s, **params),
-            # A pool of processes or threads is started by the small run too.
+            # The small run also starts any pool of processes or threads.
             warm=partial(tasks.encode, library, tasks.cut(inputs, 256), s=s, **params),
             judge=partial(tasks.mean_residual, inputs, n_rows=n_rows),
             scale=scale,
@@ -82,7 +82,7 @@ def run(case: str, settings: Settings) -> Iterator[Comparison]:
     if peers["spams"].available:
         contenders.append(contender("spams", "spams", single))
     if peers["sklearn"].available:
-        # A tiny run does without the processes of scikit-learn's pool, which take seconds to start.
+        # scikit-learn's process pool takes seconds to start: tiny runs do without.
         n_jobs = 1 if settings.tiny else THREADS
         contenders.append(contender("sklearn", "sklearn", part, scale=len(X) / n_part, n_jobs=n_jobs))
     if peers["dictlearn"].available:
@@ -141,10 +141,10 @@ def run(case: str, settings: Settings) -> Iterator[Comparison]:
 
 
 def arithmetic_seconds(size: Size, signals: np.ndarray, dtype: str, tiny: bool) -> float:
-    """Least time by operation count at the speed of a large matrix product: the product and the pursuit's updates.
+    """Lower bound on the time: operations of the product and the pursuit, at the rate of a large matrix product.
 
-    The signals' zeros count for nothing. Step k of a pursuit updates one row of the factor with k - 1 earlier ones (2
-    operations each), the norms, the correlations and the scores (2 each) of all atoms; the last step updates nothing.
+    Zeros of the signals are not counted. For all atoms, step k of a pursuit updates one row of the factor with k - 1
+    earlier rows (2 operations each), the norms, the correlations and the scores (2 each); the last step has no updates.
     """
     steps = sum(2 * (k - 1) + 6 for k in range(1, size.s))
     operations = size.n_atoms * (2 * np.count_nonzero(signals) + len(signals) * (1 + steps))

@@ -17,12 +17,12 @@ from benchmarks.settings import Settings
 LINEAR_BOUND = 1.2
 KDL_EXPONENT = 2.0
 
-# Codes are rescaled into new arrays before the old ones are dropped, so two sets of them may be held.
+# Codes are rescaled into new arrays before the old ones are freed, so two sets may coexist.
 SETS_OF_CODES = 2
 
 
 def run(settings: Settings) -> Iterator[Figure]:
-    """RKDL and ORKDL to 64,000 signals, KDL to 8,000."""
+    """RKDL and ORKDL up to 64,000 signals, KDL up to 8,000."""
     if settings.tiny:
         sizes, kdl_sizes, n_vectors, common = [200, 400, 800], [100, 200], 8, {"n": 5, "s": 2, "n_iter": 2}
     else:
@@ -59,17 +59,17 @@ def run(settings: Settings) -> Iterator[Figure]:
             again = Contender("again", partial(tasks.reduced, "rkdl", inputs[sizes[-1]], **frugal))
             lap = race([again], min(settings.repeat, 3), pause=settings.pause)["again"]
             times = "" if lap.best is None else f"; takes {lap.best / series[-1]['seconds']:.2f} times as long"
-            for figure in _memory_figures(f"{method} under kept_bytes=0", peaks, common["s"], signals, settings):
+            for figure in _memory_figures(f"{method} with kept_bytes=0", peaks, common["s"], signals, settings):
                 figure.note += times
                 yield figure
 
 
 def _measure_memory(method, task, params, inputs, series, settings) -> list[tuple[int, float]]:
-    """Peaks at the sizes of a series; they are put into it as well."""
+    """Measure peak memory at the sizes of a series and record it there too."""
     found = []
     with MemoryLab(enabled=not settings.tiny or method == "RKDL") as lab:
         for point in series:
-            # What threads hold at once differs from run to run by a megabyte or two.
+            # The concurrent working memory of the threads varies by a megabyte or two between runs.
             runs = 1 if settings.tiny else 3
             peak = lab.peak(task, "rkdl", inputs[point["n_signals"]], runs=runs, **params)
             if peak is not None:
@@ -79,7 +79,7 @@ def _measure_memory(method, task, params, inputs, series, settings) -> list[tupl
 
 
 def _memory_sizes(sizes: list[int]) -> list[int]:
-    """A quarter of the most, where chunks have reached their full size, and the most."""
+    """A quarter of the largest size, where chunks have reached their full size, and the largest."""
     return [sizes[max(0, len(sizes) - 3)], sizes[-1]]
 
 
@@ -96,15 +96,18 @@ def _figures(method, series, measured, s, signals, settings) -> Iterator[Figure]
             series=series,
         )
         return
-    each = [point["us_per_signal"] for point in series]
-    climb = max(now / least for now, least in zip(each, accumulate(each, min), strict=True))
+    per_signal = [point["us_per_signal"] for point in series]
+    increase = max(now / least for now, least in zip(per_signal, accumulate(per_signal, min), strict=True))
     yield Figure(
         "growth",
-        f"{method}: largest climb of the time per signal, {span}",
-        climb,
-        "times the least at fewer signals",
+        f"{method}: largest increase of the time per signal, {span}",
+        increase,
+        "times the minimum at smaller N",
         bound=settings.goal(LINEAR_BOUND),
-        note=f"exponent of N {power:.2f}; per signal at the end {each[-1] / each[0]:.2f} of that at the start",
+        note=(
+            f"exponent of N {power:.2f}; time per signal at the end {per_signal[-1] / per_signal[0]:.2f} of that at "
+            f"the start"
+        ),
         series=series,
     )
     yield from _memory_figures(method, measured, s, signals, settings)
@@ -117,9 +120,9 @@ def _memory_figures(method, measured, s, signals, settings) -> Iterator[Figure]:
         codes = SETS_OF_CODES * (s * (4 + itemsize) + 4 + itemsize)
         yield Figure(
             "growth",
-            f"{method}: memory per further signal, {thousands(few)} to {thousands(many)} signals",
+            f"{method}: memory per additional signal, {thousands(few)} to {thousands(many)} signals",
             (high - low) * 1e6 / (many - few),
             "bytes",
             bound=settings.goal(float(codes)),
-            note=f"{SETS_OF_CODES} sets of codes take {codes} bytes a signal, a signal itself {signals[0].nbytes}",
+            note=f"{SETS_OF_CODES} sets of codes take {codes} bytes per signal, the signal itself {signals[0].nbytes}",
         )

@@ -1,4 +1,4 @@
-"""Full kernel dictionary learning, against dictlearn's, from the same random atoms."""
+"""Full kernel dictionary learning against dictlearn's, from the same random atoms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LITERAL = {"pursuit": "omp", "atom_update": "aksvd", "init": "A"}
 
 
 def run(settings: Settings) -> Iterator[Row]:
-    """Growing numbers of signals, then how time and memory grow."""
+    """Three numbers of signals, then the growth of time and memory."""
     n_atoms, s, n_iter = (5, 2, 2) if settings.tiny else (20, 4, 10)
     signals = digit_four(settings.data_dir, settings.tiny)
     signals = signals[np.random.default_rng(SEED).permutation(len(signals))].astype(np.float64)
@@ -83,11 +83,11 @@ def _memory(signals: np.ndarray, n_atoms: int, s: int, n_iter: int, settings: Se
             matrix = len(signals) ** 2 * inputs["X"].itemsize / 1e6
             figure = Figure(
                 "kdl",
-                f"KDL's peak memory over its kernel matrix, N = {thousands(len(signals))}, {dtype}",
+                f"KDL's peak memory, N = {thousands(len(signals))}, {dtype}",
                 None if peak is None else peak / matrix,
                 "kernel matrices",
                 bound=settings.goal(MEMORY_BOUND),
-                note=f"the kernel matrix takes {matrix:.0f} MB; above the loaded signals",
+                note=f"the kernel matrix takes {matrix:.0f} MB; loaded signals not counted",
             )
             if peak is None:
                 figure.status, figure.reason = "failed", "; ".join(lab.problems)

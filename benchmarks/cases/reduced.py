@@ -20,7 +20,7 @@ RKDL_TARGET, ORKDL_TARGET = 15.0, 1.0
 
 
 def run(settings: Settings) -> Iterator[Row]:
-    """Digit 4, then everything."""
+    """Digit 4, then all digits."""
     n_atoms, s, n_iter = (5, 2, 2) if settings.tiny else (20, 4, 10)
     counts = (10, 30) if settings.tiny else (50, 500)
     four = digit_four(settings.data_dir, settings.tiny)
@@ -56,7 +56,7 @@ def _rows(
                 row = compare(
                     method.lower(),
                     what,
-                    f"{method}, p = {count}, {'given' if method == 'RKDL' else 'first'} kernel vectors random signals",
+                    f"{method}, p = {count}, {'' if method == 'RKDL' else 'initial '}kernel vectors: random signals",
                     kdl,
                     laps[f"{method} {count}"],
                     laps["KDL"],
@@ -64,7 +64,7 @@ def _rows(
                     target=settings.goal(target),
                     peaks=(
                         partial(lab.peak, "reduced", "rkdl", inputs, method=method, **common, **params),
-                        # That of 60,000 signals is known, and takes a minute to see.
+                        # KDL on 60,000 signals takes a minute, and its memory is known.
                         kdl_peak if kdl_memory else _not_measured,
                     ),
                 )
@@ -74,11 +74,11 @@ def _rows(
 
 
 def _not_measured() -> None:
-    """No figure."""
+    """Skip a measurement."""
 
 
 def _inputs(method: str, signals: np.ndarray, count: int) -> tuple[tasks.Inputs, dict]:
-    """RKDL is given its kernel vectors, random signals; ORKDL draws its own."""
+    """RKDL is given random signals as kernel vectors; ORKDL draws its own."""
     if method == "RKDL":
         picked = np.random.default_rng(SEED).choice(len(signals), count, replace=False)
         return {"X": signals, "V": signals[picked]}, {}
@@ -100,12 +100,12 @@ def _contender(name: str, task: str, inputs: tasks.Inputs, params: dict) -> Cont
 
 
 def _lower(ours: float | None, theirs: float | None) -> bool | None:
-    """ORKDL is to reach a lower error than KDL."""
+    """Whether ORKDL reaches a lower error than KDL."""
     return None if ours is None or theirs is None else ours < theirs
 
 
 def _not_comparable(ours: float | None, theirs: float | None) -> None:
-    """RKDL with random kernel vectors is another model: its error is printed, not judged."""
+    """RKDL with random kernel vectors is a different model: its error is printed, not compared."""
 
 
 def _errors(ours: Lap, theirs: Lap) -> str:

@@ -1,4 +1,4 @@
-"""How much of an RKDL iteration and of an ORKDL evaluation is matrix products, and how fast those are."""
+"""Share of matrix products in an RKDL iteration and an ORKDL evaluation, and their speed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Bounds = list[tuple[int, int]]
 
 
 class Timed(NamedTuple):
-    """Seconds of one piece of work, and the chunks that it walked."""
+    """Duration of a call, and the chunks it ran over."""
 
     seconds: float
     bounds: Bounds
@@ -33,7 +33,7 @@ class Timed(NamedTuple):
 
 @contextmanager
 def watch(owner: type, name: str, work: Callable[..., Any] | None = None) -> Iterator[list[Timed]]:
-    """Time a method's calls while the context lasts; or, before each of them, `work` on the same arguments."""
+    """Time every call of a method within the context, or `work` on the same arguments right before it."""
     original = getattr(owner, name)
     timings: list[Timed] = []
 
@@ -66,7 +66,7 @@ def run(settings: Settings) -> Iterator[Figure]:
     options: dict[str, Any] = {
         "gamma": GAMMA,
         "kernel_vectors": V,
-        # Given, so that the kernel vectors of ORKDL move at once.
+        # Given atoms let ORKDL update its kernel vectors from the first iteration.
         "init": A,
         "n_nonzero_coefs": s,
         "tol": 0,
@@ -79,25 +79,27 @@ def run(settings: Settings) -> Iterator[Figure]:
     gradient = Objective.gradient
 
     def evaluate(objective: Objective, point: Any) -> np.ndarray:
-        """Value and gradient at the point's kernel vectors, nothing of them known."""
+        """Value and gradient at the point's kernel vectors, with nothing cached."""
         return gradient(objective, objective.at(point.vectors, None, point.atoms))
 
-    # The estimators and the products alone take turns.
+    # Interleave the estimators with the bare products.
     times: dict[str, list[float]] = {"iteration": [], "of iteration": [], "evaluation": [], "of evaluation": []}
     for _ in range(rounds):
         with watch(ReducedProblem, "update") as updates, watch(ReducedProblem, "encode") as codings:
             rkdl.RKDL(n_atoms, max_iter=2, **options).fit(X)
-        # The first coding is that of the start.
+        # The first coding belongs to initialisation.
         pairs = zip(updates, codings[1:], strict=True)
         times["iteration"] += [update.seconds + coding.seconds for update, coding in pairs]
         times["of iteration"].append(
-            _walk(codings[-1].bounds, lambda start, stop: multiply(multiply(X[start:stop], V), A)),
+            _time_chunks(codings[-1].bounds, lambda start, stop: multiply(multiply(X[start:stop], V), A)),
         )
         with watch(Objective, "gradient", evaluate) as evaluations:
             rkdl.ORKDL(n_atoms, max_iter=1, n_inner_iter=1, **options).fit(X)
         times["evaluation"] += [timing.seconds for timing in evaluations]
         times["of evaluation"].append(
-            _walk(evaluations[-1].bounds, lambda start, stop: combine(multiply(X[start:stop], V), X[start:stop])),
+            _time_chunks(
+                evaluations[-1].bounds, lambda start, stop: combine(multiply(X[start:stop], V), X[start:stop])
+            ),
         )
         limits = machine.measure_limits(settings.tiny)
 
@@ -116,28 +118,28 @@ def run(settings: Settings) -> Iterator[Figure]:
         reached = work[name] / alone / 1e9
         yield Figure(
             "shares",
-            f"matrix products in one {title}, {sizes}",
+            f"share of matrix products in one {title}, {sizes}",
             alone / best[name],
-            "of its time",
+            "of the time",
             bound=settings.goal(bound),
             sense="at least",
             note=(
-                f"{best[name] * 1e3:.4g} ms, products alone {alone * 1e3:.4g} ms at {reached:.0f} GFLOP/s without the "
-                f"signals' zeros, {reached / gflops:.0%} of a large sgemm; {note}"
+                f"{best[name] * 1e3:.4g} ms, products alone {alone * 1e3:.4g} ms at {reached:.0f} GFLOP/s not "
+                f"counting the signals' zeros, {reached / gflops:.0%} of a large sgemm; {note}"
             ),
             series=[{"what": key, "seconds": seconds} for key in (name, f"of {name}") for seconds in times[key]],
         )
 
 
-def _walk(bounds: Bounds, work: Callable[[int, int], Any]) -> float:
-    """Seconds for the work on every chunk, as the library walks them: two threads, one BLAS thread in each."""
+def _time_chunks(bounds: Bounds, work: Callable[[int, int], Any]) -> float:
+    """Time the work over all chunks as the library runs it: two threads, one BLAS thread each."""
 
-    def forget(start: int, stop: int) -> None:
-        # Products that were kept until the end would take memory that the library's do not.
+    def discard(start: int, stop: int) -> None:
+        # The library frees each product at once; holding them all would cost extra memory traffic.
         work(start, stop)
 
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(THREADS) as pool:
         start = time.perf_counter()
-        for future in [pool.submit(forget, *bound) for bound in bounds]:
+        for future in [pool.submit(discard, *bound) for bound in bounds]:
             future.result()
         return time.perf_counter() - start

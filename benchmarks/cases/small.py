@@ -1,4 +1,4 @@
-"""One signal against 256 atoms: what a call costs besides its arithmetic."""
+"""One signal against 256 atoms: the overhead of a call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOUND_US = 200.0
 
 
 def run(settings: Settings) -> Iterator[Row]:
-    """Median times of a call, beside the peers."""
+    """Median time of a call, against the peers."""
     n_atoms, s, calls, rounds = (32, 3, 5, 1) if settings.tiny else (256, 6, 200, settings.repeat)
     X, D = encode_inputs("patches", 1, n_atoms, settings.data_dir, settings.tiny)
     single = {"X": X, "D": D}
@@ -37,7 +37,7 @@ def run(settings: Settings) -> Iterator[Row]:
     contenders = [ours for _, ours, _ in pairs.values()]
     contenders += [contender(key, key, pairs[key][2]) for key, peer in peers.items() if peer.available]
     laps = race_small(contenders, rounds, calls)
-    what = f"one signal of {X.shape[1]} numbers, {n_atoms} atoms, s = {s}"
+    what = f"one signal of {X.shape[1]} features, {n_atoms} atoms, s = {s}"
     for key, (name, _, inputs) in pairs.items():
         yield compare(
             "small",

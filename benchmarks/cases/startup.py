@@ -1,4 +1,4 @@
-"""Start-up in fresh processes: imports, the first fit with warm and cold caches, folders that refuse a cache."""
+"""Start-up in fresh processes: imports, the first fit with cold and warm caches, read-only folders."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ print(rkdl.__file__)
 
 
 def run(settings: Settings) -> Iterator[Figure]:
-    """All of it; a tiny run looks at one method and compiles without optimising."""
+    """All start-up figures; a tiny run covers one method and compiles without optimisation."""
     yield from _imports(settings)
     quick = {"NUMBA_OPT": "0"} if settings.tiny else {}
     for method in ("RKDL",) if settings.tiny else METHODS:
         yield from _first_fits(method, settings, quick)
-    for name, home_is_writable in (("package folder", True), ("package folder and home", False)):
-        yield _refused(name, home_is_writable, quick, settings)
+    for name, home_is_writable in (("package folder is", True), ("package folder and home are", False)):
+        yield _read_only(name, home_is_writable, quick, settings)
 
 
 def _python(script: str, folder: str | Path = ROOT, **changes: str) -> subprocess.CompletedProcess:
@@ -76,7 +76,7 @@ def _last_line(done: subprocess.CompletedProcess) -> Any:
 
 
 def _imports(settings: Settings) -> Iterator[Figure]:
-    """The package, an estimator with all that it imports, and the peer: in turns, each in its own process."""
+    """Import times of the package, an estimator and the peer, interleaved, each in its own process."""
     peer = "import sklearn.decomposition"
     statements = ("import rkdl", "from rkdl import ORKDL")
     seconds: dict[str, list[float]] = {statement: [] for statement in (peer, *statements)}
@@ -88,7 +88,7 @@ def _imports(settings: Settings) -> Iterator[Figure]:
     except RuntimeError as error:
         failure = str(error)
     for statement in statements:
-        figure = Figure("startup", f"{statement} over {peer}", unit="times", bound=settings.goal(IMPORT_BOUND))
+        figure = Figure("startup", f"{statement} relative to {peer}", unit="times", bound=settings.goal(IMPORT_BOUND))
         if failure:
             figure.status, figure.reason = FAILED, failure
         else:
@@ -102,11 +102,11 @@ def _imports(settings: Settings) -> Iterator[Figure]:
 
 
 def _first_fits(method: str, settings: Settings, environment: dict[str, str]) -> Iterator[Figure]:
-    """How much longer a process's first fit takes than its best later one: with an empty cache, then a full one."""
+    """Extra time of a process's first fit over its best later one: with a cold cache, then a warm one."""
     script = _FITS.format(method=method)
     with tempfile.TemporaryDirectory(prefix="rkdl-cache-") as folder:
         for caches, bound, repeat in (("cold", COLD_BOUND, 1), ("warm", WARM_BOUND, settings.repeat)):
-            what = f"first {method} fit over the later ones of its process, caches {caches}"
+            what = f"first {method} fit minus a later one in the same process, {caches} cache"
             figure = Figure("startup", what, unit="s", bound=settings.goal(bound))
             try:
                 fits = [_last_line(_python(script, NUMBA_CACHE_DIR=folder, **environment)) for _ in range(repeat)]
@@ -119,15 +119,15 @@ def _first_fits(method: str, settings: Settings, environment: dict[str, str]) ->
             yield figure
 
 
-def _refused(name: str, home_is_writable: bool, environment: dict[str, str], settings: Settings) -> Figure:
-    """Whether a copy of the package codes signals where its folder takes no cache.
+def _read_only(name: str, home_is_writable: bool, environment: dict[str, str], settings: Settings) -> Figure:
+    """Whether a copy of the package codes signals where its folder cannot hold a cache.
 
-    A file in the place of ``__pycache__`` refuses the folder to every user, root too.
+    A file in place of ``__pycache__`` blocks the folder for every user, root included.
     """
     import rkdl
 
-    figure = Figure("startup", f"works where the {name} cannot be written", unit=YES_NO, bound=1.0, sense="at least")
-    with tempfile.TemporaryDirectory(prefix="rkdl-refused-") as folder:
+    figure = Figure("startup", f"works where the {name} read-only", unit=YES_NO, bound=1.0, sense="at least")
+    with tempfile.TemporaryDirectory(prefix="rkdl-read-only-") as folder:
         copy = Path(folder, "package", "rkdl")
         shutil.copytree(Path(rkdl.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
         for place in [copy, *(path for path in copy.rglob("*") if path.is_dir())]:
@@ -150,5 +150,5 @@ def _refused(name: str, home_is_writable: bool, environment: dict[str, str], set
             figure.note = (done.stderr.strip().splitlines() or ["no message"])[-1]
         else:
             cached = sorted(str(path.relative_to(home).parent) for path in home.rglob("*.nbi"))
-            figure.note = f"the cache went to ~/{cached[0]}" if cached else "no cache was left in the home"
+            figure.note = f"the cache went to ~/{cached[0]}" if cached else "no cache was written to the home folder"
     return figure
