@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# Before NumPy and torch are loaded: workers of pytest-xdist share the cores, and OpenMP's idle threads spin.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
+
 import hypothesis
 import numpy as np
 import pytest

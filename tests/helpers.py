@@ -84,7 +84,7 @@ def atoms_of(model):
     return model.components_ if hasattr(model, "components_") else model.dual_components_
 
 
-def root_mean_square_error(model, X):
+def rms_error(model, X):
     """Return the error of signals coded anew, per signal."""
     return float(np.sqrt(np.mean(model.reconstruction_error(X) ** 2)))
 

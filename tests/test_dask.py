@@ -18,37 +18,25 @@ import pytest
 import sklearn
 from scipy import sparse
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLOutlierDetector, config_context, sparse_encode
+from helpers import PATIENCE, Estimators, correlated_signals, fitted_bytes, make
+from rkdl import KDL, RKDL, KDLOutlierDetector, config_context, sparse_encode
 
 dask = pytest.importorskip("dask", reason="Dask is not installed")
 da = pytest.importorskip("dask.array", reason="dask.array is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 
-# Seconds after which a fit is taken to hang.
-PATIENCE = 60
-
 CHUNKS = (300, 200, 450, 250, 300)
-COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 2, "tol": 0.0, "random_state": 0}
-REDUCED = {**COMMON, "n_kernel_vectors": 12}
-ESTIMATORS = {
-    "DL": DL(**COMMON),
-    "DL-aksvd": DL(atom_update="aksvd", **COMMON),
-    "FourierDL": FourierDL(n_fourier_features=32, **COMMON),
-    "RKDL": RKDL(**REDUCED),
-    "RKDL-kmeans": RKDL(kernel_vectors="kmeans", **REDUCED),
-    "RKDL-rpcholesky": RKDL(kernel_vectors="rpcholesky", **REDUCED),
-    # Of two equal atoms one is never used, and revived.
-    "RKDL-unused-atoms": RKDL(init=np.repeat(np.eye(12)[:4], 2, axis=0), **REDUCED),
-    "ORKDL": ORKDL(**REDUCED),
-    "ORKDL-gd": ORKDL(solver="gd", **REDUCED),
-    "MORKDL": MORKDL(**REDUCED),
-}
+ESTIMATORS = Estimators(
+    *("DL", "DL-aksvd", "FourierDL", "RKDL", "RKDL-kmeans", "RKDL-rpcholesky", "ORKDL", "ORKDL-gd", "MORKDL")
+)
+# Of two equal atoms one is never used, and replaced.
+ESTIMATORS["RKDL-unused-atoms"] = make(RKDL, init=np.repeat(np.eye(12)[:4], 2, axis=0))
+copy_of = ESTIMATORS.copy_of
 
 
 @pytest.fixture(scope="module")
 def X():
-    rng = np.random.default_rng(0)
-    return (rng.standard_normal((sum(CHUNKS), 20)) @ rng.standard_normal((20, 20)) / 5.0).astype(np.float32)
+    return correlated_signals(sum(CHUNKS), dtype=np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -79,32 +67,21 @@ def within(function):
         pool.shutdown(wait=False)
 
 
-def learned(model):
-    found = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
-    return {name: np.asarray(value).tobytes() for name, value in found.items()}
-
-
-def copy_of(name, **changes):
-    from sklearn.base import clone
-
-    return clone(ESTIMATORS[name]).set_params(**changes)
-
-
 def local(name, X):
     with config_context(chunk_rows=CHUNKS):
         return copy_of(name).fit(X)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@ESTIMATORS.each()
 def test_default_scheduler(name, X, blocks):
     model = copy_of(name).fit(blocks)
-    assert learned(model) == learned(local(name, X))
+    assert fitted_bytes(model) == fitted_bytes(local(name, X))
     assert name != "RKDL-unused-atoms" or model.n_revived_ > 0
 
 
 @pytest.mark.parametrize("name", ["DL-aksvd", "FourierDL", "RKDL", "RKDL-unused-atoms", "ORKDL", "MORKDL"])
 def test_three_workers(name, X, blocks, three_workers):
-    assert learned(within(lambda: copy_of(name).fit(blocks))) == learned(local(name, X))
+    assert fitted_bytes(within(lambda: copy_of(name).fit(blocks))) == fitted_bytes(local(name, X))
 
 
 def test_one_worker(X, blocks, tmp_path):
@@ -113,12 +90,12 @@ def test_one_worker(X, blocks, tmp_path):
     with cluster(1) as one, distributed.Client(one, set_as_default=True) as client:
         for name in ("RKDL", "ORKDL", "MORKDL"):
             model = copy_of(name)
-            assert learned(within(lambda model=model: model.fit(blocks))) == learned(local(name, X))
+            assert fitted_bytes(within(lambda model=model: model.fit(blocks))) == fitted_bytes(local(name, X))
         client.register_plugin(killer("rkdl-gradient", "executing", str(flag)))
         flag.touch()
         model = within(lambda: copy_of("ORKDL").fit(counted(X, count)))
     assert not flag.exists()
-    assert learned(model) == learned(local("ORKDL", X))
+    assert fitted_bytes(model) == fitted_bytes(local("ORKDL", X))
     assert len(count.read_text()) == 2 * len(CHUNKS)
 
 
@@ -129,7 +106,7 @@ def test_blocks_stay_or_are_read_again(X, three_workers, tmp_path):
         with config_context(persist=persist):
             model = within(lambda count=count: copy_of("RKDL", kernel_vectors=X[:12]).fit(counted(X, count)))
         with config_context(chunk_rows=CHUNKS):
-            assert learned(model) == learned(copy_of("RKDL", kernel_vectors=X[:12]).fit(X))
+            assert fitted_bytes(model) == fitted_bytes(copy_of("RKDL", kernel_vectors=X[:12]).fit(X))
         reads[persist] = len(count.read_text())
     assert reads[True] == len(CHUNKS)
     # One walk to inspect, two to learn; and rows that are taken for gamma and the first atoms.
@@ -209,24 +186,24 @@ def test_sparse_blocks_integers_and_empty_blocks(X):
     with config_context(chunk_rows=CHUNKS):
         model = copy_of("RKDL").fit(whole)
     array = da.concatenate([da.zeros((0, 20), dtype=np.int64), da.from_array(whole, chunks=(CHUNKS, 20))])
-    assert learned(copy_of("RKDL").fit(array)) == learned(model)
+    assert fitted_bytes(copy_of("RKDL").fit(array)) == fitted_bytes(model)
     thin = da.from_array(whole.astype(np.float64), chunks=(CHUNKS, 20)).map_blocks(sparse.csr_array)
-    assert learned(copy_of("RKDL").fit(thin)) == learned(model)
+    assert fitted_bytes(copy_of("RKDL").fit(thin)) == fitted_bytes(model)
 
 
 def test_full_kernel_loads_its_signals(X, blocks):
-    model = KDL(**COMMON)
-    assert learned(model.fit(blocks)) == learned(KDL(**COMMON).fit(X))
+    model = make(KDL)
+    assert fitted_bytes(model.fit(blocks)) == fitted_bytes(make(KDL).fit(X))
     assert model.transform(blocks).compute().shape == (len(X), 8)
 
 
 def test_checkpoint_and_stream(X, blocks, tmp_path):
     path = tmp_path / "fit.rkdl"
     copy_of("ORKDL", max_iter=1).fit(blocks, checkpoint=path)
-    assert learned(copy_of("ORKDL").fit(blocks, checkpoint=path)) == learned(local("ORKDL", X))
+    assert fitted_bytes(copy_of("ORKDL").fit(blocks, checkpoint=path)) == fitted_bytes(local("ORKDL", X))
     with config_context(chunk_rows=CHUNKS):
         expected = copy_of("RKDL").partial_fit(X).partial_fit(X)
-    assert learned(copy_of("RKDL").partial_fit(blocks).partial_fit(blocks)) == learned(expected)
+    assert fitted_bytes(copy_of("RKDL").partial_fit(blocks).partial_fit(blocks)) == fitted_bytes(expected)
 
 
 def test_refusals(X, blocks):
@@ -283,7 +260,7 @@ def test_blocks_of_another_shape_are_refused(X, how):
 @pytest.mark.parametrize("how", ["short", "longer"])
 def test_blocks_of_another_shape_are_refused_where_all_are_brought_here(X, how):
     blocks = spoiled(X, how)
-    for call in (KDL(**COMMON).fit, KDLOutlierDetector().fit, lambda X: sparse_encode(X, np.eye(20))):
+    for call in (make(KDL).fit, KDLOutlierDetector().fit, lambda X: sparse_encode(X, np.eye(20))):
         with pytest.raises(
             ValueError, match=r"together, and X says \(1500, 20\): its `shape` and its blocks must agree"
         ):
@@ -374,7 +351,7 @@ def test_a_worker_dies(name, part, moment, X, three_workers, tmp_path):
     count = tmp_path / "count"
     with killing(three_workers, part, moment, tmp_path / "flag"):
         model = within(lambda: copy_of(name).fit(counted(X, count)))
-    assert learned(model) == learned(local(name, X))
+    assert fitted_bytes(model) == fitted_bytes(local(name, X))
     # A block that came to memory where the worker died was nowhere else; others may have been.
     assert len(count.read_text()) >= len(CHUNKS) + (moment == "memory" and part == "read-again")
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import rkdl
+from helpers import PATIENCE
 from rkdl import DL, RKDL
 from rkdl._persistence.files import (
     BusyError,
@@ -33,8 +34,6 @@ from rkdl._persistence.files import (
 if sys.platform != "win32":
     import fcntl
 
-# Seconds after which a child is taken to hang.
-PATIENCE = 60
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links, modes and pipes of POSIX")
 
 

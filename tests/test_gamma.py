@@ -7,35 +7,12 @@ import pytest
 from scipy import sparse
 from sklearn.svm import SVC
 
-from rkdl import KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, load
+from helpers import Estimators, RowSlices
+from rkdl import KDLClassifier, KDLOutlierDetector, load
 from rkdl._data.signals import Moments, Signals
 
-COMMON = {"n_components": 4, "n_nonzero_coefs": 2, "max_iter": 2, "random_state": 0, "gamma": "scale"}
-ESTIMATORS = {
-    "FourierDL": FourierDL(n_fourier_features=16, **COMMON),
-    "KDL": KDL(**COMMON),
-    "KDL-poly": KDL(kernel="poly", **COMMON),
-    "RKDL": RKDL(n_kernel_vectors=8, **COMMON),
-    "ORKDL": ORKDL(n_kernel_vectors=8, **COMMON),
-    "MORKDL": MORKDL(n_kernel_vectors=8, **COMMON),
-}
-each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
-
-
-class Rows:
-    """The least that signals may be: shape, dtype and row slices."""
-
-    def __init__(self, data):
-        self.data, self.shape, self.dtype = data, data.shape, data.dtype
-
-    def __getitem__(self, rows):
-        return self.data[rows]
-
-
-def fresh(name):
-    from sklearn.base import clone
-
-    return clone(ESTIMATORS[name])
+ESTIMATORS = Estimators("FourierDL", "KDL", "KDL-poly", "RKDL", "ORKDL", "MORKDL", n_components=4, gamma="scale")
+each_estimator, fresh = ESTIMATORS.each(), ESTIMATORS.copy_of
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +43,12 @@ def test_wherever_the_signals_are(name, X):
         sparse.csr_array(X),
         sparse.csc_array(X),
         twice.tocsr(),
-        Rows(X),
+        RowSlices(X),
         da.from_array(X, chunks=(77, 3)),
         da.from_array(X, chunks=(77, 8)).map_blocks(sparse.csr_array),
         torch.from_numpy(X),
     ):
-        if name.startswith("KDL") and not isinstance(form, (Rows, torch.Tensor)) and not sparse.issparse(form):
+        if name.startswith("KDL") and not isinstance(form, (RowSlices, torch.Tensor)) and not sparse.issparse(form):
             continue
         np.testing.assert_allclose(fresh(name).fit(form).gamma_, expected(X), rtol=1e-12, err_msg=str(type(form)))
     np.testing.assert_allclose(fresh(name).set_params(device="cpu").fit(X).gamma_, expected(X), rtol=1e-12)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from rkdl import MORKDL, ORKDL
-from rkdl._execution.blas import one_blas_thread
 from rkdl._features.kernels import RBF
 from rkdl._learning.kernel_vector_update import LBFGS, GradientDescent
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 N_SIGNALS, N_FEATURES, N_VECTORS, N_ATOMS = 300, 5, 4, 3
 
@@ -46,13 +47,6 @@ def assert_gradient(actual, function, x):
     scale = float(np.abs(expected).max())
     assert scale > 1e-3
     np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-6 * scale)
-
-
-@pytest.fixture(autouse=True)
-def _one_blas_thread():
-    """As inside a fit; two threads on matrices this small only wait for each other."""
-    with one_blas_thread():
-        yield
 
 
 @pytest.fixture

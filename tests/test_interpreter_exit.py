@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-PATIENCE = 120
+from helpers import PATIENCE
+
 CODE = """
 import atexit, sys, threading, time
 import numpy as np

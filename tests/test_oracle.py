@@ -13,9 +13,10 @@ from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, sparse_encode, sparse_encode_gram
 from rkdl._backends.cpu.sweeps import project_rows
 from rkdl._coding.pursuit import Codes
 from rkdl._execution import chunks as _signals
-from rkdl._execution.blas import one_blas_thread
 from rkdl._learning.atom_updates import aksvd_sweep, gram_sweep
 from rkdl._learning.kernel_vector_update import LBFGS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 KERNELS = {
     "rbf": {"kernel": "rbf", "gamma": 0.3},
@@ -36,13 +37,6 @@ def _several_chunks(monkeypatch):
     """Chunks so small that every sum here is one over chunks."""
     monkeypatch.setattr(_signals, "SMALLEST_CHUNK", 8)
     assert len(_signals.chunk_bounds(N_SIGNALS, N_FEATURES, 8)) > 3
-
-
-@pytest.fixture(autouse=True)
-def _one_blas_thread():
-    """As inside a fit; two threads on matrices this small only wait for each other."""
-    with one_blas_thread():
-        yield
 
 
 @pytest.fixture

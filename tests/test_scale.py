@@ -12,7 +12,8 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context, sparse_encode
+from helpers import Estimators, RowSlices, correlated_signals, fitted_bytes, make
+from rkdl import DL, MORKDL, ORKDL, RKDL, FourierDL, config_context, sparse_encode
 from rkdl._data import sources as _sources
 from rkdl._data.sources import RowSource, is_source
 from rkdl._execution import config as _config
@@ -21,34 +22,22 @@ from rkdl._execution.config import plan_chunks
 from rkdl._execution.executor import Executor
 from rkdl._learning import kernel_vector_choice as _kernel_vectors
 
-COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 2, "tol": 0.0, "random_state": 0}
-REDUCED = {**COMMON, "n_kernel_vectors": 12}
-ESTIMATORS = {
-    "DL": DL(**COMMON),
-    "DL-aksvd": DL(atom_update="aksvd", **COMMON),
-    "FourierDL": FourierDL(n_fourier_features=32, **COMMON),
-    "KDL": KDL(**COMMON),
-    "RKDL": RKDL(**REDUCED),
-    "RKDL-kmeans": RKDL(kernel_vectors="kmeans", **REDUCED),
-    "RKDL-random": RKDL(kernel_vectors="random", **REDUCED),
-    "RKDL-rpcholesky": RKDL(kernel_vectors="rpcholesky", init="random", **REDUCED),
-    "RKDL-callable": RKDL(kernel=lambda X, Y: (1.0 + X @ Y.T) ** 2, **REDUCED),
-    "ORKDL": ORKDL(**REDUCED),
-    "MORKDL": MORKDL(**REDUCED),
-}
+ESTIMATORS = Estimators(
+    *("DL", "DL-aksvd", "FourierDL", "KDL", "RKDL", "RKDL-kmeans", "RKDL-random", "RKDL-rpcholesky"),
+    *("RKDL-callable", "ORKDL", "MORKDL"),
+)
 
 
-class Rows:
-    """The least that signals may be: shape, dtype and row slices."""
+class Rows(RowSlices):
+    """Signals that remember which threads read them."""
 
     def __init__(self, data):
-        self.data, self.shape, self.dtype = data, data.shape, data.dtype
+        super().__init__(data)
         self.threads = set()
 
     def __getitem__(self, rows):
-        assert isinstance(rows, slice)
         self.threads.add(threading.current_thread().name)
-        return self.data[rows]
+        return super().__getitem__(rows)
 
 
 def as_memmap(X, folder):
@@ -82,15 +71,13 @@ SOURCES = {
 
 @pytest.fixture(scope="module")
 def X():
-    rng = np.random.default_rng(0)
-    return (rng.standard_normal((1500, 20)) @ rng.standard_normal((20, 20)) / 5.0).astype(np.float32)
+    return correlated_signals(1500, dtype=np.float32)
 
 
 def outcome(model, X):
     model = clone(model).fit(X)
-    found = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
     return {
-        **{name: np.asarray(value).tobytes() for name, value in found.items()},
+        **fitted_bytes(model),
         "transform": model.transform(X).tobytes(),
         "reconstruction_error": model.reconstruction_error(X).tobytes(),
         "score": model.score(X),
@@ -190,7 +177,7 @@ def test_memory_does_not_grow_with_the_signals(tmp_path):
         data = np.memmap(path, dtype=np.float32, mode="w+", shape=(count, 100))
         data[:] = rng.standard_normal((count, 20)).astype(np.float32) @ atoms
         data.flush()
-        model = RKDL(**{**REDUCED, "kernel_vectors": "random"})
+        model = ESTIMATORS["RKDL-random"]
         model.fit(data[:2000])
         gc.collect()
         tracemalloc.start()
@@ -279,7 +266,7 @@ def test_a_source_of_masked_rows(X):
 
 
 def test_a_source_that_gives_fewer_rows_is_refused(X):
-    model = RKDL(**REDUCED)
+    model = make(RKDL)
     with pytest.raises(ValueError, match="its `shape` and its slices must agree"):
         model.fit(Short(X))
     model.fit(X)
@@ -292,7 +279,7 @@ def test_a_source_that_gives_fewer_rows_is_refused(X):
 def test_blocks_that_are_told_in_another_way(chunks, X):
     source = Rows(X)
     source.chunks = chunks
-    np.testing.assert_array_equal(RKDL(**REDUCED).fit(source).errors_, RKDL(**REDUCED).fit(X).errors_)
+    np.testing.assert_array_equal(make(RKDL).fit(source).errors_, make(RKDL).fit(X).errors_)
 
 
 def test_slices_that_are_sparse(X):
@@ -300,7 +287,7 @@ def test_slices_that_are_sparse(X):
         def __getitem__(self, rows):
             return sparse.csr_array(super().__getitem__(rows))
 
-    np.testing.assert_array_equal(RKDL(**REDUCED).fit(Sparse(X)).errors_, RKDL(**REDUCED).fit(X).errors_)
+    np.testing.assert_array_equal(make(RKDL).fit(Sparse(X)).errors_, make(RKDL).fit(X).errors_)
 
 
 def test_large_blocks_are_told_and_rows_are_taken_block_by_block(X, monkeypatch):
@@ -321,9 +308,9 @@ def test_either_byte_order(order, X, tmp_path):
     given = X.astype(order)
     stored = np.memmap(tmp_path / "signals.dat", dtype=order, mode="w+", shape=X.shape)
     stored[:] = given
-    expected = RKDL(**REDUCED).fit(X.astype(np.float32)).errors_
+    expected = make(RKDL).fit(X.astype(np.float32)).errors_
     for source in (given, stored):
-        np.testing.assert_array_equal(RKDL(**REDUCED).fit(source).errors_, expected)
+        np.testing.assert_array_equal(make(RKDL).fit(source).errors_, expected)
 
 
 def test_number_of_features(X):
