@@ -32,7 +32,9 @@ from sklearn.base import clone
 from benchmarks.data import enlarged_mnist, mnist
 from benchmarks.pages import put
 from rkdl import DL, MORKDL, ORKDL, RKDL, FourierDL, config_context
-from rkdl._execution.executor import ADDED_AT_ONCE, ChunkTask, Executor
+from rkdl._execution.dask import ADDED_AT_ONCE
+from rkdl._execution.executor import ChunkTask
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._learning.chunk_tasks import ChunkState
 from rkdl._persistence.files import read_file
 
@@ -305,9 +307,9 @@ def cost_by_formula(model: DL, n: int, p: int, m: int, itemsize: int) -> Cost:
 
 def measured_cost(model: DL, X: np.ndarray, iterations: tuple[int, int]) -> tuple[Cost, float]:
     """What an iteration costs between two numbers of them, and bytes kept a signal."""
-    run, walks, kept_bytes = Executor.map_reduce, [], []
+    run, walks, kept_bytes = ThreadExecutor.map_reduce, [], []
 
-    def counted(self: Executor, step: ChunkTask, *arguments: Any, **options: Any) -> tuple[tuple, list]:
+    def counted(self: ThreadExecutor, step: ChunkTask, *arguments: Any, **options: Any) -> tuple[tuple, list]:
         sums, kept = run(self, step, *arguments, **options)
         walks.append((1, len(pickle.dumps(step, protocol=5)), sum(np.asarray(part).nbytes for part in sums)))
         if kept and isinstance(kept[0], ChunkState):
@@ -319,11 +321,11 @@ def measured_cost(model: DL, X: np.ndarray, iterations: tuple[int, int]) -> tupl
     totals = []
     for count in iterations:
         walks.clear()
-        Executor.map_reduce = counted  # type: ignore[method-assign]
+        ThreadExecutor.map_reduce = counted  # type: ignore[method-assign]
         try:
             clone(model).set_params(max_iter=count).fit(Rows(X))
         finally:
-            Executor.map_reduce = run  # type: ignore[method-assign]
+            ThreadExecutor.map_reduce = run  # type: ignore[method-assign]
         totals.append(np.sum(walks, axis=0))
     each = (totals[1] - totals[0]) / (iterations[1] - iterations[0])
     return Cost(*map(float, each)), max(kept_bytes)

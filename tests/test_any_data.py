@@ -160,9 +160,9 @@ def history_of(model, X):
     original = _base.alternate
 
     def alternate(*given, **options):
-        history = original(*given, **options)
+        history, is_interrupted = original(*given, **options)
         found.append(history.errors)
-        return history
+        return history, is_interrupted
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_base, "alternate", alternate)

@@ -130,7 +130,7 @@ def test_nothing_is_left_behind(blocks, three_workers):
 def test_tasks_of_a_walk(blocks):
     """Two tasks a chunk at most, one where nothing new is kept, whatever the number of chunks."""
     from rkdl._data.dask import DaskSignals
-    from rkdl._execution.dask import walk_graph
+    from rkdl._execution.dask import pass_graph
     from rkdl._execution.executor import _squares
     from rkdl._learning.chunk_tasks import ResidualTask
 
@@ -138,9 +138,9 @@ def test_tasks_of_a_walk(blocks):
     n_chunks, n_added = 150, 10
     graph, _ = signals.blocks()
     for step, a_chunk in ((_squares, 1), (ResidualTask(np.eye(20)), 1), (lambda rows, kept: ((), rows), 2)):
-        walk = walk_graph(signals, step, None, None)
-        assert len(walk.graph) - len(graph) == a_chunk * n_chunks + n_added + 1
-        assert len(walk.kept) == (n_chunks if a_chunk == 2 else 0)
+        found = pass_graph(signals, step, None, None)
+        assert len(found.graph) - len(graph) == a_chunk * n_chunks + n_added + 1
+        assert len(found.states) == (n_chunks if a_chunk == 2 else 0)
 
 
 def test_a_large_step_is_sent_without_a_warning(X, three_workers):

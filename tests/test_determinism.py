@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import pickle
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -21,10 +20,8 @@ from threadpoolctl import threadpool_info
 
 from helpers import PATIENCE, Estimators, correlated_signals, fitted_bytes, make
 from rkdl import DL, FourierDL, config_context, sparse_encode, sparse_encode_gram
-from rkdl._data.signals import Signals
 from rkdl._execution import chunks
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.executor import FEW_RESULTS, Executor
 from rkdl._features import maps as _maps
 
 ESTIMATORS = Estimators(
@@ -318,85 +315,3 @@ def test_functions_leave_their_input(small, function, layout):
     codes = function(*given, n_nonzero_coefs=4)
     assert [memory(part) for part in given] == before
     np.testing.assert_allclose(codes, function(*inputs, n_nonzero_coefs=4), rtol=0, atol=1e-10)
-
-
-class TestFold:
-    """Results of chunks, consumed in order by whatever thread has them."""
-
-    @staticmethod
-    def executor(n_chunks, n_jobs):
-        X = np.zeros((n_chunks, 2))
-        return Executor(Signals(X, X.dtype), [(i, i + 1) for i in range(n_chunks)], n_jobs)
-
-    @pytest.mark.parametrize("n_jobs", [1, 2, 5])
-    @pytest.mark.parametrize("is_light", [True, False])
-    def test_order(self, n_jobs, is_light):
-        delays = np.random.default_rng(0).random(60) * 2e-3
-        found, at_once = [], threading.Lock()
-
-        def task(number, start, stop):
-            time.sleep(delays[number])
-            return number
-
-        def consume(result):
-            assert at_once.acquire(blocking=False)
-            found.append(result)
-            at_once.release()
-
-        with self.executor(60, n_jobs) as executor:
-            executor.map_chunks(task, consume, lambda result: is_light)
-        assert found == list(range(60))
-
-    def test_a_slow_chunk_does_not_let_results_pile_up(self):
-        done, most, begun = threading.Event(), [], []
-
-        def task(number, start, stop):
-            if number == 0:
-                done.wait(timeout=60)
-                return 0
-            begun.append(number)
-            if number == 20:
-                # As far as the others may go: the first one is let go, and what they hold is counted.
-                most.append(len(begun))
-                done.set()
-            return number
-
-        with self.executor(100, 2) as executor:
-            timer = threading.Timer(1.0, lambda: (most.append(len(begun)), done.set()))
-            timer.start()
-            found = []
-            executor.map_chunks(task, found.append)
-            timer.cancel()
-        assert most[0] <= FEW_RESULTS + 2 * 2
-        assert found == list(range(100))
-
-    @pytest.mark.parametrize("n_jobs", [1, 3])
-    @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
-    @pytest.mark.parametrize("where", ["task", "consume"])
-    def test_errors_end_it(self, n_jobs, kind, where):
-        seen = []
-
-        def fail(number):
-            if number == 7:
-                raise kind("seven")
-            return number
-
-        in_task, in_consume = (fail, int) if where == "task" else (int, fail)
-        with self.executor(40, n_jobs) as executor:
-            with pytest.raises(kind, match="seven"):
-                executor.map_chunks(
-                    lambda number, start, stop: in_task(number), lambda number: seen.append(in_consume(number))
-                )
-            assert seen == list(range(len(seen)))
-            assert len(seen) <= 7
-            # The executor goes on to serve.
-            again = []
-            executor.map_chunks(lambda number, start, stop: number, again.append)
-        assert again == list(range(40))
-
-    @pytest.mark.parametrize("n_jobs", [1, 3])
-    def test_settings_of_the_caller_hold(self, n_jobs):
-        found = []
-        with np.errstate(over="raise"), self.executor(9, n_jobs) as executor:
-            executor.map_chunks(lambda number, start, stop: np.geterr()["over"], found.append)
-        assert found == ["raise"] * 9

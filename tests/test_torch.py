@@ -31,7 +31,7 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.executor import Executor
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import RBF, Linear, Polynomial
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import Metric
@@ -40,17 +40,18 @@ from rkdl._learning.kernel_vector_update import LBFGS, LinearTerm, Objective
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")
 
+
 from rkdl._backends.torch import atoms as tensor_atoms  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import steps  # noqa: E402
 from rkdl._backends.torch.device import BLOCK_ROWS, GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
-from rkdl._backends.torch.executor import TorchExecutor  # noqa: E402
 from rkdl._backends.torch.kernels import scaled_norms, summed_product  # noqa: E402
 from rkdl._backends.torch.maps import LentKernelMap  # noqa: E402
 from rkdl._backends.torch.metric import TensorMetric  # noqa: E402
 from rkdl._backends.torch.place import to_device, to_host  # noqa: E402
 from rkdl._backends.torch.signals import StreamedSignals, TensorSignals  # noqa: E402
 from rkdl._coding.pursuit import pursue_padded  # noqa: E402
+from rkdl._execution.device import DeviceExecutor  # noqa: E402
 from rkdl._learning import atom_updates as _atoms  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available()
@@ -480,10 +481,10 @@ class TestEngine:
         found = []
         there = torch.device(device)
         for executor, lends in (
-            (Executor(Signals(X, X.dtype), chunk_bounds(700, 30, 8), 1), False),
-            (TorchExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30), False),
-            (TorchExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), False),
-            (TorchExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), True),
+            (ThreadExecutor(Signals(X, X.dtype), chunk_bounds(700, 30, 8), 1), False),
+            (DeviceExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30), False),
+            (DeviceExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), False),
+            (DeviceExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), True),
         ):
             if lends and has_linear:
                 continue

@@ -23,6 +23,7 @@ from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import keepable
 from rkdl._execution.executor import Executor
 from rkdl._execution.pool import submit
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._features.metric import IdentityMetric
 from rkdl._learning.initial_atoms import first_coordinates
@@ -212,16 +213,16 @@ class ClassProblem:
                 white = first_coordinates(init, own, count, rng, feature_map.features).astype(np.float64)
             width = signals.shape[1] + 2 * feature_map.size + 3 * count
             bounds = chunk_bounds(len(rows), width, signals.dtype.itemsize)
+            # Asked here: classes learn in threads that do not know the user's settings.
+            cache_bytes = keepable(FEATURE_BYTES * len(rows) // n_signals)
             problem = ReducedProblem(
-                Executor(own, bounds, own_threads),
+                ThreadExecutor(own, bounds, own_threads, cache_bytes),
                 feature_map,
                 IdentityMetric(feature_map.size),
                 white,
                 pursuit._replace(n_nonzero=min(pursuit.n_nonzero, count)),
                 refit=refit,
             )
-            # Asked here: classes learn in threads that do not know the user's settings.
-            problem.executor.kept_bytes = keepable(FEATURE_BYTES * len(rows) // n_signals)
             self.problems.append(problem)
 
     def __enter__(self) -> ClassProblem:

@@ -18,7 +18,7 @@ from rkdl._coding.encoder import Pursuit, for_each_chunk
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.executor import Executor
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._learning.atom_updates import normalize_rows
 
@@ -147,7 +147,7 @@ class Refinement:
                 total += more
 
         bounds = chunk_bounds(len(batch), coder.row_width, dtype.itemsize)
-        with Executor(picked, bounds, self.n_jobs) as executor:
+        with ThreadExecutor(picked, bounds, self.n_jobs) as executor:
             executor.map_chunks(task, add)
 
         def move(k: int) -> np.ndarray:

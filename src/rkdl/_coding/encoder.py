@@ -12,7 +12,7 @@ from rkdl._backends.cpu.products import multiply
 from rkdl._coding.pursuit import Codes, pursue
 from rkdl._data.signals import Signals, is_safe, safe_scale
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.executor import Executor
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import FeatureMap, LinearMap
 
 
@@ -35,7 +35,7 @@ def for_each_chunk(signals: Signals, width: int, n_jobs: int | None, task: Calla
 
     Where features are not finite because the signals are not, the error is scikit-learn's, which says so.
     """
-    with Executor(signals, chunk_bounds(signals.shape[0], width, signals.dtype.itemsize), n_jobs) as executor:
+    with ThreadExecutor(signals, chunk_bounds(signals.shape[0], width, signals.dtype.itemsize), n_jobs) as executor:
         try:
             found: list[Any] = []
             executor.map_chunks(task, found.append)

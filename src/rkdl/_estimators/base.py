@@ -26,6 +26,7 @@ from rkdl._estimators.saving import Saved
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import plan_chunks
 from rkdl._execution.executor import Executor
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import FeatureMap
 from rkdl._learning.diagnostics import check_codes, is_fine
 from rkdl._learning.initial_atoms import INITS
@@ -203,13 +204,13 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         width = self._working_width(n_signals, n_features)
         if hasattr(signals, "device"):
             from rkdl._backends.torch.device import is_light
-            from rkdl._backends.torch.executor import TorchExecutor
+            from rkdl._execution.device import DeviceExecutor
 
             # A kernel or a source of signals that is the user's may differentiate.
             given = getattr(getattr(signals, "source", signals), "data", None)
             is_alone = not callable(getattr(self, "kernel", None)) and (is_tensor(given) or type(given) is np.ndarray)
-            return TorchExecutor(signals, width, is_light(width, n_features), is_alone)  # type: ignore[arg-type]
-        return Executor(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
+            return DeviceExecutor(signals, width, is_light(width, n_features), is_alone)  # type: ignore[arg-type]
+        return ThreadExecutor(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
 
     def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> bool:
         """Learn, and set the fitted attributes; whether Ctrl-C ended the iterations early."""
@@ -227,7 +228,10 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             unit = self._feature_scale(signals.scale)
             try:
                 problem = self._problem(executor, self._pursuit(unit), rng, saved)
-                history = self._alternate(problem, type(self).__name__, checkpoint)
+                was_interrupted = saved is None and self._prepare(problem)
+                # What an interrupted preparation ended with is stored.
+                max_iter = 0 if was_interrupted else self.max_iter
+                history, is_interrupted = self._alternate(problem, type(self).__name__, checkpoint, max_iter)
             except ArrayError as error:
                 assert checkpoint is not None
                 raise checkpoint.refused(error) from error
@@ -237,7 +241,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 self._learn_inverse(executor)
             except KeyboardInterrupt:
                 # The atoms are complete; a decoder of an earlier fit belongs to others.
-                executor.is_interrupted = True
+                is_interrupted = True
                 for name in ("decoder_", "decoder_intercept_"):
                     self.__dict__.pop(name, None)
         self.computes_in_float64_ = self.__dict__.pop("_is_fine", False)
@@ -245,12 +249,16 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.update_errors_ = np.array(history.update_errors)
         self.n_iter_ = len(self.errors_)
         self.n_revived_ = problem.n_revived
-        return executor.is_interrupted
+        return is_interrupted or was_interrupted
+
+    def _prepare(self, problem: Any) -> bool:
+        """Iterations before those of the fit, if any; whether Ctrl-C ended them."""
+        return False
 
     def _alternate(
         self, problem: Problem, name: str, checkpoint: Checkpoint | None = None, max_iter: int | None = None
-    ) -> History:
-        """Iterate as the parameters say; `max_iter` if it is given."""
+    ) -> tuple[History, bool]:
+        """Iterate as the parameters say; `max_iter` if it is given. Whether Ctrl-C ended it comes with the errors."""
         signals = problem.executor.signals
         return alternate(
             problem,
@@ -279,7 +287,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Refuse what cannot be learned from, and scale signals whose squares leave the dtype's range."""
         if executor.signals.is_remote:
             self._choose_dtype(executor.signals, True)
-        executor.inspect()
+        executor.signals.scale = executor.find_scale()
 
     def _check_sizes(self, n_signals: int) -> None:
         """Warn of sizes that cannot be; a subclass adds its own."""

@@ -319,7 +319,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             refit=method.atom_update == "aksvd",
         )
         with problem:
-            history = alternate(
+            history, is_interrupted = alternate(
                 problem,
                 max_iter=method.max_iter,
                 tol=method.tol,
@@ -328,7 +328,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                 verbose=method.verbose,
                 name=type(self).__name__,
             )
-        if executor.is_interrupted:
+        if is_interrupted:
             work.interruption = (
                 f"after {len(history)} of {method.max_iter} iterations and holds what it learned in them"
             )
@@ -573,6 +573,9 @@ def _shared_problem(method: DictionaryLearner, executor: Executor, rng: np.rando
     signals = executor.signals
     unit = method._feature_scale(signals.scale)
     problem: Any = method._problem(executor, method._pursuit(unit), rng)
-    if problem.vector_update is not None:
-        method._alternate(problem, f"{type(method).__name__} of all classes")
+    is_interrupted = method._prepare(problem)
+    if problem.vector_update is not None and not is_interrupted:
+        _, is_interrupted = method._alternate(problem, f"{type(method).__name__} of all classes")
+    if is_interrupted:
+        raise KeyboardInterrupt
     return problem

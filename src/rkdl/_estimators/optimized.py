@@ -211,16 +211,15 @@ class ORKDL(RKDL):
     def _moves(self) -> bool:
         return self.n_inner_iter > 0
 
-    def _problem(
-        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
-    ) -> ReducedProblem:
-        problem = super()._problem(executor, pursuit, rng, saved)
-        if saved is None and isinstance(self.init, str) and self._moves() and self.solver == "lbfgs":
-            # Iterations that hold the kernel vectors cost little, and what they end with is the least to be beaten.
-            vector_update, problem.vector_update = problem.vector_update, None
-            self._alternate(problem, f"{type(self).__name__}, kernel vectors held", max_iter=HELD_ITERATIONS)
-            problem.vector_update, problem.update_objective = vector_update, np.inf
-        return problem
+    def _prepare(self, problem: ReducedProblem) -> bool:
+        if not isinstance(self.init, str) or not self._moves() or self.solver != "lbfgs":
+            return False
+        # Iterations that hold the kernel vectors cost little, and what they end with is the least to be beaten.
+        vector_update, problem.vector_update = problem.vector_update, None
+        name = f"{type(self).__name__}, kernel vectors held"
+        _, is_interrupted = self._alternate(problem, name, max_iter=HELD_ITERATIONS)
+        problem.vector_update, problem.update_objective = vector_update, np.inf
+        return is_interrupted
 
     def _radius(self, executor: Executor, vectors: np.ndarray | None) -> float | None:
         """Norm that kernel vectors are held to, from those that are given, else from the signals; None for none."""

@@ -26,8 +26,8 @@ from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import Saved
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.executor import Executor
 from rkdl._execution.pool import submit
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import centre_of
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.warnings import quiet
@@ -284,7 +284,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         signals = self._read_signals(X, reset=True)
         rng = check_random_state(self.random_state)
         with self._executor(signals, self.n_kernel_vectors) as executor:
-            executor.inspect()
+            signals.scale = executor.find_scale()
         gamma = find_gamma(self.gamma, signals)
         raw_gamma(self.gamma, signals)
         width = np.arange(self.n_members) % len(factors)
@@ -445,9 +445,9 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             executor.map_chunks(task)
         return found
 
-    def _executor(self, signals: Signals, n_vectors: int) -> Executor:
+    def _executor(self, signals: Signals, n_vectors: int) -> ThreadExecutor:
         n_signals, n_features = signals.shape
-        return Executor(signals, chunk_bounds(n_signals, 2 * n_features + 2 * n_vectors, 8), self.n_jobs)
+        return ThreadExecutor(signals, chunk_bounds(n_signals, 2 * n_features + 2 * n_vectors, 8), self.n_jobs)
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         least = 2 if reset else 1

@@ -288,7 +288,7 @@ class StreamLearner(DictionaryLearner):
         self._inspect(executor)
         pursuit = self._pursuit(self._feature_scale(signals.scale))
         problem = self._problem(executor, pursuit, check_random_state(self.random_state))
-        if executor.is_interrupted:
+        if self._prepare(problem):
             raise KeyboardInterrupt
         assert isinstance(problem, ReducedProblem)
         return replace(self._opened(problem, signals), is_provisional=True, seen=self._first_seen(signals))

@@ -14,6 +14,7 @@ from rkdl._backends.cpu.products import multiply
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.executor import Executor
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import RBF, Kernel, offset_of, squared_norms
 from rkdl._features.maps import LinearMap
 from rkdl._features.metric import IdentityMetric
@@ -98,7 +99,7 @@ def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Itera
         yield executor
         return
     if signals.shape[0] <= size:
-        with Executor(
+        with ThreadExecutor(
             Signals(signals.read(0, signals.shape[0]), signals.dtype), executor.bounds, executor.n_jobs
         ) as few:
             yield few

@@ -76,12 +76,11 @@ def alternate(
     verbose: int,
     name: str,
     checkpoint: Checkpoint | None = None,
-) -> History:
+) -> tuple[History, bool]:
     """Alternate updates and codings until the error settles.
 
-    Ctrl-C after an iteration, or with a model that was learned before, ends the loop with the best model so far and
-    sets the executor's `is_interrupted`: the caller stores the result and raises KeyboardInterrupt itself. Where
-    there is nothing to store yet, the exception passes through.
+    Ctrl-C after an iteration, or with a model that was learned before, ends the loop with the best model so far: the
+    caller stores it and raises KeyboardInterrupt. Where there is nothing to store yet, the exception passes through.
 
     Parameters
     ----------
@@ -102,8 +101,10 @@ def alternate(
 
     Returns
     -------
-    History
+    history : History
         The errors.
+    is_interrupted : bool
+        Whether Ctrl-C ended the loop.
     """
 
     def error_of(objective: float) -> float:
@@ -125,11 +126,9 @@ def alternate(
     with progress(max_iter, verbose, name) as bar:
         if bar is not None and history.errors:
             bar.update(len(history))
-        is_coded = False
+        is_coded = is_interrupted = False
         try:
             while len(history) < max_iter and not history.is_settled:
-                if problem.executor.is_interrupted:
-                    raise KeyboardInterrupt
                 if not is_coded:
                     problem.encode()
                     is_coded = True
@@ -154,9 +153,9 @@ def alternate(
         except KeyboardInterrupt:
             if not history.errors and not was_learned:
                 raise
-            problem.executor.is_interrupted = True
+            is_interrupted = True
     problem.roll_back(best)
-    return history
+    return history, is_interrupted
 
 
 # Iterations without a smaller error after which a fit ends: its pursuit goes round in circles.

@@ -15,6 +15,7 @@ from rkdl._backends.cpu.sweeps import project_rows
 from rkdl._coding.encoder import Pursuit
 from rkdl._coding.pursuit import Codes, join_codes, split_codes
 from rkdl._execution.executor import Executor
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import Custom
 from rkdl._features.maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric, make_metric
@@ -301,7 +302,7 @@ class ReducedProblem:
         self.executor = executor  # type: ignore[assignment]
         self._features = self._coded = None
         # Between batches everything is in NumPy, so that a stream may be saved, and go on anywhere.
-        place = Executor.to_backend if executor is None else type(executor).to_backend
+        place = ThreadExecutor.to_backend if executor is None else type(executor).to_backend
         held = (self.feature_map, self.metric, self.white, self.memory)
         self.feature_map, self.metric, self.white, self.memory = place(executor, held)  # type: ignore[arg-type]
         if isinstance(self.vector_update, LBFGS):

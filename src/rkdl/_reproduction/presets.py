@@ -14,7 +14,7 @@ from rkdl._coding.encode import check_pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.executor import Executor
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._learning.kernel_vector_choice import train_dictionary
 from rkdl._reproduction import paper as _paper
 from rkdl._reproduction import published
@@ -222,7 +222,7 @@ class Round:
             width = signals.shape[1] + 2 * count + 3 * settings["n_components"]
             bounds = chunk_bounds(len(self.signals), width, signals.dtype.itemsize)
             begin = perf_counter()
-            with Executor(signals, bounds, self.n_jobs) as executor:
+            with ThreadExecutor(signals, bounds, self.n_jobs) as executor:
                 refit = settings["atom_update"] == "aksvd"
                 vectors = train_dictionary(executor, count, rng, pursuit=pursuit, refit=refit)
             self._trained = vectors, perf_counter() - begin, rng.get_state()

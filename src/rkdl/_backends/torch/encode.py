@@ -13,7 +13,6 @@ import torch
 from scipy import sparse
 
 from rkdl._backends.torch.device import torch_dtype
-from rkdl._backends.torch.executor import TorchExecutor
 from rkdl._backends.torch.place import to_device, to_host, upload
 from rkdl._backends.torch.pursuit import TensorCodes, pursue
 from rkdl._backends.torch.signals import StreamedSignals, TensorSignals
@@ -22,6 +21,7 @@ from rkdl._coding import encode as _encode
 from rkdl._coding.encoder import Encoder, NotFiniteError
 from rkdl._coding.pursuit import Codes, scatter
 from rkdl._data.signals import Signals, is_safe
+from rkdl._execution.device import DeviceExecutor
 from rkdl._features.maps import LinearMap
 
 
@@ -44,7 +44,7 @@ def encode_signals(
     scale = None if bool((wide == 1.0).all()) else wide.to(device, dtype)
     # To NumPy what is sparse travels; a tensor's zeros are written where it is.
     is_dense = signals.home is not None and not sparse_output
-    with TorchExecutor(signals, encoder.row_width) as executor:
+    with DeviceExecutor(signals, encoder.row_width) as executor:
         placed = _placed(executor, encoder)
         norms = None if squared_norms is None else executor.to_backend(squared_norms)
         checks: list[torch.Tensor] = []
@@ -98,7 +98,7 @@ def _codes(encoder: Any, rows: torch.Tensor, norms: torch.Tensor | None) -> tupl
     return pursue(correlations, encoder.gram, norms, *encoder._limited())[0], check
 
 
-def _placed(executor: TorchExecutor, encoder: Any) -> Any:
+def _placed(executor: DeviceExecutor, encoder: Any) -> Any:
     if isinstance(encoder, _encode.GramEncoder):
         return _encode.GramEncoder(
             executor.to_backend(encoder.gram), executor.to_backend(encoder.factors), encoder.pursuit
@@ -227,7 +227,7 @@ def _of_rows(signals: Any, encoder: Encoder, row_width: int, work: Callable, on_
     """
     found: list[torch.Tensor] = []
     checks: list[float] = []
-    with TorchExecutor(signals, row_width) as executor:
+    with DeviceExecutor(signals, row_width) as executor:
         placed = _placed(executor, encoder)
 
         def attempted(rows: torch.Tensor, kept: Any) -> tuple[tuple, torch.Tensor]:
@@ -258,7 +258,7 @@ def decoded(decoder: Any, codes: TensorSignals | StreamedSignals) -> Any:
     back = to_device(decoder, codes.device)
     parts: list[torch.Tensor] = []
     codes.check_finite()
-    with TorchExecutor(codes, decoder.row_width) as executor:
+    with DeviceExecutor(codes, decoder.row_width) as executor:
 
         def task(number: int, start: int, stop: int) -> None:
             signals = executor.attempt(lambda rows, kept: ((), back(rows)), codes.read(start, stop))[1]

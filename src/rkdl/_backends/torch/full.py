@@ -9,9 +9,9 @@ import torch
 
 from rkdl._backends.torch.atoms import aksvd_sweep, gram_sweep
 from rkdl._backends.torch.device import torch_dtype
-from rkdl._backends.torch.executor import TorchExecutor
 from rkdl._backends.torch.place import to_device
 from rkdl._backends.torch.pursuit import pursue
+from rkdl._execution.device import DeviceExecutor
 from rkdl._learning.chunk_tasks import ChunkState
 from rkdl._learning.full import FullProblem, KernelRows
 from rkdl._learning.reduced import count_empty
@@ -20,7 +20,7 @@ from rkdl._learning.reduced import count_empty
 class TensorKernelRows(KernelRows):
     """Rows of the N x N kernel matrix on a device: kept whole, or computed again for every walk."""
 
-    executor: TorchExecutor
+    executor: DeviceExecutor
     matrix: torch.Tensor | None
 
     def __init__(self, executor: Any, kernel: Any, matrix: Any) -> None:
@@ -79,7 +79,7 @@ class TensorFullProblem(FullProblem):
     """KDL on a kernel matrix that is a tensor."""
 
     kernel_rows: TensorKernelRows
-    executor: TorchExecutor
+    executor: DeviceExecutor
     atoms: torch.Tensor
     gram: torch.Tensor
     correlations: torch.Tensor

@@ -1,13 +1,12 @@
-"""The walk over chunks on one device."""
+"""Chunk tasks on a torch device."""
 
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,22 +14,21 @@ import torch
 from rkdl._backends.torch.device import KEPT_SHARE, free_bytes, product_precision, tensor_chunks
 from rkdl._backends.torch.maps import LentKernelMap
 from rkdl._backends.torch.place import to_device, to_host
-from rkdl._backends.torch.pursuit import TensorCodes
 from rkdl._backends.torch.signals import StreamedSignals, TensorSignals
 from rkdl._backends.torch.steps import tensor_step
 from rkdl._execution.config import keepable
-from rkdl._execution.executor import Executor
-from rkdl._learning.chunk_tasks import ChunkState
+from rkdl._execution.executor import ChunkTask, Executor
+from rkdl._utils.warnings import warn
 
 # A piece of a chunk this small that does not fit means that the device is full of something else.
 SMALLEST_PIECE = 16
 
 
-class TorchExecutor(Executor):
-    """Applies a step to every chunk on a device, one after another, and adds the sums there in float64.
+class DeviceExecutor(Executor):
+    """Runs chunk tasks on a device, one after another, and adds their sums there.
 
-    Nothing waits for the device but what asks for a number. Where a chunk does not fit in the device's memory it is
-    worked on in pieces, halves first.
+    Nothing waits for the device except what needs a number. A chunk that does not fit in the device's memory is worked
+    on in pieces, halves first.
 
     Parameters
     ----------
@@ -39,9 +37,9 @@ class TorchExecutor(Executor):
     row_width : int
         Numbers that one signal occupies while it is worked on.
     is_light : bool, default=False
-        Whether small matrices are worked with in NumPy, because launching that work on the device would take longer.
+        Whether small matrices are computed in NumPy, because launching that work on the device would take longer.
     is_alone : bool, default=False
-        Whether no code of the user's runs in a walk, so that torch may be told that nothing is differentiated.
+        Whether no code of the user's runs in a pass, so that torch need not track derivatives.
     """
 
     signals: TensorSignals | StreamedSignals
@@ -63,13 +61,13 @@ class TorchExecutor(Executor):
         self._pieces = 1
         self._context = ExitStack()
 
-    def __enter__(self) -> TorchExecutor:
+    def __enter__(self) -> Self:
         super().__enter__()
         self._context.enter_context(product_precision(self.device))
         if self.device.type == "cuda":
             self._context.enter_context(torch.cuda.device(self.device))
         if self.is_light and self.is_alone:
-            # Every call is told that no derivative will be asked for. No tensor of a fit outlives it.
+            # No tensor of a fit outlives it.
             self._context.enter_context(torch.inference_mode())
         return self
 
@@ -80,31 +78,38 @@ class TorchExecutor(Executor):
         super().__exit__(kind, error, trace)
 
     def to_backend(self, value: Any) -> Any:
-        """The value with its arrays where the small matrices are worked with: on the device, or in NumPy."""
+        """The value with its arrays where the small matrices are computed: on the device, or in NumPy."""
         return to_host(value) if self.is_light else to_device(value, self.device)
 
     def small_to_host(self, sums: tuple) -> tuple:
-        """Sums of a walk where the small matrices are worked with."""
+        """Sums of a pass where the small matrices are computed."""
         return fetched(sums) if self.is_light else sums
 
     def with_vectors_on_device(self, feature_map: Any) -> Any:
-        """A kernel map with its kernel vectors, which are as long as signals, on the device in any case."""
+        """A kernel map with its kernel vectors, which are as long as signals, always on the device."""
         if not self.is_light:
             return feature_map
         return LentKernelMap(*to_device((feature_map.kernel, feature_map.kernel_vectors), self.device))
 
-    def for_signals(self, signals: Any) -> TorchExecutor:
-        """A executor over other signals of the same device."""
-        return TorchExecutor(signals, self.row_width, self.is_light, self.is_alone)
+    def for_signals(self, signals: Any) -> DeviceExecutor:
+        """An executor for other signals on the same device."""
+        return DeviceExecutor(signals, self.row_width, self.is_light, self.is_alone)
 
     def can_cache(self, n_bytes: int) -> bool:
-        """Whether so much may be kept on the device from one walk to the next."""
+        """Whether so many bytes may be cached on the device between passes."""
         if self.device.type == "cpu":
             return super().can_cache(n_bytes)
         return n_bytes <= keepable(self._keepable)
 
-    def iter_chunks(self, task: Callable[[int, int, int], Any]) -> Any:
-        """Yield ``task(number, start, stop)`` of every chunk, in chunk order."""
+    def map_chunks(
+        self, task: Callable[[int, int, int], Any], consume: Callable[[Any], Any] = lambda result: None
+    ) -> None:
+        """As `Executor.map_chunks`."""
+        for result in self.iter_chunks(task):
+            consume(result)
+
+    def iter_chunks(self, task: Callable[[int, int, int], Any]) -> Iterator[Any]:
+        """Yield ``task(number, start, stop)`` for every chunk, in chunk order."""
         upcoming = iter(self.bounds)
         with self.signals.reading():
             for bound in itertools.islice(upcoming, 2):
@@ -115,21 +120,20 @@ class TorchExecutor(Executor):
                 for bound in itertools.islice(upcoming, 1):
                     self.signals.announce(*bound)
 
-    def map_reduce(self, step: Any, kept: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
-        """Apply `step` to every chunk, as `Executor.map_reduce` does; sums are tensors in float64."""
-        work = tensor_step(to_device(step, self.device))
+    def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
+        """One pass over the data, as `Executor.map_reduce`; sums are tensors."""
+        work = tensor_step(to_device(task, self.device))
         totals = None if start is None else self._wide(start)
 
-        def task(number: int, first: int, last: int) -> tuple[tuple, Any]:
-            rows = self.signals.read(first, last)
-            return self.attempt(work, rows, None if kept is None else kept[number])
+        def apply(number: int, first: int, last: int) -> tuple[tuple, Any]:
+            return self.attempt(work, self.signals.read(first, last), None if states is None else states[number])
 
-        retained = []
-        for sums, item in self.iter_chunks(task):
-            retained.append(item)
+        found = []
+        for sums, state in self.iter_chunks(apply):
+            found.append(state)
             totals = add_tensors(totals, sums)
         assert totals is not None
-        return totals, retained
+        return totals, found
 
     def _wide(self, sums: tuple) -> tuple:
         return tuple(
@@ -139,14 +143,14 @@ class TorchExecutor(Executor):
             for part in sums
         )
 
-    def attempt(self, work: Callable, rows: torch.Tensor, kept: Any = None) -> tuple[tuple, Any]:
-        """``work(rows, kept)``, in pieces where all rows at once do not fit on the device."""
+    def attempt(self, work: Callable, rows: torch.Tensor, state: Any = None) -> tuple[tuple, Any]:
+        """``work(rows, state)``, in pieces where all rows at once do not fit on the device."""
         while True:
             try:
                 if self._pieces == 1:
-                    return work(rows, kept)
+                    return work(rows, state)
                 edges = [len(rows) * i // self._pieces for i in range(self._pieces + 1)]
-                found = [work(rows[a:b], _piece(kept, a, b)) for a, b in itertools.pairwise(edges)]
+                found = [work(rows[a:b], _piece(state, a, b)) for a, b in itertools.pairwise(edges)]
                 break
             except torch.OutOfMemoryError as error:
                 if len(rows) < 2 * self._pieces * SMALLEST_PIECE:
@@ -159,10 +163,8 @@ class TorchExecutor(Executor):
             self._pieces *= 2
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            warnings.warn(
-                f"{self.device} ran out of memory on {len(rows)} signals: they are worked on in {self._pieces} pieces.",
-                UserWarning,
-                stacklevel=5,
+            warn(
+                f"{self.device} ran out of memory on {len(rows)} signals: they are worked on in {self._pieces} pieces."
             )
         totals = None
         for sums, _ in found:
@@ -174,7 +176,7 @@ class TorchExecutor(Executor):
 def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
     """A chunk's sums added to those before it, in float64 and in place."""
     if totals is None:
-        # What a step returns is its own, and may be added to.
+        # What a task returns is its own, and may be added to.
         return tuple(part.to(torch.float64) for part in sums)
     for total, part in zip(totals, sums, strict=True):
         total += part
@@ -194,20 +196,20 @@ def fetched(sums: tuple) -> tuple:
     return tuple(parts)
 
 
-def _piece(kept: Any, start: int, stop: int) -> Any:
-    """What is kept with some rows of a chunk."""
-    if isinstance(kept, torch.Tensor):
-        return kept[start:stop]
-    if isinstance(kept, (ChunkState, TensorCodes)):
-        return type(kept)(*(_piece(part, start, stop) for part in kept))
-    return kept
+def _piece(state: Any, start: int, stop: int) -> Any:
+    """The chunk state of some rows of a chunk."""
+    if isinstance(state, torch.Tensor):
+        return state[start:stop]
+    if hasattr(state, "_fields"):
+        return type(state)(*(_piece(part, start, stop) for part in state))
+    return state
 
 
-def _joined(items: list) -> Any:
-    """What is kept with consecutive rows, as one."""
-    first = items[0]
+def _joined(states: list) -> Any:
+    """Chunk states of consecutive rows as one."""
+    first = states[0]
     if isinstance(first, torch.Tensor):
-        return torch.cat(items)
-    if isinstance(first, (ChunkState, TensorCodes)):
-        return type(first)(*(_joined(list(parts)) for parts in zip(*items, strict=True)))
+        return torch.cat(states)
+    if hasattr(first, "_fields"):
+        return type(first)(*(_joined(list(parts)) for parts in zip(*states, strict=True)))
     return first

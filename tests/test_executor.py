@@ -1,0 +1,203 @@
+"""Executors: chunk tasks on threads, sums in chunk order, Ctrl-C."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from rkdl import DL, ORKDL
+from rkdl._data.signals import Signals
+from rkdl._execution.threads import FEW_RESULTS, OrderedResults, ThreadExecutor
+
+
+def executor_of(n_chunks, n_jobs):
+    X = np.zeros((n_chunks, 2))
+    return ThreadExecutor(Signals(X, X.dtype), [(i, i + 1) for i in range(n_chunks)], n_jobs)
+
+
+class TestMapChunks:
+    """Results of chunks are consumed in chunk order, by whichever thread has the next one."""
+
+    @pytest.mark.parametrize("n_jobs", [1, 2, 5])
+    @pytest.mark.parametrize("is_light", [True, False])
+    def test_order(self, n_jobs, is_light):
+        delays = np.random.default_rng(0).random(60) * 2e-3
+        found, at_once = [], threading.Lock()
+
+        def task(number, start, stop):
+            time.sleep(delays[number])
+            return number
+
+        def consume(result):
+            assert at_once.acquire(blocking=False)
+            found.append(result)
+            at_once.release()
+
+        with executor_of(60, n_jobs) as executor:
+            executor.map_chunks(task, consume, lambda result: is_light)
+        assert found == list(range(60))
+
+    def test_a_slow_chunk_does_not_let_results_pile_up(self):
+        done, most, begun = threading.Event(), [], []
+
+        def task(number, start, stop):
+            if number == 0:
+                done.wait(timeout=60)
+                return 0
+            begun.append(number)
+            if number == 20:
+                # As far as the others may go: the first one is let go, and what they hold is counted.
+                most.append(len(begun))
+                done.set()
+            return number
+
+        with executor_of(100, 2) as executor:
+            timer = threading.Timer(1.0, lambda: (most.append(len(begun)), done.set()))
+            timer.start()
+            found = []
+            executor.map_chunks(task, found.append)
+            timer.cancel()
+        assert most[0] <= FEW_RESULTS + 2 * 2
+        assert found == list(range(100))
+
+    @pytest.mark.parametrize("n_jobs", [1, 3])
+    @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+    @pytest.mark.parametrize("where", ["task", "consume"])
+    def test_errors_end_it(self, n_jobs, kind, where):
+        seen = []
+
+        def fail(number):
+            if number == 7:
+                raise kind("seven")
+            return number
+
+        in_task, in_consume = (fail, int) if where == "task" else (int, fail)
+        with executor_of(40, n_jobs) as executor:
+            with pytest.raises(kind, match="seven"):
+                executor.map_chunks(
+                    lambda number, start, stop: in_task(number), lambda number: seen.append(in_consume(number))
+                )
+            assert seen == list(range(len(seen)))
+            assert len(seen) <= 7
+            # The executor can be used again.
+            again = []
+            executor.map_chunks(lambda number, start, stop: number, again.append)
+        assert again == list(range(40))
+
+    @pytest.mark.parametrize("n_jobs", [1, 3])
+    def test_settings_of_the_caller_hold(self, n_jobs):
+        found = []
+        with np.errstate(over="raise"), executor_of(9, n_jobs) as executor:
+            executor.map_chunks(lambda number, start, stop: np.geterr()["over"], found.append)
+        assert found == ["raise"] * 9
+
+
+class TestOrderedResults:
+    def test_a_thread_without_room_sleeps_until_there_is(self):
+        """It is woken by the result that it waits for; nothing polls."""
+        found, entered = [], []
+        results = OrderedResults(found.append, window=1)
+
+        def wait():
+            assert results.wait_for_room(1 + FEW_RESULTS)
+            entered.append(time.perf_counter())
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        for number in range(1, FEW_RESULTS):
+            results.put(number, number, is_light=True)
+        assert found == []
+        assert not entered
+        begin = time.perf_counter()
+        results.put(0, 0, is_light=True)
+        thread.join(timeout=10)
+        assert found == list(range(FEW_RESULTS))
+        assert entered[0] >= begin
+
+    def test_closing_wakes_who_waits(self):
+        results = OrderedResults(lambda result: None, window=1)
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(results.wait_for_room(99))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        results.close()
+        for thread in threads:
+            thread.join(timeout=10)
+        assert answers == [False] * 3
+
+    def test_many_threads(self):
+        """Every result is consumed once and in order, whatever the timing."""
+        for light in (True, False):
+            found = []
+            results = OrderedResults(found.append, window=8)
+            numbers = iter(range(20_000))
+
+            def work(results=results, numbers=numbers, light=light):
+                for number in numbers:
+                    assert results.wait_for_room(number)
+                    results.put(number, number, light)
+
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(timeout=60)
+            results.consume()
+            assert found == list(range(20_000))
+
+
+class TestMapReduce:
+    @pytest.mark.parametrize("n_jobs", [1, 2, 3])
+    def test_sums_and_states(self, n_jobs):
+        X = np.random.default_rng(0).standard_normal((1000, 3))
+        bounds = [(i, i + 50) for i in range(0, 1000, 50)]
+
+        def task(rows, state):
+            return (rows.sum(axis=0), len(rows)), (0 if state is None else state) + len(rows)
+
+        with ThreadExecutor(Signals(X, X.dtype), bounds, n_jobs) as executor:
+            (total, count), states = executor.map_reduce(task)
+            (again, _), states = executor.map_reduce(task, states, start=(total, count))
+        expected = np.zeros(3)
+        for start, stop in bounds:
+            expected += X[start:stop].sum(axis=0)
+        assert np.array_equal(total, expected)
+        np.testing.assert_allclose(again, 2 * expected)
+        assert states == [100] * 20
+
+    def test_states(self):
+        with executor_of(3, 1) as executor:
+            assert executor.map_states(lambda state: 2 * state, [1, 2, 3]) == [2, 4, 6]
+            assert executor.gather(str, [1, 2, 3]) == ["1", "2", "3"]
+
+    def test_other_signals_share_the_threads(self):
+        with executor_of(8, 2) as executor:
+            other = executor.with_signals(Signals(np.ones((8, 2)), np.float64))
+            (total,), _ = other.map_reduce(lambda rows, state: ((rows.sum(),), None))
+        assert total == 16
+
+
+class TestInterrupt:
+    """Ctrl-C is a value that the loop and the preparation return; the estimator raises it after storing."""
+
+    @pytest.mark.parametrize("model", [DL(5, random_state=0), ORKDL(5, n_kernel_vectors=8, random_state=0)])
+    @pytest.mark.parametrize("after", [2, 5])
+    def test_what_was_learned_is_stored(self, model, after, monkeypatch):
+        from rkdl._learning.reduced import ReducedProblem
+
+        update, calls = ReducedProblem.update, []
+
+        def interrupted(self):
+            calls.append(1)
+            if len(calls) == after:
+                raise KeyboardInterrupt
+            return update(self)
+
+        monkeypatch.setattr(ReducedProblem, "update", interrupted)
+        X = np.random.default_rng(0).standard_normal((200, 6))
+        with pytest.raises(KeyboardInterrupt, match="holds the best model"):
+            model.fit(X)
+        # No iteration follows an interruption, be it of the preparation.
+        assert len(calls) == after
+        assert model.transform(X).shape == (200, 5)
