@@ -2,19 +2,26 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 ROUNDS ?= 3
+STATIC = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+PYTEST = $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: reproduce test lint bench clean
+.PHONY: reproduce check test lint bench clean
 
 # The main job: train the paper's methods on bundled data and write a report.
 reproduce: $(VENV)/.installed
 	$(BIN)/rkdl reproduce --fresh --rounds $(ROUNDS) --out reproduction $(DATASETS)
 
-test: $(VENV)/.installed-test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+# Before every commit: lint, types and the core of the tests; what is marked slow is left out.
+check: $(VENV)/.installed-test
+	$(STATIC)
+	$(PYTEST) -m "not slow"
 
+# Before every merge: everything.
+test: $(VENV)/.installed-test
+	$(STATIC)
+	$(PYTEST)
+
+# Repairs what it can.
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

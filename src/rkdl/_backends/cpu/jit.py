@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -11,14 +14,35 @@ import numba
 def compiled(**options: Any) -> Callable[[Callable], Any]:
     """Compile a function over one chunk; threads are outside, so never ``parallel=True``.
 
-    The cache goes beside the module, or where Numba puts it for a user who cannot write there. Where nothing can be
-    written at all, every process compiles anew.
+    The cache goes beside the module, to NUMBA_CACHE_DIR, or where Numba puts it for a user who cannot write there. It
+    is stale as soon as any file of this folder changes. Where nothing can be written, every process compiles anew.
     """
 
     def decorate(function: Callable) -> Any:
         try:
-            return numba.njit(nogil=True, cache=True, **options)(function)
+            dispatcher = numba.njit(nogil=True, cache=True, **options)(function)
         except RuntimeError:
             return numba.njit(nogil=True, **options)(function)
+        _watch_sources(dispatcher)
+        return dispatcher
 
     return decorate
+
+
+def _watch_sources(dispatcher: Any) -> None:
+    """Add the sources of this folder to what the function's cache is compared with.
+
+    Numba watches a function's own file alone, though callers hold the code of what they call. Where a later Numba keeps
+    its stamp elsewhere, its own rule stays.
+    """
+    index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if index is not None and hasattr(index, "_source_stamp"):
+        index._source_stamp = (index._source_stamp, _hash_of_sources())
+
+
+@cache
+def _hash_of_sources() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
