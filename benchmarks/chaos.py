@@ -1,13 +1,13 @@
-"""What becomes of fits and files when things go wrong, tried at random: docs/promises.md carries the table.
+"""Fault injection at random: what happens to fits and files; prints the table of docs/promises.md.
 
     python -m benchmarks.chaos --write
 
-kills processes at random moments of fits with checkpoints; flips bits of files and cuts them short; lets writes fail
-as on a full disk; lets processes write to one path and share one checkpoint; fits in many threads, at the end of the
-interpreter and in forked children; kills Dask workers; and limits memory. All of it is bounded in count and time, takes
-a few minutes, and needs Linux. Nothing is measured: a trial ends as it should (the same bits, or a refusal with a
-sentence), or it counts as lost, wrong or crashed, and the exit code is 1. `--only kills` (or another name) tries one
-thing, `--small` few of each, `--seed` others.
+kills processes at random moments of fits with checkpoints; flips bits of files and truncates them; makes writes fail as
+on a full disk; has several processes write to one path and share one checkpoint; fits in many threads, during
+interpreter shutdown and in forked children; kills Dask workers; and limits memory. It takes a few minutes and needs
+Linux. A trial passes if its result is bitwise identical or refused with an error message; otherwise it counts as lost,
+wrong or crashed, and the exit code is 1. `--only kills` (or another name) injects one kind of fault, `--small` runs a
+few trials of each kind, `--seed` draws other trials.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ from rkdl._persistence.files import read_file
 
 PAGE = Path(__file__).parent.parent / "docs" / "promises.md"
 MIB = 2**20
-# Seconds after which a child is taken to hang.
-PATIENCE = 120.0
-SAME, REFUSED = "the same bits", "refused with a sentence"
-UNSEEN = "read as other numbers, as a format without a checksum must be"
+# Seconds after which a child process counts as hung.
+TIMEOUT = 120.0
+SAME, REFUSED = "bitwise identical", "refused with an error message"
+UNSEEN = "read as different numbers (the format has no checksum)"
 CRASHED, WRONG = "CRASHED", "WRONG"
 
 
 @dataclass
 class Trial:
-    """One kind of mishap: how often it was tried, and what became of it.
+    """Outcomes of one kind of fault.
 
     Attributes
     ----------
     what : str
-        What was tried.
+        Description of the fault.
     outcomes : Counter
-        How often it ended in which way; ways in capital letters should not be.
+        Number of trials per outcome; outcomes in capital letters are failures.
     """
 
     what: str
@@ -73,13 +73,13 @@ class Trial:
 
     @property
     def n_bad(self) -> int:
-        """How many ended as they should not."""
+        """Number of failures."""
         return sum(count for outcome, count in self.outcomes.items() if outcome.isupper())
 
     def line(self) -> str:
-        """A row of the table."""
-        told = "; ".join(f"{count} {outcome}" for outcome, count in self.outcomes.most_common())
-        return f"| {self.what} | {self.outcomes.total()} | {told} |"
+        """The row of the table."""
+        outcomes = "; ".join(f"{count} {outcome}" for outcome, count in self.outcomes.most_common())
+        return f"| {self.what} | {self.outcomes.total()} | {outcomes} |"
 
 
 def signals() -> np.ndarray:
@@ -93,13 +93,13 @@ def methods() -> dict[str, Any]:
 
 
 def learned(model: Any) -> dict[str, bytes]:
-    """Every fitted attribute, bit by bit."""
+    """Every fitted attribute as bytes."""
     found = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
     return {name: np.asarray(value).tobytes() for name, value in found.items()}
 
 
 class Child:
-    """A forked process that runs a function; its result, or what became of it, comes back through a pipe."""
+    """A forked process that runs a function and returns its result, or its failure, through a pipe."""
 
     def __init__(self, function: Callable, *arguments: Any) -> None:
         reader, writer = os.pipe()
@@ -112,7 +112,7 @@ class Child:
 
     @staticmethod
     def _run(writer: int, function: Callable, arguments: tuple) -> None:
-        """The whole life of the child, which must never return."""
+        """Run the child to its end; never returns."""
         code = 1
         with contextlib.suppress(BaseException):
             warnings.simplefilter("ignore")
@@ -126,7 +126,7 @@ class Child:
         os._exit(code)
 
     def kill_after(self, seconds: float) -> bool:
-        """Kill it then; returns whether it was still alive."""
+        """Kill the child after a delay; returns whether it was still alive."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if os.waitpid(self.pid, os.WNOHANG)[0]:
@@ -139,8 +139,8 @@ class Child:
         return True
 
     def result(self) -> Any:
-        """What the function returned; an outcome in capital letters where the process died or hung."""
-        timer = threading.Timer(PATIENCE, os.kill, (self.pid, signal.SIGKILL))
+        """The function's result, or an outcome in capital letters if the process died or hung."""
+        timer = threading.Timer(TIMEOUT, os.kill, (self.pid, signal.SIGKILL))
         timer.start()
         try:
             with os.fdopen(self._reader, "rb") as stream:
@@ -151,8 +151,8 @@ class Child:
         return pickle.loads(content) if status == 0 else f"{CRASHED} OR HUNG (STATUS {status})"
 
 
-def try_kills(folder: Path, chance: random.Random, is_small: bool) -> Iterator[Trial]:
-    """SIGKILL at random moments of fits with a checkpoint; each resumes to the bits of an undisturbed fit."""
+def try_kills(folder: Path, rng: random.Random, is_small: bool) -> Iterator[Trial]:
+    """SIGKILL at random moments of fits with a checkpoint; the resumed fit must be bitwise identical."""
     X = signals()
     for name, model in methods().items():
         trial = Trial(f"`{name}` fit killed (SIGKILL) at a random moment, then resumed from its checkpoint")
@@ -164,7 +164,7 @@ def try_kills(folder: Path, chance: random.Random, is_small: bool) -> Iterator[T
         path.unlink()
         while trial.outcomes.total() < (1 if is_small else 12):
             child = Child(lambda: clone(model).fit(X, checkpoint=path) and None)  # noqa: B023
-            if not child.kill_after(chance.uniform(0.02, 0.5) * duration):
+            if not child.kill_after(rng.uniform(0.02, 0.5) * duration):
                 path.unlink()
                 continue
             if path.exists():
@@ -180,7 +180,7 @@ def try_kills(folder: Path, chance: random.Random, is_small: bool) -> Iterator[T
 
 
 def own_files(folder: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
-    """Files of rkdl, and what reading them gives: everything that is in them."""
+    """Files that rkdl writes, with functions that read all their content."""
     X = signals()
     model = clone(methods()["MORKDL"]).set_params(max_iter=2)
     checkpoint, saved = folder / "fit.rkdl", folder / "model.rkdl"
@@ -193,7 +193,7 @@ def own_files(folder: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
 
 
 def data_files(folder: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
-    """Files of data, and what reads them."""
+    """Data files, with functions that read them."""
     import scipy.io
 
     rows = (signals()[:40] * 16).astype(np.uint8)
@@ -228,16 +228,16 @@ def same(left: Any, right: Any) -> bool:
     return left == right if isinstance(left, dict) else np.array_equal(left, right)
 
 
-def damaged(content: bytes, chance: random.Random, is_cut: bool) -> bytes:
+def damaged(content: bytes, rng: random.Random, is_cut: bool) -> bytes:
     if is_cut:
-        return content[: chance.randrange(len(content))]
+        return content[: rng.randrange(len(content))]
     changed = bytearray(content)
-    changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
     return bytes(changed)
 
 
 def read_damaged(path: Path, read: Callable, whole: bytes, seeds: list[int], is_cut: bool, has_checksum: bool) -> list:
-    """Read a file that was damaged in one place after another; what became of each."""
+    """Read a file damaged in one place at a time; returns the outcomes."""
     expected = read()
     outcomes = []
     for seed in seeds:
@@ -254,16 +254,16 @@ def read_damaged(path: Path, read: Callable, whole: bytes, seeds: list[int], is_
     return outcomes
 
 
-def try_damage(folder: Path, chance: random.Random, is_small: bool, is_cut: bool) -> Iterator[Trial]:
-    """Damage files and read them, in forked children: a crash takes one of those."""
+def try_damage(folder: Path, rng: random.Random, is_small: bool, is_cut: bool) -> Iterator[Trial]:
+    """Damage files and read them in forked children, so that a crash ends only a child."""
     own, data = own_files(folder), data_files(folder)
-    # Of these formats the content has a checksum, so that nothing wrong may pass.
+    # Formats with a checksum, where no damage may go unnoticed.
     checked = {*own, "MNIST's images (gzip)", "signals as .npz", "signals as .mat"}
     for what, (path, read) in {**own, **data}.items():
-        verb = "cut short at a random place" if is_cut else "with a random bit flipped"
+        verb = "truncated at a random position" if is_cut else "with a random bit flipped"
         trial = Trial(f"{what} {verb}")
         count = (60 if is_cut else 160) if what in own else (25 if is_cut else 60)
-        seeds = [chance.randrange(2**30) for _ in range(8 if is_small else count)]
+        seeds = [rng.randrange(2**30) for _ in range(8 if is_small else count)]
         child = Child(read_damaged, path, read, path.read_bytes(), seeds, is_cut, what in checked and not is_cut)
         found = child.result()
         trial.outcomes.update(found if isinstance(found, list) else [found])
@@ -271,7 +271,7 @@ def try_damage(folder: Path, chance: random.Random, is_small: bool, is_cut: bool
 
 
 def fit_on_full_disk(path: Path, model: Any, X: np.ndarray, expected: dict, limit: int) -> str:
-    """A fit that may write files of `limit` bytes only, or whose disk is full when they are flushed (limit 0)."""
+    """Fit with files limited to `limit` bytes, or with a disk that is full on flush (limit 0)."""
     if limit:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -281,22 +281,22 @@ def fit_on_full_disk(path: Path, model: Any, X: np.ndarray, expected: dict, limi
             raise OSError(errno.ENOSPC, "No space left on device")
 
         os.fsync = fsync
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = learned(clone(model).fit(X, checkpoint=path))
     if found != expected or any(entry.name.startswith(".rkdl-") for entry in path.parent.iterdir()):
         return WRONG
-    return "warned, went on to the same bits, left nothing" if told else SAME
+    return "warned, went on, bitwise identical, no files left behind" if caught else SAME
 
 
-def try_full_disk(folder: Path, chance: random.Random, is_small: bool) -> Iterator[Trial]:
+def try_full_disk(folder: Path, rng: random.Random, is_small: bool) -> Iterator[Trial]:
     X = signals()
     for name, model in methods().items():
-        trial = Trial(f"`{name}` fit whose checkpoint meets a full disk")
+        trial = Trial(f"`{name}` fit, disk full when its checkpoint is written")
         model = clone(model).set_params(max_iter=4)
         expected = learned(clone(model).fit(X))
         for _ in range(1 if is_small else 8):
-            limit = chance.choice([0, chance.randrange(1, 5_000)])
+            limit = rng.choice([0, rng.randrange(1, 5_000)])
             trial.outcomes[Child(fit_on_full_disk, folder / "fit.rkdl", model, X, expected, limit).result()] += 1
             (folder / "fit.rkdl").unlink(missing_ok=True)
         yield trial
@@ -310,35 +310,35 @@ def keep_saving(path: Path, model: Any, deadline: float) -> int:
     return count
 
 
-def fit_or_be_told(path: Path, model: Any, X: np.ndarray, expected: dict) -> str:
+def fit_or_be_refused(path: Path, model: Any, X: np.ndarray, expected: dict) -> str:
     try:
         return SAME if learned(clone(model).fit(X, checkpoint=path)) == expected else WRONG
     except ValueError as error:
-        return "told that another fit uses it" if "a fit that runs now" in str(error) else f"{WRONG}: {error}".upper()
+        return "refused, checkpoint in use" if "a fit that runs now" in str(error) else f"{WRONG}: {error}".upper()
 
 
-def try_writers(folder: Path, chance: random.Random, is_small: bool) -> Iterator[Trial]:
-    """Processes that write to one path while others read it, and fits that share a checkpoint."""
+def try_writers(folder: Path, rng: random.Random, is_small: bool) -> Iterator[Trial]:
+    """Processes that save to one path while another reads it, and fits that share a checkpoint."""
     X, path = signals(), folder / "model.rkdl"
     models = [clone(methods()["RKDL"]).set_params(random_state=seed, max_iter=2).fit(X) for seed in (0, 1)]
     known = [learned(model) for model in models]
     models[0].save(path)
-    trial = Trial("model read while two processes save to its path")
+    trial = Trial("model read while two processes save to the same path")
     deadline = time.monotonic() + (1.0 if is_small else 10.0)
     children = [Child(keep_saving, path, model, deadline) for model in models]
     while time.monotonic() < deadline:
-        trial.outcomes["whole, the old or the new" if learned(rkdl.load(path)) in known else WRONG] += 1
+        trial.outcomes["complete, old or new" if learned(rkdl.load(path)) in known else WRONG] += 1
     writes = [child.result() for child in children]
     trial.outcomes.update(outcome for outcome in writes if isinstance(outcome, str))
-    trial.what += f" ({sum(count for count in writes if isinstance(count, int)):,} times)"
+    trial.what += f" ({sum(count for count in writes if isinstance(count, int)):,} saves)"
     trial.outcomes.update({"LEFT BEHIND": len(list(folder.glob(".rkdl-*")))} if list(folder.glob(".rkdl-*")) else {})
     yield trial
 
-    trial = Trial("fit of three processes that begin on one checkpoint at the same time")
+    trial = Trial("fit by three processes started at once with the same checkpoint")
     model = clone(methods()["MORKDL"]).set_params(max_iter=10)
     expected = learned(clone(model).fit(X))
     for _ in range(1 if is_small else 12):
-        children = [Child(fit_or_be_told, folder / "shared.rkdl", model, X, expected) for _ in range(3)]
+        children = [Child(fit_or_be_refused, folder / "shared.rkdl", model, X, expected) for _ in range(3)]
         trial.outcomes.update(child.result() for child in children)
         if len(read_file(folder / "shared.rkdl", "checkpoint", "")[0]["errors"]) != model.max_iter:
             trial.outcomes["LOST"] += 1
@@ -359,43 +359,43 @@ atexit.register(work) if sys.argv[1] == "atexit" else threading.Thread(target=wo
 """
 
 
-def try_threads(folder: Path, chance: random.Random, is_small: bool) -> Iterator[Trial]:
+def try_threads(folder: Path, rng: random.Random, is_small: bool) -> Iterator[Trial]:
     X = signals()
-    trial = Trial("fit beside seven others in threads of one process")
+    trial = Trial("fit concurrent with seven others in threads of one process")
     everything = methods()
     expected = {name: learned(clone(model).fit(X)) for name, model in everything.items()}
     names = [name for name in everything for _ in range(2 if is_small else 8)]
-    chance.shuffle(names)
+    rng.shuffle(names)
     with ThreadPoolExecutor(8) as pool:
         found = pool.map(lambda name: learned(clone(everything[name]).set_params(n_jobs=2).fit(X)), names)
         trial.outcomes.update(SAME if one == expected[name] else WRONG for name, one in zip(names, found, strict=True))
     yield trial
-    trial = Trial("fit while the interpreter ends: in `atexit`, or in a thread that outlives the main one")
+    trial = Trial("fit during interpreter shutdown: in `atexit`, or in a thread that outlives the main thread")
     for moment in ("atexit", "thread") if is_small else ("atexit", "thread") * 4:
-        command = [sys.executable, "-c", AT_EXIT, moment, f"{chance.uniform(0.0, 0.3):.3f}"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
+        command = [sys.executable, "-c", AT_EXIT, moment, f"{rng.uniform(0.0, 0.3):.3f}"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT)
         is_right = (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
         trial.outcomes[SAME if is_right else CRASHED] += 1
     yield trial
 
 
-def try_forks(folder: Path, chance: random.Random, is_small: bool) -> Iterator[Trial]:
+def try_forks(folder: Path, rng: random.Random, is_small: bool) -> Iterator[Trial]:
     """Fork while another thread fits, and fit in the child."""
     X, model = signals(), clone(methods()["MORKDL"]).set_params(max_iter=8, n_jobs=2)
     expected = learned(clone(model).fit(X))
-    trial = Trial("fit in a child that was forked while a thread of its parent fitted; and the parent's own")
+    trial = Trial("fit in a child forked while a thread of the parent was fitting, and the parent's own fit")
     for _ in range(2 if is_small else 12):
         with ThreadPoolExecutor(1) as pool:
             own = pool.submit(lambda: learned(clone(model).fit(X)))
-            time.sleep(chance.uniform(0.0, 0.05))
+            time.sleep(rng.uniform(0.0, 0.05))
             child = Child(lambda: SAME if learned(clone(model).fit(X)) == expected else WRONG)
             trial.outcomes[child.result()] += 1
             trial.outcomes[SAME if own.result() == expected else WRONG] += 1
     yield trial
 
 
-def try_dask(folder: Path, chance: random.Random, is_small: bool) -> Iterator[Trial]:
-    """Kill a worker of a cluster at a random moment of a fit; another one does its work."""
+def try_dask(folder: Path, rng: random.Random, is_small: bool) -> Iterator[Trial]:
+    """Kill a worker of a cluster at a random moment of a fit; the others take over its work."""
     import dask
     import dask.array as da
     import distributed
@@ -405,7 +405,7 @@ def try_dask(folder: Path, chance: random.Random, is_small: bool) -> Iterator[Tr
     with rkdl.config_context(chunk_rows=300):
         expected = learned(clone(model).fit(X))
     trial = Trial("`MORKDL` fit on three Dask workers, one of them killed at a random moment")
-    # A dead worker's neighbours wait this long for what it had.
+    # How long workers wait for data of a dead worker.
     settings = {"distributed.comm.timeouts.connect": "3s"}
     with (
         dask.config.set(settings),
@@ -419,21 +419,21 @@ def try_dask(folder: Path, chance: random.Random, is_small: bool) -> Iterator[Tr
         duration = time.perf_counter() - begin
         trial.outcomes.clear()
         for _ in range(1 if is_small else 6):
-            # On a busy machine the new worker may take longer, and two are enough.
+            # On a busy machine the new worker may be late; two are enough.
             with contextlib.suppress(TimeoutError):
                 client.wait_for_workers(3, timeout=30)
             fit = pool.submit(lambda: learned(clone(model).fit(blocks)))
-            time.sleep(chance.uniform(0.1, 0.7) * duration)
-            victim = chance.choice([nanny.pid for nanny in cluster.workers.values() if nanny.pid])
+            time.sleep(rng.uniform(0.1, 0.7) * duration)
+            victim = rng.choice([nanny.pid for nanny in cluster.workers.values() if nanny.pid])
             is_busy = not fit.done()
             os.kill(victim, signal.SIGKILL)
-            outcome = SAME if fit.result(PATIENCE) == expected else WRONG
+            outcome = SAME if fit.result(TIMEOUT) == expected else WRONG
             trial.outcomes[outcome if is_busy else f"{outcome}, killed after the end"] += 1
     yield trial
 
 
 def limited(n_bytes: int, function: Callable) -> Any:
-    """The function in a process that may take so many bytes more than it has."""
+    """Call the function with the address space limited to `n_bytes` more than now."""
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
     before, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -441,7 +441,7 @@ def limited(n_bytes: int, function: Callable) -> Any:
     try:
         return function()
     finally:
-        # What became of it is told without the limit.
+        # Report the outcome without the limit.
         resource.setrlimit(resource.RLIMIT_AS, (before, hard))
 
 
@@ -453,7 +453,7 @@ fit_in_limits(sys.argv[1], [int(limit) for limit in sys.argv[2:]])
 
 
 def fit_in_limits(name: str, limits: list[int]) -> None:
-    """Print what becomes of a fit in forked children that may take so many bytes more."""
+    """Print the outcome of a fit in forked children under each memory limit."""
     X = np.tile(signals(), (3, 1))
     model = clone(methods()[name]).set_params(max_iter=2, n_jobs=2)
     expected = learned(clone(model).fit(X))
@@ -468,22 +468,22 @@ def fit_in_limits(name: str, limits: list[int]) -> None:
         print(Child(limited, limit, fit).result(), flush=True)
 
 
-def try_memory(folder: Path, chance: random.Random, is_small: bool) -> Iterator[Trial]:
-    """Fits and readers in processes whose memory is limited."""
-    # Memory that was freed goes back to the system at once, or the limit would not be one.
+def try_memory(folder: Path, rng: random.Random, is_small: bool) -> Iterator[Trial]:
+    """Fits and readers in processes with limited memory."""
+    # Freed memory must return to the system at once for the limit to take effect.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
     for name in methods():
         trial = Trial(f"`{name}` fit with a few MiB of memory left")
         most = {"DL": 3, "KDL": 160}.get(name, 24)
-        limits = [str(chance.randrange(1, most) * MIB) for _ in range(2 if is_small else 8)]
+        limits = [str(rng.randrange(1, most) * MIB) for _ in range(2 if is_small else 8)]
         command = [sys.executable, "-W", "ignore", "-c", LIMITED, name, *limits]
         done = subprocess.run(
-            command, env=environment, check=False, capture_output=True, text=True, timeout=10 * PATIENCE
+            command, env=environment, check=False, capture_output=True, text=True, timeout=10 * TIMEOUT
         )
         trial.outcomes.update(done.stdout.splitlines() if done.returncode == 0 else [CRASHED])
         yield trial
-    trial = Trial("small file that unpacks to 512 MiB, read with 128 MiB of memory left")
-    for read in swollen(folder):
+    trial = Trial("small file that decompresses to 512 MiB, read with 128 MiB of memory left")
+    for read in decompression_bombs(folder):
 
         def refuse(read: Callable = read) -> str:
             try:
@@ -496,8 +496,8 @@ def try_memory(folder: Path, chance: random.Random, is_small: bool) -> Iterator[
     yield trial
 
 
-def swollen(folder: Path) -> list[Callable]:
-    """Readers of small files that would be large if they were unpacked."""
+def decompression_bombs(folder: Path) -> list[Callable]:
+    """Readers of small files that decompress to large ones."""
     size = 512 * MIB
     with gzip.open(folder / "train-images-idx3-ubyte.gz", "wb", compresslevel=1) as stream:
         stream.write(struct.pack(">4I", 0x0803, size // 784, 28, 28))
@@ -516,10 +516,10 @@ def swollen(folder: Path) -> list[Callable]:
     ]
 
 
-MISHAPS: dict[str, Callable[[Path, random.Random, bool], Iterator[Trial]]] = {
+FAULTS: dict[str, Callable[[Path, random.Random, bool], Iterator[Trial]]] = {
     "kills": try_kills,
-    "flips": lambda folder, chance, is_small: try_damage(folder, chance, is_small, is_cut=False),
-    "cuts": lambda folder, chance, is_small: try_damage(folder, chance, is_small, is_cut=True),
+    "flips": lambda folder, rng, is_small: try_damage(folder, rng, is_small, is_cut=False),
+    "cuts": lambda folder, rng, is_small: try_damage(folder, rng, is_small, is_cut=True),
     "disk": try_full_disk,
     "writers": try_writers,
     "threads": try_threads,
@@ -530,34 +530,34 @@ MISHAPS: dict[str, Callable[[Path, random.Random, bool], Iterator[Trial]]] = {
 
 
 def run(names: list[str], seed: int, is_small: bool) -> tuple[list[str], int]:
-    """Try the mishaps of these names; returns the lines of the page, and how many trials ended as they should not."""
+    """Inject the named faults; returns the lines of the page and the number of failures."""
     begin = time.perf_counter()
     trials: list[Trial] = []
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            for trial in MISHAPS[name](Path(folder), random.Random(f"{seed} {name}"), is_small):
+            for trial in FAULTS[name](Path(folder), random.Random(f"{seed} {name}"), is_small):
                 print(trial.line(), flush=True)
                 trials.append(trial)
     count, n_bad = sum(trial.outcomes.total() for trial in trials), sum(trial.n_bad for trial in trials)
     machine = describe()
-    verdict = "nothing lost, nothing wrong, no crash" if n_bad == 0 else f"**{n_bad} ended as they should not**"
+    verdict = "no data lost, no wrong result, no crash" if n_bad == 0 else f"**{n_bad} failed**"
     summary = (
         f"{count:,} trials in {time.perf_counter() - begin:.0f} s on {machine['cores']} cores of "
         f"{machine['processor']}, seed {seed}: {verdict}."
     )
-    head = ["| tried | times | what became of it |", "|---|---|---|"]
+    head = ["| trial | count | outcome |", "|---|---|---|"]
     return [summary, "", *head, *(trial.line() for trial in trials)], n_bad
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=MISHAPS, nargs="+", default=list(MISHAPS))
-    parser.add_argument("--small", action="store_true", help="a few of each")
-    parser.add_argument("--seed", type=int, default=0, help="seed of all that is random (0)")
+    parser.add_argument("--only", choices=FAULTS, nargs="+", default=list(FAULTS))
+    parser.add_argument("--small", action="store_true", help="a few trials of each kind")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
     parser.add_argument("--write", action="store_true", help="put the table into docs/promises.md")
     options = parser.parse_args(arguments)
-    if options.write and (options.small or options.only != list(MISHAPS)):
-        parser.error("the page takes all trials: drop --small and --only, or --write.")
+    if options.write and (options.small or options.only != list(FAULTS)):
+        parser.error("--write needs all trials: drop --small and --only.")
     warnings.simplefilter("ignore")
     lines, n_bad = run(options.only, options.seed, options.small)
     print(lines[0])

@@ -1,13 +1,13 @@
-"""Beyond memory and beyond one machine, measured: what docs/scale.md says is printed here.
+"""Benchmark of data larger than memory, streams and Dask clusters; prints the figures of docs/scale.md.
 
     RKDL_DATA=/path/to/data python -m benchmarks.scale --write
 
-measures, in this order: the peak memory and the speed of a fit on a memory map of 1,000,000 x 784 float32 signals
-(MNIST with a little noise, written to --folder and deleted afterwards); twenty fits killed at random moments; a stream
-against a batch fit, and one whose classes change halfway; walks and bytes of every method, by formula and in a fit; one
-and two Dask workers; and the arithmetic for a thousand million signals, from what a core and a task take here.
-`--write` puts the lines into docs/scale.md and the plot into docs/images/drift.png; `--only memory` (or kills, stream,
-costs, workers, plan) measures one thing, `--small` takes small sizes and scikit-learn's digits, and writes nothing.
+measures, in this order: peak memory and speed of a fit on a memory map of 1,000,000 x 784 float32 signals (MNIST with a
+little noise, written to --folder and deleted afterwards); twenty fits killed at random moments; a stream against a
+batch fit, and one whose classes change halfway; passes and bytes of every method, by formula and measured; one and two
+Dask workers; and an estimate for a billion signals from the measured speed of a core and overhead of a task. `--write`
+puts the lines into docs/scale.md and the plot into docs/images/drift.png; `--only memory` (or kills, stream, costs,
+workers, plan) runs one measurement; `--small` uses small sizes and scikit-learn's digits, and writes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 PLOT = PAGE.parent / "images" / "drift.png"
 MIB = 2**20
 
-# The method of the issue's first figure.
 SIZES = {"n_components": 100, "n_kernel_vectors": 200, "n_nonzero_coefs": 5}
 
 
@@ -51,7 +50,7 @@ def big_model(iterations: int) -> RKDL:
 
 
 def write_signals(path: Path, count: int, small: bool) -> tuple[int, int]:
-    """A memory map of `count` signals, written piece by piece."""
+    """Write a memory map of `count` signals piece by piece; returns its shape."""
     signals = mnist(None, small)[0].astype(np.float32)
     rng = np.random.default_rng(0)
     stored = np.memmap(path, dtype=np.float32, mode="w+", shape=(count, signals.shape[1]))
@@ -80,7 +79,7 @@ def timed(signals):
     return (times[1] - times[0]) / iterations
 X = np.memmap(path, dtype=np.float32, mode="r", shape=(rows, columns))
 own = status("VmRSS")
-# Compiled code is loaded by the first fit.
+# The first fit loads compiled code.
 big_model(2).fit(np.array(X[:2000]))
 if slice_rows:
     X = np.array(X[:slice_rows])
@@ -100,7 +99,7 @@ def run_child(*arguments: object) -> dict:
 
 
 def measure_memory(folder: Path, small: bool) -> Iterator[str]:
-    """Peak memory and speed of a fit on a memory map, each in a fresh process."""
+    """Peak memory and speed of a fit on a memory map and in memory, each in a fresh process."""
     count, slice_rows, iterations = (20_000, 5_000, 2) if small else (1_000_000, 100_000, 3)
     path = folder / "signals.dat"
     try:
@@ -113,11 +112,12 @@ def measure_memory(folder: Path, small: bool) -> Iterator[str]:
     speeds = count / out["iteration"], slice_rows / memory["iteration"]
     yield f"- signals: {shape[0]:,} x {shape[1]} float32 on disk, {size / MIB:,.0f} MiB; p = 200, n = 100, s = 5"
     beyond = (out["peak"] - out["own"]) / MIB
-    yield f"- memory beyond the interpreter's own {out['own'] / MIB:.0f} MiB: {beyond:.0f} MiB"
-    yield f"- an iteration from the file: {out['iteration']:.2f} s, {speeds[0]:,.0f} signals/s"
-    yield f"- an iteration on {slice_rows:,} signals in memory: {memory['iteration']:.2f} s, {speeds[1]:,.0f} signals/s"
-    yield f"- speed out of memory to speed in memory: {speeds[0] / speeds[1]:.2f}"
-    yield f"- whole fit of {1 + iterations} iterations, kernel vectors included: {out['fit']:.1f} s"
+    yield f"- memory above the interpreter's own {out['own'] / MIB:.0f} MiB: {beyond:.0f} MiB"
+    yield f"- one iteration from the file: {out['iteration']:.2f} s, {speeds[0]:,.0f} signals/s"
+    inside = memory["iteration"]
+    yield f"- one iteration on {slice_rows:,} signals in memory: {inside:.2f} s, {speeds[1]:,.0f} signals/s"
+    yield f"- speed from the file relative to memory: {speeds[0] / speeds[1]:.2f}"
+    yield f"- complete fit of {1 + iterations} iterations, choice of kernel vectors included: {out['fit']:.1f} s"
 
 
 KILLED = """
@@ -139,7 +139,7 @@ def killed_signals(small: bool) -> np.ndarray:
 
 
 def measure_kills(folder: Path, small: bool) -> Iterator[str]:
-    """Processes killed at random moments of one fit after another; each resumes to the same bits."""
+    """Fits killed at random moments; each must resume to a bitwise identical result."""
     X = killed_signals(small)
     start = time.perf_counter()
     expected = fitted(killed_model().fit(X))
@@ -153,7 +153,7 @@ def measure_kills(folder: Path, small: bool) -> Iterator[str]:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
-            raise RuntimeError("a child ended before its fit began")
+            raise RuntimeError("a child process ended before its fit began")
         time.sleep(chance.uniform(0.0, 1.0) * duration)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -163,7 +163,7 @@ def measure_kills(folder: Path, small: bool) -> Iterator[str]:
         path.unlink()
     yield f"- processes killed (SIGKILL) at random moments of a MORKDL fit of 25 iterations: {count}"
     yield f"- resumed from iterations {', '.join(map(str, sorted(resumed)))}"
-    yield f"- ended at the bits of an uninterrupted fit: {same} of {count}"
+    yield f"- bitwise identical to an uninterrupted fit: {same} of {count}"
 
 
 def fitted(model: RKDL) -> dict:
@@ -196,7 +196,7 @@ def stream_models(small: bool) -> dict[str, DL]:
 
 
 def measure_stream(folder: Path, small: bool, plot: Path | None = None) -> Iterator[str]:
-    """One epoch of random batches against one iteration of fit; then a stream whose classes change."""
+    """One epoch of random batches against one iteration of `fit`, then a stream whose classes change."""
     signals, labels = mnist(None, small)
     signals = signals.astype(np.float32)
     chosen = np.random.default_rng(1).permutation(len(signals))[:12_000]
@@ -206,7 +206,7 @@ def measure_stream(folder: Path, small: bool, plot: Path | None = None) -> Itera
     yield "|---|---|---|---|"
     for name, model in stream_models(small).items():
         if isinstance(model, ORKDL):
-            # From given atoms: fit would begin with iterations that hold the kernel vectors, and a stream does not.
+            # Start from given atoms: otherwise `fit` begins with iterations on fixed kernel vectors, unlike a stream.
             start = clone(model).set_params(max_iter=1).fit(X[:500])
             model.set_params(init=start.dual_components_, kernel_vectors=start.kernel_vectors_)
         batch = root_error(clone(model).set_params(max_iter=1).fit(X), X)
@@ -216,8 +216,8 @@ def measure_stream(folder: Path, small: bool, plot: Path | None = None) -> Itera
             for rows in random_batches(X, np.random.default_rng(seed), small):
                 stream.partial_fit(rows)
             streamed.append(root_error(stream, X))
-        told = ", ".join(f"{value:.4f}" for value in streamed)
-        yield f"| {name} | {batch:.4f} | {told} | {max(streamed) / batch:.3f} at most |"
+        errors = ", ".join(f"{value:.4f}" for value in streamed)
+        yield f"| {name} | {batch:.4f} | {errors} | at most {max(streamed) / batch:.3f} |"
     yield ""
     yield from measure_drift(signals, labels, small, plot)
 
@@ -226,7 +226,7 @@ DRIFTING = ("DL", "FourierDL", "RKDL", "ORKDL")
 
 
 def measure_drift(signals: np.ndarray, labels: np.ndarray, small: bool, plot: Path | None) -> Iterator[str]:
-    """Digits 0 to 4, then 5 to 9; the error on signals of the current classes that are in no batch."""
+    """Digits 0 to 4, then 5 to 9: error on held-out signals of the current classes."""
     rng = np.random.default_rng(0)
     n_batches, size = (10, 80) if small else (30, 300)
     parts = {}
@@ -273,7 +273,7 @@ def draw(curves: dict, change: int, path: Path) -> None:
 
 
 class Rows:
-    """Rows that are read from elsewhere, so that nothing is kept of them but codes."""
+    """Rows behind a reader, so that features are not cached between iterations."""
 
     def __init__(self, rows: np.ndarray) -> None:
         self.rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
@@ -283,56 +283,56 @@ class Rows:
 
 
 class Cost(NamedTuple):
-    """Walks of an iteration, bytes that every worker is sent for them, and bytes that come back."""
+    """Cost of an iteration: passes over the data, bytes sent to each worker, and bytes returned."""
 
-    walks: float
+    passes: float
     sent: float
-    back: float
+    returned: float
 
 
 def cost_by_formula(model: DL, n: int, p: int, m: int, itemsize: int) -> Cost:
-    """The formulas of docs/scale.md, a line search that never steps back taken for granted."""
+    """The formulas of docs/scale.md, for a line search that never backtracks."""
     vectors = 0 if type(model) is DL else p * m * 4 if isinstance(model, FourierDL) else p * m * 8
     coding = Cost(1, (n * p + n * n) * itemsize + vectors, (n * n + n * p + 2) * 8)
     k = model.n_inner_iter if isinstance(model, ORKDL) else 0
     if k == 0:
         return coding
     sent = 2 * coding.sent + ((k + 1) * p * m + k * n * p) * itemsize
-    cost = Cost(3 + k, sent, 2 * coding.back + (k * (n * p + p * m) + n * p) * 8)
+    cost = Cost(3 + k, sent, 2 * coding.returned + (k * (n * p + p * m) + n * p) * 8)
     if not isinstance(model, MORKDL):
         return cost
     linear = (p * m + p * p) * itemsize, (p * p + p * m + 2) * 8
-    return Cost(cost.walks + 1, cost.sent + linear[0], cost.back + linear[1])
+    return Cost(cost.passes + 1, cost.sent + linear[0], cost.returned + linear[1])
 
 
 def measured_cost(model: DL, X: np.ndarray, iterations: tuple[int, int]) -> tuple[Cost, float]:
-    """What an iteration costs between two numbers of them, and bytes kept a signal."""
-    run, walks, kept_bytes = ThreadExecutor.map_reduce, [], []
+    """Cost of an iteration, from fits of two lengths, and bytes of chunk state per signal."""
+    map_reduce, passes, state_bytes = ThreadExecutor.map_reduce, [], []
 
-    def counted(self: ThreadExecutor, step: ChunkTask, *arguments: Any, **options: Any) -> tuple[tuple, list]:
-        sums, kept = run(self, step, *arguments, **options)
-        walks.append((1, len(pickle.dumps(step, protocol=5)), sum(np.asarray(part).nbytes for part in sums)))
-        if kept and isinstance(kept[0], ChunkState):
-            # Without the one number by which a chunk's row pointers exceed its rows.
-            numbers = sum(part.nbytes for item in kept for part in (*item.codes, item.residuals))
-            kept_bytes.append((numbers - 4 * len(kept)) / self.signals.shape[0])
-        return sums, kept
+    def counted(self: ThreadExecutor, task: ChunkTask, *arguments: Any, **options: Any) -> tuple[tuple, list]:
+        sums, states = map_reduce(self, task, *arguments, **options)
+        passes.append((1, len(pickle.dumps(task, protocol=5)), sum(np.asarray(part).nbytes for part in sums)))
+        if states and isinstance(states[0], ChunkState):
+            # Row pointers have one entry more than there are rows.
+            numbers = sum(part.nbytes for item in states for part in (*item.codes, item.residuals))
+            state_bytes.append((numbers - 4 * len(states)) / self.signals.shape[0])
+        return sums, states
 
     totals = []
     for count in iterations:
-        walks.clear()
+        passes.clear()
         ThreadExecutor.map_reduce = counted  # type: ignore[method-assign]
         try:
             clone(model).set_params(max_iter=count).fit(Rows(X))
         finally:
-            ThreadExecutor.map_reduce = run  # type: ignore[method-assign]
-        totals.append(np.sum(walks, axis=0))
-    each = (totals[1] - totals[0]) / (iterations[1] - iterations[0])
-    return Cost(*map(float, each)), max(kept_bytes)
+            ThreadExecutor.map_reduce = map_reduce  # type: ignore[method-assign]
+        totals.append(np.sum(passes, axis=0))
+    per_iteration = (totals[1] - totals[0]) / (iterations[1] - iterations[0])
+    return Cost(*map(float, per_iteration)), max(state_bytes)
 
 
 def measure_costs(folder: Path, small: bool) -> Iterator[str]:
-    """Walks and bytes of an iteration: by the formulas of the page, and as they were in a fit."""
+    """Passes and bytes per iteration: by the formulas of the page, and measured in a fit."""
     X = mnist(None, small)[0][: 1000 if small else 4000].astype(np.float32)
     sizes = {**model_sizes(small), "tol": 0.0, "random_state": 0}
     n, s, m = sizes["n_components"], sizes["n_nonzero_coefs"], X.shape[1]
@@ -340,27 +340,28 @@ def measure_costs(folder: Path, small: bool) -> Iterator[str]:
     reduced = {**sizes, "n_kernel_vectors": count, "kernel_vectors": "random", "gamma": 0.1}
     fourier = FourierDL(n_fourier_features=count, gamma=0.1, **sizes)
     models = [DL(**sizes), fourier, RKDL(**reduced), ORKDL(**reduced), MORKDL(**reduced)]
-    yield f"For n = {n}, p = {count}, m = {m}, s = {s}, k = {models[-1].n_inner_iter}, float32; by formula / in a fit:"
+    sizes_text = f"n = {n}, p = {count}, m = {m}, s = {s}, k = {models[-1].n_inner_iter}"
+    yield f"For {sizes_text}, float32, per iteration; by formula / measured:"
     yield ""
-    yield "| method | walks an iteration | kept a signal | to every worker, an iteration | back, an iteration |"
+    yield "| method | passes | chunk state per signal | sent to each worker | returned |"
     yield "|---|---|---|---|---|"
     for model in models:
         found, kept = measured_cost(model, X, (3, 5) if small else (3, 13))
-        told = cost_by_formula(model, n, m if type(model) is DL else count, m, X.itemsize)
-        sent, back = (f"{a / 1e6:.2f} / {b / 1e6:.2f} MB" for a, b in zip(told[1:], found[1:], strict=True))
+        expected = cost_by_formula(model, n, m if type(model) is DL else count, m, X.itemsize)
+        sent, returned = (f"{a / 1e6:.2f} / {b / 1e6:.2f} MB" for a, b in zip(expected[1:], found[1:], strict=True))
         name = type(model).__name__
-        yield f"| {name} | {told.walks:g} / {found.walks:g} | {8 * s + 8} / {kept:.0f} B | {sent} | {back} |"
+        yield f"| {name} | {expected.passes:g} / {found.passes:g} | {8 * s + 8} / {kept:.0f} B | {sent} | {returned} |"
 
 
 def measure_workers(folder: Path, small: bool) -> Iterator[str]:
-    """The same fit by one and by two workers of a local cluster, on chunks that are there already."""
+    """The same fit on one and two workers of a local cluster, with the chunks already persisted."""
     import dask.array as da
     import distributed
 
     count, rows = (4_000, 1_000) if small else (120_000, 5_000)
     X = enlarged_mnist(count, None, small).astype(np.float32)
     iterations = 2 if small else 5
-    yield "| workers | RKDL, s an iteration | signals/s | ORKDL, s an iteration | signals/s |"
+    yield "| workers | RKDL, s per iteration | signals/s | ORKDL, s per iteration | signals/s |"
     yield "|---|---|---|---|---|"
     for workers in (0, 1, 2):
         cells = []
@@ -372,7 +373,7 @@ def measure_workers(folder: Path, small: bool) -> Iterator[str]:
                 blocks = da.from_array(X, chunks=(rows, -1)).persist()
                 distributed.wait(blocks)
                 cells = [iteration_time(model, blocks, iterations) for model in scaled_models(small)]
-        label = "none, one thread here" if workers == 0 else str(workers)
+        label = "none (one local thread)" if workers == 0 else str(workers)
         yield f"| {label} | " + " | ".join(f"{cell:.2f} | {count / cell:,.0f}" for cell in cells) + " |"
 
 
@@ -404,7 +405,7 @@ def local_cluster(n_workers: int) -> Any:
 
 
 def dask_overhead(small: bool) -> tuple[float, float, int]:
-    """Seconds a task takes that has next to nothing to do, sums moved a chunk and walk, and how many chunks."""
+    """Overhead per task in seconds, sums transferred per chunk and pass, and the number of chunks."""
     import dask.array as da
     import distributed
 
@@ -421,21 +422,21 @@ def dask_overhead(small: bool) -> tuple[float, float, int]:
         logs = client.run(
             lambda dask_worker: [str(key) for entry in dask_worker.transfer_incoming_log for key in entry["keys"]]
         )
-    # A walk to inspect the signals, whose sums are its tasks' own, and one to learn.
+    # One pass inspects the signals, and its tasks return their sums directly; the other one learns.
     names = "rkdl-inspect", "rkdl-sums", "rkdl-add"
     moved = sum(key.startswith(names) for log in logs.values() for key in log) / 2
     return seconds / tasks_of_coding(count), moved / count, count
 
 
 def tasks_of_coding(n_chunks: int) -> int:
-    """Tasks of a walk that codes: one a chunk, one for its sums, and the additions."""
+    """Tasks of a coding pass: one per chunk, one for its sums, and the additions."""
     return 2 * n_chunks + n_chunks // ADDED_AT_ONCE
 
 
 def measure_plan(folder: Path, small: bool) -> Iterator[str]:
-    """A thousand million signals on paper, from one core's speed and Dask's time a task, measured here."""
+    """Estimate for a billion signals from the measured speed of a core and overhead of a Dask task."""
     count, rows, cores, network = 10**9, 200_000, 512, 1.25e9
-    # So many that features are not kept between iterations, as they would not be there.
+    # Enough signals that features are not cached between iterations, as in the estimated case.
     X = enlarged_mnist(2_000 if small else 100_000, None, small).astype(np.float32)
     sizes = model_sizes(small)
     n, p, s, m = sizes["n_components"], sizes["n_kernel_vectors"], sizes["n_nonzero_coefs"], X.shape[1]
@@ -443,34 +444,34 @@ def measure_plan(folder: Path, small: bool) -> Iterator[str]:
     additions = chunks // ADDED_AT_ONCE
     kept = 8 * s + 8
     a_task, moved, tried = dask_overhead(small)
-    yield f"- data: 1e9 x {m} x 4 B = {count * m * 4 / 1e12:.2f} TB; kept codes: 1e9 x {kept} B = {kept} GB"
+    yield f"- data: 1e9 x {m} x 4 B = {count * m * 4 / 1e12:.2f} TB; codes: 1e9 x {kept} B = {kept} GB"
     yield f"- chunks of {rows:,} rows ({rows * m * 4 / 1e6:.0f} MB): {chunks:,} of them for {cores} cores"
     stay, working = count * m * 4 / cores / 2**30, rows * (m + p + 2 * n) * 4 / MIB
-    yield f"- memory of a worker, {cores} of them: {stay:.1f} GiB of signals if they stay; a chunk with its features"
+    yield f"- memory per worker ({cores} workers): {stay:.1f} GiB of signals if persisted; a chunk with its features"
     yield f"  {working:.0f} MiB; codes {kept * 1e9 / cores / MIB:.0f} MiB"
-    yield f"- a task that has next to nothing to do takes {a_task * 1e3:.2f} ms, measured over {tried:,} chunks with"
-    yield f"  scheduler, client and two workers on this machine's cores; sums moved a chunk and walk: {moved:.2f}"
+    yield f"- overhead per task: {a_task * 1e3:.2f} ms, measured over {tried:,} nearly empty chunks with scheduler,"
+    yield f"  client and two workers on this machine's cores; sums transferred per chunk and pass: {moved:.2f}"
     for model in scaled_models(small):
         speed = len(X) / iteration_time(model, X, 2, n_jobs=1)
         cost = cost_by_formula(model, n, p, m, X.itemsize)
-        gradients = 0 if cost.walks == 1 else model.n_inner_iter + 1
-        codings = 1 if cost.walks == 1 else 2
+        gradients = 0 if cost.passes == 1 else model.n_inner_iter + 1
+        codings = 1 if cost.passes == 1 else 2
         tasks = codings * tasks_of_coding(chunks) + gradients * (chunks + additions)
         work, scheduling = count / speed / cores, tasks * a_task
-        # Every sum once to where it is added, and every total once to where the next one is made, in turn.
-        transfer = (chunks + additions) * cost.back
+        # Every sum moves once to the task that adds it, and every total once to the next, in sequence.
+        transfer = (chunks + additions) * cost.returned
         adding = transfer / network
-        yield f"- {type(model).__name__}, n = {n}, p = {p}, s = {s}: one core here works through {speed:,.0f} signals/s"
-        yield f"  - work: {count / speed:,.0f} core-seconds an iteration, {work:,.0f} s on {cores} cores"
-        yield f"  - scheduling: {tasks:,} tasks, {scheduling:,.0f} s meanwhile, on a core of its own"
-        moves, size = chunks + additions, cost.back / 1e6
-        yield f"  - sums: at most {moves:,} x {size:.2f} MB = {transfer / 1e9:.1f} GB moved between workers, one"
-        yield f"    addition after another: {adding:,.0f} s at 10 Gbit/s, meanwhile; back to the client: {size:.2f} MB"
+        yield f"- {type(model).__name__}, n = {n}, p = {p}, s = {s}: one core processes {speed:,.0f} signals/s"
+        yield f"  - computation: {count / speed:,.0f} core-seconds per iteration, {work:,.0f} s on {cores} cores"
+        yield f"  - scheduling: {tasks:,} tasks, {scheduling:,.0f} s, concurrent, on a core of its own"
+        moves, size = chunks + additions, cost.returned / 1e6
+        yield f"  - reduction: at most {moves:,} x {size:.2f} MB = {transfer / 1e9:.1f} GB transferred between workers,"
+        yield f"    in sequence: {adding:,.0f} s at 10 Gbit/s, concurrent; returned to the client: {size:.2f} MB"
         sent = cost.sent / 1e6
-        yield f"  - to {cores} workers: {sent:.2f} MB each, {sent * cores / 1e3:.2f} GB in all, handed on by workers"
+        yield f"  - to {cores} workers: {sent:.2f} MB each, {sent * cores / 1e3:.2f} GB in total, forwarded by workers"
         slowest = max(work, scheduling, adding)
-        yield f"  - 30 iterations by the slowest of the three: {30 * slowest / 3600:.2f} h; if none overlapped,"
-        yield f"    {30 * (work + scheduling + adding) / 3600:.2f} h"
+        hours = 30 * slowest / 3600, 30 * (work + scheduling + adding) / 3600
+        yield f"  - 30 iterations: {hours[0]:.2f} h if the three overlap fully, {hours[1]:.2f} h if not at all"
 
 
 MEASURES = {
@@ -486,12 +487,12 @@ MEASURES = {
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=MEASURES, nargs="+", default=list(MEASURES))
-    parser.add_argument("--small", action="store_true", help="small sizes, scikit-learn's digits")
+    parser.add_argument("--small", action="store_true", help="small sizes and scikit-learn's digits")
     parser.add_argument("--write", action="store_true", help="put the lines into docs/scale.md")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where files are written")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="folder for temporary files")
     options = parser.parse_args(arguments)
     if options.small and options.write:
-        parser.error("--small is to try the measurements; the page takes those of the full sizes: drop one of the two.")
+        parser.error("--small only tries the measurements and --write needs the full sizes: drop one of them.")
     warnings.simplefilter("ignore")
     for name in options.only:
         more = {"plot": PLOT} if name == "stream" and options.write else {}
