@@ -238,11 +238,11 @@ class TestDecoder:
     def test_functions_whose_signals_have_one_length(self, kernel, X, X_new):
         sizes = {"n_components": 30, "n_kernel_vectors": 60, "n_nonzero_coefs": 8, "fit_inverse_transform": True}
         model = make(RKDL, kernel=kernel, **sizes).fit(X)
-        assert model._has_unit_signals
+        assert model._space.has_unit_norms
         np.testing.assert_allclose(model.inverse_transform(np.zeros((1, 30)))[0], X.mean(axis=0), atol=1e-12)
         noisy = X_new + np.random.default_rng(0).normal(scale=0.25, size=X_new.shape)
         assert np.mean((model.denoise(noisy) - X_new) ** 2) < 0.6 * 0.25**2
-        assert not make(RKDL, kernel=lambda A, B: (1.0 + A @ B.T) ** 2).fit(X)._has_unit_signals
+        assert not make(RKDL, kernel=lambda A, B: (1.0 + A @ B.T) ** 2).fit(X)._space.has_unit_norms
 
     @every_decoded
     def test_codes_from_elsewhere(self, kind, X, tmp_path):

@@ -24,8 +24,9 @@ from rkdl._execution.config import keepable
 from rkdl._execution.executor import Executor
 from rkdl._execution.pool import submit
 from rkdl._execution.threads import ThreadExecutor
-from rkdl._features.maps import FeatureMap, LinearMap
-from rkdl._features.metric import IdentityMetric
+from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhiteMap
+from rkdl._features.metric import IdentityMetric, Metric
+from rkdl._features.space import FeatureSpace
 from rkdl._learning.initial_atoms import first_coordinates
 from rkdl._learning.reduced import ReducedProblem
 
@@ -53,6 +54,56 @@ class Picked(Signals):
     def take(self, indices: np.ndarray) -> np.ndarray:
         """Some of the rows picked."""
         return self._signals.take(self._rows[indices])
+
+
+@dataclass(frozen=True)
+class SharedFeatures:
+    """Features that the dictionaries of all classes are learned on.
+
+    Attributes
+    ----------
+    space : FeatureSpace
+        In the units of the user's signals.
+    feature_map : FeatureMap
+        Coordinates in which the metric is the identity, of signals multiplied by `scale`.
+    metric : Metric or IdentityMetric
+        What turns whitened atoms into combinations of the features.
+    pursuit : Pursuit
+        How signals are coded.
+    scale : float
+        What the signals were multiplied by.
+    """
+
+    space: FeatureSpace
+    feature_map: FeatureMap
+    metric: Metric | IdentityMetric
+    pursuit: Pursuit
+    scale: float
+
+    @classmethod
+    def of(
+        cls,
+        space: FeatureSpace,
+        feature_map: FeatureMap,
+        metric: Metric | IdentityMetric,
+        pursuit: Pursuit,
+        signals: Signals,
+    ) -> SharedFeatures:
+        """Those of a learned map with its metric."""
+        if isinstance(feature_map, KernelMap) and isinstance(metric, Metric):
+            feature_map = WhiteMap.of(feature_map, metric, signals.dtype)
+        # As many atoms as coordinates represent any signal, of any class.
+        limit = min(pursuit.n_nonzero, max(1, feature_map.size // 2))
+        return cls(space, feature_map, metric, pursuit._replace(n_nonzero=limit), signals.scale)
+
+    @property
+    def unit(self) -> float:
+        """What the features were multiplied by."""
+        return self.space.feature_scale(self.scale)
+
+    def components(self, whitened_atoms: np.ndarray) -> np.ndarray:
+        """Whitened atoms (n, r) as combinations of the features (n, p), for the user's signals."""
+        return self.metric.unwhiten(whitened_atoms) * self.space.atom_scale(self.scale)
 
 
 @dataclass(frozen=True)
@@ -150,11 +201,6 @@ def pad_atoms(atoms: np.ndarray) -> np.ndarray:
     """Atoms (n, p) with rows of zeros up to whole vectors: the pursuit never chooses those."""
     missing = -len(atoms) % LANES
     return np.ascontiguousarray(np.pad(atoms, ((0, missing), (0, 0)))) if missing else np.ascontiguousarray(atoms)
-
-
-def gram_of(atoms: np.ndarray) -> np.ndarray:
-    """Inner products of atoms, in their dtype."""
-    return atoms @ atoms.T
 
 
 class ClassProblem:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from rkdl._applications.class_dictionaries import FEATURE_BYTES, ClassCoder, Picked, gram_of, pad_atoms, side_by_side
+from rkdl._applications.class_dictionaries import FEATURE_BYTES, ClassCoder, Picked, pad_atoms, side_by_side
 from rkdl._backends.cpu.jit import compiled
 from rkdl._coding.encoder import Pursuit, for_each_chunk
 from rkdl._data.signals import Signals
@@ -123,7 +123,8 @@ class Refinement:
         """Move all atoms once by what a batch tells; the sum of its cross-entropies."""
         dtype = self.signals.dtype
         atoms = [pad_atoms(white.astype(dtype)) for white in self.whites]
-        coder = ClassCoder(self.feature_map, atoms, side_by_side(gram_of, atoms, self._threads), self.pursuits)
+        grams = side_by_side(lambda own: own @ own.T, atoms, self._threads)
+        coder = ClassCoder(self.feature_map, atoms, grams, self.pursuits)
         picked = Picked(self.signals, batch)
         pulls: list[np.ndarray] = []
         usage: list[np.ndarray] = []

@@ -16,6 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from rkdl._applications.class_dictionaries import SharedFeatures
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._coding.encode import PURSUITS, check_pursuit, encode_signals
 from rkdl._coding.encoder import Encoder, Pursuit, for_each_chunk, group_by_magnitude
@@ -27,7 +28,7 @@ from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import plan_chunks
 from rkdl._execution.executor import Executor
 from rkdl._execution.threads import ThreadExecutor
-from rkdl._features.maps import FeatureMap
+from rkdl._features.space import FeatureSpace
 from rkdl._learning.diagnostics import check_codes, is_fine
 from rkdl._learning.initial_atoms import INITS
 from rkdl._learning.loop import Problem, alternate
@@ -84,20 +85,27 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Set the fitted attributes from the problem's state."""
 
     @abstractmethod
-    def _fitted_map(self, dtype: np.dtype, scale: float) -> FeatureMap:
-        """The fitted feature map, for signals of `dtype` that were multiplied by `scale`."""
+    def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
+        """The feature space on these kernel vectors or frequencies, all in the units of the user's signals."""
 
     @abstractmethod
-    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
-        """What codes signals of `dtype` that were multiplied by `scale`."""
+    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray | None, float | None]:
+        """Kernel vectors or frequencies of a learned problem and the kernel's gamma, in the user's units."""
+
+    @abstractmethod
+    def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
+        """Fitted atoms (n, p), in the coordinates of the features, and their inner products (n, n)."""
 
     @abstractmethod
     def _working_width(self, n_signals: int, n_features: int) -> int:
         """Numbers that one signal occupies while it is learned from."""
 
+    # Whether features grow in proportion to the signals.
+    _is_linear = False
+
     def _feature_scale(self, scale: float) -> float:
         """What features are multiplied by when signals are multiplied by `scale`."""
-        return 1.0
+        return scale if self._is_linear else 1.0
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, checkpoint=None):
@@ -271,6 +279,19 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             checkpoint=checkpoint,
         )
 
+    def _share_features(self, executor: Executor, rng: np.random.RandomState) -> SharedFeatures:
+        """Features for the dictionaries of several classes: kernel vectors are chosen, and moved if they are to be."""
+        self._inspect(executor)
+        signals = executor.signals
+        problem: Any = self._problem(executor, self._pursuit(self._feature_scale(signals.scale)), rng)
+        is_interrupted = self._prepare(problem)
+        if problem.vector_update is not None and not is_interrupted:
+            _, is_interrupted = self._alternate(problem, f"{type(self).__name__} of all classes")
+        if is_interrupted:
+            raise KeyboardInterrupt
+        space = self._space_on(signals.shape[1], *self._learned_vectors(problem, signals))
+        return SharedFeatures.of(space, problem.feature_map, problem.metric, problem.pursuit, signals)
+
     def _check_learned(self, problem: Problem, n_signals: int) -> None:
         """Warn of a model that represents next to nothing; a subclass adds its own."""
         check_codes(type(self).__name__, problem.n_empty, n_signals, self.residual_tol, *self._places())
@@ -429,14 +450,25 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
         check_is_fitted(self)
         signals = self._read_signals(X, reset=False)
-        scale = signals.scale = self._fitted_scale(signals.dtype)
+        scale = signals.scale = self._space.scale(signals.dtype)
         with one_blas_thread():
             encoder = self._encoder(signals.dtype, scale)
         return signals, encoder, self._feature_scale(scale)
 
-    def _fitted_scale(self, dtype: np.dtype) -> float:
-        """What signals of `dtype` are multiplied by before they are coded."""
-        return 1.0
+    @property
+    def _space(self) -> FeatureSpace:
+        """The feature space of the fitted atoms."""
+        vectors = getattr(self, "kernel_vectors_", getattr(self, "frequencies_", None))
+        return self._space_on(self.n_features_in_, vectors, getattr(self, "gamma_", None))
+
+    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
+        """What codes signals of `dtype` that were multiplied by `scale`."""
+        space = self._space
+        atoms, gram = self._atoms_and_gram()
+        if space.atom_scale(scale) != 1.0:
+            atoms = atoms / space.atom_scale(scale)
+        pursuit = self._pursuit(space.feature_scale(scale))
+        return Encoder(space.feature_map(dtype, scale), atoms.astype(dtype, copy=False), gram.astype(dtype), pursuit)
 
     @property
     def _n_features_out(self) -> int:

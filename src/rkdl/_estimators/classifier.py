@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -21,7 +20,7 @@ from rkdl._applications.class_dictionaries import (
     ClassCoder,
     ClassProblem,
     Picked,
-    gram_of,
+    SharedFeatures,
     pad_atoms,
     relative_residuals,
 )
@@ -32,9 +31,9 @@ from rkdl._estimators.base import DictionaryLearner, read_signals
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
 from rkdl._estimators.saving import Saved
 from rkdl._execution.executor import Executor
-from rkdl._features.maps import FeatureMap, KernelMap, WhiteMap
 from rkdl._learning.loop import alternate, progress
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.warnings import warn
 
 # More signals than this tell no more about one number.
 LARGEST_CALIBRATION = 2000
@@ -227,7 +226,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         if interruption is not None:
             raise KeyboardInterrupt(f"{type(self).__name__} was interrupted {interruption}.")
         if message is not None:
-            warnings.warn(message, UserWarning, stacklevel=3)
+            warn(message)
         return self
 
     def _fit(self, X: Any, y: Any) -> tuple[str | None, str | None]:
@@ -244,11 +243,15 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         rng = check_random_state(seed)
         method.set_params(n_jobs=self.n_jobs, verbose=max(self.verbose, method.verbose))
         with method._executor(signals) as executor:
-            method._inspect(executor)
-            shared = _shared_problem(method, executor, rng)
+            features = method._share_features(executor, rng)
+            if features.feature_map.size < 2:
+                warn(
+                    "The signals have one coordinate in feature space, so every class represents all of them: use a "
+                    "kernel, or more features."
+                )
             held_out = self._hold_out(labels, rng)
             seeds = rng.randint(np.iinfo(np.int32).max, size=2)
-            work = _Work(method, executor, shared, held_out, labels)
+            work = _Work(method, executor, features, held_out, labels)
             learned = self._learn(work, np.where(held_out, -1, labels), seeds[0])
             is_small = self.calibration_size * len(labels) <= LARGEST_CALIBRATION
             if is_small and held_out.any() and work.interruption is None:
@@ -310,10 +313,10 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         rng = check_random_state(seed)
         problem = ClassProblem(
             executor,
-            work.feature_map,
+            work.features.feature_map,
             [np.flatnonzero(labels == k) for k in range(len(self.classes_))],
             method.n_components,
-            work.pursuit,
+            work.features.pursuit,
             rng,
             init=str(method.init),
             refit=method.atom_update == "aksvd",
@@ -324,7 +327,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                 max_iter=method.max_iter,
                 tol=method.tol,
                 n_numbers=int((labels >= 0).sum()) * signals.shape[1],
-                unit=method._feature_scale(signals.scale),
+                unit=work.features.unit,
                 verbose=method.verbose,
                 name=type(self).__name__,
             )
@@ -349,7 +352,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                 refinement = Refinement(
                     work.executor.signals,
                     labels,
-                    work.feature_map,
+                    work.features.feature_map,
                     learned.whites,
                     learned.pursuits,
                     sharpness=learned.sharpness,
@@ -375,7 +378,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             return fit_sharpness(np.empty((0, len(self.classes_))), work.labels[rows])
         dtype = work.executor.signals.dtype
         atoms = [pad_atoms(white.astype(dtype)) for white in learned.whites]
-        coder = ClassCoder(work.feature_map, atoms, [gram_of(own) for own in atoms], learned.pursuits)
+        coder = ClassCoder(work.features.feature_map, atoms, [own @ own.T for own in atoms], learned.pursuits)
         try:
             residuals, _ = relative_residuals(Picked(work.executor.signals, rows), coder, self.n_jobs)
         except KeyboardInterrupt:
@@ -388,22 +391,19 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     def _store(self, work: _Work, learned: _Learned) -> None:
         """The fitted attributes."""
-        method, signals = work.method, work.executor.signals
-        unit = method._feature_scale(signals.scale) if isinstance(work.feature_map, WhiteMap) else 1.0
+        features, signals = work.features, work.executor.signals
         counts = [len(white) for white in learned.whites]
         height = max(counts) + -max(counts) % LANES
-        atoms = [work.shared.metric.unwhiten(white) * unit for white in learned.whites]
+        atoms = [features.components(white) for white in learned.whites]
         self.components_ = np.zeros((len(counts), height, atoms[0].shape[1]), dtype=signals.dtype)
         self.grams_ = np.zeros((len(counts), height, height), dtype=signals.dtype)
         for k, (count, own, white) in enumerate(zip(counts, atoms, learned.whites, strict=True)):
             self.components_[k, :count] = own
             self.grams_[k, :count, :count] = white @ white.T
         self.n_atoms_ = np.array(counts)
-        self.n_nonzero_coefs_ = work.pursuit.n_nonzero
-        method._store(work.shared, signals)
-        self.kernel_vectors_ = getattr(method, "kernel_vectors_", getattr(method, "frequencies_", None))
-        self.gamma_ = getattr(method, "gamma_", None)
-        self.method_ = clone(method)
+        self.n_nonzero_coefs_ = features.pursuit.n_nonzero
+        self.kernel_vectors_, self.gamma_ = features.space.vectors, features.space.gamma
+        self.method_ = clone(work.method)
         self.sharpness_ = learned.calibrated
         self.errors_ = learned.errors
         self.losses_ = np.array(learned.losses)
@@ -465,7 +465,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         found = probabilities(residuals, self.sharpness_).astype(residuals.dtype)
         message = _complaint(residuals, found, "signals", self.gamma_ is not None)
         if message is not None:
-            warnings.warn(message, UserWarning, stacklevel=2)
+            warn(message)
         return found
 
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -474,16 +474,12 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         signals = read_signals(self, host(X), reset=False)
         if signals.is_remote:
             raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
-        # A method with the shared kernel vectors, which knows how its features are made.
-        method = clone(self.method_)
-        method.n_features_in_, method.gamma_ = self.n_features_in_, self.gamma_
-        method.kernel_vectors_ = method.frequencies_ = self.kernel_vectors_
-        scale = signals.scale = method._fitted_scale(signals.dtype)
-        if callable(getattr(method, "kernel", None)):
+        method = self.method_
+        space = method._space_on(self.n_features_in_, self.kernel_vectors_, self.gamma_)
+        if space.is_user_function:
             signals.check_finite()
-        feature_map = method._fitted_map(signals.dtype, scale)
-        unit = method._feature_scale(scale)
-        length = unit if isinstance(feature_map, KernelMap) else 1.0
+        scale = signals.scale = space.scale(signals.dtype)
+        unit, length = space.feature_scale(scale), space.atom_scale(scale)
         tolerance = -1.0 if method.residual_tol is None else method.residual_tol * unit * unit
         pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit == "ols")
         atoms, grams, pursuits = [], [], []
@@ -493,7 +489,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             # A copy, since a model that was mapped from a file is read-only and the pursuit takes no such arrays.
             grams.append(np.array(gram[:height, :height], dtype=signals.dtype, order="C"))
             pursuits.append(pursuit._replace(n_nonzero=min(pursuit.n_nonzero, int(count))))
-        coder = ClassCoder(feature_map, atoms, grams, pursuits)
+        coder = ClassCoder(space.feature_map(signals.dtype, scale), atoms, grams, pursuits)
         return relative_residuals(signals, coder, self.n_jobs)
 
     def __sklearn_tags__(self) -> Tags:
@@ -517,29 +513,17 @@ class _Learned:
     message: str | None = None
 
 
+@dataclass
 class _Work:
     """What a fit works on."""
 
-    def __init__(
-        self, method: DictionaryLearner, executor: Executor, shared: Any, held_out: np.ndarray, labels: np.ndarray
-    ) -> None:
-        self.method, self.executor, self.shared = method, executor, shared
-        self.held_out, self.labels = held_out, labels
-        # How far the learning came, where Ctrl-C ended it.
-        self.interruption: str | None = None
-        self.feature_map: FeatureMap = shared.feature_map
-        if isinstance(shared.feature_map, KernelMap):
-            self.feature_map = WhiteMap.of(shared.feature_map, shared.metric, executor.signals.dtype)
-        # As many atoms as coordinates represent any signal, of any class.
-        limit = min(shared.pursuit.n_nonzero, max(1, self.feature_map.size // 2))
-        if self.feature_map.size < 2:
-            warnings.warn(
-                "The signals have one coordinate in feature space, so every class represents all of them: use a "
-                "kernel, or more features.",
-                UserWarning,
-                stacklevel=5,
-            )
-        self.pursuit: Pursuit = shared.pursuit._replace(n_nonzero=limit)
+    method: DictionaryLearner
+    executor: Executor
+    features: SharedFeatures
+    held_out: np.ndarray
+    labels: np.ndarray
+    # How far the learning came, where Ctrl-C ended it.
+    interruption: str | None = None
 
 
 def _complaint(residuals: np.ndarray, found: np.ndarray, which: str, has_kernel: bool) -> str | None:
@@ -566,16 +550,3 @@ def _complaint(residuals: np.ndarray, found: np.ndarray, which: str, has_kernel:
         f"KDLClassifier: for {MOST:.0%} or more of {len(found)} {which} all classes are equally probable, to within "
         f"{EQUAL:g}, since {seen}. Probably {remedy}."
     )
-
-
-def _shared_problem(method: DictionaryLearner, executor: Executor, rng: np.random.RandomState) -> Any:
-    """The method's learning problem for all classes at once; what moves its kernel vectors has moved them."""
-    signals = executor.signals
-    unit = method._feature_scale(signals.scale)
-    problem: Any = method._problem(executor, method._pursuit(unit), rng)
-    is_interrupted = method._prepare(problem)
-    if problem.vector_update is not None and not is_interrupted:
-        _, is_interrupted = method._alternate(problem, f"{type(method).__name__} of all classes")
-    if is_interrupted:
-        raise KeyboardInterrupt
-    return problem

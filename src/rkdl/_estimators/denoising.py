@@ -216,7 +216,7 @@ class Decoding(Denoising):
 
     def _decoder_sums(self, executor: Executor, encoder: Encoder, earlier: DecoderSums | None = None) -> DecoderSums:
         parts = encoder.feature_map, encoder.atoms, encoder.gram, encoder.pursuit
-        step = Decode(*parts, unit_length=self._has_unit_signals)
+        step = Decode(*parts, unit_length=self._space.has_unit_norms)
         sums = DecoderSums(*map(host, executor.map_reduce(step, start=earlier)[0]))
         if not np.isfinite(sums.projections).all():
             raise NotFiniteError
@@ -224,27 +224,18 @@ class Decoding(Denoising):
 
     def _set_decoder(self, sums: DecoderSums, signals: Signals, encoder: Encoder) -> None:
         assert encoder.gram is not None
-        matrix, intercept = learn_decoder(sums, encoder.gram, self.decoder_alpha, self._has_unit_signals)
+        matrix, intercept = learn_decoder(sums, encoder.gram, self.decoder_alpha, self._space.has_unit_norms)
         # From the signals and codes as they were worked on to those that the user sees.
         matrix *= self._feature_scale(signals.scale) / signals.scale
         self.decoder_ = matrix.astype(signals.dtype)
         self.decoder_intercept_ = (intercept / signals.scale).astype(signals.dtype)
-
-    @property
-    def _has_unit_signals(self) -> bool:
-        """Whether every signal has norm one in feature space, so that the length of a code tells nothing of it."""
-        return False
-
-    @abstractmethod
-    def _atom_products(self) -> np.ndarray:
-        """Inner products (n, n) of the atoms in feature space."""
 
     def _check_decodable(self) -> None:
         """Refuse to learn a decoder where there are no signals to decode to."""
 
     def _decoder(self, dtype: np.dtype) -> Decoder:
         if hasattr(self, "decoder_"):
-            gram = self._atom_products().astype(dtype) if self._has_unit_signals else None
+            gram = self._atoms_and_gram()[1].astype(dtype) if self._space.has_unit_norms else None
             return LinearDecoder(self.decoder_.astype(dtype), self.decoder_intercept_.astype(dtype), gram)
         raise NotFittedError(
             f"This {type(self).__name__} has not learned to turn codes back into signals: set "

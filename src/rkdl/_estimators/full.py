@@ -18,17 +18,18 @@ from sklearn.utils.validation import validate_data
 
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._coding.encode import encode_signals
-from rkdl._coding.encoder import Encoder, Pursuit
+from rkdl._coding.encoder import Pursuit
 from rkdl._coding.pursuit import pursue
 from rkdl._data.signals import Signals, is_safe
 from rkdl._data.sources import gather, is_dask, is_source
 from rkdl._estimators.base import FLOATS
 from rkdl._estimators.denoising import Decoder
+from rkdl._estimators.gamma import raw_gamma
 from rkdl._estimators.kernel import KERNELS, KernelLearner
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
 from rkdl._execution.machine import physical_memory
-from rkdl._features.maps import GivenKernelMap
+from rkdl._features.space import FeatureSpace, PrecomputedSpace
 from rkdl._learning.full import FullProblem, KernelRows
 from rkdl._learning.initial_atoms import first_signals
 from rkdl._utils.inputs import well_formed
@@ -232,8 +233,16 @@ class KDL(KernelLearner):
         else:
             super()._inspect(executor)
 
-    def _fitted_scale(self, dtype: np.dtype) -> float:
-        return 1.0 if self._is_precomputed else super()._fitted_scale(dtype)
+    def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
+        return PrecomputedSpace(n_features) if self._is_precomputed else super()._space_on(n_features, vectors, gamma)
+
+    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray | None, float | None]:
+        if self._is_precomputed:
+            return None, None
+        data = host(signals.data)
+        # A copy, so that the model does not change with the user's array.
+        vectors = data.toarray() if sparse.issparse(data) else np.array(data, dtype=signals.dtype, order="C")
+        return vectors.astype(signals.dtype, copy=False), raw_gamma(self.gamma, signals)
 
     def _working_width(self, n_signals: int, n_features: int) -> int:
         # Row blocks of the kernel matrix are what a chunk works on.
@@ -285,25 +294,11 @@ class KDL(KernelLearner):
         unit = self._feature_scale(signals.scale)
         self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
         self.gram_ = host(problem.gram)
-        if self._is_precomputed:
-            self.gamma_ = None
+        vectors, self.gamma_ = self._learned_vectors(problem, signals)
+        if vectors is None:
             self.__dict__.pop("kernel_vectors_", None)
-            return
-        self.gamma_ = self._stored_gamma(signals)
-        data = host(signals.data)
-        # A copy, so that the model does not change with the user's array.
-        self.kernel_vectors_ = (
-            data.toarray().astype(signals.dtype, copy=False)
-            if sparse.issparse(data)
-            else np.array(data, dtype=signals.dtype, order="C")
-        )
-
-    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
-        if not self._is_precomputed:
-            return super()._encoder(dtype, scale)
-        size = self.dual_components_.shape[1]
-        atoms = self.dual_components_.astype(dtype, copy=False)
-        return Encoder(GivenKernelMap(size), atoms, self.gram_.astype(dtype), self._pursuit(1.0))
+        else:
+            self.kernel_vectors_ = vectors
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         if not self._is_precomputed:

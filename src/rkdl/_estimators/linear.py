@@ -21,6 +21,7 @@ from rkdl._execution.executor import Executor
 from rkdl._features.kernels import make_kernel
 from rkdl._features.maps import FeatureMap, FourierMap, LinearMap
 from rkdl._features.metric import IdentityMetric
+from rkdl._features.space import FeatureSpace, FourierSpace, SignalSpace
 from rkdl._learning.atom_updates import normalize_rows
 from rkdl._learning.diagnostics import check_kernel
 from rkdl._learning.initial_atoms import first_coordinates
@@ -60,20 +61,16 @@ class _CoordinateLearner(StreamLearner):
 
     def _continued(self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
         problem = self._problem(executor, pursuit, rng, {})
-        problem.feature_map = executor.to_backend(
-            self._encoder(np.dtype(np.float64), executor.signals.scale).feature_map
-        )
+        problem.feature_map = executor.to_backend(self._space.feature_map(np.dtype(np.float64), executor.signals.scale))
         problem.white = normalize_rows(executor.to_backend(self.components_.astype(np.float64)))
         return problem
 
     def _store(self, problem: Any, signals: Signals) -> None:
         self.components_ = host(problem.white).astype(signals.dtype)
 
-    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
-        feature_map = self._fitted_map(dtype, scale)
+    def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
         atoms = self.components_.astype(np.float64)
-        gram = (atoms @ atoms.T).astype(dtype)
-        return Encoder(feature_map, self.components_.astype(dtype, copy=False), gram, self._pursuit(1.0))
+        return self.components_, atoms @ atoms.T
 
 
 class DL(Denoising, _CoordinateLearner):
@@ -192,14 +189,16 @@ class DL(Denoising, _CoordinateLearner):
     def _working_width(self, n_signals: int, n_features: int) -> int:
         return n_features + 3 * self.n_components
 
-    def _feature_scale(self, scale: float) -> float:
-        return scale
+    _is_linear = True
 
     def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> LinearMap:
         return LinearMap(signals.shape[1])
 
-    def _fitted_map(self, dtype: np.dtype, scale: float) -> LinearMap:
-        return LinearMap(self.n_features_in_)
+    def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
+        return SignalSpace(n_features)
+
+    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[None, None]:
+        return None, None
 
     def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
         # From the residual itself: the difference of squares has no digits left where the fit is close.
@@ -384,17 +383,14 @@ class FourierDL(Decoding, _CoordinateLearner):
 
     def _store(self, problem: Any, signals: Signals) -> None:
         super()._store(problem, signals)
-        self.gamma_ = raw_gamma(self.gamma, signals)
-        self.frequencies_ = (host(problem.feature_map.frequencies) * signals.scale).astype(signals.dtype)
+        self.frequencies_, self.gamma_ = self._learned_vectors(problem, signals)
 
-    def _fitted_map(self, dtype: np.dtype, scale: float) -> FourierMap:
-        return FourierMap(self.frequencies_ / scale)
+    def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
+        return FourierSpace(vectors, gamma)
+
+    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray, float]:
+        frequencies = (host(problem.feature_map.frequencies) * signals.scale).astype(signals.dtype)
+        return frequencies, raw_gamma(self.gamma, signals)
 
     def _noise_tolerance(self, noise: float) -> float:
         return squared_residual_of_noise("rbf", noise, self.n_features_in_, self.gamma_)
-
-    _has_unit_signals = True
-
-    def _atom_products(self) -> np.ndarray:
-        atoms = self.components_.astype(np.float64)
-        return atoms @ atoms.T

@@ -16,6 +16,7 @@ from rkdl._backends.arrays import host
 from rkdl._coding.encode import check_pursuit
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
+from rkdl._estimators.gamma import raw_gamma
 from rkdl._estimators.kernel import KernelLearner
 from rkdl._estimators.stream import StreamLearner
 from rkdl._execution.executor import Executor
@@ -353,10 +354,13 @@ class RKDL(KernelLearner, StreamLearner):
     def _store(self, problem: Any, signals: Signals) -> None:
         unit = self._feature_scale(signals.scale)
         self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
-        self.kernel_vectors_ = (host(problem.feature_map.kernel_vectors) / signals.scale).astype(signals.dtype)
+        self.kernel_vectors_, self.gamma_ = self._learned_vectors(problem, signals)
         self.gram_ = host(problem.white @ problem.white.T)
         self.rank_ = problem.metric.rank
-        self.gamma_ = self._stored_gamma(signals)
+
+    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray, float]:
+        vectors = (host(problem.feature_map.kernel_vectors) / signals.scale).astype(signals.dtype)
+        return vectors, raw_gamma(self.gamma, signals)
 
     def _check_learned(self, problem: Any, n_signals: int) -> None:
         super()._check_learned(problem, n_signals)

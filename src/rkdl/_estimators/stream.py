@@ -267,7 +267,7 @@ class StreamLearner(DictionaryLearner):
         if saved is not None:
             signals.scale, signals.median_gamma = saved[0]["scale"], saved[0]["gamma"]
         else:
-            signals.scale = self._fitted_scale(signals.dtype)
+            signals.scale = self._space.scale(signals.dtype)
             gamma = getattr(self, "gamma_", None)
             signals.median_gamma = None if gamma is None else gamma / signals.scale / signals.scale
         rng = check_random_state(self.random_state)
