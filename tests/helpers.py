@@ -13,7 +13,7 @@ PATIENCE = 120
 
 COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 2, "tol": 0.0, "random_state": 0}
 KERNEL, REDUCED, OPTIMIZED = [KDL, RKDL, ORKDL, MORKDL], [RKDL, ORKDL, MORKDL], [ORKDL, MORKDL]
-METHODS = [DL, FourierDL, *KERNEL]
+CLASSES = [DL, FourierDL, *KERNEL]
 
 # Class and settings by name: what differs between two of them is another path through the code.
 VARIANTS: dict = {
@@ -46,6 +46,18 @@ VARIANTS: dict = {
 def by_class(classes):
     """Run a test once per class of estimator."""
     return pytest.mark.parametrize("kind", classes, ids=lambda kind: kind.__name__)
+
+
+def cover(names, classes, values, base):
+    """Run a test on every class with the first of `values`, and on the classes in `base` with all of them.
+
+    For checks that most classes share: a full grid would run the same lines again. `names` names the parts of a value.
+    """
+    values = [value if isinstance(value, tuple) else (value,) for value in values]
+    cases = [(kind, *value) for kind in classes for value in (values if kind in base else values[:1])]
+    return pytest.mark.parametrize(
+        ("kind", *names.split()), cases, ids=lambda value: getattr(value, "__name__", str(value))
+    )
 
 
 def make(kind, n_kernel_vectors=12, n_fourier_features=32, **options):
