@@ -1,14 +1,13 @@
-"""Errors of the reduced methods beside KDL's on data of many kinds, as Markdown tables.
+"""Errors of the reduced methods relative to KDL's on data of many kinds, as Markdown tables.
 
-Every method has 20 atoms and its defaults otherwise. A figure is the mean over the seeds of the last of `errors_`,
-in per cent above (+) or below (-) KDL's. "Coded anew" is the error of the training signals coded once more by the
-fitted model, in per cent above or below the last of `errors_`.
+Every method has 20 atoms and its defaults otherwise. A figure is the final error, averaged over the seeds, in per cent
+above (+) or below (-) KDL's. "Recoded" is the error of the training signals coded again by the fitted model, in per
+cent above or below the last entry of `errors_`.
 
 Run with ``python -m benchmarks.any_data [--sets moons,wine] [--methods RKDL,ORKDL-kmeans] [--seeds 5] [--quick]``.
-``--json FILE`` stores every run, ``--before FILE`` prints the stored runs of another version beside this one's,
-``--load FILE`` prints stored runs instead of measuring, ``--check`` lists where the claims of the documentation fail,
-and ``--write`` puts the tables into docs/any-data.md. A set that needs the data folder (RKDL_DATA) is left out, and
-said to be, where it is not there.
+``--json FILE`` stores every run, ``--before FILE`` prints stored runs of another version next to these, ``--load FILE``
+prints stored runs instead of measuring, ``--check`` lists where the claims of the documentation fail, and ``--write``
+puts the tables into docs/any-data.md. Data sets missing from the data folder (RKDL_DATA) are skipped with a message.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ ESTIMATORS = {"KDL": KDL, "RKDL": RKDL, "ORKDL": ORKDL, "MORKDL": MORKDL}
 REDUCED = ("RKDL", "ORKDL", "MORKDL")
 VECTORS = ("dictionary", "random", "kmeans", "rpcholesky")
 N_COMPONENTS = 20
-# With as many non-zeros as atoms the codes are least squares, so that no step may raise the objective.
+# With as many non-zeros as atoms, codes are least-squares solutions and no step may raise the objective.
 N_COMPONENTS_DENSE = 8
 
-# What is claimed, in per cent, and the relative rise that is rounding.
+# Claimed bounds in per cent, and the largest relative rise attributed to rounding.
 ORKDL_ABOVE_RKDL = 1.0
 ABOVE_KDL = 10.0
 RECODED_ABOVE = 0.5
@@ -48,22 +47,24 @@ ROUNDING = 1e-6
 
 
 def default_vectors(estimator: str) -> str:
-    """The kernel vectors that a reduced method chooses when it is not told."""
+    """The default choice of kernel vectors of a reduced method."""
     return str(ESTIMATORS[estimator]().kernel_vectors)
 
 
 def full_name(method: str) -> str:
-    """Estimator and kernel vectors, as in ``RKDL-kmeans``; the default ones where none are named."""
+    """Estimator and kernel vectors, as in ``RKDL-kmeans``, with the default choice filled in."""
     estimator, _, vectors = method.partition("-")
     if estimator not in ESTIMATORS or (estimator == "KDL" and vectors):
-        raise ValueError(f"{method!r} is no method: give one of {', '.join(ESTIMATORS)}, or RKDL-kmeans and the like.")
+        raise ValueError(
+            f"{method!r} is not a method: give one of {', '.join(ESTIMATORS)}, or for example RKDL-kmeans."
+        )
     if estimator == "KDL":
         return estimator
     return f"{estimator}-{vectors or default_vectors(estimator)}"
 
 
 def all_methods() -> list[str]:
-    """KDL, RKDL and ORKDL from every choice of kernel vectors, and MORKDL."""
+    """KDL, RKDL and ORKDL with every choice of kernel vectors, and MORKDL."""
     names = ["KDL"]
     for estimator in ("RKDL", "ORKDL"):
         names += [f"{estimator}-{vectors}" for vectors in VECTORS] + [full_name(estimator)]
@@ -71,7 +72,7 @@ def all_methods() -> list[str]:
 
 
 def make_estimator(method: str, seed: int, **options):
-    """An estimator by its full name, not fitted, on one thread."""
+    """Create an estimator by its full name, on one thread."""
     estimator, _, vectors = method.partition("-")
     if vectors:
         options["kernel_vectors"] = vectors
@@ -79,13 +80,13 @@ def make_estimator(method: str, seed: int, **options):
 
 
 def recoded_error(model, X) -> float:
-    """Error of signals coded anew, in the unit of `errors_`."""
+    """Error of signals coded again, in the unit of `errors_`."""
     residuals = np.asarray(model.reconstruction_error(X), dtype=np.float64)
     return float(np.sqrt(np.sum(residuals**2) / (X.shape[0] * X.shape[1])))
 
 
 def fit_and_score(method: str, X, seed: int) -> dict:
-    """Errors, share of signals whose code is zero, and seconds of one fit."""
+    """Errors, share of signals with a zero code, and seconds of one fit."""
     model = make_estimator(method, seed, n_components=N_COMPONENTS)
     start = time.perf_counter()
     model.fit(X)
@@ -100,37 +101,37 @@ def fit_and_score(method: str, X, seed: int) -> dict:
 
 
 def fit_dense(method: str, X, seed: int) -> dict:
-    """Errors of one fit whose codes use all atoms."""
+    """Errors of one fit with codes that may use all atoms."""
     model = make_estimator(method, seed, n_components=N_COMPONENTS_DENSE, n_nonzero_coefs=N_COMPONENTS_DENSE)
     start = time.perf_counter()
     model.fit(X)
     seconds = time.perf_counter() - start
-    # After every update that was made: `errors_` ends with the best model. Older versions have the one list.
+    # `errors_` ends with the best model, not the last. Older versions lack `update_errors_`.
     errors = getattr(model, "update_errors_", model.errors_)
     return {"errors": [float(error) for error in errors], "seconds": seconds}
 
 
 def measure(fit, name: str, method: str, seed: int) -> dict:
-    """What a fit gives, with the warnings seen on the way, or the text of the error it ends with."""
+    """Results of a fit and its warnings, or the text of the exception it raised."""
     run = {"set": name, "method": method, "seed": seed}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             run |= fit(method, load_set(name), seed)
-        except Exception as error:  # Whatever it is, the other methods are still to be measured.
+        except Exception as error:  # The other methods must still be measured.
             run["failed"] = f"{type(error).__name__}: {error}"
     run["warnings"] = sorted({f"{item.category.__name__}: {item.message}" for item in caught})
     return run
 
 
 def measure_set(name: str, methods: Sequence[str], seed: int, dense: bool) -> dict:
-    """Runs of all methods on one set with one seed; nothing but the reason where the set is not there."""
+    """Runs of all methods on one data set with one seed, or the reason why the data set is missing."""
     try:
         shape = load_set(name).shape
     except MissingDataError as error:
         return {"set": name, "missing": str(error)}
     runs = [measure(fit_and_score, name, method, seed) for method in methods]
-    # MORKDL minimises its linear term too, so that its error may rise.
+    # MORKDL also minimises its linear term, so its error may rise.
     reduced = [method for method in methods if method.startswith(("RKDL", "ORKDL"))] if dense else []
     return {
         "set": name,
@@ -141,7 +142,7 @@ def measure_set(name: str, methods: Sequence[str], seed: int, dense: bool) -> di
 
 
 def measure_all(names: Sequence[str], methods: Sequence[str], seeds: int, dense: bool, n_jobs: int = 2) -> dict:
-    """Results of every set, in the order of the names, from processes of one thread each."""
+    """Results of all data sets, in the order of the names, from single-threaded processes."""
     tasks = (delayed(measure_set)(name, methods, seed, dense) for name in names for seed in range(seeds))
     sets: dict[str, list[int]] = {}
     left_out: dict[str, str] = {}
@@ -169,7 +170,7 @@ def measure_all(names: Sequence[str], methods: Sequence[str], seeds: int, dense:
 
 
 class Results:
-    """Stored runs, looked up by set and method."""
+    """Stored runs, indexed by data set and method."""
 
     def __init__(self, stored: dict):
         self.stored = stored
@@ -180,52 +181,52 @@ class Results:
         self.methods = list(dict.fromkeys(run["method"] for run in stored["runs"]))
 
     def default(self, estimator: str) -> str:
-        """Full name of a method with the kernel vectors that it chose by default when it was measured."""
+        """Full name of a method with the default choice of kernel vectors at the time of the run."""
         return estimator if estimator == "KDL" else f"{estimator}-{self.stored['defaults'][estimator]}"
 
     def values(self, name: str, method: str, key: str) -> list[float]:
-        """One figure of every run that did not fail; ``error`` is the last of `errors_`."""
+        """One figure of every run that did not fail; ``error`` is the last entry of `errors_`."""
         runs = [run for run in self.runs.get((name, method), []) if "failed" not in run]
         return [run["errors"][-1] if key == "error" else run[key] for run in runs]
 
     def mean_error(self, name: str, method: str) -> float:
-        """Mean of the last error over the seeds; nan where a fit failed."""
+        """Mean final error over the seeds; NaN if a fit failed."""
         runs, errors = self.runs.get((name, method), []), self.values(name, method, "error")
         return float(np.mean(errors)) if errors and len(errors) == len(runs) else np.nan
 
     def above_kdl(self, name: str, method: str) -> float:
-        """Per cent that the mean error lies above KDL's."""
+        """Mean error in per cent above KDL's."""
         return above(self.mean_error(name, method), self.mean_error(name, "KDL"))
 
     def recoded(self, name: str, method: str) -> list[float]:
-        """Per cent that the error of signals coded anew lies above the last error, per seed."""
+        """Error of recoded signals in per cent above the last error, per seed."""
         pairs = zip(self.values(name, method, "recoded"), self.values(name, method, "error"), strict=True)
         return [above(recoded, error) for recoded, error in pairs]
 
     def warnings(self, name: str, method: str) -> list[str]:
-        """Different warnings of all seeds."""
+        """Distinct warnings over all seeds."""
         return sorted({text for run in self.runs.get((name, method), []) for text in run["warnings"]})
 
 
 def above(value: float, reference: float) -> float:
-    """Per cent that a value lies above a reference; 0 where both are 0."""
+    """A value in per cent above a reference; 0 if both are 0."""
     if reference == 0.0:
         return 0.0 if value == 0.0 else np.inf
     return 100.0 * (value / reference - 1.0)
 
 
 def percent(value: float, digits: int = 0) -> str:
-    """A signed percentage; powers of ten beyond 10,000, and a word where there is none."""
+    """Format a signed percentage, in exponent notation above 10,000; NaN is a failure."""
     if np.isnan(value):
         return "fails"
     if abs(value) >= 1e4:
         return f"{value:+.0e}"
-    told = f"{value:+.{digits}f}"
-    return told.lstrip("+-") if float(told) == 0.0 else told
+    text = f"{value:+.{digits}f}"
+    return text.lstrip("+-") if float(text) == 0.0 else text
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
-    """Least and greatest of some percentages, once where they are the same."""
+    """Format the range of some percentages."""
     if not values:
         return "fails"
     low, high = percent(min(values), digits), percent(max(values), digits)
@@ -239,7 +240,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def size(results: Results, name: str) -> str:
-    """Name and shape of a set."""
+    """Name and shape of a data set."""
     n_signals, n_features = results.sets[name]
     return f"{name} ({n_signals} x {n_features})"
 
@@ -249,7 +250,7 @@ def error_table(results: Results) -> list[str]:
     groups = {e: [m for m in results.methods if m.partition("-")[0] == e] for e in REDUCED}
     groups = {estimator: methods for estimator, methods in groups.items() if methods}
     choices = [" / ".join(method.partition("-")[2] for method in methods) for methods in groups.values()]
-    header = ["data", "KDL", *(f"{name} {told}" for name, told in zip(groups, choices, strict=True))]
+    header = ["data", "KDL", *(f"{name} {vectors}" for name, vectors in zip(groups, choices, strict=True))]
     rows = []
     for name in results.sets:
         cells = [" / ".join(percent(results.above_kdl(name, m)) for m in methods) for methods in groups.values()]
@@ -258,7 +259,7 @@ def error_table(results: Results) -> list[str]:
 
 
 def comparison_table(before: Results, now: Results) -> list[str]:
-    """Mean errors of the methods' defaults relative to KDL's, before and now, in per cent."""
+    """Mean errors with default settings relative to KDL's, before and now, in per cent."""
     estimators = [e for e in REDUCED if now.default(e) in now.methods and before.default(e) in before.methods]
     header = ["data", "KDL before", "KDL now"]
     header += [f"{estimator} {when}" for estimator in estimators for when in ("before", "now")]
@@ -272,48 +273,48 @@ def comparison_table(before: Results, now: Results) -> list[str]:
 
 
 def recoded_table(results: Results) -> list[str]:
-    """Per default method: per cent between the errors coded anew and learned, zero codes, warnings and seconds."""
+    """Recoded error, share of zero codes, seconds and warnings of every method with its defaults."""
     methods = [m for m in map(results.default, ESTIMATORS) if m in results.methods]
-    header = ["data", *(f"{method.partition('-')[0]} {what}" for method in methods for what in ("anew", "zero, s"))]
+    header = ["data", *(f"{method.partition('-')[0]} {what}" for method in methods for what in ("recoded", "zero, s"))]
     rows = []
     for name in results.sets:
         cells = []
         for method in methods:
             seconds, zeros = (results.values(name, method, key) or [np.nan] for key in ("seconds", "zero_codes"))
-            told = f", warnings: {count}" if (count := len(results.warnings(name, method))) else ""
+            noted = f", warnings: {count}" if (count := len(results.warnings(name, method))) else ""
             cells += [spread(results.recoded(name, method))]
-            cells += [f"{100.0 * np.mean(zeros):.0f} %, {np.median(seconds):.2f}{told}"]
+            cells += [f"{100.0 * np.mean(zeros):.0f} %, {np.median(seconds):.2f}{noted}"]
         rows.append([name, *cells])
     return markdown(header, rows)
 
 
 def tables(results: Results, before: Results | None) -> list[str]:
-    """All tables, each with a sentence on what it shows."""
+    """All tables, each with its caption."""
     n_families = len({FAMILY_OF.get(name, name) for name in results.sets})
-    lines = [f"Version {results.stored['version']}, {len(results.sets)} sets of {n_families} families, seeds: "]
+    lines = [f"Version {results.stored['version']}, {len(results.sets)} data sets of {n_families} families, seeds: "]
     lines[0] += f"{results.stored['seeds']}."
     if before is not None:
-        lines += ["", "Error of each method with its defaults, in per cent above KDL's:", ""]
+        lines += ["", "Error of each method with default settings, in per cent above KDL's:", ""]
         lines += comparison_table(before, results)
-        lines += ["", "The same before, for all kernel vectors:", "", *error_table(before)]
-    lines += ["", "Error in per cent above KDL's, for all kernel vectors:", "", *error_table(results)]
+        lines += ["", "Before, for every choice of kernel vectors:", "", *error_table(before)]
+    lines += ["", "Now, for every choice of kernel vectors:", "", *error_table(results)]
     lines += [
         "",
-        "Training signals coded anew, in per cent above the last of `errors_` (least to greatest of the seeds),",
+        "Error of recoded training signals, in per cent above the last entry of `errors_` (range over seeds); share",
     ]
-    lines += ["share of signals whose code is zero, median seconds of a fit, and different warnings seen:", ""]
+    lines += ["of signals with a zero code, median seconds of a fit, and number of distinct warnings:", ""]
     return lines + recoded_table(results)
 
 
 def failures(results: Results) -> Iterator[str]:
-    """Fits that ended with an error."""
+    """Fits that raised an exception."""
     for run in [*results.stored["runs"], *results.stored["dense_runs"]]:
         if "failed" in run:
             yield f"{run['set']}, {run['method']}, seed {run['seed']}: {run['failed']}"
 
 
 def orkdl_above_rkdl(results: Results) -> Iterator[str]:
-    """Sets and seeds where ORKDL ends above RKDL from the same kernel vectors."""
+    """Data sets and seeds where ORKDL ends above RKDL with the same initial kernel vectors."""
     for name in results.sets:
         for method in (m for m in results.methods if m.startswith("ORKDL-")):
             fixed = {run["seed"]: run for run in results.runs.get((name, method[1:]), []) if "failed" not in run}
@@ -324,16 +325,16 @@ def orkdl_above_rkdl(results: Results) -> Iterator[str]:
             }
             bad = {seed: rise for seed, rise in rises.items() if rise > ORKDL_ABOVE_RKDL}
             if bad:
-                yield f"{name}, {method}: {seeds_told(bad)}"
+                yield f"{name}, {method}: {format_by_seed(bad)}"
 
 
-def seeds_told(values: dict[int, float]) -> str:
-    """Percentages with their seeds."""
+def format_by_seed(values: dict[int, float]) -> str:
+    """Format percentages with their seeds."""
     return ", ".join(f"{percent(value, 1)} % (seed {seed})" for seed, value in values.items())
 
 
 def defaults_above_kdl(results: Results) -> Iterator[str]:
-    """Sets where the mean error of RKDL or ORKDL with their defaults is far above KDL's."""
+    """Data sets where the mean error of RKDL or ORKDL with default settings is far above KDL's."""
     for estimator in ("RKDL", "ORKDL"):
         method = results.default(estimator)
         for name in results.sets:
@@ -342,7 +343,7 @@ def defaults_above_kdl(results: Results) -> Iterator[str]:
 
 
 def recoded_off(results: Results, is_above: bool) -> Iterator[str]:
-    """Sets where the error of signals coded anew is above, or far below, the last error."""
+    """Data sets where the error of recoded signals is above, or far below, the last error."""
     for name in results.sets:
         for method in results.methods:
             values = results.recoded(name, method)
@@ -352,14 +353,14 @@ def recoded_off(results: Results, is_above: bool) -> Iterator[str]:
 
 
 def greatest_rise(errors: Sequence[float]) -> float:
-    """Greatest relative rise from one error to the next, at least 0."""
+    """Largest relative rise between consecutive errors, at least 0."""
     values = np.asarray(errors)
     scale = np.maximum(values[:-1], np.finfo(float).tiny)
     return float(np.max(np.diff(values) / scale, initial=0.0))
 
 
 def objective_rises(results: Results) -> Iterator[str]:
-    """Fits whose error rises although codes use all atoms."""
+    """Fits whose error rises although codes may use all atoms."""
     rises: dict[tuple[str, str], list[float]] = {}
     for run in results.stored["dense_runs"]:
         if "failed" not in run:
@@ -371,11 +372,11 @@ def objective_rises(results: Results) -> Iterator[str]:
 
 
 def warnings_seen(results: Results) -> list[str]:
-    """Every different warning with the methods and sets that gave it."""
+    """Every distinct warning with the methods and data sets that raised it."""
     places: dict[str, dict[str, None]] = {}
     for (name, method), runs in results.runs.items():
         for text in {text for run in runs for text in run["warnings"]}:
-            # Numbers differ between sets: a warning is the same if its other characters are.
+            # Warnings that differ in numbers alone count as one.
             shape = re.sub(r"[-+]?\d[\d.,e+-]*", "#", text.split("\n")[0])
             places.setdefault(shape, {})[f"{name} {method}"] = None
     return [f"- {text} ({len(where)}: {', '.join(where)})" for text, where in places.items()]
@@ -384,11 +385,11 @@ def warnings_seen(results: Results) -> list[str]:
 def check(results: Results) -> list[str]:
     """Where each claim fails."""
     claims = {
-        "No fit ends with an error": failures(results),
+        "No fit raises an exception": failures(results),
         f"(a) ORKDL at most {ORKDL_ABOVE_RKDL:g} % above RKDL from the same kernel vectors": orkdl_above_rkdl(results),
-        f"(b) RKDL and ORKDL with their defaults within {ABOVE_KDL:g} % of KDL": defaults_above_kdl(results),
-        f"(c) coded anew at most {RECODED_ABOVE:g} % above the last error": recoded_off(results, True),
-        f"(c) coded anew not more than {-RECODED_BELOW:g} % below the last error": recoded_off(results, False),
+        f"(b) RKDL and ORKDL with default settings within {ABOVE_KDL:g} % of KDL": defaults_above_kdl(results),
+        f"(c) recoded error at most {RECODED_ABOVE:g} % above the last error": recoded_off(results, True),
+        f"(c) recoded error not more than {-RECODED_BELOW:g} % below the last error": recoded_off(results, False),
         f"(d) with n_nonzero_coefs = n_components = {N_COMPONENTS_DENSE} the error never rises": objective_rises(
             results
         ),
@@ -400,7 +401,7 @@ def check(results: Results) -> list[str]:
         found = list(found)
         lines += ["", f"{claim}: " + (f"fails in {len(found)} cases" if found else "holds everywhere")]
         lines += [f"- {line}" for line in found]
-    return [*lines, "", "Warnings seen, a number in them as #:", *warnings_seen(results)]
+    return [*lines, "", "Warnings, with # for numbers:", *warnings_seen(results)]
 
 
 def write(results: Results, before: Results | None, page: Path = PAGE) -> None:
@@ -409,29 +410,31 @@ def write(results: Results, before: Results | None, page: Path = PAGE) -> None:
 
 
 def chosen(text: str | None, everything: Sequence[str]) -> list[str]:
-    """The names of a list separated by commas, or all of them."""
+    """Split a comma-separated list of names; None means all."""
     return list(everything) if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
 def parse(argv=None) -> argparse.Namespace:
-    """Arguments, with names of sets and methods that are known to exist."""
+    """Parse the arguments and check the names of data sets and methods."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.any_data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sets", help=f"names separated by commas; of {', '.join(NAMES)}")
-    parser.add_argument("--methods", help="names separated by commas, as KDL,RKDL,ORKDL-kmeans; KDL is always measured")
-    parser.add_argument("--seeds", type=int, default=None, help="5, or 1 with --quick")
-    parser.add_argument("--quick", action="store_true", help="one set per family and one seed")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--sets", help=f"comma-separated names: {', '.join(NAMES)}")
+    parser.add_argument(
+        "--methods", help="comma-separated names, such as KDL,RKDL,ORKDL-kmeans; KDL is always included"
+    )
+    parser.add_argument("--seeds", type=int, default=None, help="number of seeds (default 5, or 1 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="one data set per family and one seed")
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes")
     parser.add_argument("--json", type=Path, help="file to store all runs in")
     parser.add_argument("--load", type=Path, help="file of stored runs to print instead of measuring")
-    parser.add_argument("--before", type=Path, help="file of stored runs to print beside these")
+    parser.add_argument("--before", type=Path, help="file of stored runs of another version to compare with")
     parser.add_argument("--check", action="store_true", help="list where the claims fail")
     parser.add_argument("--write", action="store_true", help=f"put the tables into docs/{PAGE.name}")
     arguments = parser.parse_args(argv)
     arguments.sets = chosen(arguments.sets, QUICK_NAMES if arguments.quick else NAMES)
     if unknown := set(arguments.sets) - set(NAMES):
-        parser.error(f"unknown sets {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+        parser.error(f"unknown data sets {', '.join(sorted(unknown))}; choose from {', '.join(NAMES)}")
     try:
         methods = [full_name(method) for method in chosen(arguments.methods, all_methods())]
     except ValueError as error:
@@ -453,7 +456,7 @@ def main(argv=None) -> None:
     results = Results(stored)
     before = Results(json.loads(arguments.before.read_text())) if arguments.before else None
     for name, reason in stored["left_out"].items():
-        print(f"{name} is left out: {reason}")
+        print(f"{name} skipped: {reason}")
     print("\n".join(tables(results, before)))
     if arguments.check:
         print("\n".join(check(results)))

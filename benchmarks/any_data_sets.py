@@ -1,7 +1,7 @@
-"""Data sets of many kinds, to compare the methods on what users bring: not only images of unit norm.
+"""Data sets of many kinds, to compare the methods on more than images of unit norm.
 
-Each set is an array or CSR matrix with at most 2,000 signals and is the same at every call. Some come with
-scikit-learn, some are drawn here, and some are read from the data folder (RKDL_DATA), without which they are left out.
+Each data set is an array or CSR matrix with at most 1,000 signals and is the same at every call. Some come with
+scikit-learn, some are generated, and some are read from the data folder (RKDL_DATA), without which they are skipped.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from benchmarks.data import MissingDataError
 from rkdl.datasets import DatasetError, fetch_cifar10, fetch_mnist, fetch_odds
 
 MAX_SIGNALS = 1000
-# The row that a set with one gross outlier has a thousand times as large.
+# The row multiplied by a thousand in data sets with one gross outlier.
 OUTLIER_ROW = 7
 
 Maker = Callable[[np.random.Generator], np.ndarray]
 
 
 def standardized(X: np.ndarray) -> np.ndarray:
-    """Columns of mean 0 and variance 1."""
+    """Scale columns to mean 0 and variance 1."""
     return StandardScaler().fit_transform(X)
 
 
@@ -42,19 +42,19 @@ def subset(X: np.ndarray, rng: np.random.Generator, count: int = MAX_SIGNALS) ->
 
 
 def unit_norm(X: np.ndarray) -> np.ndarray:
-    """Signals of unit norm, in their own dtype."""
+    """Scale signals to unit norm."""
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def with_outlier(X: np.ndarray) -> np.ndarray:
-    """The same signals with one of them a thousand times as large."""
+    """Multiply one signal by a thousand."""
     X = X.copy()
     X[OUTLIER_ROW] *= 1000.0
     return X
 
 
 def seed_of(rng: np.random.Generator) -> int:
-    """A seed for scikit-learn's generators."""
+    """Draw a seed for scikit-learn's generators."""
     return int(rng.integers(1 << 31))
 
 
@@ -87,12 +87,12 @@ def swiss_roll(rng: np.random.Generator) -> np.ndarray:
 
 
 def s_curve(rng: np.random.Generator) -> np.ndarray:
-    """A plane bent to an S in three dimensions."""
+    """A plane bent into an S in three dimensions."""
     return datasets.make_s_curve(800, noise=0.05, random_state=seed_of(rng))[0]
 
 
 def poisson(rate: float) -> Maker:
-    """Counts of one rate in 40 columns."""
+    """Poisson counts of one rate in 40 columns."""
     return lambda rng: rng.poisson(rate, (600, 40)).astype(np.float64)
 
 
@@ -103,7 +103,7 @@ def poisson_factors(rng: np.random.Generator) -> np.ndarray:
 
 
 def negative_binomial(rng: np.random.Generator) -> np.ndarray:
-    """Counts more variable than Poisson's, with signals of unequal depth, as of sequencing."""
+    """Overdispersed counts with unequal depth per signal, as in sequencing."""
     depth, profiles = rng.lognormal(0.0, 0.7, (600, 1)), rng.gamma(0.6, 5.0, (4, 100))
     mean = depth * profiles[rng.integers(4, size=600)]
     return rng.poisson(mean * rng.gamma(2.0, 0.5, mean.shape)).astype(np.float64)
@@ -120,12 +120,12 @@ def log_normal(rng: np.random.Generator) -> np.ndarray:
 
 
 def cauchy(rng: np.random.Generator) -> np.ndarray:
-    """Cauchy's distribution in ten columns, cut at a million."""
+    """Ten independent Cauchy columns, clipped at a million."""
     return np.clip(rng.standard_cauchy((800, 10)), -1e6, 1e6)
 
 
 def spectra(rng: np.random.Generator) -> np.ndarray:
-    """Sums of Gaussian peaks at 12 places, of random heights, on curved baselines, with noise."""
+    """Sums of Gaussian peaks at 12 positions with random heights, on curved baselines, with noise."""
     axis = np.linspace(0.0, 1.0, 200)
     peaks = np.exp(-0.5 * ((axis - rng.random((12, 1))) / rng.uniform(0.005, 0.03, (12, 1))) ** 2)
     heights = rng.gamma(0.7, 1.0, (500, 12))
@@ -142,13 +142,13 @@ def sinusoids(rng: np.random.Generator) -> np.ndarray:
 
 
 def autoregressive(rng: np.random.Generator) -> np.ndarray:
-    """Windows of 64 steps of an autoregressive process of order two."""
+    """Windows of 64 samples of an autoregressive process of order two."""
     series = lfilter([1.0], [1.0, -1.6, 0.8], rng.standard_normal(20_000))
     return np.ascontiguousarray(sliding_window_view(series, 64)[100::32][:600])
 
 
 def pulses(rng: np.random.Generator) -> np.ndarray:
-    """Heart beats as three waves with small shifts, a wandering baseline, and one beat in ten of another shape."""
+    """Heart beats as three waves with small shifts and a drifting baseline, one beat in ten of another shape."""
     time = np.linspace(0.0, 1.0, 160)
     centres, widths = np.array([0.3, 0.5, 0.7]), np.array([0.03, 0.012, 0.05])
     heights = np.array([0.15, 1.0, 0.3]) * rng.uniform(0.8, 1.2, (600, 3))
@@ -161,7 +161,7 @@ def pulses(rng: np.random.Generator) -> np.ndarray:
 
 
 def documents(n_words: float) -> Maker:
-    """TF-IDF of documents from eight topics over a vocabulary of 2,000 terms by Zipf's law, CSR of unit norm."""
+    """TF-IDF of documents from eight topics over 2,000 terms with Zipf frequencies, as CSR of unit norm."""
 
     def make(rng: np.random.Generator) -> csr_matrix:
         frequency = 1.0 / np.arange(1, 2001)
@@ -182,33 +182,33 @@ def wide(rng: np.random.Generator) -> np.ndarray:
 
 
 def few(count: int) -> Maker:
-    """A few signals of two clusters in 12 dimensions."""
+    """A few signals from two clusters in 12 dimensions."""
     return lambda rng: rng.standard_normal((count, 12)) + 3.0 * (np.arange(count) % 2)[:, None]
 
 
 def load(loader: Callable, **options) -> Maker:
-    """The features of one of scikit-learn's sets, at most a thousand signals."""
+    """The features of a scikit-learn data set, at most a thousand signals."""
     return lambda rng: subset(loader(return_X_y=True, **options)[0], rng)
 
 
 def scaled(make: Maker) -> Maker:
-    """A set, standardised."""
+    """Standardise a data set."""
     return lambda rng: standardized(make(rng))
 
 
 def spoiled(make: Maker) -> Maker:
-    """A set with one gross outlier."""
+    """Add one gross outlier to a data set."""
     return lambda rng: with_outlier(make(rng))
 
 
 def duplicated(rng: np.random.Generator) -> np.ndarray:
-    """Forty different digits, each twenty times, in random order."""
+    """Forty distinct digits, twenty copies each, in random order."""
     rows = subset(datasets.load_digits().data, rng, 40)
     return rows[rng.permutation(np.repeat(np.arange(40), 20))]
 
 
 def constant_columns(rng: np.random.Generator) -> np.ndarray:
-    """The wine table, standardised, with ten columns that are constant, one of them large."""
+    """The standardised wine data with ten constant columns, one of them large."""
     X = standardized(datasets.load_wine().data)
     return np.hstack([X, np.zeros((len(X), 5)), np.ones((len(X), 4)), np.full((len(X), 1), 50.0)])
 
@@ -217,12 +217,12 @@ def data_folder() -> Path:
     """The folder named by RKDL_DATA."""
     folder = os.environ.get("RKDL_DATA")
     if not folder:
-        raise MissingDataError("RKDL_DATA names no data folder")
+        raise MissingDataError("RKDL_DATA is not set")
     return Path(folder)
 
 
 def adbench(name: str) -> Maker:
-    """A table of ADBench's, of which a thousand signals are drawn."""
+    """An ADBench data set, at most a thousand signals."""
 
     def make(rng: np.random.Generator) -> np.ndarray:
         path = data_folder() / "adbench" / f"{name}.npz"
@@ -235,7 +235,7 @@ def adbench(name: str) -> Maker:
 
 
 def odds(name: str) -> Maker:
-    """A table of ODDS, of which at most a thousand signals are drawn."""
+    """An ODDS data set, at most a thousand signals."""
 
     def make(rng: np.random.Generator) -> np.ndarray:
         X, _ = fetch_odds(name, data_home=data_folder(), return_X_y=True)
@@ -245,7 +245,7 @@ def odds(name: str) -> Maker:
 
 
 def mnist_four(rng: np.random.Generator) -> np.ndarray:
-    """Six hundred images of digit 4, of unit norm."""
+    """Six hundred images of digit 4, scaled to unit norm."""
     X, y = fetch_mnist(data_home=data_folder(), download_if_missing=False, return_X_y=True)
     return unit_norm(subset(X[y == 4], rng, 600))
 
@@ -256,12 +256,12 @@ def airplanes(rng: np.random.Generator) -> np.ndarray:
 
 
 def airplane_images(rng: np.random.Generator) -> np.ndarray:
-    """Five hundred grey images of airplanes, of unit norm."""
+    """Five hundred grey images of airplanes, scaled to unit norm."""
     return unit_norm(airplanes(rng)[:500])
 
 
 def airplane_patches(rng: np.random.Generator) -> np.ndarray:
-    """Patches of 8 x 8 pixels of airplanes, each without its mean."""
+    """Patches of 8 x 8 pixels of airplanes, means removed."""
     images = airplanes(rng).reshape(-1, 32, 32)
     rows, columns = rng.integers(0, 25, (2, len(images)))
     patches = [image[r : r + 8, c : c + 8].ravel() for image, r, c in zip(images, rows, columns, strict=True)]
@@ -333,13 +333,13 @@ FAMILIES: dict[str, dict[str, Maker]] = {
 }
 FAMILY_OF = {name: family for family, members in FAMILIES.items() for name in members}
 NAMES = tuple(FAMILY_OF)
-# One set per family, for a quick look.
+# One data set per family, for a quick run.
 QUICK_NAMES = tuple(next(iter(members)) for members in FAMILIES.values())
 
 
 @cache
 def load_set(name: str) -> np.ndarray | csr_matrix:
-    """The signals of a set, the same at every call; MissingDataError where this machine does not have them."""
+    """The signals of a data set, the same at every call; raises MissingDataError if they are not available."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     try:
         return FAMILIES[FAMILY_OF[name]][name](rng)

@@ -1,8 +1,8 @@
-"""KDLClassifier on MNIST: how its settings were chosen, what it reaches, and what others reach on less.
+"""KDLClassifier on MNIST: choice of settings, results, and comparison with other classifiers on smaller samples.
 
 Run with ``python -m benchmarks.classification [--only PART ...] [--write] [--data-dir DIR]``. Tables are printed and
 saved under results/; ``--write`` also puts them into docs/classification.md. The settings were chosen by validation on
-the training images alone, of which the part "choice" is the last step; the test images were met after that.
+the training images alone; the part "choice" is the last step, and the test images were used only after it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SEED = 0
 VALIDATION_SEED = 1
 NOISE_SEED = 2
 
-# The settings chosen by "choice".
+# Settings selected by the part "choice".
 GAMMA = 0.7
 ATOMS = {"n_components": 640, "n_nonzero_coefs": 10, "max_iter": 5, "tol": 0.0}
 KERNEL = {"n_kernel_vectors": 1000, "kernel_vectors": "random", "gamma": GAMMA}
 PASSES = 4
 
-# Standard deviation of the noise, and the share of pixels that are missing; pixels lie between 0 and 1.
+# Standard deviations of the noise and shares of missing pixels; pixels are in [0, 1].
 NOISES = (0.1, 0.2, 0.3)
 MISSING = (0.25, 0.5, 0.75)
 
@@ -43,7 +43,7 @@ Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def load_images(data_dir: str | None, small: bool) -> Split:
-    """Training and test images with pixels between 0 and 1 in float32, and their labels."""
+    """Training and test images in float32 with pixels in [0, 1], and their labels."""
     if small:
         images, labels = load_digits(return_X_y=True)
         images = (images / 16.0).astype(np.float32)
@@ -58,7 +58,7 @@ def load_images(data_dir: str | None, small: bool) -> Split:
 
 
 def shrink(settings: dict, small: bool) -> dict:
-    """Settings of a run that only shows that the code works."""
+    """Reduce the settings for a run that only checks the code."""
     if not small:
         return settings
     sizes = {"n_components": 8, "n_nonzero_coefs": 3, "n_kernel_vectors": 40, "n_fourier_features": 40, "max_iter": 2}
@@ -66,13 +66,13 @@ def shrink(settings: dict, small: bool) -> dict:
 
 
 def classifier(small: bool = False, passes: int = PASSES, **changes: Any) -> KDLClassifier:
-    """The classifier with the settings chosen."""
+    """The classifier with the chosen settings."""
     method = RKDL(**shrink({**ATOMS, **KERNEL, **changes}, small))
     return KDLClassifier(method, n_refinements=passes, random_state=SEED)
 
 
 def warm_up(model: Any, images: np.ndarray, labels: np.ndarray) -> None:
-    """Compiled code is loaded before anything is timed."""
+    """Load compiled code before anything is timed."""
     few = clone(model)
     few.set_params(estimator__n_components=16, estimator__max_iter=1, n_refinements=1)
     if "estimator__n_kernel_vectors" in few.get_params():
@@ -81,7 +81,7 @@ def warm_up(model: Any, images: np.ndarray, labels: np.ndarray) -> None:
 
 
 def measure(model: Any, X: np.ndarray, y: np.ndarray, X_new: np.ndarray, y_new: np.ndarray) -> tuple[float, ...]:
-    """Accuracy, and the seconds of learning and of predicting."""
+    """Accuracy, and seconds for training and prediction."""
     start = time.perf_counter()
     model.fit(X, y)
     fitted = time.perf_counter()
@@ -91,9 +91,9 @@ def measure(model: Any, X: np.ndarray, y: np.ndarray, X_new: np.ndarray, y_new: 
 
 
 def cross_entropy(model: KDLClassifier, X: np.ndarray, y: np.ndarray) -> float:
-    """Mean of minus the logarithm of the true class's probability."""
-    chances = model.predict_proba(X)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
-    return float(-np.log(np.maximum(chances, np.finfo(np.float32).tiny)).mean())
+    """Mean negative log-probability of the true class."""
+    probabilities = model.predict_proba(X)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    return float(-np.log(np.maximum(probabilities, np.finfo(np.float32).tiny)).mean())
 
 
 def percent(share: float) -> str:
@@ -101,11 +101,11 @@ def percent(share: float) -> str:
 
 
 def choice(split: Split, small: bool) -> Iterator[str]:
-    """Candidates on 10,000 of the training images that are kept aside."""
+    """Candidates, on 10,000 held-out training images."""
     X, y = normalize_signals(split[0]), split[1]
     order = np.random.RandomState(VALIDATION_SEED).permutation(len(X))
     size = len(X) // 6
-    inner, kept = order[size:], order[:size]
+    inner, held_out = order[size:], order[:size]
     candidates: list[tuple[str, dict]] = [
         ("640 atoms, 10 non-zeros, 1,000 kernel vectors, gamma 0.7, 2 passes", {}),
         ("no refinement", {"passes": 0}),
@@ -117,29 +117,29 @@ def choice(split: Split, small: bool) -> Iterator[str]:
         ("gamma 1.4", {"gamma": 1.4}),
     ]
     warm_up(classifier(small), split[0], y)
-    yield f"{len(inner):,} training images learned from, {size:,} others classified:"
+    yield f"{len(inner):,} training images, {size:,} held-out images:"
     yield ""
     yield "| settings | accuracy | cross-entropy |"
     yield "|---|---|---|"
     for name, changes in candidates:
         model = classifier(small, **{"passes": 2, **changes})
-        accuracy, _, _ = measure(model, X[inner], y[inner], X[kept], y[kept])
-        loss = cross_entropy(model, X[kept], y[kept])
+        accuracy, _, _ = measure(model, X[inner], y[inner], X[held_out], y[held_out])
+        loss = cross_entropy(model, X[held_out], y[held_out])
         yield f"| {name} | {percent(accuracy)} | {loss:.4f} |"
 
 
 def full(split: Split, small: bool) -> Iterator[str]:
-    """All training images, all test images."""
+    """All training and test images."""
     images, y, test_images, y_new = split
     X, X_new = normalize_signals(images), normalize_signals(test_images)
     models: list[tuple[str, KDLClassifier]] = [
-        ("`KDLClassifier`, `RKDL` underneath", classifier(small)),
+        ("`KDLClassifier` on `RKDL`", classifier(small)),
         ("the same without refinement", classifier(small, passes=0)),
     ]
     warm_up(models[0][1], images, y)
     yield f"{len(X):,} training and {len(X_new):,} test images:"
     yield ""
-    yield "| classifier | test accuracy | cross-entropy | learning | testing | together |"
+    yield "| classifier | test accuracy | cross-entropy | training | testing | total |"
     yield "|---|---|---|---|---|---|"
     for name, model in models:
         accuracy, learning, testing = measure(model, X, y, X_new, y_new)
@@ -149,13 +149,13 @@ def full(split: Split, small: bool) -> Iterator[str]:
 
 
 def digits(split: Split, small: bool) -> Iterator[str]:
-    """What the refinement does to a small set: scikit-learn's digits, with every method as its name stands for it."""
+    """Effect of refinement on a small data set, scikit-learn's digits, with the defaults of every method."""
     X, y = load_digits(return_X_y=True)
     X = normalize_signals(X[:300] if small else X)
     y = y[: len(X)]
     passes = (0, 2, 4)
     folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=1 if small else 4, random_state=VALIDATION_SEED)
-    yield f"{len(X):,} digits of 8 x 8 pixels, five-fold cross-validation, mean and its standard error:"
+    yield f"{len(X):,} digits of 8 x 8 pixels, five-fold cross-validation, mean ± standard error:"
     yield ""
     yield "| method | " + " | ".join(f"{count} passes" for count in passes) + " |"
     yield "|---" * (1 + len(passes)) + "|"
@@ -169,8 +169,8 @@ def digits(split: Split, small: bool) -> Iterator[str]:
         yield f"| `{name}` | " + " | ".join(cells) + " |"
 
 
-def spoiled(images: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """The test images as they are, under Gaussian noise, and with pixels missing, each of unit norm."""
+def corrupted(images: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Test images as they are, with Gaussian noise, and with missing pixels, scaled to unit norm."""
     rng = np.random.default_rng(NOISE_SEED)
     yield "clean", normalize_signals(images)
     for deviation in NOISES:
@@ -180,12 +180,12 @@ def spoiled(images: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         yield f"{100 * share:.0f} % missing", normalize_signals(images * (rng.random(images.shape) >= share))
 
 
-def spoiled_rows(
+def corrupted_rows(
     models: list[tuple[str, Any]], X: np.ndarray, y: np.ndarray, images: np.ndarray, labels: np.ndarray
 ) -> Iterator[str]:
-    """A row for every model: accuracies on test images of every kind, and the seconds of learning and testing."""
-    kinds = list(spoiled(images))
-    yield "| classifier | " + " | ".join(name for name, _ in kinds) + " | learning | testing |"
+    """One row per model: accuracy on every kind of test images, and seconds for training and testing."""
+    kinds = list(corrupted(images))
+    yield "| classifier | " + " | ".join(name for name, _ in kinds) + " | training | testing |"
     yield "|---" * (len(kinds) + 3) + "|"
     for name, model in models:
         cells = []
@@ -199,25 +199,25 @@ def spoiled_rows(
 
 
 def noise(split: Split, small: bool) -> Iterator[str]:
-    """Spoiled test images, all training images: kernels against the linear method."""
+    """Corrupted test images, all training images: kernel methods against the linear one."""
     images, y, test_images, y_new = split
     linear = DL(**shrink({**ATOMS, "n_components": 200}, small))
     fourier = FourierDL(**shrink({**ATOMS, "n_fourier_features": 2000, "gamma": GAMMA}, small))
     models = [
-        ("`RKDL` underneath", classifier(small)),
+        ("`RKDL`", classifier(small)),
         ("the same without refinement", classifier(small, passes=0)),
-        ("`FourierDL` underneath", KDLClassifier(fourier, n_refinements=2, random_state=SEED)),
-        ("linear `DL` underneath", KDLClassifier(linear, n_refinements=PASSES, random_state=SEED)),
-        ("linear `DL`, no refinement", KDLClassifier(linear, n_refinements=0, random_state=SEED)),
+        ("`FourierDL`", KDLClassifier(fourier, n_refinements=2, random_state=SEED)),
+        ("`DL`", KDLClassifier(linear, n_refinements=PASSES, random_state=SEED)),
+        ("`DL` without refinement", KDLClassifier(linear, n_refinements=0, random_state=SEED)),
     ]
     warm_up(models[0][1], images, y)
     yield f"{len(y):,} training and {len(y_new):,} test images:"
     yield ""
-    yield from spoiled_rows(models, normalize_signals(images), y, test_images, y_new)
+    yield from corrupted_rows(models, normalize_signals(images), y, test_images, y_new)
 
 
 def peers_of_dictlearn(small: bool) -> dict[str, Callable[[float], Any]]:
-    """Its kernel classifiers; none where it is not installed."""
+    """dictlearn's kernel classifiers; empty if it is not installed."""
     try:
         from dictlearn.classification import (
             KernelDDLClassifier,
@@ -240,7 +240,7 @@ def peers_of_dictlearn(small: bool) -> dict[str, Callable[[float], Any]]:
 
 
 def best_gamma(make: Callable[[float], Any], X: np.ndarray, y: np.ndarray) -> tuple[float, Any]:
-    """The better of two gammas by a fifth of the training images, and the classifier with it."""
+    """The better of two gammas on a fifth of the training images, and the classifier with it."""
     size = len(X) // 5
     scores = {}
     for gamma in (GAMMA, 2.0):
@@ -249,8 +249,8 @@ def best_gamma(make: Callable[[float], Any], X: np.ndarray, y: np.ndarray) -> tu
     return found, make(found)
 
 
-def beside(split: Split, small: bool, size: int, others: dict[str, Callable[[float], Any]]) -> Iterator[str]:
-    """Other classifiers and ours on as many images as they can bear; the others' gamma chosen on those."""
+def compare(split: Split, small: bool, size: int, others: dict[str, Callable[[float], Any]]) -> Iterator[str]:
+    """KDLClassifier and others on a sample small enough for them; their gamma is chosen on it."""
     images, y, test_images, y_new = split
     rng = np.random.RandomState(SEED)
     order, tested = rng.permutation(len(y)), rng.permutation(len(y_new))[: 100 if small else 2000]
@@ -264,18 +264,18 @@ def beside(split: Split, small: bool, size: int, others: dict[str, Callable[[flo
         models.append((f"{name}, gamma {gamma}", model))
     yield f"{size:,} training and {len(tested):,} test images:"
     yield ""
-    yield from spoiled_rows(models, X, labels, test_images[tested], y_new[tested])
+    yield from corrupted_rows(models, X, labels, test_images[tested], y_new[tested])
 
 
 def support(split: Split, small: bool) -> Iterator[str]:
-    """A support vector machine."""
+    """Comparison with a support vector machine."""
     machine = {"scikit-learn `SVC`": lambda gamma: SVC(C=10.0, gamma=gamma)}
-    yield from beside(split, small, 200 if small else 10_000, machine)
+    yield from compare(split, small, 200 if small else 10_000, machine)
 
 
 def dictlearn(split: Split, small: bool) -> Iterator[str]:
-    """dictlearn's kernel classifiers, which work on the whole kernel matrix."""
-    yield from beside(split, small, 200 if small else 2000, peers_of_dictlearn(small))
+    """Comparison with dictlearn's kernel classifiers, which need the full kernel matrix."""
+    yield from compare(split, small, 200 if small else 2000, peers_of_dictlearn(small))
 
 
 PARTS = {"choice": choice, "digits": digits, "full": full, "noise": noise, "support": support, "dictlearn": dictlearn}
@@ -285,7 +285,7 @@ def main(argv: list[str] | None = None) -> None:
     """Measure, print and save."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.classification", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--small", action="store_true", help="a few of scikit-learn's digits, to see that it runs")
+    parser.add_argument("--small", action="store_true", help="a few of scikit-learn's digits, to check the code")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/classification.md")
     parser.add_argument("--out", type=Path, default=Path("results/classification"))
     parser.add_argument("--data-dir", default=os.environ.get("RKDL_DATA"))

@@ -1,16 +1,16 @@
-"""Denoising, measured: what docs/denoising.md says is printed here.
+"""Denoising benchmark; prints the tables of docs/denoising.md.
 
     RKDL_DATA=/path/to/data python -m benchmarks.denoising --write
 
-measures scikit-learn's kernel-PCA denoising example with MNIST in place of USPS, on whole images as there (`--only
-digits`) and on patches of them (`--only patches`), 8 x 8 patches of scikit-learn's sample images (`--only images`), and
-what the decoder's penalty, its scaling of codes and the fixed point are worth (`--only choices`). `--write` puts the
-lines into docs/denoising.md and the pictures into docs/images; `--small` takes scikit-learn's digits and small sizes.
-The seed is 0, as in the example, while the method was being built; `--only confirm` repeats the digits with seeds that
-were not looked at before, 1 and 2.
+runs scikit-learn's kernel-PCA denoising example with MNIST in place of USPS, on whole images as in the example (`--only
+digits`) and on patches of them (`--only patches`); 8 x 8 patches of scikit-learn's sample images (`--only images`); and
+a comparison of the decoder's penalty, its scaling of codes and the fixed point (`--only choices`). `--write` puts the
+tables into docs/denoising.md and the pictures into docs/images; `--small` uses scikit-learn's digits and small sizes.
+The method was developed with seed 0, that of the example; `--only confirm` repeats the digits with the unused seeds 1
+and 2.
 
-PCA, KernelPCA and total variation get the settings that are best on the very images they are judged on. Ours are
-chosen on the training images, or are fixed.
+PCA, KernelPCA and total variation get the settings that are best on the test images. The settings of rkdl are chosen on
+the training images, or are fixed.
 """
 
 from __future__ import annotations
@@ -42,13 +42,12 @@ SEED = 0
 NOISE = 0.25
 PATCH = 8
 GREY = np.array([0.299, 0.587, 0.114]) / 255.0
-# The kernel of the photographs' patches, both images and both levels of noise: of 0.008 to 0.3 the best on china.jpg
-# at noise 0.1.
+# For patches of both photographs at both noise levels; best of 0.008 to 0.3 on china.jpg at noise 0.1.
 GAMMA = 0.05
 
 
 class Digits:
-    """The example's images: clean and noisy, 1,000 to learn from and 100 to be judged on."""
+    """Images of the example, clean and noisy: 1,000 for training and 100 for testing."""
 
     def __init__(self, small: bool, seed: int = SEED) -> None:
         if small:
@@ -61,7 +60,7 @@ class Digits:
             try:
                 images, labels = fetch_mnist(subset="all", download_if_missing=False, return_X_y=True)
             except DatasetError as error:
-                raise MissingDataError(f"MNIST is not there ({error}); give its folder with RKDL_DATA") from error
+                raise MissingDataError(f"MNIST was not found ({error}); give its folder with RKDL_DATA") from error
         self.side = round(images.shape[1] ** 0.5)
         self.patch = min(PATCH, self.side // 2)
         images = MinMaxScaler().fit_transform(images.astype(np.float64))
@@ -76,13 +75,13 @@ class Digits:
         return mean_square(cleaned - self.test)
 
     def patches(self, rows: np.ndarray) -> np.ndarray:
-        """All overlapping patches of images, one a row, float32."""
+        """All overlapping patches of the images, one per row, float32."""
         images = rows.reshape(-1, self.side, self.side)
         found = [extract_patches_2d(image, (self.patch, self.patch)) for image in images]
         return np.concatenate(found).reshape(-1, self.patch**2).astype(np.float32)
 
     def joined(self, patches: np.ndarray) -> np.ndarray:
-        """Images whose pixels are the means of the patches over them."""
+        """Images with overlapping patches averaged."""
         count = (self.side - self.patch + 1) ** 2
         blocks = patches.astype(np.float64).reshape(-1, count, self.patch, self.patch)
         images = [reconstruct_from_patches_2d(block, (self.side, self.side)) for block in blocks]
@@ -94,7 +93,7 @@ def mean_square(values: np.ndarray) -> float:
 
 
 def best_pca(train: np.ndarray, test: np.ndarray, sizes: Sequence[int], judge: Callable) -> tuple:
-    """Lowest error over numbers of components, the number, and what came out."""
+    """Lowest error over numbers of components, that number, and the cleaned images."""
     found = []
     whole = PCA(random_state=SEED).fit(train)
     for size in sizes:
@@ -106,7 +105,7 @@ def best_pca(train: np.ndarray, test: np.ndarray, sizes: Sequence[int], judge: C
 
 
 def in_blocks(function: Callable, rows: np.ndarray) -> np.ndarray:
-    """`function` of all rows, of a few at a time."""
+    """Apply `function` to a few rows at a time."""
     return np.concatenate([function(rows[start : start + 4096]) for start in range(0, len(rows), 4096)])
 
 
@@ -118,9 +117,9 @@ def best_kernel_pca(
     alphas: Sequence[float],
     judge: Callable,
 ) -> tuple:
-    """Lowest error over gamma, number of components and alpha, those three, and what came out.
+    """Lowest error over gamma, number of components and alpha, those three, and the cleaned images.
 
-    What KernelPCA's own inverse_transform returns, from one eigendecomposition for all alphas.
+    Equivalent to KernelPCA's inverse_transform, with one eigendecomposition for all alphas.
     """
     best: tuple = (np.inf, None, None)
     for gamma in gammas:
@@ -145,7 +144,7 @@ def best_kernel_pca(
 
 
 def learner(kind: str, n_atoms: int, gamma: float | None, small: bool) -> DL | ORKDL:
-    """What is learned from patches."""
+    """The estimator for patches."""
     common = {"n_nonzero_coefs": 4, "max_iter": 3 if small else 10, "random_state": SEED}
     if kind == "DL":
         return DL(n_atoms, **common)
@@ -154,7 +153,7 @@ def learner(kind: str, n_atoms: int, gamma: float | None, small: bool) -> DL | O
 
 
 def choose_on_training_images(digits: Digits, kind: str, grid: Sequence[tuple], small: bool) -> tuple:
-    """The setting whose error is lowest on a tenth of the training images, learned from the others."""
+    """The setting with the lowest error on a tenth of the training images, trained on the others."""
     held = len(digits.train) // 10
     patches = drawn(digits.patches(digits.noisy_train[held:]), 2_000 if small else 10_000)
     given = digits.patches(digits.noisy_train[:held])
@@ -176,7 +175,7 @@ Found = tuple[list[tuple[str, float, str]], dict[str, np.ndarray]]
 
 
 def clean_whole(digits: Digits, small: bool) -> Found:
-    """Errors and pictures of whole images, as in the example."""
+    """Errors and pictures for whole images, as in the example."""
     train, test = digits.noisy_train, digits.noisy_test
     rows: list[tuple[str, float, str]] = [("noisy images", digits.error(test), "")]
     pictures = {"original": digits.test, "noisy": test}
@@ -216,7 +215,7 @@ def clean_whole(digits: Digits, small: bool) -> Found:
 
 
 def clean_by_patches(digits: Digits, small: bool) -> Found:
-    """Errors and pictures of the example's images, by overlapping patches."""
+    """Errors and pictures for the same images, by overlapping patches."""
     rows: list[tuple[str, float, str]] = []
     pictures = {"original": digits.test, "noisy": digits.noisy_test}
     patches, given = digits.patches(digits.noisy_train), digits.patches(digits.noisy_test)
@@ -252,7 +251,7 @@ def clean_by_patches(digits: Digits, small: bool) -> Found:
 
 
 def measure_digits(small: bool, plots: bool) -> Iterator[str]:
-    """The example, on whole images as there."""
+    """The example on whole images."""
     digits = Digits(small)
     rows, pictures = clean_whole(digits, small)
     if plots:
@@ -261,7 +260,7 @@ def measure_digits(small: bool, plots: bool) -> Iterator[str]:
 
 
 def measure_patches(small: bool, plots: bool) -> Iterator[str]:
-    """The example's images, by overlapping patches."""
+    """The same images by overlapping patches."""
     digits = Digits(small)
     rows, pictures = clean_by_patches(digits, small)
     if plots:
@@ -270,7 +269,7 @@ def measure_patches(small: bool, plots: bool) -> Iterator[str]:
 
 
 def measure_confirm(small: bool, plots: bool) -> Iterator[str]:
-    """The same with other images and other noise."""
+    """Both with other images and other noise."""
     found: dict[str, list[str]] = {}
     for seed in (1, 2):
         digits = Digits(small, seed)
@@ -302,7 +301,7 @@ def total_variation(noisy: np.ndarray, weight: float, n_steps: int = 200) -> np.
 
 
 def grey_image(name: str, small: bool) -> np.ndarray:
-    """The middle of one of scikit-learn's sample images, from 0 to 1."""
+    """The centre of one of scikit-learn's sample images, in grey, from 0 to 1."""
     from sklearn.datasets import load_sample_image
 
     image = load_sample_image(name) @ GREY
@@ -316,7 +315,7 @@ def decibels(cleaned: np.ndarray, image: np.ndarray) -> float:
 
 
 def clean_patches(noisy: np.ndarray, model: DL | ORKDL, noise: float, count: int) -> np.ndarray:
-    """Learn from the image's own noisy patches without their means, clean them, and average where they overlap."""
+    """Learn from the image's own noisy patches, means removed; denoise them and average where they overlap."""
     patches = extract_patches_2d(noisy, (PATCH, PATCH)).reshape(-1, PATCH**2).astype(np.float32)
     means = patches.mean(axis=1, keepdims=True)
     patches -= means
@@ -326,7 +325,7 @@ def clean_patches(noisy: np.ndarray, model: DL | ORKDL, noise: float, count: int
 
 
 def measure_images(small: bool, plots: bool) -> Iterator[str]:
-    """PSNR of two images at two levels of noise."""
+    """PSNR of two images at two noise levels."""
     n_atoms, count = (40, 1_500) if small else (256, 20_000)
     rows, pictures = [], {}
     for name, noise in itertools.product(("china.jpg", "flower.jpg"), (0.05, 0.1)):
@@ -349,7 +348,7 @@ def measure_images(small: bool, plots: bool) -> Iterator[str]:
 
 
 def measure_choices(small: bool, plots: bool) -> Iterator[str]:
-    """What the decoder regularises, what it is given, and the fixed point, on the digits' patches."""
+    """Variants of the decoder's penalty and input, and the fixed point, on patches of digits."""
     digits = Digits(small)
     given = digits.patches(digits.noisy_test)
     patches = {
@@ -379,11 +378,11 @@ def measure_choices(small: bool, plots: bool) -> Iterator[str]:
     names = (
         "unit codes",
         "unit codes, penalty on codes",
-        "codes as they are",
-        "as they are, penalty on codes",
+        "raw codes",
+        "raw codes, penalty on codes",
         "fixed point",
     )
-    yield from table(("gamma", "learned from", *names), rows)
+    yield from table(("gamma", "trained on", *names), rows)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -433,8 +432,8 @@ PARTS: dict[str, Callable[[bool, bool], Iterator[str]]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--only", choices=list(PARTS), action="append")
-    parser.add_argument("--write", action="store_true", help="put what is found into docs/denoising.md")
-    parser.add_argument("--small", action="store_true", help="small sizes, for a look at whether it runs")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/denoising.md")
+    parser.add_argument("--small", action="store_true", help="small sizes, to check the code")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", UserWarning)
     for part in options.only or PARTS:

@@ -1,8 +1,8 @@
-"""Outlier problems to choose a detector's default on, which have nothing to do with the sets that it is judged on.
+"""Outlier problems for choosing a detector's defaults, unrelated to the data sets it is evaluated on.
 
-Each problem is a pair of signals and labels (1 for an outlier). They come from scikit-learn's own data, from MNIST and
-CIFAR-10 where the data folder holds them, and from generators: the kinds of outliers of the literature (global, local,
-clustered, and those that break the dependence between features), planted among real inliers and among synthetic ones.
+Each problem is a pair of signals and labels (1 for an outlier). They come from scikit-learn's data, from MNIST and
+CIFAR-10 if the data folder has them, and from generators: the kinds of outliers of the literature (global, local,
+clustered, and those that break the dependence between features), planted among real and synthetic inliers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = ("global", "local", "cluster", "dependency")
 
 
 def mixed(inliers: np.ndarray, outliers: np.ndarray, share: float, rng: np.random.Generator) -> Problem:
-    """Inliers with as many of the outliers as make this share of all, in random order."""
+    """Inliers mixed with outliers at the given share, in random order."""
     count = max(3, round(share / (1.0 - share) * len(inliers)))
     if count > len(outliers):
         inliers = inliers[rng.permutation(len(inliers))[: max(20, round(len(outliers) * (1.0 - share) / share))]]
@@ -35,7 +35,7 @@ def mixed(inliers: np.ndarray, outliers: np.ndarray, share: float, rng: np.rando
 
 
 def planted(inliers: np.ndarray, kind: str, share: float, rng: np.random.Generator) -> Problem:
-    """Real or synthetic inliers with generated outliers of one kind."""
+    """Inliers mixed with generated outliers of one kind."""
     count = 2 * max(3, round(share / (1.0 - share) * len(inliers)))
     low, high = inliers.min(axis=0), inliers.max(axis=0)
     if kind == "global":
@@ -53,7 +53,7 @@ def planted(inliers: np.ndarray, kind: str, share: float, rng: np.random.Generat
         if kind == "local":
             outliers = model.means_[modes] + 2.0 * noise
         else:
-            # One far cluster, tighter than the inliers.
+            # One distant cluster, tighter than the inliers.
             away = rng.choice([-1.0, 1.0], len(low)) * inliers.std(axis=0)
             outliers = inliers.mean(axis=0) + 2.0 * away + 0.5 * noise
     return mixed(inliers, outliers, share, rng)
@@ -105,25 +105,27 @@ def _diabetes(share: float, rng: np.random.Generator) -> Problem:
 def _mnist_classes(
     inner: tuple, outer: tuple, size: int, width: int, share: float, rng: np.random.Generator
 ) -> Problem:
-    """Some digits among others, seen through as many random pixels that vary."""
+    """Some digits among others, restricted to `width` random non-constant pixels."""
     X, y = _mnist()
     inliers, outliers = X[np.isin(y, inner)][:size], X[np.isin(y, outer)][:size]
     pixels = rng.choice(np.flatnonzero(inliers.std(axis=0) > 0.02 * X.max()), width, replace=False)
     return mixed(inliers[:, pixels], outliers[:, pixels], share, rng)
 
 
-def _airplane_upset(kind: str, share: float, rng: np.random.Generator) -> Problem:
-    """Airplanes as 8 x 8 images; the outliers are turned, noisy or blurred ones."""
+def _altered_airplanes(kind: str, share: float, rng: np.random.Generator) -> Problem:
+    """Airplanes as 8 x 8 images; the outliers are flipped, noisy or blurred."""
     images = _airplanes()[:2500]
-    upset = _airplanes()[2500:3500].copy()
+    altered = _airplanes()[2500:3500].copy()
     if kind == "turned":
-        upset = upset[:, ::-1, :]
+        altered = altered[:, ::-1, :]
     elif kind == "noisy":
-        upset = upset + 0.6 * upset.std() * rng.standard_normal(upset.shape)
+        altered = altered + 0.6 * altered.std() * rng.standard_normal(altered.shape)
     else:
-        upset = (upset + np.roll(upset, 4, axis=1) + np.roll(upset, 4, axis=2) + np.roll(upset, 8, axis=2)) / 4.0
+        altered = (
+            altered + np.roll(altered, 4, axis=1) + np.roll(altered, 4, axis=2) + np.roll(altered, 8, axis=2)
+        ) / 4.0
     small = [
-        part.reshape(-1, 8, 4, 8, 4)[:, :, :2, :, :2].mean(axis=(2, 4)).reshape(-1, 64) for part in (images, upset)
+        part.reshape(-1, 8, 4, 8, 4)[:, :, :2, :, :2].mean(axis=(2, 4)).reshape(-1, 64) for part in (images, altered)
     ]
     return mixed(*small, share, rng)
 
@@ -147,7 +149,7 @@ def _blobs(n: int, width: int, n_blobs: int, rng: np.random.Generator) -> np.nda
 
 
 def _factors(n: int, width: int, rank: int, rng: np.random.Generator) -> np.ndarray:
-    """Features that a few common factors explain, some of them skewed, some rounded."""
+    """Features explained by a few common factors, some of them skewed, some rounded."""
     X = rng.standard_normal((n, rank)) @ rng.standard_normal((rank, width)) + 0.5 * rng.standard_normal((n, width))
     skewed, rounded = rng.random(width) < 0.3, rng.random(width) < 0.2
     X[:, skewed] = np.exp(0.5 * X[:, skewed])
@@ -163,7 +165,7 @@ def _curved(n: int, width: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _shifted(n: int, width: int, touched: int, shift: float, share: float, rng: np.random.Generator) -> Problem:
-    """Correlated features, heavy tails; outliers are shifted in a few of them, each in some direction."""
+    """Correlated features with heavy tails; outliers are shifted in a few features, in random directions."""
     mix = np.eye(width) + 0.3 * rng.standard_normal((width, width)) / np.sqrt(width)
     inliers = rng.standard_t(4, (n, width)) @ mix
     outliers = rng.standard_t(4, (n, width)) @ mix
@@ -173,7 +175,7 @@ def _shifted(n: int, width: int, touched: int, shift: float, share: float, rng: 
 
 
 def _minority(n: int, width: int, informative: int, apart: float, share: float, rng: np.random.Generator) -> Problem:
-    """A class of few among a class of many, the clusters of both in the corners of a cube, and useless features."""
+    """A minority class with clusters at corners of a cube, and uninformative features."""
     X, y = datasets.make_classification(
         2 * n,
         width,
@@ -189,7 +191,7 @@ def _minority(n: int, width: int, informative: int, apart: float, share: float, 
 
 
 def _wider(n: int, width: int, factor: float, share: float, rng: np.random.Generator) -> Problem:
-    """Several classes of a table; the outliers spread wider around the same centres, as rare cases do."""
+    """Several clusters; the outliers spread wider around the same centres."""
     inliers = _blobs(n, width, 5, rng)
     noise = rng.standard_normal((n, width)) * inliers.std(axis=0)
     return mixed(inliers, inliers[rng.choice(len(inliers), n)] + factor * noise, share, rng)
@@ -208,7 +210,7 @@ def _real_inliers() -> dict[str, np.ndarray]:
 
 
 def _table() -> dict[str, Callable[[np.random.Generator], Problem]]:
-    """Every problem's name and its maker."""
+    """Names of the problems and the functions that create them."""
     table: dict[str, Callable] = {}
     for share in (0.03, 0.1, 0.35):
         table[f"cancer {share:.0%}"] = lambda rng, share=share: _cancer(share, rng)
@@ -231,7 +233,7 @@ def _table() -> dict[str, Callable[[np.random.Generator], Problem]]:
             *a, rng
         )
     for kind, share in (("turned", 0.05), ("noisy", 0.1), ("blurred", 0.05)):
-        table[f"airplanes {kind}"] = lambda rng, k=kind, s=share: _airplane_upset(k, s, rng)
+        table[f"airplanes {kind}"] = lambda rng, k=kind, s=share: _altered_airplanes(k, s, rng)
     for inner, outer, size, share in (("china.jpg", "flower.jpg", 5, 0.05), ("flower.jpg", "china.jpg", 4, 0.2)):
         table[f"patches {inner} {size}"] = lambda rng, a=(inner, outer, size, share): _image_patches(*a, rng)
     for name in ("cancer", "wine", "diabetes", "digits"):
@@ -290,13 +292,13 @@ NAMES = tuple(_table())
 
 
 def is_real(name: str) -> bool:
-    """Whether both inliers and outliers of a problem are real data, none of them planted."""
+    """Whether inliers and outliers of a problem are both real data."""
     first, *_, last = name.split()
     return last not in KINDS and first not in ("shifted", "minority", "wider")
 
 
 def development_problems(names: tuple[str, ...] | None = None) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Name, signals and labels of every problem whose data are at hand; the same at every call."""
+    """Name, signals and labels of every problem whose data are available; the same at every call."""
     table = _table()
     for number, (name, make) in enumerate(table.items()):
         if names is not None and name not in names:
@@ -304,6 +306,6 @@ def development_problems(names: tuple[str, ...] | None = None) -> Iterator[tuple
         try:
             X, y = make(np.random.default_rng([2024, number]))
         except DatasetError as error:
-            print(f"{name} is left out: {error}")
+            print(f"{name} skipped: {error}")
             continue
         yield name, X, y

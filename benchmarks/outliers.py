@@ -1,12 +1,12 @@
-"""The outlier detector beside PyOD's, by the protocol of PyOD's benchmark, as Markdown tables.
+"""The outlier detector against PyOD's, by the protocol of PyOD's benchmark, as Markdown tables.
 
-Sixty per cent of a set, drawn by the seed, train a detector, and the others test it; features are standardised by the
-training part; PyOD's detectors have PyOD's defaults and the set's own share of outliers for `contamination`, and ours
-its default alone. The figure is the area under the ROC curve of the test part.
+A random 60 % of each data set trains a detector and the rest tests it, with features standardised on the training part.
+PyOD's detectors use their defaults and the data set's share of outliers as `contamination`; KDLOutlierDetector uses its
+defaults. The figure is the area under the ROC curve on the test part.
 
-Run with ``python -m benchmarks.outliers --out results/outliers.jsonl [--suite odds|development] [--seeds 10]``, where
-PyOD is installed (the extra ``rkdl[pyod]``). Every figure is appended to the file as it is found and none is computed
-twice, so that a run may be cut into pieces (``--limit SECONDS``).
+Run with ``python -m benchmarks.outliers --out results/outliers.jsonl [--suite odds|development] [--seeds 10]``, with
+PyOD installed (the extra ``rkdl[pyod]``). Every figure is appended to the file as it is computed and none is computed
+twice, so a run can be split (``--limit SECONDS``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.outlier_problems import development_problems, is_real
 from rkdl.datasets import ODDS_NAMES, fetch_odds
 
 OURS = "KDLOutlierDetector"
-# Name, module, and whether it takes a seed.
+# Module, and whether the detector takes a seed.
 PEERS = {
     "IForest": ("iforest", True),
     "KNN": ("knn", False),
@@ -43,7 +43,7 @@ PEERS = {
     "COPOD": ("copod", False),
     "KPCA": ("kpca", True),
 }
-# What the default was chosen among, on the development suite alone.
+# Alternatives to the default, compared on the development suite alone.
 ALTERNATIVES: dict[str, dict] = {
     "wide alone": {"n_components": 32, "n_nonzero_coefs": 16, "gamma_factors": 0.1},
     "narrow alone": {"n_components": 8, "n_nonzero_coefs": 8, "gamma_factors": 6.0},
@@ -64,7 +64,7 @@ DETECTORS = (OURS, *PEERS)
 
 
 def make_detector(name: str, contamination: float, seed: int):
-    """A detector by its name, not fitted."""
+    """Create a detector by name."""
     if name == OURS or name in ALTERNATIVES:
         from rkdl import KDLOutlierDetector
 
@@ -75,12 +75,12 @@ def make_detector(name: str, contamination: float, seed: int):
 
 
 def abnormality(detector, X: np.ndarray) -> np.ndarray:
-    """Scores of signals, higher for outliers, whoever's detector it is."""
+    """Scores of signals, higher for outliers, for either library."""
     return -detector.score_samples(X) if hasattr(detector, "score_samples") else detector.decision_function(X)
 
 
 def split(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training and test part, standardised by the training part."""
+    """Training and test part, standardised on the training part."""
     rng = np.random.RandomState(seed)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=rng)
     scaler = StandardScaler().fit(X_train)
@@ -88,10 +88,10 @@ def split(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarr
 
 
 def repairs(name: str, X_train: np.ndarray) -> list[dict]:
-    """What is tried, in this order, where a detector with its defaults fails or gives scores that are not finite.
+    """Parameters to try, in this order, if a detector fails with its defaults or gives non-finite scores.
 
-    PCA divides by the variance of its components, which is zero where features depend on each other linearly; CBLOF
-    refuses when its clusters cannot be parted into large and small ones.
+    PCA divides by the variance of its components, which is zero for linearly dependent features; CBLOF fails if its
+    clusters cannot be divided into large and small ones.
     """
     if name == "PCA":
         return [{"n_components": int(np.linalg.matrix_rank(X_train))}]
@@ -101,7 +101,7 @@ def repairs(name: str, X_train: np.ndarray) -> list[dict]:
 
 
 def measure(name: str, X: np.ndarray, y: np.ndarray, seed: int) -> dict:
-    """Area under the curve and seconds of one detector on one split."""
+    """Area under the ROC curve and seconds of one detector on one split."""
     X_train, X_test, _, y_test = split(X, y, seed)
     contamination = float(min(max(y.mean(), 1e-3), 0.5))
     failure = ""
@@ -122,13 +122,13 @@ def measure(name: str, X: np.ndarray, y: np.ndarray, seed: int) -> dict:
             found = {"roc": float(roc_auc_score(y_test, scores))}
             found |= {"fit_seconds": fitted - start, "score_seconds": scored - fitted}
             return found | ({"repaired": changes} if changes else {})
-        failure = "scores that are not finite"
-    # No order at all, as a coin would give.
+        failure = "non-finite scores"
+    # Chance level.
     return {"roc": 0.5, "fit_seconds": 0.0, "score_seconds": 0.0, "failed": failure}
 
 
 def problems(suite: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Name, signals and labels of every set of a suite."""
+    """Name, signals and labels of every data set of a suite."""
     if suite == "development":
         yield from development_problems()
         return
@@ -137,12 +137,12 @@ def problems(suite: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
 
 
 def read_records(path: Path) -> list[dict]:
-    """What earlier runs found."""
+    """Records of earlier runs."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def run(suite: str, detectors: list[str], seeds: int, path: Path, limit: float) -> bool:
-    """Measure what is missing; whether all of it was within the limit."""
+    """Measure what is missing; returns whether all of it fitted in the time limit."""
     done = {(r["problem"], r["seed"], r["detector"]) for r in read_records(path) if r["suite"] == suite}
     deadline = time.monotonic() + limit
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ def run(suite: str, detectors: list[str], seeds: int, path: Path, limit: float) 
                     if time.monotonic() > deadline:
                         return False
                     if detector not in warm:
-                        # Importing and compiling are no part of a fit's time.
+                        # Import and compile before timing.
                         measure(detector, X[:500], np.arange(len(X[:500])) % 5 == 0, seed)
                         warm.add(detector)
                     found = measure(detector, X, y, seed)
@@ -169,7 +169,7 @@ def run(suite: str, detectors: list[str], seeds: int, path: Path, limit: float) 
 
 
 def table(records: list[dict], key: str) -> tuple[list[str], list[str], np.ndarray]:
-    """Problems, detectors, and the mean over seeds of one figure, (problems, detectors)."""
+    """Problems, detectors, and the mean of one figure over seeds, of shape (problems, detectors)."""
     names = list(dict.fromkeys(r["problem"] for r in records))
     detectors = [d for d in (*DETECTORS, *ALTERNATIVES) if any(r["detector"] == d for r in records)]
     values: dict[tuple[str, str], list[float]] = {}
@@ -180,12 +180,12 @@ def table(records: list[dict], key: str) -> tuple[list[str], list[str], np.ndarr
 
 
 def report(records: list[dict], suite: str) -> str:
-    """Areas a problem of ODDS; then means, mean ranks among all that are shown, and seconds a detector.
+    """Areas per ODDS data set; then mean area, mean rank among the detectors shown, and seconds, per detector.
 
-    Of the development suite, whose problems are many, the mean of those with real outliers in place of the seconds.
+    For the development suite: the mean over problems with real outliers in place of areas and seconds.
     """
     if not records:
-        return "Nothing is measured yet."
+        return "Nothing has been measured yet."
     names, detectors, areas = table(records, "roc")
     ranks = rankdata(-areas, axis=1).mean(axis=0)
     lines = []
@@ -211,8 +211,10 @@ def main(argv=None) -> int:
     parser.add_argument("--suite", choices=("odds", "development"), default="odds")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--detectors", nargs="+", choices=DETECTORS, default=list(DETECTORS))
-    parser.add_argument("--alternatives", action="store_true", help="the default and what it was chosen among")
-    parser.add_argument("--limit", type=float, default=np.inf, help="seconds after which no further figure is begun")
+    parser.add_argument("--alternatives", action="store_true", help="compare the default with its alternatives")
+    parser.add_argument(
+        "--limit", type=float, default=np.inf, help="start no further measurement after this many seconds"
+    )
     arguments = parser.parse_args(argv)
     chosen = [OURS, *ALTERNATIVES] if arguments.alternatives else arguments.detectors
     complete = run(arguments.suite, chosen, arguments.seeds, arguments.out, arguments.limit)

@@ -63,7 +63,7 @@ def test_methods_by_name():
     assert {any_data.full_name(name) for name in any_data.REDUCED} < set(methods)
     assert any_data.full_name("ORKDL-random") == "ORKDL-random"
     for name in ("DL", "KDL-random"):
-        with pytest.raises(ValueError, match="is no method"):
+        with pytest.raises(ValueError, match="is not a method"):
             any_data.full_name(name)
 
 
