@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import RBF, Linear, Polynomial
 from rkdl._features.maps import KernelMap
-from rkdl._features.metric import Metric
+from rkdl._features.metric import make_metric
 from rkdl._learning.chunk_tasks import EncodeTask
 from rkdl._learning.kernel_vector_update import LBFGS, LinearTerm, Objective
 
@@ -44,10 +45,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 from rkdl._backends.torch import atoms as tensor_atoms  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import steps  # noqa: E402
-from rkdl._backends.torch.device import BLOCK_ROWS, GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
-from rkdl._backends.torch.kernels import scaled_norms, summed_product  # noqa: E402
-from rkdl._backends.torch.maps import LentKernelMap  # noqa: E402
-from rkdl._backends.torch.metric import TensorMetric  # noqa: E402
+from rkdl._backends.torch.backend import BLOCK_ROWS, TORCH, scaled_norms  # noqa: E402
+from rkdl._backends.torch.device import GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
 from rkdl._backends.torch.place import to_device, to_host  # noqa: E402
 from rkdl._backends.torch.signals import StreamedSignals, TensorSignals  # noqa: E402
 from rkdl._coding.pursuit import pursue_padded  # noqa: E402
@@ -77,7 +76,7 @@ ESTIMATORS = {
     "MORKDL-gd": MORKDL(solver="gd", residual_tol=0.05, **REDUCED),
 }
 STREAMS = {name: ESTIMATORS[name] for name in ("DL", "FourierDL", "RKDL-dictionary", "ORKDL-lbfgs", "MORKDL-gd")}
-KERNELS = [RBF(0.2), Polynomial(0.2, 3, 1.0), Linear()]
+KERNELS = [RBF(0.2), Polynomial(3, 0.2, 1.0), Linear()]
 TOLERANCE = {np.float64: 1e-10, np.float32: 1e-5}
 
 each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
@@ -498,11 +497,12 @@ class TestEngine:
                 products, _, trace, _ = executor.small_to_host(sums)
                 lent = executor.with_vectors_on_device(feature_map) if lends else feature_map
                 surface = Objective(executor, kept, lent.kernel, products, float(trace), executor.to_backend(linear))
-                surface.feature_map = lambda rows, like=lent: type(like)(like.kernel, rows)
+                surface.feature_map = lambda rows, like=lent: replace(like, kernel_vectors=rows)
                 if holds_atoms:
                     surface.held_atoms = unit
                 point = surface.at(lent.kernel_vectors)
-                assert isinstance(point.vectors, torch.Tensor) == (lends or type(lent) is not KernelMap)
+                is_placed = isinstance(executor, DeviceExecutor) and (lends or not executor.is_light)
+                assert isinstance(point.vectors, torch.Tensor) == is_placed
                 found.append((point.value, to_host(surface.gradient(point)), to_host(point.atoms)))
         assert len(found) == (3 if has_linear else 4)
         for parts in found[1:]:
@@ -518,14 +518,18 @@ class TestEngine:
         for own in kernels:
             expected = KernelMap(own, rows).matrix()
             there = to_device(KernelMap(own, rows), torch.device(device))
-            lent = LentKernelMap(there.kernel, there.kernel_vectors)
+            lent = replace(there, has_host_matrix=True)
             np.testing.assert_allclose(lent.matrix(), expected, rtol=1e-12, atol=1e-14)
-            assert type(lent.metric(np.float64)) is Metric
-            pulled = own.pull(rows, rows, weights)
-            np.testing.assert_allclose(own.pull_together(rows, weights), pulled, rtol=1e-10, atol=1e-11)
-            for given in (weights, torch.tensor(weights, device=device)):
-                ours = there.kernel.pull_together(there.kernel_vectors, given)
-                np.testing.assert_allclose(to_host(ours), pulled, rtol=1e-10, atol=1e-11)
+            assert isinstance(lent.metric(np.float64).factor, np.ndarray)
+            apart = own.gradient(rows, rows.copy(), weights)
+            np.testing.assert_allclose(own.gradient(rows, rows, weights), apart, rtol=1e-10, atol=1e-11)
+            placed = there.kernel_vectors
+            ours = there.kernel.gradient(placed, placed, torch.tensor(weights, device=device))
+            np.testing.assert_allclose(to_host(ours), apart, rtol=1e-10, atol=1e-11)
+            # Where the kernel values are known in NumPy, weights are made there.
+            _, gradient = there.kernel.value_and_gradient(placed, placed, expected)
+            ours = gradient(lambda factor: weights * to_host(factor))
+            np.testing.assert_allclose(to_host(ours), apart, rtol=1e-10, atol=1e-11)
 
     def test_quasi_newton_direction(self, device):
         """The recursion on inner products is the one on vectors."""
@@ -581,8 +585,7 @@ class TestEngine:
             rows[:, 0] *= 1e-3
             matrix = rows @ rows.T
             for dtype in (np.float64, np.float32):
-                ours = TensorMetric(torch.tensor(matrix, device=device), dtype)
-                theirs = Metric(matrix, dtype)
+                ours, theirs = (make_metric(given, dtype) for given in (torch.tensor(matrix, device=device), matrix))
                 assert ours.rank == theirs.rank
                 products = rng.standard_normal((3, 6)) @ matrix
                 given = torch.tensor(products, device=device)
@@ -594,8 +597,8 @@ class TestEngine:
                 np.testing.assert_allclose(
                     matrix @ again.T, matrix @ theirs.unwhiten(theirs.whiten(products)).T, rtol=1e-6, atol=1e-9
                 )
-        assert TensorMetric.of(torch.full((2, 2), torch.nan, dtype=torch.float64, device=device), np.float64) is None
-        assert TensorMetric.of(torch.zeros((2, 2), dtype=torch.float64, device=device), np.float64).rank == 0
+        assert make_metric(torch.full((2, 2), torch.nan, dtype=torch.float64, device=device), np.float64) is None
+        assert make_metric(torch.zeros((2, 2), dtype=torch.float64, device=device), np.float64).rank == 0
 
     @pytest.mark.parametrize("kind", ["general", "unused", "short"])
     @pytest.mark.parametrize("has_metric", [False, True])
@@ -623,7 +626,7 @@ class TestEngine:
         generator = torch.Generator().manual_seed(0)
         left, right = (torch.rand((5 * BLOCK_ROWS + 17, 3), generator=generator).to(device) for _ in range(2))
         exact = left.double().T @ right.double()
-        torch.testing.assert_close(summed_product(left, right), exact, rtol=1e-6, atol=0.0)
+        torch.testing.assert_close(TORCH.weighted_sum(left, right), exact, rtol=1e-6, atol=0.0)
 
     def test_gpu_chunks(self):
         bounds = gpu_bounds(1_000_000, 3552, 4)
@@ -637,7 +640,7 @@ class TestEngine:
         memory = {
             "map": KernelMap(RBF(0.3, shift=X[0]), X[:4]),
             "pair": (X[:2], 1.0),
-            "metric": Metric(np.eye(3), np.float64),
+            "metric": make_metric(np.eye(3), np.float64),
         }
         again = to_host(to_device(memory, torch.device(device)))
         assert type(again["map"]) is KernelMap

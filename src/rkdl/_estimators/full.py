@@ -375,7 +375,7 @@ def alike_home(values: np.ndarray, signals: Signals) -> Any:
     home = getattr(signals, "home", None)
     if home is None:
         return values
-    from rkdl._backends.torch.place import upload
+    from rkdl._backends.torch.backend import upload
 
     return upload(values, home)
 

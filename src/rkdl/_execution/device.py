@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,7 +13,6 @@ import numpy as np
 import torch
 
 from rkdl._backends.torch.device import KEPT_SHARE, free_bytes, product_precision, tensor_chunks
-from rkdl._backends.torch.maps import LentKernelMap
 from rkdl._backends.torch.place import to_device, to_host
 from rkdl._backends.torch.signals import StreamedSignals, TensorSignals
 from rkdl._backends.torch.steps import tensor_step
@@ -89,7 +89,7 @@ class DeviceExecutor(Executor):
         """A kernel map with its kernel vectors, which are as long as signals, always on the device."""
         if not self.is_light:
             return feature_map
-        return LentKernelMap(*to_device((feature_map.kernel, feature_map.kernel_vectors), self.device))
+        return replace(to_device(feature_map, self.device), has_host_matrix=True)
 
     def for_signals(self, signals: Any) -> DeviceExecutor:
         """An executor for other signals on the same device."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from rkdl._backends.cpu.products import multiply
-from rkdl._features.kernels import Kernel, squared_norms
-from rkdl._features.metric import IdentityMetric, Metric
+from rkdl._backends.arrays import squared_norms
+from rkdl._backends.base import backend_of
+from rkdl._features.kernels import Kernel
+from rkdl._features.metric import IdentityMetric, Metric, make_metric
 
 
 @dataclass(frozen=True)
@@ -23,11 +25,11 @@ class LinearMap:
         """Length of a signal."""
         return self.size
 
-    def features(self, signals: np.ndarray) -> np.ndarray:
+    def features(self, signals: Any) -> Any:
         """The signals themselves, not a copy."""
         return signals
 
-    def squared_norms(self, signals: np.ndarray) -> np.ndarray:
+    def squared_norms(self, signals: Any) -> Any:
         """``|y|^2`` of every signal."""
         return squared_norms(signals)
 
@@ -35,11 +37,11 @@ class LinearMap:
         """The identity."""
         return IdentityMetric(self.size)
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, Any]:
         """Nothing that learning changes."""
         return {}
 
-    def restored(self, state: dict[str, np.ndarray]) -> LinearMap:
+    def restored(self, state: dict[str, Any]) -> LinearMap:
         """The same map."""
         return self
 
@@ -48,7 +50,7 @@ class LinearMap:
 class FourierMap:
     """Random Fourier features: cosine and sine of each frequency, so that every signal has norm one."""
 
-    frequencies: np.ndarray
+    frequencies: Any
 
     @property
     def signal_size(self) -> int:
@@ -60,29 +62,25 @@ class FourierMap:
         """Number of features, two a frequency."""
         return 2 * len(self.frequencies)
 
-    def features(self, signals: np.ndarray) -> np.ndarray:
+    def features(self, signals: Any) -> Any:
         """Features (c, 2q) of a chunk."""
-        count = len(self.frequencies)
-        phases = multiply(signals, self.frequencies.astype(signals.dtype, copy=False))
-        features = np.empty((len(signals), 2 * count), dtype=signals.dtype)
-        np.cos(phases, out=features[:, :count])
-        np.sin(phases, out=features[:, count:])
-        features *= signals.dtype.type(1.0 / np.sqrt(count))
-        return features
+        backend = backend_of(signals)
+        phases = backend.product(signals, backend.as_like(self.frequencies, signals))
+        return backend.cos_and_sin(phases, float(1.0 / np.sqrt(len(self.frequencies))))
 
-    def squared_norms(self, signals: np.ndarray) -> np.ndarray:
+    def squared_norms(self, signals: Any) -> Any:
         """One for every signal."""
-        return np.ones(len(signals), dtype=signals.dtype)
+        return backend_of(signals).full((len(signals),), 1.0, signals)
 
     def metric(self, dtype: np.dtype) -> IdentityMetric:
         """The identity."""
         return IdentityMetric(self.size)
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, Any]:
         """What a map of the same kind is made from."""
         return {"frequencies": self.frequencies}
 
-    def restored(self, state: dict[str, np.ndarray]) -> FourierMap:
+    def restored(self, state: dict[str, Any]) -> FourierMap:
         """The map of a state."""
         return replace(self, frequencies=state["frequencies"])
 
@@ -92,7 +90,9 @@ class KernelMap:
     """Kernel values with a set of kernel vectors: the reduced methods, and KDL when it meets new signals."""
 
     kernel: Kernel
-    kernel_vectors: np.ndarray
+    kernel_vectors: Any
+    # Whether small matrices are worked with in NumPy though the kernel vectors are on a device.
+    has_host_matrix: bool = False
 
     @property
     def signal_size(self) -> int:
@@ -104,37 +104,38 @@ class KernelMap:
         """Number of kernel vectors."""
         return len(self.kernel_vectors)
 
-    def features(self, signals: np.ndarray) -> np.ndarray:
+    def features(self, signals: Any) -> Any:
         """``K(Y, D)`` of a chunk."""
-        return self.kernel(signals, self.kernel_vectors.astype(signals.dtype, copy=False))
+        return self.kernel(signals, backend_of(signals).as_like(self.kernel_vectors, signals))
 
-    def squared_norms(self, signals: np.ndarray) -> np.ndarray:
+    def squared_norms(self, signals: Any) -> Any:
         """``k(y, y)`` of every signal."""
         return self.kernel.diagonal(signals)
 
-    def matrix(self) -> np.ndarray:
+    def matrix(self) -> Any:
         """``K(D, D)`` in float64."""
-        vectors = self.kernel_vectors.astype(np.float64, copy=False)
+        backend = backend_of(self.kernel_vectors)
+        vectors = backend.cast(self.kernel_vectors, np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            matrix = np.asarray(self.kernel(vectors, vectors), dtype=np.float64)
+            matrix = self.kernel(vectors, vectors)
             matrix = 0.5 * (matrix + matrix.T)
-            np.fill_diagonal(matrix, self.kernel.diagonal(vectors))
-            return matrix
+            backend.fill_diagonal(matrix, self.kernel.diagonal(vectors))
+        return backend.to_host(matrix) if self.has_host_matrix else matrix
 
     def metric(self, dtype: np.dtype) -> Metric:
         """``K(D, D)``, its rank decided for signals of `dtype`."""
-        matrix = self.matrix()
-        if not np.isfinite(matrix).all():
+        metric: Metric | None = make_metric(self.matrix(), dtype)
+        if metric is None:
             raise ValueError(
                 "The kernel overflows on the kernel vectors: scale the signals down, or lower gamma or degree."
             )
-        return Metric(matrix, dtype)
+        return metric
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, Any]:
         """What a map of the same kind is made from."""
         return {"kernel_vectors": self.kernel_vectors}
 
-    def restored(self, state: dict[str, np.ndarray]) -> KernelMap:
+    def restored(self, state: dict[str, Any]) -> KernelMap:
         """The map of a state."""
         return replace(self, kernel_vectors=state["kernel_vectors"])
 
@@ -150,19 +151,20 @@ class GivenKernelMap:
         """Length of a row."""
         return self.size
 
-    def features(self, signals: np.ndarray) -> np.ndarray:
+    def features(self, signals: Any) -> Any:
         """The rows themselves."""
         return signals
 
-    def squared_norms(self, signals: np.ndarray) -> np.ndarray:
+    def squared_norms(self, signals: Any) -> Any:
         """Not known, so that no residual is ever small."""
-        return np.full(len(signals), np.finfo(signals.dtype).max / len(signals), dtype=signals.dtype)
+        backend = backend_of(signals)
+        return backend.full((len(signals),), float(backend.finfo(signals).max) / len(signals), signals)
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, Any]:
         """Nothing that learning changes."""
         return {}
 
-    def restored(self, state: dict[str, np.ndarray]) -> GivenKernelMap:
+    def restored(self, state: dict[str, Any]) -> GivenKernelMap:
         """The same map."""
         return self
 
@@ -180,7 +182,7 @@ class WhiteMap:
     """
 
     kernel_map: KernelMap
-    whitening: np.ndarray
+    whitening: Any
 
     @classmethod
     def of(cls, kernel_map: KernelMap, metric: Metric, dtype: np.dtype) -> WhiteMap:
@@ -202,11 +204,11 @@ class WhiteMap:
         """Number of coordinates."""
         return len(self.whitening)
 
-    def features(self, signals: np.ndarray) -> np.ndarray:
+    def features(self, signals: Any) -> Any:
         """Coordinates (c, r) of a chunk."""
-        return self.kernel_map.features(signals) @ self.whitening.astype(signals.dtype, copy=False)
+        return self.kernel_map.features(signals) @ backend_of(signals).as_like(self.whitening, signals)
 
-    def squared_norms(self, signals: np.ndarray) -> np.ndarray:
+    def squared_norms(self, signals: Any) -> Any:
         """``k(y, y)`` of every signal, of which the coordinates hold a part."""
         return self.kernel_map.squared_norms(signals)
 
@@ -214,11 +216,11 @@ class WhiteMap:
         """The identity."""
         return IdentityMetric(self.size)
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, Any]:
         """Nothing that learning changes."""
         return {}
 
-    def restored(self, state: dict[str, np.ndarray]) -> WhiteMap:
+    def restored(self, state: dict[str, Any]) -> WhiteMap:
         """The same map."""
         return self
 

@@ -2,80 +2,76 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
-from rkdl._backends.arrays import is_tensor
+from rkdl._backends.base import backend_of
 
 
+@dataclass(frozen=True)
 class Metric:
-    """A positive semidefinite matrix seen through its pivoted Cholesky factor.
+    """A positive semidefinite matrix seen through its pivoted Cholesky factor; `make_metric` makes one.
 
     The pivots are the coordinates that are kept; a coordinate that the kept ones already span (a duplicated
     kernel vector, say) gets no weight. Whitened coordinates make the metric the identity.
 
-    Parameters
+    Attributes
     ----------
     matrix : ndarray of shape (p, p)
         Symmetric, positive semidefinite up to rounding, float64.
-    dtype : dtype
-        The dtype of the data behind the matrix: it decides what counts as zero.
-
-    Attributes
-    ----------
-    rank : int
-        Number of coordinates kept.
+    pivots : ndarray of shape (rank,) or None
+        The coordinates kept; None for all of them in order.
+    factor : ndarray of shape (rank, rank)
+        The lower triangular factor of their part of the matrix.
     """
 
-    def __init__(self, matrix: np.ndarray, dtype: np.dtype | type) -> None:
-        self.matrix = matrix
-        size = matrix.shape[0]
-        largest = max(float(matrix.diagonal().max()), 0.0)
-        if largest == 0.0:
-            self.rank = 0
-            self.pivots = np.empty(0, dtype=np.intp)
-            self.factor = np.empty((0, 0))
-            return
-        tolerance = size * float(np.finfo(dtype).eps) * largest
-        factor, pivots, rank, _ = lapack.dpstrf(matrix, tol=tolerance, lower=1)
-        self.rank = int(rank)
-        self.pivots = pivots[: self.rank] - 1
-        # What stands above the diagonal is not read.
-        self.factor = np.ascontiguousarray(factor[: self.rank, : self.rank])
+    matrix: Any
+    pivots: Any
+    factor: Any
+    inverse: Any = field(init=False, repr=False)
 
-    def _solve(self, right: np.ndarray, transposed: bool = False) -> np.ndarray:
-        # LAPACK itself: SciPy's function looks at its arguments for longer than so small a solution takes. What is
-        # lower in rows is upper in columns, and nothing is copied.
-        solution: np.ndarray = lapack.dtrtrs(self.factor.T, right, lower=0, trans=int(not transposed))[0]
-        return solution
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inverse", backend_of(self.factor).inverse_factor(self.factor))
 
-    def whiten(self, products: np.ndarray) -> np.ndarray:
+    @property
+    def rank(self) -> int:
+        """Number of coordinates kept."""
+        return len(self.factor)
+
+    def whiten(self, products: Any) -> Any:
         """Products with the coordinates (n, p) to coordinates in which the metric is the identity (n, rank)."""
+        backend = backend_of(self.factor)
         if self.rank == 0:
-            return np.zeros((len(products), 0))
-        return self._solve(products[:, self.pivots].T).T
+            return backend.zeros((len(products), 0), self.factor)
+        kept = products if self.pivots is None else products[:, self.pivots]
+        return backend.solve_rows(self.factor, self.inverse, kept, transposed=False)
 
-    def unwhiten(self, coordinates: np.ndarray) -> np.ndarray:
+    def unwhiten(self, coordinates: Any) -> Any:
         """Whitened coordinates (n, rank) back to combinations of the original ones (n, p)."""
-        full = np.zeros((len(coordinates), self.matrix.shape[0]))
-        if self.rank:
-            full[:, self.pivots] = self._solve(coordinates.T, transposed=True).T
+        backend = backend_of(self.factor)
+        if self.rank == 0:
+            return backend.zeros((len(coordinates), len(self.matrix)), self.factor)
+        combined = backend.solve_rows(self.factor, self.inverse, coordinates, transposed=True)
+        if self.pivots is None:
+            return combined
+        full = backend.zeros((len(coordinates), len(self.matrix)), self.factor)
+        full[:, self.pivots] = combined
         return full
 
-    def to_white(self, combinations: np.ndarray) -> np.ndarray:
+    def to_white(self, combinations: Any) -> Any:
         """Combinations (n, p) to whitened coordinates: those of their projection on the kept span."""
         return self.whiten(combinations @ self.matrix)
 
 
 def make_metric(matrix: Any, dtype: np.dtype | type) -> Any:
-    """The metric of a matrix, where the matrix is; None for a matrix that is not finite."""
-    if is_tensor(matrix):
-        from rkdl._backends.torch.metric import TensorMetric
+    """The metric of a matrix (p, p), where the matrix is; None for a matrix that is not finite.
 
-        return TensorMetric.of(matrix, dtype)
-    return Metric(matrix, dtype) if np.isfinite(matrix).all() else None
+    `dtype` is that of the data behind the matrix: it decides what counts as zero.
+    """
+    found = backend_of(matrix).cholesky(matrix, dtype)
+    return None if found is None else Metric(matrix, *found)
 
 
 class IdentityMetric:
@@ -84,7 +80,7 @@ class IdentityMetric:
     def __init__(self, size: int) -> None:
         self.rank = size
 
-    def whiten(self, products: np.ndarray) -> np.ndarray:
+    def whiten(self, products: Any) -> Any:
         """Products are coordinates."""
         return products
 

@@ -96,7 +96,7 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
 
 def _remedy(kernel: Kernel, sample: np.ndarray, fault: str) -> str:
     if isinstance(kernel, RBF):
-        ratio = median_gamma(sample) / kernel.gamma
+        ratio = median_gamma(sample) / kernel._gamma
         return f"gamma is too {fault} for them: gamma='median' would be {ratio:.1g} times it."
     if isinstance(kernel, Custom):
         return "Change the kernel's width, or scale the signals."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rkdl._features.metric import Metric
+from rkdl._features.metric import make_metric
 
 # For so many kernel vectors one signal of a batch offers itself, and no more than so many: each costs O(p^2).
 CANDIDATE_SHARE, MAX_CANDIDATES = 5, 20
@@ -44,7 +44,7 @@ def keep_kernel_vectors(
     # Vectors that the others span weigh nothing, and rounding shall not say otherwise.
     ridge = size * max(float(np.finfo(dtype).eps), 1e-12) * float(matrix.diagonal().max())
     inverse = np.linalg.inv(matrix + ridge * np.eye(size))
-    white = Metric(products, np.float64).whiten(projections.T)
+    white = make_metric(products, np.float64).whiten(projections.T)
     halves = inverse @ white
     benefits = halves @ halves.T
     kept = np.arange(size)

@@ -251,8 +251,7 @@ class ReducedProblem:
         """The objective as a function of the kernel vectors, which are where they are moved."""
         lent = self._lent(self.feature_map)
         surface = Objective(self.executor, kept, lent.kernel, products, trace, self._linear_term(linear_sums, trace))
-        kind: Any = type(lent)
-        surface.feature_map = partial(kind, lent.kernel)
+        surface.feature_map = lambda vectors: replace(lent, kernel_vectors=vectors)
         surface.feature_vectors, surface.keeps_features = lent.kernel_vectors, self._keeps_features()
         return surface
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 try:
     import torch
 except ModuleNotFoundError as error:
@@ -18,13 +16,12 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from error
 
+from rkdl._backends.torch.backend import BLOCK_ROWS
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import plan_chunks, uses_tf32
 
 # Bytes that a chunk's signals, features and correlations take together on a GPU: many enough to fill it.
 GPU_CHUNK_BYTES = 1 << 30
-# Rows whose products are summed in the signals' dtype; sums of more rows are added in float64.
-BLOCK_ROWS = 4096
 # Multiplications, about, of the work between two walks that the host does sooner than a GPU can be told to.
 HOST_WORK = 1 << 26
 # Share of a device's free memory that signals, and that features, may be kept in.
@@ -95,8 +92,3 @@ def product_precision(device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def torch_dtype(dtype: Any) -> torch.dtype:
-    """torch's name of a NumPy dtype."""
-    return getattr(torch, np.dtype(dtype).name)

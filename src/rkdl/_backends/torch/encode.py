@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from rkdl._backends.torch.device import torch_dtype
-from rkdl._backends.torch.place import to_device, to_host, upload
+from rkdl._backends.torch.backend import torch_dtype, upload
+from rkdl._backends.torch.place import to_device, to_host
 from rkdl._backends.torch.pursuit import TensorCodes, pursue
 from rkdl._backends.torch.signals import StreamedSignals, TensorSignals
 from rkdl._backends.torch.steps import encode

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from rkdl._backends.torch.atoms import aksvd_sweep, gram_sweep
-from rkdl._backends.torch.device import torch_dtype
+from rkdl._backends.torch.backend import torch_dtype
 from rkdl._backends.torch.place import to_device
 from rkdl._backends.torch.pursuit import pursue
 from rkdl._execution.device import DeviceExecutor

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
 
+from rkdl._backends.torch.backend import has_triton
 from rkdl._coding.pursuit import pursue_padded
 
 # Bytes that the plain pursuit's rows may take at a time.
@@ -34,12 +33,6 @@ class TensorCodes(NamedTuple):
             return self.known[1]
         dense = torch.zeros((self.n_signals, n_atoms), dtype=dtype or self.values.dtype, device=self.values.device)
         return dense.scatter_add_(1, self.indices.long(), self.values.to(dense.dtype))
-
-
-@cache
-def has_triton() -> bool:
-    """Whether Triton can be imported; whether there is a GPU for it is another matter."""
-    return find_spec("triton") is not None
 
 
 def pursue(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from rkdl._backends.torch.atoms import aksvd_sweep, read_codes
-from rkdl._backends.torch.kernels import summed_product
+from rkdl._backends.torch.backend import TORCH
 from rkdl._backends.torch.place import to_device
 from rkdl._learning.chunk_tasks import Features
 
@@ -40,7 +40,7 @@ def _refit(
     refitted = []
     for item, part in zip(kept, parts, strict=True):
         own = dense[start : start + len(part)]
-        projections += summed_product(own.to(part.dtype), part)
+        projections += TORCH.weighted_sum(own.to(part.dtype), part)
         refitted.append(item._replace(codes=read_codes(own, item.codes)))
         start += len(part)
     fit = (metric.whiten(projections) * white).sum()

@@ -10,7 +10,8 @@ import torch
 from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import host
-from rkdl._backends.torch.device import KEPT_SHARE, free_bytes, torch_dtype
+from rkdl._backends.torch.backend import torch_dtype
+from rkdl._backends.torch.device import KEPT_SHARE, free_bytes
 from rkdl._data.signals import MOMENTS_AT_ONCE, Moments, Signals
 
 # Bytes of a pinned buffer; there are two, and one is filled while the other is sent.

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from rkdl._backends.torch.kernels import squared_norms, summed_product
-from rkdl._backends.torch.pursuit import TensorCodes, has_triton, pursue
+from rkdl._backends.torch.backend import TORCH, has_triton
+from rkdl._backends.torch.pursuit import TensorCodes, pursue
 from rkdl._coding.encoder import Encoder
 from rkdl._coding.preimages import Decode, DecoderSums, to_unit_length
 from rkdl._execution.executor import _squares
@@ -19,6 +19,8 @@ from rkdl._learning.kernel_vector_choice import _Assign, _moments
 
 # Codes with their zeros are kept for the steps to come while they are no more numbers than this.
 KNOWN_CODES = 1 << 20
+
+squared_norms, summed_product = TORCH.squared_norms, TORCH.weighted_sum
 
 ChunkTask = Callable[[torch.Tensor, Any], tuple[tuple, Any]]
 

@@ -1,0 +1,138 @@
+"""What a backend must offer, and the one way to find an array's backend.
+
+Kernels, maps, metrics and the learning are written once on these primitives. `rkdl._backends.cpu.backend.CPU` has them
+for NumPy arrays, with Numba where that is faster; `rkdl._backends.torch.backend.TORCH` for tensors, with Triton on a
+GPU. A third backend is one more folder and a line in `backend_of`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+
+import numpy as np
+
+from rkdl._backends.cpu.backend import CPU
+
+# An array of the backend; a protocol that named both libraries' types would import both.
+Array = Any
+
+
+class Backend(Protocol):
+    """Primitives on arrays of one library; arguments are of that library unless they say otherwise."""
+
+    def to_host(self, array: Array) -> np.ndarray:
+        """The array in NumPy; itself if it is."""
+
+    def from_host(self, array: Array, like: Array) -> Array:
+        """A NumPy array where `like` is; an array of this backend stays as it is."""
+
+    def as_like(self, array: Any, like: Array) -> Array:
+        """An array of this backend or of NumPy in the dtype of `like`, where that is."""
+
+    def cast(self, array: Array, dtype: Any) -> Array:
+        """The array in a NumPy dtype; itself if it has it."""
+
+    def copy(self, array: Array) -> Array:
+        """A copy."""
+
+    def zeros(self, shape: tuple[int, ...], like: Array) -> Array:
+        """Zeros of the dtype of `like`, where it is."""
+
+    def full(self, shape: tuple[int, ...], value: float, like: Array) -> Array:
+        """One number in every place, of the dtype of `like`, where it is."""
+
+    def stack(self, arrays: Any) -> Array:
+        """Arrays of one shape along a new first axis."""
+
+    def concatenate(self, arrays: Any) -> Array:
+        """Arrays one after another along the first axis."""
+
+    def where(self, condition: Array, value: Any, otherwise: Any) -> Array:
+        """`value` where the condition holds, else `otherwise`."""
+
+    def flatnonzero(self, mask: Array) -> Array:
+        """Indices of what is true."""
+
+    def largest(self, rows: Array, count: int) -> tuple[Array, Array]:
+        """The `count` largest numbers of every row and their places, in no order."""
+
+    def finfo(self, array: Array) -> Any:
+        """`eps`, `tiny` and `max` of the array's dtype."""
+
+    def exp(self, array: Array) -> Array:
+        """``e^x`` of every number, in place."""
+
+    def sqrt(self, array: Array) -> Array:
+        """Square roots, in place."""
+
+    def clip(self, array: Array, most: float) -> Array:
+        """Numbers above `most` become that, in place; NaN stays."""
+
+    def power(self, array: Array, exponent: float) -> Array:
+        """``x^exponent`` in a new array; a whole exponent is exact in sign."""
+
+    def cos_and_sin(self, phases: Array, factor: float) -> Array:
+        """``factor cos(x)`` and, to the right of it, ``factor sin(x)``."""
+
+    def fill_diagonal(self, matrix: Array, values: Any) -> None:
+        """Write the diagonal in place."""
+
+    def dot(self, left: Array, right: Array) -> Any:
+        """Sum of the products of all entries; a device does not wait for it."""
+
+    def dots(self, left: Array, right: Array) -> tuple[float, float, float]:
+        """`dot` of the one with the other, with itself, and of the other with itself, waiting once."""
+
+    def norm(self, array: Array) -> float:
+        """Root of the sum of all squares; infinite where that overflows."""
+
+    def row_norms(self, rows: Array) -> Array:
+        """``|x|`` of every row."""
+
+    def squared_norms(self, rows: Array) -> Array:
+        """``|x|^2`` of every row."""
+
+    def product(self, rows: Array, others: Array) -> Array:
+        """``rows @ others.T`` (c, n) in a new array."""
+
+    def weighted_sum(self, weights: Array, rows: Array) -> Array:
+        """``weights.T @ rows`` (n, m) in float64, of weights (c, n) and rows (c, m) in the rows' dtype."""
+
+    def distances(self, rows: Array, others: Array, factor: float) -> Array:
+        """``factor |x - y|^2`` (c, n), zero between equal rows and NaN for a row that is not finite."""
+
+    def rbf(self, rows: Array, others: Array, gamma: float) -> Array:
+        """``exp(-distances)``, finished in one pass."""
+
+    def radial_gradient(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
+        """``factor sum_t weights_ti (x_t - y_i)`` (n, m) in float64."""
+
+    def cholesky(self, matrix: Array, dtype: Any) -> tuple[Array | None, Array] | None:
+        """Pivots (rank,), None for all in order, and the factor (rank, rank) of a positive semidefinite matrix.
+
+        What counts as zero is decided by `dtype`, that of the data behind the matrix. None if it is not finite.
+        """
+
+    def inverse_factor(self, factor: Array) -> Array | None:
+        """The inverse of a triangular factor, where products are faster than solves; None elsewhere."""
+
+    def solve_rows(self, factor: Array, inverse: Array | None, rows: Array, transposed: bool) -> Array:
+        """``rows @ inv(factor)'``, or ``rows @ inv(factor)`` if `transposed`."""
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a torch tensor, found out without importing torch."""
+    if type(value) is np.ndarray:
+        return False
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
+
+
+def backend_of(array: Any) -> Backend:
+    """The backend of an array: torch's for a tensor, which is imported only then, and the CPU's for all else."""
+    if not is_tensor(array):
+        return CPU
+    from rkdl._backends.torch.backend import TORCH
+
+    return TORCH

@@ -1,0 +1,192 @@
+"""The primitives of `rkdl._backends.base` on NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack
+
+from rkdl._backends.cpu.jit import compiled
+from rkdl._backends.cpu.products import FLOATS, combine, multiply
+
+
+class CPUBackend:
+    """NumPy, LAPACK and Numba; see `rkdl._backends.base.Backend` for what each primitive does."""
+
+    def to_host(self, array: Any) -> Any:
+        return array
+
+    def from_host(self, array: Any, like: Any) -> Any:
+        return array
+
+    def as_like(self, array: Any, like: Any) -> Any:
+        return array.astype(like.dtype, copy=False)
+
+    def cast(self, array: Any, dtype: Any) -> Any:
+        return array.astype(dtype, copy=False)
+
+    def copy(self, array: np.ndarray) -> np.ndarray:
+        return array.copy()
+
+    def zeros(self, shape: tuple[int, ...], like: np.ndarray) -> np.ndarray:
+        return np.zeros(shape, dtype=like.dtype)
+
+    def full(self, shape: tuple[int, ...], value: float, like: np.ndarray) -> np.ndarray:
+        return np.full(shape, value, dtype=like.dtype)
+
+    stack = staticmethod(np.stack)
+    concatenate = staticmethod(np.concatenate)
+    where = staticmethod(np.where)
+    flatnonzero = staticmethod(np.flatnonzero)
+
+    def largest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        at = np.argpartition(rows, -count, axis=1)[:, -count:]
+        return np.take_along_axis(rows, at, axis=1), at
+
+    def finfo(self, array: np.ndarray) -> Any:
+        return np.finfo(array.dtype)
+
+    def exp(self, array: np.ndarray) -> np.ndarray:
+        return np.exp(array, out=array)
+
+    def sqrt(self, array: np.ndarray) -> np.ndarray:
+        return np.sqrt(array, out=array)
+
+    def clip(self, array: np.ndarray, most: float) -> np.ndarray:
+        return np.minimum(array, most, out=array)
+
+    def power(self, array: np.ndarray, exponent: float) -> np.ndarray:
+        if exponent != int(exponent) or exponent < 0.0:
+            return array ** array.dtype.type(exponent)
+        # By multiplications: exact in sign, and faster than a call of pow.
+        degree, result = int(exponent), np.ones_like(array)
+        with np.errstate(over="ignore", invalid="ignore"):
+            while degree:
+                if degree & 1:
+                    result *= array
+                degree >>= 1
+                if degree:
+                    array = array * array
+        return result
+
+    def cos_and_sin(self, phases: np.ndarray, factor: float) -> np.ndarray:
+        count = phases.shape[1]
+        both = np.empty((len(phases), 2 * count), dtype=phases.dtype)
+        np.cos(phases, out=both[:, :count])
+        np.sin(phases, out=both[:, count:])
+        both *= phases.dtype.type(factor)
+        return both
+
+    def fill_diagonal(self, matrix: np.ndarray, values: Any) -> None:
+        np.fill_diagonal(matrix, values)
+
+    def dot(self, left: np.ndarray, right: np.ndarray) -> Any:
+        return np.vdot(left, right)
+
+    def dots(self, left: np.ndarray, right: np.ndarray) -> tuple[float, float, float]:
+        return float(np.vdot(left, right)), float(np.vdot(left, left)), float(np.vdot(right, right))
+
+    def norm(self, array: np.ndarray) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.linalg.norm(array))
+
+    def row_norms(self, rows: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(rows, axis=1)
+
+    def squared_norms(self, rows: np.ndarray) -> np.ndarray:
+        if rows.dtype not in FLOATS or not rows.flags.c_contiguous:
+            return np.einsum("ij,ij->i", rows, rows)
+        squares = np.empty(len(rows), dtype=rows.dtype)
+        _square_rows(rows, squares)
+        return squares
+
+    product = staticmethod(multiply)
+    weighted_sum = staticmethod(combine)
+
+    def distances(self, rows: np.ndarray, others: np.ndarray, factor: float) -> np.ndarray:
+        exponents = self._exponents(rows, others, factor)
+        return np.negative(exponents, out=exponents)
+
+    def rbf(self, rows: np.ndarray, others: np.ndarray, gamma: float) -> np.ndarray:
+        return self.exp(self._exponents(rows, others, gamma))
+
+    def _exponents(self, rows: np.ndarray, others: np.ndarray, gamma: float) -> np.ndarray:
+        """``-gamma |x - y|^2`` (c, n)."""
+        values = multiply(rows, others)
+        own, other = self.squared_norms(rows), self.squared_norms(others)
+        dtype = values.dtype.type
+        scaled = [(gamma * squares).astype(dtype, copy=False) for squares in (own, other)]
+        _find_exponents(values, dtype(2.0 * gamma), own, *scaled)
+        # Where gamma is so large that the rounding of a zero distance shows, put zero for it.
+        rounding = 8.0 * gamma * float(np.finfo(values.dtype).eps)
+        if rounding * float(other.max(initial=0.0)) > 1e-4:
+            values[values > -rounding * (own[:, None] + other)] = 0.0
+        return values
+
+    def radial_gradient(self, weights: np.ndarray, rows: np.ndarray, others: np.ndarray, factor: float) -> np.ndarray:
+        gradient = combine(weights, rows)
+        _subtract_rows(gradient, weights.sum(axis=0, dtype=np.float64), others, factor)
+        return gradient
+
+    def cholesky(self, matrix: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        if not np.isfinite(matrix).all():
+            return None
+        largest = max(float(matrix.diagonal().max()), 0.0)
+        if largest == 0.0:
+            return np.empty(0, dtype=np.intp), np.empty((0, 0))
+        tolerance = len(matrix) * float(np.finfo(dtype).eps) * largest
+        factor, pivots, rank, _ = lapack.dpstrf(matrix, tol=tolerance, lower=1)
+        # What stands above the diagonal is not read.
+        return pivots[:rank] - 1, np.ascontiguousarray(factor[:rank, :rank])
+
+    def inverse_factor(self, factor: np.ndarray) -> None:
+        return None
+
+    def solve_rows(self, factor: np.ndarray, inverse: None, rows: np.ndarray, transposed: bool) -> np.ndarray:
+        # LAPACK itself: SciPy's function checks its arguments for longer than so small a solution takes. What is
+        # lower in rows is upper in columns, and nothing is copied.
+        solution: np.ndarray = lapack.dtrtrs(factor.T, rows.T, lower=0, trans=int(not transposed))[0]
+        return solution.T
+
+
+CPU = CPUBackend()
+
+
+@compiled(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _square_rows(rows, squares):
+    """``|x|^2`` of every row."""
+    for i in range(len(rows)):
+        row = rows[i]
+        total = squares.dtype.type(0)
+        for k in range(len(row)):
+            total += row[k] * row[k]
+        squares[i] = total
+
+
+# Without contraction: a product and an offset that overflow both must meet as infinities and leave NaN.
+@compiled(error_model="numpy", fastmath={"nsz"})
+def _find_exponents(values, factor, own, scaled, other):
+    """``factor v - scaled_i - other_j`` in place of every value, at most zero; NaN where `own` is not finite.
+
+    Or a signal at infinity would pass for one that is merely far.
+    """
+    zero = values.dtype.type(0)
+    for i in range(len(values)):
+        row = values[i]
+        if not np.isfinite(own[i]):
+            row[:] = np.nan
+            continue
+        offset = scaled[i]
+        for j in range(len(row)):
+            exponent = row[j] * factor - offset - other[j]
+            row[j] = zero if exponent > zero else exponent
+
+
+@compiled(error_model="numpy", fastmath={"contract", "nsz"})
+def _subtract_rows(gradient, sums, others, factor):
+    """``factor (gradient_i - sums_i others_i)`` in place of every row of `gradient`."""
+    for i in range(len(gradient)):
+        row, other, total = gradient[i], others[i], sums[i]
+        for k in range(len(row)):
+            row[k] = factor * (row[k] - total * other[k])

@@ -1,0 +1,214 @@
+"""The primitives of `rkdl._backends.base` on torch tensors."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from rkdl._backends.cpu.backend import CPU
+
+# Rows whose products are summed in the signals' dtype; sums of more rows are added in float64.
+BLOCK_ROWS = 4096
+# Where the smallest pivot is this many times what counts as zero, no other order of pivots finds one that does.
+_CLEAR = 100.0
+
+
+@cache
+def has_triton() -> bool:
+    """Whether Triton can be imported; whether there is a GPU for it is another matter."""
+    return find_spec("triton") is not None
+
+
+class TorchBackend:
+    """torch, and Triton on a GPU; see `rkdl._backends.base.Backend` for what each primitive does."""
+
+    def to_host(self, array: torch.Tensor) -> np.ndarray:
+        array = array.detach().cpu()
+        # NumPy has no bfloat16.
+        return (array.float() if array.dtype == torch.bfloat16 else array).numpy()
+
+    def from_host(self, array: Any, like: torch.Tensor) -> torch.Tensor:
+        return array if isinstance(array, torch.Tensor) else upload(array, like.device)
+
+    def as_like(self, array: Any, like: torch.Tensor) -> torch.Tensor:
+        return self.from_host(array, like).to(like.dtype)
+
+    def cast(self, array: torch.Tensor, dtype: Any) -> torch.Tensor:
+        return array.to(torch_dtype(dtype))
+
+    def copy(self, array: torch.Tensor) -> torch.Tensor:
+        return array.clone()
+
+    def zeros(self, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+        return like.new_zeros(shape)
+
+    def full(self, shape: tuple[int, ...], value: float, like: torch.Tensor) -> torch.Tensor:
+        return like.new_full(shape, value)
+
+    def stack(self, arrays: Any) -> torch.Tensor:
+        return torch.stack(list(arrays))
+
+    def concatenate(self, arrays: Any) -> torch.Tensor:
+        return torch.cat(list(arrays))
+
+    def where(self, condition: torch.Tensor, value: Any, otherwise: Any) -> torch.Tensor:
+        return torch.where(condition, value, otherwise)
+
+    def flatnonzero(self, mask: torch.Tensor) -> torch.Tensor:
+        return mask.nonzero()[:, 0]
+
+    def largest(self, rows: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        found, at = rows.topk(count, dim=1, sorted=False)
+        return found, at
+
+    def finfo(self, array: torch.Tensor) -> Any:
+        return torch.finfo(array.dtype)
+
+    def exp(self, array: torch.Tensor) -> torch.Tensor:
+        return array.exp_()
+
+    def sqrt(self, array: torch.Tensor) -> torch.Tensor:
+        return array.sqrt_()
+
+    def clip(self, array: torch.Tensor, most: float) -> torch.Tensor:
+        return array.clamp_(max=most)
+
+    def power(self, array: torch.Tensor, exponent: float) -> torch.Tensor:
+        return array ** (int(exponent) if exponent == int(exponent) else exponent)
+
+    def cos_and_sin(self, phases: torch.Tensor, factor: float) -> torch.Tensor:
+        return torch.cat([phases.cos(), phases.sin()], dim=1).mul_(factor)
+
+    def fill_diagonal(self, matrix: torch.Tensor, values: torch.Tensor) -> None:
+        matrix.diagonal().copy_(values)
+
+    def dot(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return (left * right).sum()
+
+    def dots(self, left: torch.Tensor, right: torch.Tensor) -> tuple[float, float, float]:
+        both = torch.stack([left, right]).reshape(2, -1)
+        (left_square, crossed), (_, right_square) = (both @ both.T).tolist()
+        return crossed, left_square, right_square
+
+    def norm(self, array: torch.Tensor) -> float:
+        return float(torch.linalg.vector_norm(array))
+
+    def row_norms(self, rows: torch.Tensor) -> torch.Tensor:
+        return (rows * rows).sum(1).sqrt()
+
+    def squared_norms(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.vecdot(rows, rows)
+
+    def product(self, rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        return rows @ others.T
+
+    def weighted_sum(self, weights: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Sums of blocks of rows, added, so that few digits are lost."""
+        n_blocks = len(weights) // BLOCK_ROWS
+        if n_blocks < 2:
+            return (weights.T @ rows).double()
+        whole = n_blocks * BLOCK_ROWS
+        blocks = [part[:whole].reshape(n_blocks, BLOCK_ROWS, -1) for part in (weights, rows)]
+        # A conversion of all blocks to float64 would take longer than it is worth.
+        total = torch.bmm(blocks[0].mT, blocks[1]).sum(0).double()
+        if whole < len(weights):
+            total += weights[whole:].T @ rows[whole:]
+        return total
+
+    def distances(self, rows: torch.Tensor, others: torch.Tensor, factor: float) -> torch.Tensor:
+        return self._exponents(rows, others, factor).neg_()
+
+    def rbf(self, rows: torch.Tensor, others: torch.Tensor, gamma: float) -> torch.Tensor:
+        if rows.device.type == "cuda" and has_triton():
+            from rkdl._backends.torch.triton_kernels import finish_rbf
+
+            values, own, other = _distance_terms(rows, others, gamma)
+            finish_rbf(values, own, other, 8.0 * torch.finfo(values.dtype).eps)
+            return values
+        return self._exponents(rows, others, gamma).exp_()
+
+    def _exponents(self, rows: torch.Tensor, others: torch.Tensor, gamma: float) -> torch.Tensor:
+        """``-gamma |x - y|^2`` (c, n)."""
+        values, own, other = _distance_terms(rows, others, gamma)
+        rounding = 8.0 * torch.finfo(values.dtype).eps
+        # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
+        own = own + (own - own)
+        values -= own[:, None]
+        values -= other
+        # Where gamma is so large that the rounding of a zero distance shows, zero is put for it.
+        near = torch.where(rounding * other.max() > 1e-4, rounding, 0.0).to(values.dtype)
+        return torch.where(values > -near * (own[:, None] + other), 0.0, values).clamp_(max=0.0)
+
+    def radial_gradient(
+        self, weights: torch.Tensor, rows: torch.Tensor, others: torch.Tensor, factor: float
+    ) -> torch.Tensor:
+        gradient = self.weighted_sum(weights, rows)
+        gradient -= weights.sum(0, dtype=torch.float64)[:, None] * others
+        return gradient.mul_(factor)
+
+    def cholesky(self, matrix: torch.Tensor, dtype: Any) -> tuple[torch.Tensor | None, torch.Tensor] | None:
+        """Pivoted, on the host, only where the rank is in doubt."""
+        # Whether the matrix is finite shows in the factor, and only a factor that fails is looked into.
+        factor = torch.linalg.cholesky_ex(matrix)[0]
+        lowest, largest = torch.stack([factor.diagonal().min(), matrix.diagonal().max()]).tolist()
+        zero = len(matrix) * float(np.finfo(dtype).eps) * largest
+        if lowest > 0.0 and lowest * lowest > 2.0 * zero:
+            # The least that all other coordinates leave of one: no order of pivots has a smaller last pivot.
+            is_clear = lowest * lowest > _CLEAR * zero
+            if is_clear or 1.0 / float(self.inverse_factor(factor).square().sum(0).max()) > 2.0 * zero:
+                return None, factor
+        found = CPU.cholesky(self.to_host(matrix), dtype)
+        return None if found is None else tuple(upload(part, matrix.device) for part in found)
+
+    def inverse_factor(self, factor: torch.Tensor) -> torch.Tensor:
+        """Small solves are mostly launches: the factor is inverted once, and whitening is a product."""
+        identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+        return torch.linalg.solve_triangular(factor, identity, upper=False) if len(factor) else identity
+
+    def solve_rows(self, factor: torch.Tensor, inverse: Any, rows: torch.Tensor, transposed: bool) -> torch.Tensor:
+        return rows @ (inverse if transposed else inverse.T)
+
+
+TORCH = TorchBackend()
+
+
+def upload(array: np.ndarray, device: torch.device) -> torch.Tensor:
+    """A copy of the array on the device."""
+    # torch takes neither read-only arrays without a word nor negative strides.
+    if device.type == "cpu" or not (array.flags.c_contiguous and array.flags.writeable):
+        array = np.array(array, order="C", ndmin=array.ndim)
+    return torch.from_numpy(array).to(device)
+
+
+def torch_dtype(dtype: Any) -> torch.dtype:
+    """torch's name of a NumPy dtype."""
+    return getattr(torch, np.dtype(dtype).name)
+
+
+def _distance_terms(
+    rows: torch.Tensor, others: torch.Tensor, gamma: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """``2 gamma x'y``, ``gamma |x|^2`` and ``gamma |y|^2``."""
+    products = rows @ (others * (2.0 * gamma)).T
+    return products, scaled_norms(rows, gamma), gamma * torch.linalg.vecdot(others, others)
+
+
+# Squared norms of the rows of a tensor and what they were multiplied by, while it lives and is not written to.
+_known_norms: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def scaled_norms(rows: torch.Tensor, factor: float) -> torch.Tensor:
+    """``factor |x|^2`` of every row; of rows that stay from pass to pass it is computed once."""
+    if rows.is_inference():
+        return factor * torch.linalg.vecdot(rows, rows)
+    state = rows._version, factor
+    known, norms = _known_norms.get(rows, (None, None))
+    if known != state:
+        norms = factor * torch.linalg.vecdot(rows, rows)
+        _known_norms[rows] = state, norms
+    return norms

@@ -1,0 +1,230 @@
+"""What a kernel is: its values, its diagonal, and its gradient.
+
+The methods that move the kernel vectors ask for ``values, gradient = kernel.value_and_gradient(X, D)``: with `weigh` a
+function that multiplies an array by weights W,
+
+    gradient(weigh)_i = sum_t W_ti  d k(x_t, d_i) / d d_i
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from rkdl._backends.base import backend_of
+
+__all__ = ["Kernel"]
+
+# Rows of a block whose diagonal is read.
+_BLOCK = 32
+# Rules that find gamma, one over the square of a width, from the signals.
+RULES = ("median", "scale")
+
+Weigh = Callable[[Any], Any]
+ValueAndGradient = tuple[Any, Callable[[Weigh], Any]]
+
+
+class Kernel:
+    """Base class of kernels: derive from it to bring a kernel of your own.
+
+    Write ``__call__(X, Y)``, and for `rkdl.ORKDL` and `rkdl.MORKDL`, which move the kernel vectors, also
+    ``gradient(X, Y, weights)``. Kernels can be added, multiplied, and multiplied by positive numbers.
+
+    See Also
+    --------
+    RBF : A kernel of the library.
+
+    Notes
+    -----
+    The methods are called with NumPy arrays. With signals that are torch tensors they are called with tensors if a
+    trial shows that they can take them, as code made of operators (``X @ Y.T``, ``** 2``) does; else signals are
+    brought to NumPy and values back. Signals are passed as they are given, never scaled.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rkdl import ORKDL
+    >>> from rkdl.kernels import Kernel
+    >>> class Quadratic(Kernel):
+    ...     def __call__(self, X, Y):
+    ...         return (X @ Y.T) ** 2
+    ...
+    ...     def gradient(self, X, Y, weights):
+    ...         return (2 * weights * (X @ Y.T)).T @ X
+    >>> X = np.random.default_rng(0).standard_normal((200, 6))
+    >>> ORKDL(4, kernel=Quadratic(), n_kernel_vectors=12, random_state=0).fit(X).kernel_vectors_.shape
+    (12, 6)
+    """
+
+    def __call__(self, X: Any, Y: Any) -> Any:
+        """Kernel values of all pairs of rows.
+
+        Parameters
+        ----------
+        X : ndarray or Tensor of shape (n, n_features)
+            Signals.
+        Y : ndarray or Tensor of shape (p, n_features)
+            Signals or kernel vectors.
+
+        Returns
+        -------
+        values : ndarray or Tensor of shape (n, p)
+            ``k(x, y)``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no __call__(X, Y): write one that returns k(X, Y).")
+
+    def diagonal(self, X: Any) -> Any:
+        """``k(x, x)`` of every row; from small blocks of the kernel matrix unless a subclass knows better.
+
+        Parameters
+        ----------
+        X : ndarray or Tensor of shape (n, n_features)
+            Signals.
+
+        Returns
+        -------
+        values : ndarray or Tensor of shape (n,)
+            Squared norms in feature space.
+        """
+        blocks = [self(X[i : i + _BLOCK], X[i : i + _BLOCK]).diagonal() for i in range(0, max(len(X), 1), _BLOCK)]
+        return backend_of(blocks[0]).concatenate(blocks)
+
+    def gradient(self, X: Any, Y: Any, weights: Any) -> Any:
+        """Weighted sums of the kernel's derivatives by the rows of `Y`.
+
+        Parameters
+        ----------
+        X : ndarray or Tensor of shape (n, n_features)
+            Signals.
+        Y : ndarray or Tensor of shape (p, n_features)
+            Kernel vectors.
+        weights : ndarray or Tensor of shape (n, p)
+            Weights w.
+
+        Returns
+        -------
+        gradient : ndarray or Tensor of shape (p, n_features)
+            In row i the sum over t of ``w_ti dk(x_t, y_i) / dy_i``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no gradient(X, Y, weights): write one, or use RKDL.")
+
+    def __add__(self, other: Any) -> Kernel:
+        from rkdl._features.kernels.composites import add_kernels
+
+        return add_kernels(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Any) -> Kernel:
+        from rkdl._features.kernels.composites import Scaled, multiply_kernels
+
+        if isinstance(other, Kernel):
+            return multiply_kernels(self, other)
+        return Scaled(self, float(other)) if isinstance(other, Real) else NotImplemented
+
+    __rmul__ = __mul__
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether there is a gradient."""
+        return type(self).gradient is not Kernel.gradient
+
+    @property
+    def _has_user_code(self) -> bool:
+        """Whether it runs code of the user's, which sees signals as the user gave them."""
+        return True
+
+    def _rules(self) -> set[str]:
+        """Names of rules among the parameters."""
+        return set()
+
+    def _resolved(self, gamma: float) -> Kernel:
+        """The kernel with numbers for all parameters; `gamma` is what the rule gives."""
+        return self
+
+    def _rescaled(self, scale: float) -> Kernel:
+        """The kernel of signals that are multiplied by `scale`: its values there are those of this one here."""
+        return self
+
+    def _prepared(self, sample: np.ndarray) -> Kernel:
+        """The kernel as the learning uses it, fit to signals like those of the sample."""
+        from rkdl._features.kernels.custom import Custom
+
+        return Custom.wrap(self, sample)
+
+    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+        """Kernel values, and their weighted gradient by the rows of `Y` as a function.
+
+        Parameters
+        ----------
+        X : ndarray of shape (c, m)
+            Signals.
+        Y : ndarray of shape (p, m)
+            Kernel vectors.
+        values : ndarray of shape (c, p), default=None
+            The kernel values, where they are known.
+
+        Returns
+        -------
+        values : ndarray of shape (c, p)
+            The kernel values.
+        gradient : callable
+            ``gradient(weigh)`` is the sum over signals of weights times derivatives, (p, m) in float64, where
+            ``weigh(factor)`` returns the weights (c, p) times a factor of that shape.
+        """
+        values = self(X, Y) if values is None else values
+
+        def gradient(weigh: Weigh) -> Any:
+            return self.gradient(X, Y, weigh(backend_of(values).full(values.shape, 1.0, values)))
+
+        return values, gradient
+
+
+class BuiltIn(Kernel):
+    """What the library's own kernels share: their gradient follows from `value_and_gradient`."""
+
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    @property
+    def _has_user_code(self) -> bool:
+        return False
+
+    def gradient(self, X: Any, Y: Any, weights: Any) -> Any:
+        return self.value_and_gradient(X, Y)[1](lambda factor: weights * factor)
+
+    gradient.__doc__ = Kernel.gradient.__doc__
+
+    def _prepared(self, sample: np.ndarray) -> Kernel:
+        return self
+
+
+def check_gamma(gamma: float, sample: np.ndarray) -> None:
+    """Refuse a gamma that leaves the range of the signals' dtype."""
+    if not gamma <= float(np.finfo(sample.dtype).max) / 4.0:
+        raise ValueError(f"gamma={gamma} is too large for signals of {sample.dtype}: lower it, or scale the signals.")
+
+
+def number(kernel: Kernel, value: float | str) -> float:
+    """A parameter that must be a number by now."""
+    if isinstance(value, str):
+        raise ValueError(f"{kernel!r} has a parameter {value!r} that is found at fit: give a number to call it.")
+    return float(value)
+
+
+def rules_in(value: float | str) -> set[str]:
+    return {value} if isinstance(value, str) else set()
+
+
+def check_positive(kernel: Any, name: str, rules: str = "") -> None:
+    value = getattr(kernel, name)
+    if isinstance(value, bool) or not isinstance(value, Real) or not (float(value) > 0.0 and isfinite(value)):
+        raise ValueError(f"{type(kernel).__name__} has {name}={value!r}: give a positive number{rules}.")
+
+
+def check_positive_or_rule(kernel: Any, name: str) -> None:
+    if not (isinstance(getattr(kernel, name), str) and getattr(kernel, name) in RULES):
+        check_positive(kernel, name, ", 'median' or 'scale'")

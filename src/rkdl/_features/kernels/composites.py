@@ -1,0 +1,227 @@
+"""Sums and products of kernels, and kernels times positive numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add, mul
+from typing import Any
+
+import numpy as np
+
+from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weigh, check_positive
+
+__all__ = ["Product", "Scaled", "Sum"]
+
+
+@dataclass(frozen=True)
+class Composite(Kernel):
+    """A kernel made of others."""
+
+    parts: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        bad = [part for part in self.parts if not isinstance(part, Kernel)]
+        if bad or not self.parts:
+            raise TypeError(f"{type(self).__name__} is made of kernels, got {bad[0] if bad else self.parts!r}.")
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether all parts have a gradient."""
+        return all(part.differentiable for part in self.parts)
+
+    @property
+    def _has_user_code(self) -> bool:
+        return any(part._has_user_code for part in self.parts)
+
+    def _rules(self) -> set[str]:
+        return set().union(*(part._rules() for part in self.parts))
+
+    def _each(self, function: Callable[[Kernel], Kernel]) -> Kernel:
+        return replace(self, parts=tuple(function(part) for part in self.parts))
+
+    def _resolved(self, gamma: float) -> Kernel:
+        return self._each(lambda part: part._resolved(gamma))
+
+    def _rescaled(self, scale: float) -> Kernel:
+        return self._each(lambda part: part._rescaled(scale))
+
+    def _prepared(self, sample: np.ndarray) -> Kernel:
+        return self._each(lambda part: part._prepared(sample))
+
+    gradient = BuiltIn.gradient
+
+
+@dataclass(frozen=True)
+class Sum(Composite):
+    """The sum of kernels; ``kernel + other`` makes one.
+
+    Parameters
+    ----------
+    parts : tuple of Kernel
+        The terms.
+
+    See Also
+    --------
+    Product : Their product.
+
+    Examples
+    --------
+    >>> from rkdl.kernels import RBF, Linear, Sum
+    >>> Sum((RBF(0.5), Linear())) == RBF(0.5) + Linear()
+    True
+    """
+
+    def __call__(self, X: Any, Y: Any) -> Any:
+        return reduce(add, (part(X, Y) for part in self.parts))
+
+    def diagonal(self, X: Any) -> Any:
+        return reduce(add, (part.diagonal(X) for part in self.parts))
+
+    __call__.__doc__, diagonal.__doc__ = Kernel.__call__.__doc__, Kernel.diagonal.__doc__
+
+    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+        found = [part.value_and_gradient(X, Y) for part in self.parts]
+        # The terms' own values serve their gradients, and stay as they are.
+        total = sum((own for own, _ in found[1:]), start=found[0][0])
+        return total, lambda weigh: reduce(add, (gradient(weigh) for _, gradient in found))
+
+    value_and_gradient.__doc__ = Kernel.value_and_gradient.__doc__
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.parts))
+
+
+@dataclass(frozen=True)
+class Product(Composite):
+    """The product of kernels; ``kernel * other`` makes one.
+
+    Parameters
+    ----------
+    parts : tuple of Kernel
+        The factors.
+
+    See Also
+    --------
+    Sum : Their sum.
+
+    Examples
+    --------
+    >>> from rkdl.kernels import RBF, Polynomial, Product
+    >>> Product((RBF(0.5), Polynomial(2))) == RBF(0.5) * Polynomial(2)
+    True
+    """
+
+    def __call__(self, X: Any, Y: Any) -> Any:
+        return reduce(mul, (part(X, Y) for part in self.parts))
+
+    def diagonal(self, X: Any) -> Any:
+        return reduce(mul, (part.diagonal(X) for part in self.parts))
+
+    __call__.__doc__, diagonal.__doc__ = Kernel.__call__.__doc__, Kernel.diagonal.__doc__
+
+    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+        found = [part.value_and_gradient(X, Y) for part in self.parts]
+
+        def gradient(weigh: Weigh) -> Any:
+            terms = []
+            for i, (_, own) in enumerate(found):
+                others = reduce(mul, (value for j, (value, _) in enumerate(found) if j != i))
+                terms.append(own(lambda factor, others=others: weigh(others * factor)))  # type: ignore[misc]
+            return reduce(add, terms)
+
+        return reduce(mul, (value for value, _ in found)), gradient
+
+    value_and_gradient.__doc__ = Kernel.value_and_gradient.__doc__
+
+    def __repr__(self) -> str:
+        return " * ".join(f"({part!r})" if isinstance(part, Sum) else repr(part) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Scaled(Kernel):
+    """A kernel multiplied by a positive number; ``number * kernel`` makes one.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    factor : float
+        The number.
+
+    See Also
+    --------
+    Sum : In which terms have factors.
+
+    Examples
+    --------
+    >>> from rkdl.kernels import RBF, Scaled
+    >>> Scaled(RBF(0.5), 2.0) == 2.0 * RBF(0.5)
+    True
+    """
+
+    kernel: Kernel
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            raise TypeError(
+                f"Scaled has kernel={self.kernel!r}: give one of rkdl.kernels, or of a class derived from it."
+            )
+        check_positive(self, "factor")
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the kernel has a gradient."""
+        return self.kernel.differentiable
+
+    @property
+    def _has_user_code(self) -> bool:
+        return self.kernel._has_user_code
+
+    def _rules(self) -> set[str]:
+        return self.kernel._rules()
+
+    def _resolved(self, gamma: float) -> Kernel:
+        return replace(self, kernel=self.kernel._resolved(gamma))
+
+    def _rescaled(self, scale: float) -> Kernel:
+        return replace(self, kernel=self.kernel._rescaled(scale))
+
+    def _prepared(self, sample: np.ndarray) -> Kernel:
+        return replace(self, kernel=self.kernel._prepared(sample))
+
+    def __call__(self, X: Any, Y: Any) -> Any:
+        return self.kernel(X, Y) * float(self.factor)
+
+    def diagonal(self, X: Any) -> Any:
+        return self.kernel.diagonal(X) * float(self.factor)
+
+    __call__.__doc__, diagonal.__doc__ = Kernel.__call__.__doc__, Kernel.diagonal.__doc__
+    gradient = BuiltIn.gradient
+
+    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+        own, gradient = self.kernel.value_and_gradient(X, Y)
+        return own * float(self.factor), lambda weigh: gradient(weigh) * float(self.factor)
+
+    value_and_gradient.__doc__ = Kernel.value_and_gradient.__doc__
+
+    def __repr__(self) -> str:
+        own = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
+        return f"{self.factor!r} * {own}"
+
+
+def _parts(kernel: Kernel, kind: type) -> tuple[Kernel, ...]:
+    """The terms of a sum, or the factors of a product; of any other kernel itself."""
+    return kernel.parts if type(kernel) is kind else (kernel,)  # type: ignore[attr-defined]
+
+
+def add_kernels(left: Kernel, right: Kernel) -> Sum:
+    """Their sum, the terms of sums among them its own."""
+    return Sum(_parts(left, Sum) + _parts(right, Sum))
+
+
+def multiply_kernels(left: Kernel, right: Kernel) -> Product:
+    """Their product, the factors of products among them its own."""
+    return Product(_parts(left, Product) + _parts(right, Product))

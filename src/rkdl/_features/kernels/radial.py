@@ -1,0 +1,260 @@
+"""Kernels of the distance.
+
+To add one, derive from `Radial`, list it in `__all__`, and add it to the grid of tests/test_kernels.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rkdl._backends.base import backend_of
+from rkdl._features.kernels.base import (
+    BuiltIn,
+    Kernel,
+    ValueAndGradient,
+    Weigh,
+    check_gamma,
+    check_positive,
+    check_positive_or_rule,
+    number,
+    rules_in,
+)
+from rkdl._features.widths import offset_of
+
+__all__ = ["RBF", "Matern", "RationalQuadratic"]
+
+
+@dataclass(frozen=True)
+class Radial(BuiltIn):
+    """A function of ``s = gamma |x - y|^2``; `shift` is subtracted from signals that sit far from zero."""
+
+    shift: Any = field(default=None, repr=False, compare=False, kw_only=True)
+
+    @property
+    def _gamma(self) -> float:
+        raise NotImplementedError
+
+    def _values(self, squares: Any) -> Any:
+        """Kernel values from s, which may change in place."""
+        raise NotImplementedError
+
+    def _values_and_slope(self, squares: Any) -> tuple[Any, Any]:
+        """Kernel values and ``-dk/ds`` from s, which may change in place."""
+        raise NotImplementedError
+
+    def _prepared(self, sample: np.ndarray) -> Kernel:
+        check_gamma(self._gamma, sample)
+        shift = offset_of(sample)
+        return self if shift is None else replace(self, shift=shift)
+
+    def _centred(self, rows: Any) -> Any:
+        if self.shift is None:
+            return rows
+        return rows - backend_of(rows).as_like(self.shift, rows)
+
+    def __call__(self, X: Any, Y: Any) -> Any:
+        X, Y = self._centred(X), self._centred(Y)
+        return self._values(backend_of(X).distances(X, Y, self._gamma))
+
+    def diagonal(self, X: Any) -> Any:
+        return backend_of(X).full((len(X),), 1.0, X)
+
+    __call__.__doc__, diagonal.__doc__ = Kernel.__call__.__doc__, "``k(x, x) = 1`` of every row."
+
+    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+        is_same, X = X is Y, self._centred(X)
+        Y = X if is_same else self._centred(Y)
+        backend, factor = backend_of(X), 2.0 * self._gamma
+        values, slope = self._slope(X, Y, values)
+
+        def gradient(weigh: Weigh) -> Any:
+            weights = weigh(slope)
+            if not is_same:
+                return backend.radial_gradient(weights, X, Y, factor)
+            # One product; the weights may be in NumPy, where small matrices are, though X is on a device.
+            both = factor * weights.T
+            backend_of(both).fill_diagonal(both, both.diagonal() - both.sum(1))
+            return backend.cast(backend.from_host(both, X) @ X, np.float64)
+
+        return values, gradient
+
+    def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
+        """Kernel values of centred rows, and ``-dk/ds``."""
+        return self._values_and_slope(backend_of(X).distances(X, Y, self._gamma))
+
+
+@dataclass(frozen=True)
+class RBF(Radial):
+    """The Gaussian kernel ``exp(-gamma |x - y|^2)``.
+
+    Parameters
+    ----------
+    gamma : float, "median" or "scale", default="median"
+        One over the square of the width. "median": one over the median squared distance between signals of a sample;
+        "scale": one over the number of features times the variance of all numbers. Both are found at fit.
+
+    See Also
+    --------
+    Matern : A kernel with heavier tails.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rkdl.kernels import RBF
+    >>> RBF(gamma=0.5)(np.array([[0.0], [1.0]]), np.array([[0.0]])).round(3)
+    array([[1.   ],
+           [0.607]])
+    >>> RBF() + 0.5 * RBF(gamma=2.0)
+    RBF(gamma='median') + 0.5 * RBF(gamma=2.0)
+    """
+
+    gamma: float | str = "median"
+
+    def __post_init__(self) -> None:
+        check_positive_or_rule(self, "gamma")
+
+    @property
+    def _gamma(self) -> float:
+        return number(self, self.gamma)
+
+    def _rules(self) -> set[str]:
+        return rules_in(self.gamma)
+
+    def _resolved(self, gamma: float) -> Kernel:
+        return replace(self, gamma=gamma) if isinstance(self.gamma, str) else self
+
+    def _rescaled(self, scale: float) -> Kernel:
+        return replace(self, gamma=self._gamma / scale / scale)
+
+    def __call__(self, X: Any, Y: Any) -> Any:
+        X, Y = self._centred(X), self._centred(Y)
+        return backend_of(X).rbf(X, Y, self._gamma)
+
+    __call__.__doc__ = Kernel.__call__.__doc__
+
+    def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
+        # The slope is the value.
+        values = backend_of(X).rbf(X, Y, self._gamma) if values is None else values
+        return values, values
+
+
+@dataclass(frozen=True)
+class _WithLengthScale(Radial):
+    """Radial kernels whose width is a length."""
+
+    length_scale: float | str = "median"
+
+    def _check_length_scale(self) -> None:
+        check_positive_or_rule(self, "length_scale")
+
+    @property
+    def _gamma(self) -> float:
+        return number(self, self.length_scale) ** -2.0
+
+    def _rules(self) -> set[str]:
+        return rules_in(self.length_scale)
+
+    def _resolved(self, gamma: float) -> Kernel:
+        return replace(self, length_scale=gamma**-0.5) if isinstance(self.length_scale, str) else self
+
+    def _rescaled(self, scale: float) -> Kernel:
+        return replace(self, length_scale=number(self, self.length_scale) * scale)
+
+    def _values(self, squares: Any) -> Any:
+        return self._values_and_slope(squares)[0]
+
+
+@dataclass(frozen=True)
+class Matern(_WithLengthScale):
+    """The Matern kernel of smoothness 3/2 or 5/2, whose tails are heavier than those of a Gaussian.
+
+    With ``a = sqrt(2 nu) |x - y| / length_scale`` it is ``(1 + a) exp(-a)`` for nu = 1.5 and
+    ``(1 + a + a^2 / 3) exp(-a)`` for nu = 2.5.
+
+    Parameters
+    ----------
+    length_scale : float, "median" or "scale", default="median"
+        The width. "median": the root of the median squared distance between signals of a sample; "scale": the root of
+        the number of features times the variance of all numbers. Both are found at fit.
+    nu : {1.5, 2.5}, default=1.5
+        The smoothness: the kernel is once or twice differentiable.
+
+    See Also
+    --------
+    RBF : The limit of great smoothness.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rkdl.kernels import Matern
+    >>> Matern(length_scale=1.0, nu=2.5)(np.array([[0.0], [1.0]]), np.array([[0.0]])).round(3)
+    array([[1.   ],
+           [0.524]])
+    """
+
+    nu: float = 1.5
+
+    def __post_init__(self) -> None:
+        self._check_length_scale()
+        if self.nu not in (1.5, 2.5):
+            raise ValueError(f"Matern has nu=1.5 and nu=2.5, got nu={self.nu!r}: others have no simple derivative.")
+
+    def _values_and_slope(self, squares: Any) -> tuple[Any, Any]:
+        backend = backend_of(squares)
+        squares *= 2.0 * self.nu
+        # Beyond any distance whose value is not zero, so that no product of infinity and zero is formed.
+        lengths = backend.clip(backend.sqrt(squares), 1e4)
+        decay = backend.exp(-lengths)
+        lengths += 1.0
+        if self.nu == 1.5:
+            lengths *= decay
+            decay *= 1.5
+            return lengths, decay
+        slope = lengths * decay
+        # 1 + a + a^2 / 3, with 1 + a in `lengths`.
+        values = (lengths + (lengths - 1.0) ** 2 / 3.0) * decay
+        slope *= 5.0 / 6.0
+        return values, slope
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(_WithLengthScale):
+    """The rational quadratic kernel ``(1 + |x - y|^2 / (2 alpha length_scale^2))^-alpha``: Gaussians of many widths.
+
+    Parameters
+    ----------
+    length_scale : float, "median" or "scale", default="median"
+        The width. "median": the root of the median squared distance between signals of a sample; "scale": the root of
+        the number of features times the variance of all numbers. Both are found at fit.
+    alpha : float, default=1.0
+        How alike the widths are; a large alpha gives a Gaussian.
+
+    See Also
+    --------
+    RBF : One width alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rkdl.kernels import RationalQuadratic
+    >>> RationalQuadratic(length_scale=1.0, alpha=0.5)(np.array([[0.0], [1.0]]), np.array([[0.0]])).round(3)
+    array([[1.   ],
+           [0.707]])
+    """
+
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._check_length_scale()
+        check_positive(self, "alpha")
+
+    def _values_and_slope(self, squares: Any) -> tuple[Any, Any]:
+        squares /= 2.0 * self.alpha
+        squares += 1.0
+        values = backend_of(squares).power(squares, -float(self.alpha))
+        slope = values / squares
+        slope *= 0.5
+        return values, slope

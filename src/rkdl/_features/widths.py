@@ -1,0 +1,60 @@
+"""Where a sample of signals sits, and how wide it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rkdl._backends.cpu.backend import CPU
+
+# Squared distances lose digits to cancellation when the offset outweighs the spread this many times.
+_OFFSET_RATIO = 100.0
+
+
+def median_gamma(sample: np.ndarray) -> float:
+    """One over the median squared distance between different signals of a sample.
+
+    Parameters
+    ----------
+    sample : ndarray of shape (n_sample, n_features)
+        Signals; pairs of equal ones do not count.
+
+    Returns
+    -------
+    float
+        1.0 where all signals are equal.
+    """
+    rows = sample.astype(np.float64)
+    rows -= centre_of(rows)
+    largest = np.abs(rows).max(initial=0.0)
+    if largest == 0.0:
+        return 1.0
+    rows /= largest
+    norms = CPU.squared_norms(rows)
+    sizes = norms[:, None] + norms
+    squares = sizes - 2.0 * (rows @ rows.T)
+    pairs = np.triu_indices(len(rows), k=1)
+    squares, sizes = squares[pairs], sizes[pairs]
+    # What cancellation leaves of a zero distance is below this.
+    squares = squares[squares > 1e-12 * sizes]
+    if squares.size == 0:
+        return 1.0
+    gamma = 1.0 / float(np.median(squares)) / float(largest) / float(largest)
+    return min(max(gamma, np.finfo(np.float64).tiny), np.finfo(np.float64).max)
+
+
+def offset_of(sample: np.ndarray) -> np.ndarray | None:
+    """The mean (m,) of signals that sit so far from zero that their distances lose digits; None of any others."""
+    centre = sample.mean(axis=0, dtype=np.float64)
+    spread = float(np.mean((sample - centre) ** 2)) * sample.shape[1]
+    return centre.astype(sample.dtype) if float(centre @ centre) > _OFFSET_RATIO * spread > 0.0 else None
+
+
+def centre_of(rows: np.ndarray) -> np.ndarray:
+    """The mean (m,) of the rows, or, where a few of them drag it away from all others, the median of every feature."""
+    mean = rows.mean(axis=0)
+    some = rows[:: max(1, len(rows) // 256)]
+    median = np.median(some, axis=0)
+    with np.errstate(over="ignore"):
+        spread = float(np.median(CPU.squared_norms(some - median)))
+        is_dragged = float(np.sum((mean - median) ** 2)) > 1e4 * spread
+    return median if is_dragged else mean
