@@ -154,7 +154,8 @@ def digits(split: Split, small: bool) -> Iterator[str]:
     X = normalize_signals(X[:300] if small else X)
     y = y[: len(X)]
     passes = (0, 2, 4)
-    folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=1 if small else 4, random_state=VALIDATION_SEED)
+    n_splits, n_repeats = (2, 1) if small else (5, 4)
+    folds = RepeatedStratifiedKFold(n_splits=n_splits, n_repeats=n_repeats, random_state=VALIDATION_SEED)
     yield f"{len(X):,} digits of 8 x 8 pixels, five-fold cross-validation, mean ± standard error:"
     yield ""
     yield "| method | " + " | ".join(f"{count} passes" for count in passes) + " |"
@@ -163,7 +164,7 @@ def digits(split: Split, small: bool) -> Iterator[str]:
         cells = []
         for count in passes:
             model = KDLClassifier(name, n_refinements=count, random_state=SEED)
-            means = cross_val_score(model, X, y, cv=folds).reshape(-1, 5).mean(axis=1)
+            means = cross_val_score(model, X, y, cv=folds).reshape(-1, n_splits).mean(axis=1)
             spread = means.std(ddof=1) / np.sqrt(len(means)) if len(means) > 1 else 0.0
             cells.append(f"{percent(means.mean())} ± {100 * spread:.2f}")
         yield f"| `{name}` | " + " | ".join(cells) + " |"
