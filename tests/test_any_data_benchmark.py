@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import any_data, any_data_sets
 from benchmarks.data import MissingDataError
 
+pytestmark = pytest.mark.slow
+
 
 def run(name, method, seed, error, **others):
     """A stored run with two errors, the first of them 1."""

@@ -21,6 +21,8 @@ from benchmarks import data, memory, peers, race, report, rows, tasks  # noqa: E
 from benchmarks.cases import CASES, common, growth  # noqa: E402
 from benchmarks.settings import Settings  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 PEERS = {"SPAMS", "scikit-learn", "dictlearn"}
 # Coders must find the same codes; learners start alike and may end a little apart after a few iterations.
 CODED = {*(name for name in CASES if name.startswith("encode")), "small"}

@@ -219,6 +219,7 @@ def child(path, before=""):
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(X, tmp_path):
     """SIGKILL wherever it falls; every fresh process goes on, and the last one ends at the same bits."""
     path = tmp_path / "fit.rkdl"
@@ -241,6 +242,7 @@ def test_killed_at_random_moments(X, tmp_path):
     assert fitted_bytes(clone(SLOW).fit(X, checkpoint=path)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
     [

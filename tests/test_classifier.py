@@ -68,6 +68,7 @@ def expected_failures(estimator):
 
 
 class TestManners:
+    @pytest.mark.slow
     def test_search_over_the_settings_of_a_name(self, blobs):
         X, y = blobs
         with warnings.catch_warnings():
@@ -93,6 +94,7 @@ class TestManners:
         with pytest.raises(ValueError, match="Invalid parameter 'sigma'"):
             KDLClassifier().set_params(estimator__sigma=1.0)
 
+    @pytest.mark.slow
     @parametrize_with_checks(
         [
             KDLClassifier(random_state=0),
@@ -130,6 +132,7 @@ class TestManners:
         assert type(model.method_).__name__ == ("RKDL" if name == "KDL" else name)
         assert model.score(X, y) > 0.9
 
+    @pytest.mark.slow
     def test_grid_search_in_a_pipeline(self, blobs):
         X, y = blobs
         pipeline = make_pipeline(StandardScaler(), make())
@@ -787,6 +790,7 @@ class TestBenchmark:
         monkeypatch.syspath_prepend(str(ROOT))
         return importlib.import_module("benchmarks.classification")
 
+    @pytest.mark.slow
     def test_it_runs_on_a_few_digits(self, benchmark, tmp_path, capsys):
         benchmark.main(["--small", "--out", str(tmp_path)])
         printed = capsys.readouterr().out
@@ -819,6 +823,7 @@ class TestBenchmark:
         assert f"n_refinements={model.n_refinements}, random_state={model.random_state}" in page
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "examples").is_dir(), reason="examples are not part of an installed package")
 def test_the_example_draws_its_figure(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))

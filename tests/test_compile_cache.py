@@ -12,6 +12,8 @@ import pytest
 from helpers import PATIENCE
 from rkdl._backends.cpu import jit
 
+pytestmark = pytest.mark.slow
+
 HELPER = "from rkdl._backends.cpu.jit import compiled\n\n@compiled()\ndef helper(x):\n    return x + {added}\n"
 CALLER = (
     "from rkdl._backends.cpu.helper import helper\nfrom rkdl._backends.cpu.jit import compiled\n\n"

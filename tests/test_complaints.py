@@ -209,6 +209,7 @@ class Test08SingularKernel:
 class Test10Compilation:
     """Seconds of compilation at every start."""
 
+    @pytest.mark.slow
     def test_a_second_process_compiles_nothing(self):
         """What a fit compiled in one process, another one finds on the disk."""
         script = """
@@ -525,6 +526,7 @@ class TestMemoryOfTransform:
         assert growth(lambda X: sparse_encode(X, atoms, n_nonzero_coefs=2, n_jobs=1), many) < 1.1 * 5 * 4
 
 
+@pytest.mark.slow
 class TestMemoryOfFit:
     """Features belong to the kernel vectors: when these move, one set of them is held, never an old and a new."""
 

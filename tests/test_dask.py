@@ -25,6 +25,9 @@ dask = pytest.importorskip("dask", reason="Dask is not installed")
 da = pytest.importorskip("dask.array", reason="dask.array is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 
+# One worker for all, so that what they share is made once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]
+
 CHUNKS = (300, 200, 450, 250, 300)
 ESTIMATORS = Estimators(
     *("DL", "DL-aksvd", "FourierDL", "RKDL", "RKDL-kmeans", "RKDL-rpcholesky", "ORKDL", "ORKDL-gd", "MORKDL")

@@ -905,6 +905,7 @@ def test_dataset_error_is_a_value_error_that_pickles():
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
+@pytest.mark.slow
 def test_import_is_light():
     heavy = ("pooch", "requests", "pandas", "pyarrow", "h5py", "scipy.io", "sklearn.datasets")
     # Only what the datasets add: scikit-learn answers for its own imports.
@@ -916,6 +917,7 @@ def test_import_is_light():
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_real_mnist(real_data):
     for name, checksum in MNIST_MD5.items():
         assert hashlib.md5(gzip.decompress((real_data / "mnist" / name).read_bytes())).hexdigest() == checksum

@@ -101,6 +101,7 @@ def iterate(weights, vectors, gamma, dtype=np.float64):
 
 
 class TestFixedPoint:
+    @pytest.mark.slow
     @pytest.mark.parametrize("positive", [True, False])
     @pytest.mark.parametrize("gamma", [0.01, 0.1, 0.5, 2.0])
     def test_agrees_with_minimisation_by_force(self, gamma, positive):
@@ -558,6 +559,7 @@ def test_dask_blocks(X):
     np.testing.assert_allclose(cleaned.compute(), local.denoise(X, noise=0.1), atol=1e-10)
 
 
+@pytest.mark.slow
 class TestBenchmark:
     """The benchmark's code on tiny inputs."""
 
@@ -624,6 +626,7 @@ class TestBenchmark:
         assert part in ("confirm", "choices") or list(tmp_path.glob("*.png"))
 
 
+@pytest.mark.slow
 def test_the_example_runs(tmp_path):
     pytest.importorskip("PIL")
     pytest.importorskip("matplotlib")

@@ -112,6 +112,7 @@ class TestThreads:
                 codes = [np.column_stack([part.data, part.indices]) for part in codes]
             assert codes[0].tobytes() == codes[1].tobytes() == codes[2].tobytes()
 
+    @pytest.mark.slow
     def test_fits_at_the_same_time(self, X):
         """Four at once, of all kinds, each with threads of its own: none sees the others."""
         alone = {name: outcome(clone(model), X) for name, model in ESTIMATORS.items()}

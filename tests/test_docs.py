@@ -160,6 +160,7 @@ def examples_of(value, name):
     return doctest.DocTestFinder(recurse=False).find(value, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOP_LEVEL)
 def test_examples_run(name):
     value = OBJECTS[name]

@@ -60,6 +60,7 @@ def keep_writing(path, first, count):
 
 
 class TestReplacing:
+    @pytest.mark.slow
     def test_writers_and_readers_never_meet(self, tmp_path):
         """Two processes write, this one reads: every file that it sees is whole."""
         path = tmp_path / "numbers.rkdl"
@@ -258,6 +259,7 @@ class TestFullDisk:
         assert [text.split("iteration ")[1][0] for text in (str(entry.message) for entry in told)] == ["2", "4"]
         assert len(read_file(path, "checkpoint", "")[0]["errors"]) == 3
 
+    @pytest.mark.slow
     def test_a_limit_of_the_system(self, X, tmp_path):
         """The system itself refuses to write more than a few hundred bytes."""
         code = (
@@ -294,6 +296,7 @@ class TestLocks:
         assert small().fit(X, checkpoint=path).n_iter_ == 3
         assert names(tmp_path) == ["fit.rkdl"]
 
+    @pytest.mark.slow
     def test_a_checkpoint_in_use_by_a_process(self, X, tmp_path):
         """The second one is told; after the first was killed, the next one goes on."""
         path = tmp_path / "fit.rkdl"

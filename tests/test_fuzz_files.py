@@ -214,6 +214,7 @@ def changed(content, change):
     return content[:begin] + (middle * 2 if kind == "repeat" else b"") + content[begin + how[1] :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_reader(name, folder):
     filename, write, read = READERS[name]
@@ -256,6 +257,7 @@ dtypes = st.sampled_from(["<f8", "<f4", ">f8", "<i8", "|u1", "<U3", "<c16", "|b1
 shapes = st.lists(st.integers(0, 12), max_size=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["model", "stream", "classifier", "checkpoint"])
 def test_forged_content(name, folder):
     """A file that is whole and lies: any value of its header, any array, of any kind and size."""

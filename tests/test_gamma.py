@@ -35,6 +35,7 @@ def test_it_is_that_of_scikit_learn(name, dtype, X):
     np.testing.assert_allclose(found, support._gamma, rtol=1e-6)
 
 
+@pytest.mark.slow
 @each_estimator
 def test_wherever_the_signals_are(name, X):
     torch, da = pytest.importorskip("torch"), pytest.importorskip("dask.array")

@@ -9,6 +9,8 @@ import pytest
 
 from helpers import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 CODE = """
 import atexit, sys, threading, time
 import numpy as np

@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import outlier_problems, outliers, threshold
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("wine class 0", "iris class 1", "cancer cluster", "blobs 400 5 global", "shifted (600, 20, 5, 2.5)")
 
 

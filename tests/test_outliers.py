@@ -38,6 +38,7 @@ def planted():
     return np.r_[ring, outliers], np.r_[np.zeros(400, dtype=int), np.ones(21, dtype=int)]
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [KDLOutlierDetector(n_members=3, random_state=0), KDLOutlierDetector(n_members=2, contamination=0.1)]
 )
@@ -92,6 +93,7 @@ def test_outliers_of_every_kind_are_found(planted):
     assert roc_auc_score(y[:412], scores[:412]) > 0.95
 
 
+@pytest.mark.slow
 def test_training_without_the_worst_represented_withstands_outliers():
     """A fifth of the training signals are outliers: what is learned with them represents them."""
     rng = np.random.default_rng(1)
@@ -139,6 +141,7 @@ def test_auto_contamination_finds_the_planted_and_fewer_others_than_tukeys_fence
     assert is_marked[y == 0].mean() < np.mean(scores[y == 0] < low - 1.5 * (high - low))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1000, 2), (500, 5), (300, 20)])
 def test_auto_contamination_of_clean_signals(shape):
     rng = np.random.default_rng(0)
@@ -159,6 +162,7 @@ def fresh_share(kind, n_signals, n_features, **options):
     return np.mean(found, axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_signals", "n_features", "kind"),
     [(50, 20, "heavy"), (100, 20, "normal"), (100, 100, "heavy"), (200, 2, "normal")],
@@ -170,10 +174,12 @@ def test_fresh_inliers_are_marked_as_often_as_asked(kind, n_signals, n_features)
     assert own == pytest.approx(0.1)
 
 
+@pytest.mark.slow
 def test_auto_contamination_of_few_clean_signals():
     assert fresh_share("normal", 50, 20)[0] < 0.06
 
 
+@pytest.mark.slow
 def test_one_threshold_where_learning_makes_no_difference():
     """Of many signals for their dimension exactly the share is marked, whoever asks."""
     X = np.random.default_rng(0).standard_normal((300, 2))
@@ -212,6 +218,7 @@ def test_signals_that_are_left_out(n_signals, n_folds, least):
     assert all(len(fold) >= least for fold in folds)
 
 
+@pytest.mark.slow
 def test_equal_scores_are_told_of(planted):
     X, _ = planted
     words = r"scores of all \d+ training signals are equal, to within 0.001: .*tell no outlier. "
@@ -236,6 +243,7 @@ def test_the_fence_is_tukeys_where_nothing_is_skewed():
     assert medcouple(np.zeros(5)) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 5])
 @pytest.mark.parametrize("size", [1e3, 1e12, 1e36, 1e100])
 def test_extreme_values_do_not_hide_the_others(size, count):
@@ -351,6 +359,7 @@ def test_save_before_fit(tmp_path):
         KDLOutlierDetector().save(tmp_path / "detector.rkdl")
 
 
+@pytest.mark.slow
 def test_pipeline_and_grid_search(planted):
     X, y = planted
     pipeline = make_pipeline(StandardScaler(), KDLOutlierDetector(**FEW))
@@ -365,6 +374,7 @@ def test_pipeline_and_grid_search(planted):
     assert set(search.predict(X)) <= {-1, 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e30, 1e150])
 def test_extreme_scales(scale):
     """The scores are those of the same signals at a scale of one, but for rounding."""
@@ -481,6 +491,7 @@ def test_progress(planted, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_digit_among_others():
     """One class of digits, with a few of the other classes among them."""
     X, y = load_digits(return_X_y=True)
@@ -491,6 +502,7 @@ def test_a_digit_among_others():
     assert roc_auc_score(y, -detector.score_samples(X)) > 0.95
 
 
+@pytest.mark.slow
 def test_the_example_finds_what_it_says(tmp_path):
     pytest.importorskip("matplotlib")
     script, figure = Path(__file__).resolve().parents[1] / "examples" / "outliers.py", tmp_path / "outliers.png"

@@ -16,6 +16,7 @@ SETTINGS = {"n_components": 20, "n_nonzero_coefs": 4, "gamma": 0.1, "max_iter": 
 PAPER = {"pursuit": "omp", "atom_update": "aksvd", "init": "random"}
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(
         not os.environ.get("RKDL_DATA"), reason="RKDL_DATA does not name a folder with MNIST and CIFAR-10"
     ),

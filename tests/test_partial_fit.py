@@ -479,6 +479,7 @@ def moments(action):
     return sorted({*np.linspace(1, count, 12).astype(int).tolist(), *range(max(1, count - 20), count + 1, 3)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [True, False])
 @pytest.mark.parametrize("name", ["DL", "RKDL", "ORKDL", "MORKDL-gd"])
 def test_an_interrupted_batch_changes_nothing(name, update, X):
@@ -497,6 +498,7 @@ def test_an_interrupted_batch_changes_nothing(name, update, X):
         assert learned(model.partial_fit(X[600:])) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["FourierDL", "RKDL", "MORKDL"])
 def test_an_interrupted_first_batch_changes_nothing(name, X):
     """Nor what a generator gives next."""

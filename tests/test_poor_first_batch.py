@@ -62,6 +62,7 @@ def references(X):
     return reference
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "half_life", "kind"),
     [
@@ -260,6 +261,7 @@ def test_float32_after_a_poor_batch(X):
         assert rms_error(stream, X[200:].astype(np.float32)) < 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind", "poor"),
     [

@@ -302,6 +302,7 @@ except KeyboardInterrupt as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 @pytest.mark.parametrize("model", ["DL(n_jobs=1)", "ORKDL(kernel_vectors='random', init=X[:20] @ X[:50].T, n_jobs=2)"])
 def test_signal(model):

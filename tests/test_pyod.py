@@ -22,6 +22,9 @@ import rkdl.pyod
 from rkdl import KDLOutlierDetector
 from rkdl.pyod import KDLOD
 
+# One worker for all, so that what they share is made once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pyod")]
+
 CONTAMINATION = 0.1
 
 

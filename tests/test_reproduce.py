@@ -40,6 +40,9 @@ if str(ROOT) not in sys.path:
 
 from tools import reproduction_page  # noqa: E402
 
+# One worker for all, so that what they share is made once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reproduce")]
+
 QUICK = ["--rounds", "1", "--iterations", "2"]
 
 

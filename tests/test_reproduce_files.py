@@ -24,7 +24,7 @@ if str(ROOT) not in sys.path:
 
 from tools import reproduction_page  # noqa: E402
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and names of POSIX")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="links and names of POSIX")]
 OPTIONS = ["--preset", "rkdl", "--methods", "nystrom", "--iterations", "2", "--rounds", "1", "--quiet"]
 
 

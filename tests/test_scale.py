@@ -167,6 +167,7 @@ def test_rows_are_taken_in_any_order(source, X, tmp_path):
         assert np.array_equal(signals.take(np.asarray(rows)), X[rows])
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_signals(tmp_path):
     """What a fit allocates beyond the kept codes is a few chunks and the sample."""
     rng = np.random.default_rng(0)
@@ -371,6 +372,7 @@ def test_settings_that_are_not_named_stay():
     assert now() == outside
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs(capsys):
     """Small sizes; what needs minutes is left to the benchmark itself."""
     scale = pytest.importorskip("benchmarks.scale", reason="the benchmarks are not part of an installed package")

@@ -722,6 +722,7 @@ class TestDevices:
         with pytest.raises(ValueError, match="Dask array"):
             RKDL(device="cpu").fit(array)
 
+    @pytest.mark.slow
     def test_torch_is_not_imported(self):
         code = (
             "import sys, numpy as np, rkdl\n"
@@ -973,6 +974,7 @@ class TestLife:
         assert signals.read(0, 5).data_ptr() == X.ctypes.data
 
 
+@pytest.mark.slow
 def test_benchmark_runs_on_small_inputs(tmp_path):
     gpu = pytest.importorskip("benchmarks.gpu")
     assert gpu.main(["--small", "--device", "cpu", "--no-tests", "--out", str(tmp_path)]) == 0

@@ -97,6 +97,7 @@ def outcome(call):
         return None, str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_forged_checkpoints(name, X, tmp_path):
     """Every array of a state, one after another: too short, of another dtype, not finite, gone."""
@@ -298,6 +299,7 @@ def test_forged_random_states(X, tmp_path):
             rkdl.load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL-decoder", "ORKDL", "MORKDL"])
 def test_forged_streams(name, X, tmp_path):
     path = tmp_path / "model.rkdl"
@@ -347,6 +349,7 @@ def packed_zeros(path, size, header=b""):
             stream.write(bytes(MIB))
 
 
+@pytest.mark.slow
 class TestBombs:
     """Small files that unpack to large ones: no more is unpacked than promised, nor promised than expected."""
 
