@@ -43,6 +43,19 @@ VARIANTS: dict = {
 }
 
 
+# What rkdl says of models of little use, such as those of tiny or degenerate data; tests of these words expect them.
+poor_models = pytest.mark.filterwarnings(
+    r"ignore:.*kernel vectors only \d+ (is|are) independent",
+    r"ignore:.*% of the signals have a code of zeros",
+    r"ignore:The kernel is nearly (constant|the identity)",
+    r"ignore:n_components=\d+ exceeds the number of kernel vectors",
+    r"ignore:n_kernel_vectors=\d+ exceeds",
+    r"ignore:n_nonzero_coefs=\d+ exceeds",
+    r"ignore:KDLClassifier. for \S+ or more of",
+    r"ignore:The signals have one coordinate in feature space",
+)
+
+
 def by_class(classes):
     """Run a test once per class of estimator."""
     return pytest.mark.parametrize("kind", classes, ids=lambda kind: kind.__name__)

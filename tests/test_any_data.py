@@ -11,10 +11,12 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_moons, make_swiss_roll
 from sklearn.preprocessing import StandardScaler
 
-from helpers import CLASSES, KERNEL, REDUCED, atoms_of, by_class
+from helpers import CLASSES, KERNEL, REDUCED, atoms_of, by_class, poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
 from rkdl._estimators import base as _base
 from rkdl._learning.loop import _has_settled
+
+pytestmark = poor_models
 
 each_method, each_kernel_method, each_reduced = by_class(CLASSES), by_class(KERNEL), by_class(REDUCED)
 

@@ -16,9 +16,11 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 import helpers
-from helpers import CLASSES, KERNEL, OPTIMIZED, REDUCED, atoms_of, by_class, cover
+from helpers import CLASSES, KERNEL, OPTIMIZED, REDUCED, atoms_of, by_class, cover, poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, sparse_encode, sparse_encode_gram
 from rkdl._features.kernels import RBF
+
+pytestmark = poor_models
 
 SIZES = {"n_components": 5, "n_nonzero_coefs": 2, "n_kernel_vectors": 8, "n_fourier_features": 16, "max_iter": 3}
 make = partial(helpers.make, tol=1e-4, **SIZES)

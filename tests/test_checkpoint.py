@@ -15,9 +15,11 @@ import pytest
 from sklearn.base import clone
 
 import rkdl
-from helpers import PATIENCE, Estimators, correlated_signals, fitted_bytes, make
+from helpers import PATIENCE, Estimators, correlated_signals, fitted_bytes, make, poor_models
 from rkdl import DL, MORKDL, RKDL, config_context
 from rkdl._persistence.files import read_file
+
+pytestmark = poor_models
 
 ESTIMATORS = Estimators(
     *("DL", "DL-aksvd", "FourierDL", "KDL", "KDL-aksvd", "RKDL", "RKDL-poly-kmeans"),

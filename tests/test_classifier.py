@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
+from helpers import poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, load
 from rkdl._applications import class_dictionaries as _classes
 from rkdl._applications import refinement as _refinement
@@ -32,6 +33,8 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._features.maps import KernelMap, LinearMap
 from rkdl._learning import reduced as _learning
+
+pytestmark = poor_models
 
 COMMON = {"n_components": 10, "n_nonzero_coefs": 3, "max_iter": 4}
 METHODS = {

@@ -16,7 +16,10 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from sklearn.model_selection import cross_val_score
 
 import rkdl
+from helpers import poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, sparse_encode, sparse_encode_gram
+
+pytestmark = poor_models
 
 COMMON = {"n_components": 5, "n_nonzero_coefs": 2, "max_iter": 5, "tol": 0.0, "random_state": 0}
 OWN = {

@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 import helpers
 import rkdl
-from helpers import CLASSES, KERNEL, REDUCED, by_class, cover
+from helpers import CLASSES, KERNEL, REDUCED, by_class, cover, poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, config_context
 from rkdl._coding.preimages import (
     NOISE_GAIN,
@@ -34,6 +34,8 @@ from rkdl._coding.preimages import (
     solve_decoder,
     squared_residual_of_noise,
 )
+
+pytestmark = poor_models
 
 SIZES = {"n_components": 12, "n_nonzero_coefs": 4, "n_kernel_vectors": 20, "n_fourier_features": 64, "max_iter": 3}
 DECODED = [*KERNEL, FourierDL]

@@ -7,9 +7,11 @@ import pytest
 from scipy import sparse
 from sklearn.svm import SVC
 
-from helpers import Estimators, RowSlices
+from helpers import Estimators, RowSlices, poor_models
 from rkdl import KDLClassifier, KDLOutlierDetector, load
 from rkdl._data.signals import Moments, Signals
+
+pytestmark = poor_models
 
 ESTIMATORS = Estimators("FourierDL", "KDL", "KDL-poly", "RKDL", "ORKDL", "MORKDL", n_components=4, gamma="scale")
 each_estimator, fresh = ESTIMATORS.each(), ESTIMATORS.copy_of

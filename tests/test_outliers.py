@@ -22,8 +22,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from helpers import poor_models
 from rkdl import RKDL, KDLOutlierDetector, load
 from rkdl._applications.anomaly_scores import LEAST_SPREAD, Member, medcouple, robust_location, upper_fence
+
+pytestmark = poor_models
 
 FEW = {"n_members": 4, "random_state": 0}
 

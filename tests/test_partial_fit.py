@@ -15,11 +15,13 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import rkdl
-from helpers import Estimators, fitted_bytes, rms_error
+from helpers import Estimators, fitted_bytes, poor_models, rms_error
 from rkdl import DL, KDL, RKDL, config_context
 from rkdl._estimators import stream as _stream
 from rkdl._learning.kernel_vector_replacement import keep_kernel_vectors
 from rkdl._learning.reduced import ReducedProblem
+
+pytestmark = poor_models
 
 SIZES = {"n_components": 12, "n_kernel_vectors": 15, "n_fourier_features": 64, "max_iter": 1}
 ESTIMATORS = Estimators("DL", "FourierDL", "RKDL", "RKDL-poly", "ORKDL", "ORKDL-gd", "MORKDL", "MORKDL-gd", **SIZES)

@@ -11,12 +11,14 @@ from scipy import sparse
 from sklearn.base import clone
 
 import rkdl
-from helpers import Estimators, fitted_bytes, rms_error
+from helpers import Estimators, fitted_bytes, poor_models, rms_error
 from rkdl._data.signals import Signals
 from rkdl._estimators.stream import StreamLearner
 from rkdl._learning.reservoir import Reservoir, distinct_rows, some_distinct, typical_rows
 from rkdl._persistence.shapes import ArrayError
 from rkdl._persistence.states import check_stream
+
+pytestmark = poor_models
 
 SIZES = {"n_components": 20, "n_nonzero_coefs": 4, "n_kernel_vectors": 40, "n_fourier_features": 128}
 ESTIMATORS = Estimators("DL", "FourierDL", "RKDL", "RKDL-random", "ORKDL", "MORKDL", max_iter=30, tol=1e-4, **SIZES)

@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from helpers import Estimators, RowSlices, correlated_signals, fitted_bytes, make
+from helpers import Estimators, RowSlices, correlated_signals, fitted_bytes, make, poor_models
 from rkdl import DL, MORKDL, ORKDL, RKDL, FourierDL, config_context, sparse_encode
 from rkdl._data import sources as _sources
 from rkdl._data.sources import RowSource, is_source
@@ -21,6 +21,8 @@ from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import plan_chunks
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._learning import kernel_vector_choice as _kernel_vectors
+
+pytestmark = poor_models
 
 ESTIMATORS = Estimators(
     *("DL", "DL-aksvd", "FourierDL", "KDL", "RKDL", "RKDL-kmeans", "RKDL-random", "RKDL-rpcholesky"),

@@ -18,7 +18,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from helpers import poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
+
+pytestmark = poor_models
 
 COMMON = {"n_components": 3, "n_nonzero_coefs": 2, "max_iter": 3, "random_state": 0}
 OWN = {
