@@ -112,7 +112,7 @@ def test_forged_checkpoints(name, X, tmp_path):
             put_back(path, header, state)
             found, words = outcome(lambda: clone(model).fit(X, checkpoint=path))
             if found is None:
-                assert re.search(r"fit\.rkdl was changed: .* delete it to begin anew", words)
+                assert re.search(r"fit\.rkdl was changed: .* delete it to start afresh", words)
                 continue
             # A kernel vector twice, an objective that is still to come, a setting that has a default.
             assert key in ("kernel_vectors", "objective", "update_objective", "radius", "rate"), (key, state.get(key))
@@ -446,7 +446,7 @@ class TestBombs:
         with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("other.npy", "w") as stream:
             np.lib.format.write_array(stream, np.zeros(self.SIZE, np.uint8))
         peak, error = peak_bytes(lambda: rkdl.load(path))
-        assert "'other', which nothing asks for" in str(error)
+        assert "'other', which is not expected" in str(error)
         assert peak < 16 * MIB
 
     def test_compressed_models(self, tmp_path, X):

@@ -18,9 +18,9 @@ from rkdl._execution.blas import one_blas_thread
 from rkdl._features.kernels import squared_norms as row_squares
 from rkdl._features.maps import LinearMap
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import FLOATS
 from rkdl._utils.warnings import warn
 
-_FLOATS = [np.float64, np.float32]
 PURSUITS = ("ols", "omp")
 
 
@@ -92,10 +92,10 @@ def sparse_encode(
         signals: Signals = RowSource(X)
     else:
         if not _is_plain(X):
-            X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
+            X = check_array(X, dtype=FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
         signals = Signals(X, X.dtype)
     if not _is_plain(dictionary):
-        dictionary = check_array(well_formed(dictionary, "dictionary"), dtype=_FLOATS, input_name="dictionary")
+        dictionary = check_array(well_formed(dictionary, "dictionary"), dtype=FLOATS, input_name="dictionary")
     if X.shape[1] != dictionary.shape[1]:
         raise ValueError(
             f"X has {X.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
@@ -170,7 +170,7 @@ def sparse_encode_gram(
         signals = _device_signals(correlations, device, "correlations")
         signals.check_finite()
     else:
-        correlations = check_array(well_formed(correlations, "correlations"), dtype=_FLOATS, input_name="correlations")
+        correlations = check_array(well_formed(correlations, "correlations"), dtype=FLOATS, input_name="correlations")
         signals = Signals(correlations, correlations.dtype)
     n_signals, dtype = signals.shape[0], signals.dtype
     gram = check_array(well_formed(host(gram), "gram"), dtype=np.float64, input_name="gram")
@@ -220,7 +220,7 @@ def _device_signals(X: Any, device: Any, name: str) -> Signals:
         return read_tensor(X, device, "sparse_encode")
     place = resolve_device(device)
     X = well_formed(X, name)
-    X = check_array(X, dtype=_FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name=name)
+    X = check_array(X, dtype=FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name=name)
     return StreamedSignals(Signals(X, X.dtype), place)
 
 
@@ -247,7 +247,7 @@ def _encode_on_device(
             n_jobs=n_jobs,
         )
     signals = _device_signals(X, device, "X")
-    dictionary = check_array(well_formed(host(dictionary), "dictionary"), dtype=_FLOATS, input_name="dictionary")
+    dictionary = check_array(well_formed(host(dictionary), "dictionary"), dtype=FLOATS, input_name="dictionary")
     if signals.shape[1] != dictionary.shape[1]:
         raise ValueError(
             f"X has {signals.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must "
@@ -262,7 +262,7 @@ def _encode_on_device(
 
 def _is_plain(array: Any) -> bool:
     """Whether scikit-learn's checks would return the array as it is; they take longer than coding a signal."""
-    return type(array) is np.ndarray and array.ndim == 2 and array.size > 0 and array.dtype in _FLOATS
+    return type(array) is np.ndarray and array.ndim == 2 and array.size > 0 and array.dtype in FLOATS
 
 
 class GramEncoder:

@@ -36,9 +36,7 @@ from rkdl._persistence.checkpoint import Checkpoint, describe
 from rkdl._persistence.history import History
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import Device
-
-FLOATS = [np.float64, np.float32]
+from rkdl._utils.types import FLOATS, Device
 
 
 class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -19,9 +19,10 @@ from rkdl._coding.encoder import Encoder, NotFiniteError, for_each_chunk, group_
 from rkdl._coding.preimages import Decode, DecoderSums, FixedPoint, LinearDecoder, learn_decoder
 from rkdl._data.signals import Signals
 from rkdl._data.sources import RowSource, check_source, float_dtype, is_dask, is_source
-from rkdl._estimators.base import FLOATS, DictionaryLearner
+from rkdl._estimators.base import DictionaryLearner
 from rkdl._execution.executor import Executor
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import FLOATS
 
 Decoder = LinearDecoder | FixedPoint
 

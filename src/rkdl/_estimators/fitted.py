@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rkdl._persistence.shapes import FLOATS, INTEGERS, ArrayError, Expected, check_arrays, is_finite_number
+from rkdl._persistence.shapes import INTEGERS, ArrayError, Expected, check_arrays, is_finite_number
+from rkdl._utils.types import FLOATS
 
 # Axes: m features, n atoms, p kernel vectors, q frequencies, f Fourier features, c classes, k a detector's members.
 _LEARNER = {

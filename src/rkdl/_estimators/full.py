@@ -22,7 +22,6 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._coding.pursuit import pursue
 from rkdl._data.signals import Signals, is_safe
 from rkdl._data.sources import gather, is_dask, is_source
-from rkdl._estimators.base import FLOATS
 from rkdl._estimators.denoising import Decoder
 from rkdl._estimators.gamma import raw_gamma
 from rkdl._estimators.kernel import KERNELS, KernelLearner
@@ -33,7 +32,7 @@ from rkdl._features.space import FeatureSpace, PrecomputedSpace
 from rkdl._learning.full import FullProblem, KernelRows
 from rkdl._learning.initial_atoms import first_signals
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import Device
+from rkdl._utils.types import FLOATS, Device
 
 # The kernel matrix is kept whole while it takes no more than this share of the memory (on a GPU, of what is free).
 MEMORY_SHARE = 0.6

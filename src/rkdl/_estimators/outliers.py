@@ -30,9 +30,9 @@ from rkdl._execution.pool import submit
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import centre_of
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import FLOATS
 from rkdl._utils.warnings import quiet
 
-FLOATS = [np.float64, np.float32]
 # Parts of few signals of which one at a time is left out, to see how those score that no dictionary has learned from.
 N_FOLDS = 10
 # Scores of at least so many signals that differ by less than this say nothing.

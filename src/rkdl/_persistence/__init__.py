@@ -1,1 +1,1 @@
-"""Files: saved models, checkpoints, and the checks of what is read back."""
+"""Saved models, checkpoints, and checks of what is read back."""

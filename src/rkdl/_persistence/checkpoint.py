@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a fit after an iteration, so that the fit survives its process."""
+"""Checkpoints: the state of a fit after an iteration, from which an interrupted fit is resumed."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from rkdl._persistence.shapes import ArrayError, is_finite_number
 from rkdl._utils.text import shown
 from rkdl._utils.warnings import warn
 
-# What never changes an iteration's bits.
+# Parameters that do not affect the result of an iteration.
 _FREE = {"n_jobs", "verbose", "sparse_output", "max_iter", "half_life", "fit_inverse_transform", "decoder_alpha"}
 _SAMPLE = 16
-# Arrays of the best model, where it is not the last.
+# Prefix of the arrays of the best model, where it is not the last.
 _BEST = "best."
-_REMEDY = "delete it to begin anew, or give another path as checkpoint."
+_REMEDY = "delete it to start afresh, or give another path as checkpoint."
 
 
 class Checkpoint:
-    """Where a fit writes its state, and whether there is one to go on from.
+    """The file that a fit writes its state to, and the state that was found in it.
 
-    A context: while it lasts no other fit can take the same path.
+    A context manager: no other fit can use the same path while it is open.
 
     Parameters
     ----------
     path : path
-        The file; its folder exists.
+        The file; its folder must exist.
     description : dict
-        What must agree for a state to be taken over, from `describe`.
+        What must agree for the fit to be resumed, from `describe`.
     max_iter : int
-        Most iterations of the fit.
+        Maximum number of iterations of the fit.
 
     Attributes
     ----------
     history : History
-        Errors of the iterations made; empty without a state.
+        Errors of the iterations so far; empty without a state.
     state : dict of str to ndarray or None
-        State of the learning problem.
+        State of the learning problem; None if there was no file.
     best_state : dict of str to ndarray or None
-        The best model, where it is not that of `state`.
+        The best model, where it is not the last.
     """
 
     def __init__(self, path: str | os.PathLike, description: dict, max_iter: int) -> None:
@@ -68,7 +68,7 @@ class Checkpoint:
             self._stack.enter_context(locked(self.path))
         except BusyError:
             raise ValueError(
-                f"{self._name} is the checkpoint of a fit that runs now: wait for its end, or give another path as "
+                f"{self._name} is the checkpoint of a fit that runs now: wait until it ends, or give another path as "
                 f"checkpoint."
             ) from None
         try:
@@ -103,21 +103,21 @@ class Checkpoint:
             )
         best = {name: array for name, array in state.items() if name.startswith(_BEST)}
         if bool(best) == self.history.has_improved:
-            what = "a best model beside a last one that is better" if best else "no best model"
+            what = "a best model although the last one is better" if best else "no best model"
             raise ValueError(f"{self._name} was changed: by its errors it holds {what}. To mend it, {_REMEDY}")
         self.state = {name: array for name, array in state.items() if name not in best}
         self.best_state = {name.removeprefix(_BEST): array for name, array in best.items()} or None
 
     def refused(self, error: ArrayError) -> ValueError:
-        """What to raise where the state is not that of the fit."""
+        """The error to raise if the state does not fit the problem."""
         return ValueError(f"{self._name} was changed: {shown(error)[:300]}. To mend it, {_REMEDY}")
 
     def write(
         self, state: dict[str, np.ndarray], history: History, best_state: dict[str, np.ndarray] | None = None
     ) -> None:
-        """Put the state after an iteration, and the best model if it is an earlier one, in place of what was there.
+        """Write the state after an iteration, and the best model if it is an earlier one.
 
-        Where that fails, warn, and the fit goes on.
+        If that fails, warn and go on.
         """
         best = {f"{_BEST}{name}": array for name, array in (best_state or {}).items()}
         try:
@@ -126,8 +126,8 @@ class Checkpoint:
             if not self._has_warned:
                 warn(
                     f"The checkpoint {self._name} could not be written after iteration {len(history)} "
-                    f"({error.strerror or error}): the fit goes on and tries again after the next one, and what an "
-                    f"earlier one wrote is still there."
+                    f"({error.strerror or error}): the fit goes on and tries again after the next one; the file still "
+                    f"holds what was last written."
                 )
             self._has_warned = True
         else:
@@ -135,7 +135,7 @@ class Checkpoint:
 
 
 def _is_history(found: dict[str, Any]) -> bool:
-    """Whether these are the fields of a history of one iteration or more."""
+    """Whether these are the fields of a History of at least one iteration."""
     lists = [found["errors"], found["update_errors"], found["totals"]]
     starts = [[found["start_error"]], [found["start_total"]]]
     return (
@@ -146,14 +146,14 @@ def _is_history(found: dict[str, Any]) -> bool:
 
 
 def _are_errors(errors: Any) -> bool:
-    """Whether these are the errors of one iteration or more."""
+    """Whether this is a nonempty list of finite errors."""
     if not isinstance(errors, list) or not errors:
         return False
     return all(is_finite_number(error) and error >= 0.0 for error in errors)
 
 
 def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:
-    """What decides the bits of a fit: estimator, parameters, the signals' shape, dtype and chunks, a few signals."""
+    """What determines the result of a fit: estimator, parameters, shape, dtype, chunks and a sample of the signals."""
     signals = executor.signals
     rows = np.unique(np.linspace(0, signals.shape[0] - 1, min(_SAMPLE, signals.shape[0])).astype(np.intp))
     sample = signals.take(rows)
@@ -174,10 +174,10 @@ def _describe(value: Any, sample: np.ndarray) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.random.RandomState):
-        # The same one has moved on since the fit that is to be resumed began.
+        # Its state has advanced since the fit began.
         return "RandomState"
     if callable(value):
-        # By what it does: neither its name nor its code tells what it holds.
+        # By its values: neither its name nor its code identifies what it closes over.
         if not np.isfinite(sample).all():
             return "a function"
         return f"a function with the values {_digest(Custom.wrap(value, sample)(sample, sample))}"

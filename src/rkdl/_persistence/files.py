@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and that run nothing when they are read: arrays and a JSON header in an .npz."""
+"""Files that are written atomically and run no code when read: arrays and a JSON header in an .npz archive."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ from rkdl._utils.text import shown
 if sys.platform != "win32":
     import fcntl
 
-FORMAT = 2
-#: How the names of our own temporary files and locks begin.
+# Version of the layout of saved estimators and checkpoints; raise it when that changes. Others are refused.
+FORMAT = 3
+#: Prefix of the names of our temporary files and locks.
 OWN_PREFIX = ".rkdl-"
 _HEADER = "header"
-# JSON takes up to fifty times its length in memory, so that a header is the one part worth a bound of its own.
+# Parsed JSON takes up to fifty times its length in memory, so the header has a limit of its own.
 _LONGEST_HEADER = 16 << 20
-# Flags that Windows lacks; there links are not followed by exclusive creation either.
+# Flags that Windows lacks; exclusive creation does not follow links there either.
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class BusyError(OSError):
-    """Somebody else holds a lock."""
+    """Another process or thread holds the lock."""
 
 
 def open_regular(path: str | os.PathLike) -> IO[bytes]:
-    """Open a file for reading; anything but a regular file (a pipe, a device, a folder) is refused at once."""
-    # Without O_NONBLOCK the open itself would wait for a pipe's writer.
+    """Open a regular file for reading; pipes, devices and folders are refused immediately."""
+    # Without O_NONBLOCK, opening a pipe would block until it has a writer.
     descriptor = os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY)
     try:
         _check_regular(os.fstat(descriptor), path)
@@ -51,13 +52,13 @@ def open_regular(path: str | os.PathLike) -> IO[bytes]:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place where no file can be written, before there is anything to write."""
+    """Raise if no file can be written at a path, before there is anything to write."""
     _check_place(path)
     try:
         descriptor, part = _open_part(path)
         try:
             if sys.platform != "win32":
-                # Under its lock, so that nobody who tidies up meets it.
+                # While it is locked, so that nobody takes it for a leftover.
                 part.unlink()
         finally:
             os.close(descriptor)
@@ -69,20 +70,20 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary stream whose content becomes the file when all of it is on the disk.
+    """A binary stream that replaces a file atomically, once all of it is on disk.
 
-    Until then it lies in the same folder under a name that nobody else has. A file that is replaced hands on its mode;
-    what was written so far is removed where writing fails.
+    Until then the content is in the same folder under a unique name, which is removed if writing fails. A file that is
+    replaced keeps its mode.
 
     Parameters
     ----------
     path : Path
-        The file. Anything there but a regular file is refused; a link is replaced and not followed.
+        The file to replace or create. Anything but a regular file is refused; a link is replaced, not followed.
     """
     _check_place(path)
     _remove_leftovers(path)
     mode = _mode_of(path)
-    # Nobody may read it who may not read the file that it replaces; a new file has the mode of the umask.
+    # Not readable by more users than the file that it replaces; a new file gets the mode of the umask.
     descriptor, part = _open_part(path, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -92,7 +93,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
             if sys.platform != "win32":
-                # Under its lock: one that is not locked is taken for a leftover.
+                # While it is locked: an unlocked one is taken for a leftover.
                 os.replace(part, path)
         if sys.platform == "win32":
             os.replace(part, path)
@@ -104,15 +105,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the one lock that belongs to a path, for writers that must not meet.
+    """Hold the exclusive lock of a path.
 
-    The lock is a file beside it, held by the system for as long as this process lives, and removed afterwards. Where
-    the system has no such locks, nothing is held.
+    The lock is a file in the same folder, locked by the operating system while this process lives and removed
+    afterwards. Where the system has no such locks, nothing is locked.
 
     Raises
     ------
     BusyError
-        If another process, or another thread of this one, holds it.
+        If another process or thread holds it.
     """
     _check_place(path)
     if sys.platform == "win32":
@@ -124,27 +125,27 @@ def locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # A child that was forked meanwhile has let go of it already.
+        # A child forked in the meantime has closed it already.
         if descriptor in _held:
             _held.discard(descriptor)
-            # Removed while it is held, so that whoever opened it meanwhile sees that it has no name any more.
+            # Removed while it is locked, so that whoever has opened it since sees that its name is gone.
             name.unlink(missing_ok=True)
             os.close(descriptor)
 
 
 def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[str, np.ndarray]) -> None:
-    """Write arrays and a header so that `path` holds either what it held before or all of the new.
+    """Write arrays and a header to a file, atomically.
 
     Parameters
     ----------
     path : path
-        Where.
+        The file.
     kind : str
-        What the file is: "checkpoint" or "estimator".
+        "checkpoint" or "estimator".
     header : dict
-        Whatever JSON holds.
+        Values that JSON can hold.
     arrays : dict of str to ndarray
-        Numbers, not objects.
+        Arrays of numbers or text, not of objects.
     """
     assert all(array.dtype != object for array in arrays.values())
     text = json.dumps({"rkdl": kind, "format": FORMAT, "arrays": _shapes(arrays), **header}).encode()
@@ -159,9 +160,9 @@ def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[st
 
 
 def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, dict[str, np.ndarray]]:
-    """Header and arrays of a file of `kind`; anything else is refused, with the remedy.
+    """Read the header and arrays of a file of `kind`; anything else is refused, with a message that ends in `remedy`.
 
-    Nothing is read that the header does not name, and nothing expands: memory is bounded by the file's own size.
+    Only arrays that the header lists are read, and nothing is decompressed: memory is bounded by the file's size.
     """
     path = Path(path)
     name = shown(path)
@@ -180,7 +181,7 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
         except _KindError:
             raise
         except Exception as error:
-            # Damaged bytes make NumPy and zipfile raise nearly anything, and give advice that is none.
+            # NumPy and zipfile raise nearly anything on damaged bytes, with advice that does not help.
             raise ValueError(f"{name} is truncated or not a file of rkdl ({shown(error)}): {remedy}") from error
     del arrays[_HEADER]
     if promised != _shapes(arrays):
@@ -189,16 +190,23 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
 
 
 class _KindError(ValueError):
-    """A whole file of rkdl, and not the one that was asked for."""
+    """An intact file of rkdl of another kind or format."""
 
 
 def _check_kind(name: str, header: Any, kind: str, remedy: str) -> None:
     found = header.get("rkdl", "something else") if isinstance(header, dict) else "something else"
     if found != kind:
         raise _KindError(f"{name} is not a file of rkdl of the kind {kind!r} but {str(found)[:40]!r}: {remedy}")
-    if header.get("format") != FORMAT:
-        version = str(header.get("format"))[:20]
-        raise _KindError(f"{name} has format {version} and this version of rkdl reads format {FORMAT}: {remedy}")
+    version = header.get("format")
+    if version != FORMAT:
+        if isinstance(version, int) and version < FORMAT:
+            advice = "it was written by an earlier version. Fit again with this one"
+        else:
+            advice = "it was written by a later version. Update rkdl"
+        raise _KindError(
+            f"{name} has format {str(version)[:20]} and this version of rkdl reads format {FORMAT}: {advice}, or "
+            f"{remedy}"
+        )
 
 
 def _shapes(arrays: dict[str, np.ndarray]) -> dict[str, list]:
@@ -213,7 +221,7 @@ def _check_regular(found: os.stat_result, path: str | os.PathLike) -> None:
 
 
 def _check_place(path: Path) -> None:
-    """Refuse a path whose folder is missing, and one that something other than a file has taken."""
+    """Refuse a path whose folder is missing, or where there is something other than a regular file."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"The folder of '{shown(path)}' does not exist: make it first.")
     with suppress(FileNotFoundError):
@@ -221,7 +229,7 @@ def _check_place(path: Path) -> None:
 
 
 def _stem(path: Path) -> str:
-    """How the names of our own files beside `path` begin: short whatever its name, and nobody else's."""
+    """Prefix of the names of our own files for `path`: short, and different for every name."""
     return f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}"
 
 
@@ -233,7 +241,7 @@ def _mode_of(path: Path) -> int | None:
 
 
 def _set_mode(descriptor: int, part: Path, mode: int) -> None:
-    # Some file systems have no modes.
+    # Some file systems do not support modes.
     with suppress(OSError):
         if sys.platform != "win32":
             os.fchmod(descriptor, mode)
@@ -253,13 +261,13 @@ def _open_part(path: Path, mode: int = 0o600) -> tuple[int, Path]:
             return descriptor, part
         if _try_lock(descriptor) and _is_still(part, descriptor):
             return descriptor, part
-        # Taken for a leftover in the moment before the lock; whoever did that holds it, or has removed it.
+        # Taken for a leftover before we locked it: another process has locked or removed it.
         part.unlink(missing_ok=True)
         os.close(descriptor)
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Lock a file; False where somebody else holds it. Some network file systems have no locks: none is as good."""
+    """Lock a file; False if it is locked already. On network file systems without locks, go on without one."""
     if sys.platform != "win32":
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -271,7 +279,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove what processes that were killed left of this file: parts that nobody holds."""
+    """Remove temporary files of killed processes: those that nobody has locked."""
     if sys.platform == "win32":
         return
     begin = f"{_stem(path)}-"
@@ -288,7 +296,7 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def _take_lock(name: Path) -> int:
-    """The descriptor of a lock file that is held and has its name."""
+    """The descriptor of a lock file, locked and still under its name."""
     while True:
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _NO_FOLLOW | _NO_WAIT | _BINARY, 0o666)
         try:
@@ -297,16 +305,16 @@ def _take_lock(name: Path) -> int:
             os.close(descriptor)
             raise BusyError(errno.EBUSY, "in use") from None
         except OSError:
-            # Some network file systems have no locks: better none than no checkpoint.
+            # Some network file systems have no locks: a checkpoint without one is better than none.
             return descriptor
         if _is_still(name, descriptor):
             return descriptor
-        # Its holder removed it between our opening and our locking.
+        # Its holder removed it after we opened it and before we locked it.
         os.close(descriptor)
 
 
 def _is_still(name: Path, descriptor: int) -> bool:
-    """Whether a name leads to the open file."""
+    """Whether a name refers to the open file."""
     try:
         return os.path.samestat(os.stat(name, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
@@ -314,7 +322,7 @@ def _is_still(name: Path, descriptor: int) -> bool:
 
 
 def _flush_folder(folder: Path) -> None:
-    """A new name is safe only when its folder is on the disk."""
+    """Flush a folder to disk: a new name is durable only then."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -327,7 +335,7 @@ _held: set[int] = set()
 
 
 def _close_in_child() -> None:
-    """A forked child would hold its parent's locks for as long as it lives."""
+    """Close the locks in a forked child, which would hold them as long as it lives."""
     for descriptor in _held:
         with suppress(OSError):
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Errors of a fit, iteration by iteration."""
+"""Errors of a fit, per iteration."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class History:
     Attributes
     ----------
     errors : list of float
-        After every iteration, of the signals coded with the model that it ended with.
+        Error of the signals coded with the model after each iteration.
     update_errors : list of float
-        After every iteration, with the codes that its update was made for: what the paper reports.
+        Error right after the update of each iteration, with the codes it was computed for: what the paper reports.
     totals : list of float
-        As `errors`, of the error and whatever is minimised beside it: what the best model has the smallest of.
+        As `errors`, with the penalty included. The best model is the one with the smallest.
     is_settled : bool
         Whether the fit has converged.
     start_error, start_total : float
-        The same of the model that the first iteration began with.
+        The same of the model before the first iteration.
     """
 
     errors: list[float] = field(default_factory=list)
@@ -37,12 +37,12 @@ class History:
 
     @property
     def has_improved(self) -> bool:
-        """Whether the last iteration ended with the best model so far; of equals the first counts."""
+        """Whether the last iteration gave the best model so far; of equals the first counts."""
         return self.totals[-1] < min([self.start_total, *self.totals[:-1]])
 
     @property
     def returned_errors(self) -> np.ndarray:
-        """Errors up to that of the returned model, the best that was met; of the start alone if that was the best."""
+        """Errors up to that of the best model, which is returned; of the initial model alone if that was the best."""
         if not self.totals or min(self.totals) >= self.start_total:
             return np.array([self.start_error] if np.isfinite(self.start_error) else [])
         return np.array(self.errors[: int(np.argmin(self.totals)) + 1])

@@ -1,4 +1,4 @@
-"""Arrays of an .npz file, none larger than the file says and the reader allows."""
+"""Reading .npz files with a limit on memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-# Numbers, text and times; nothing that holds Python objects or is made of fields.
+# Numbers, text and times; no Python objects, no records.
 _PLAIN_KINDS = "biufcSUMm"
 _ENDING = ".npy"
 
 
 def npz_names(stream: IO[bytes]) -> list[str]:
-    """Names of the arrays of an .npz file."""
+    """Names of the arrays in an .npz file."""
     with _open(stream) as archive:
         return list(_members(archive))
 
@@ -29,31 +29,31 @@ def read_npz(
     is_packed: bool = True,
     known: Sequence[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Read arrays of an .npz file; a ValueError, or one of zipfile's, says what is wrong with it.
+    """Read arrays of an .npz file; raises ValueError, or an error of zipfile, if it is malformed.
 
     Parameters
     ----------
     stream : binary stream
-        The file, opened.
+        The open file.
     names : iterable of str or None
-        The arrays to read; None for all.
+        The arrays to read; None means all.
     max_bytes : int
-        Bytes that all of them may take together.
+        Limit on the total size of the arrays read.
     is_packed : bool, default=True
-        Whether members may be compressed. Those that are not cannot take more memory than the file has bytes.
+        Whether members may be compressed. Uncompressed members take no more memory than the file has bytes.
     known : sequence of str, default=None
-        Names of all members that there may be; None for any.
+        Names that the file may contain; None means any.
 
     Returns
     -------
     dict of str to ndarray
-        The arrays by their names.
+        The arrays by name.
     """
     with _open(stream) as archive:
         members = _members(archive)
         unknown = sorted(set(members) - set(members if known is None else known))
         if unknown:
-            raise ValueError(f"it holds {unknown[0]!r}, which nothing asks for")
+            raise ValueError(f"it holds {unknown[0]!r}, which is not expected")
         wanted = list(members if names is None else names)
         missing = [name for name in wanted if name not in members]
         if missing:
@@ -67,7 +67,7 @@ def read_npz(
 
 
 def read_npy(stream: Any, n_bytes: int) -> np.ndarray:
-    """The array of an .npy file of so many bytes, header included: as many numbers as it promises, or a ValueError."""
+    """The array of an .npy file of `n_bytes`, header included; raises ValueError if it is not exactly that long."""
     version = npy.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"its arrays have version {version} of the format")
@@ -77,7 +77,7 @@ def read_npy(stream: Any, n_bytes: int) -> np.ndarray:
     if dtype.kind not in _PLAIN_KINDS or dtype.hasobject:
         raise ValueError(f"its arrays hold {dtype}, not plain numbers or text")
     if not dtype.itemsize:
-        # Any number of these would take no bytes.
+        # Any number of these takes no bytes.
         raise ValueError("its arrays hold text without any letters")
     size = math.prod(shape) * dtype.itemsize
     if any(length < 0 for length in shape) or stream.tell() + size != n_bytes:
@@ -101,7 +101,7 @@ def _open(stream: IO[bytes]) -> zipfile.ZipFile:
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Members by the names of their arrays; two of one name are refused."""
+    """Members by the name of their array; duplicates are refused."""
     found: dict[str, zipfile.ZipInfo] = {}
     for member in archive.infolist():
         name = member.filename.removesuffix(_ENDING)

@@ -1,4 +1,4 @@
-"""Arrays from files, checked before anything computes with them: compiled code does not look at the ends of arrays."""
+"""Checks of arrays read from files, before anything computes with them: compiled code does not check bounds."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 DOUBLE = (np.dtype(np.float64),)
 INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
 
 
 class Expected(NamedTuple):
-    """What an array must be.
+    """Shape and dtype that an array must have.
 
     Attributes
     ----------
     shape : str
-        A letter per axis; axes with the same letter are equally long, in one array and across arrays.
+        One letter per axis; axes with the same letter have the same length, within an array and across arrays.
     dtypes : tuple of dtype
-        One of these, in the machine's byte order.
+        Allowed dtypes, in native byte order.
     is_optional : bool
         Whether the array may be missing.
     is_finite : bool
-        Whether it must be; text cannot be.
+        Whether all entries must be finite.
     """
 
     shape: str
@@ -35,11 +34,11 @@ class Expected(NamedTuple):
 
 
 class ArrayError(ValueError):
-    """An array that is missing, or of another shape, dtype or content than it must have."""
+    """An array is missing, or has the wrong shape, dtype or content."""
 
 
 def is_finite_number(value: Any) -> TypeGuard[int | float]:
-    """Whether a value of JSON is a number that a float can hold: no NaN, no integer beyond all floats."""
+    """Whether a JSON value is a finite number, and no integer too large for a float."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
@@ -50,27 +49,27 @@ def check_arrays(
     *,
     has_others: bool = False,
 ) -> dict[str, int]:
-    """Check that all arrays are there, with the shapes and dtypes that belong together, and finite.
+    """Check that all arrays are there, finite, and of consistent shapes and dtypes; raise an ArrayError otherwise.
 
     Parameters
     ----------
     arrays : mapping of str to ndarray
-        What was read.
+        The arrays.
     expected : mapping of str to Expected
         What each must be.
     sizes : mapping of str to int
-        Lengths of axes that are known, by their letters.
+        Known lengths of axes, by letter.
     has_others : bool, default=False
-        Whether there may be arrays that are not expected, which somebody else checks.
+        Whether there may be other arrays, which are not checked.
 
     Returns
     -------
     dict of str to int
-        Lengths of all axes.
+        Lengths of all axes, by letter.
     """
     unknown = sorted(set(arrays) - set(expected))
     if unknown and not has_others:
-        raise ArrayError(f"{unknown[0]} is there, which nothing asks for")
+        raise ArrayError(f"{unknown[0]} is not expected")
     found = dict(sizes)
     for name, wanted in expected.items():
         if name in arrays:
@@ -81,7 +80,7 @@ def check_arrays(
 
 
 def _check_array(name: str, array: np.ndarray, wanted: Expected, sizes: dict[str, int]) -> None:
-    """Check one array; axes of unknown length are added to `sizes`."""
+    """Check one array; lengths of new axes are added to `sizes`."""
     if not isinstance(array, np.ndarray) or array.dtype not in wanted.dtypes:
         kinds = " or ".join(dtype.name for dtype in wanted.dtypes)
         raise ArrayError(f"{name} is {getattr(array, 'dtype', type(array).__name__)}, expected {kinds}")

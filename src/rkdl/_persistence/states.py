@@ -1,4 +1,4 @@
-"""What the saved states of learning problems and streams must hold."""
+"""Checks of the saved states of learning problems and streams."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from rkdl._persistence.shapes import DOUBLE, FLOATS, INTEGERS, ArrayError, Expected, check_arrays, is_finite_number
+from rkdl._persistence.shapes import DOUBLE, INTEGERS, ArrayError, Expected, check_arrays, is_finite_number
+from rkdl._utils.types import FLOATS
 
-# Axes: N signals, m features, n atoms, p kernel vectors, q frequencies, r coordinates of an atom, s features' size,
-# y signals that a stream remembers.
+# Axes: N signals, m features, n atoms, p kernel vectors, q frequencies, r coordinates of a whitened atom, s size of the
+# feature map's output, y signals in a stream's reservoir.
 _OBJECTIVES = ("objective", "update_objective")
 _COUNTS = ("n_revived", "n_empty")
 _PROGRESS = {
@@ -35,27 +36,27 @@ _MEMORY_NUMBERS = ("trace", "weight", "lost", "n_waiting", "linear_trace")
 
 
 def check_full_state(state: dict[str, np.ndarray], n_atoms: int, n_signals: int) -> None:
-    """Refuse a state that is not that of KDL on so many signals, with an ArrayError."""
+    """Raise an ArrayError unless this is a state of KDL on `n_signals` signals."""
     check_arrays(state, _FULL, {"n": n_atoms, "N": n_signals})
     _check_counts(state)
 
 
 def check_reduced_state(state: dict[str, np.ndarray], n_atoms: int, n_features: int, *, is_moved: bool) -> None:
-    """Refuse a state whose arrays do not belong together, with an ArrayError.
+    """Raise an ArrayError unless the arrays of a state are consistent.
 
     Parameters
     ----------
     state : dict of str to ndarray
         The state of a problem on features.
     n_atoms, n_features : int
-        What the fit has.
+        Sizes of the fit.
     is_moved : bool
-        Whether the kernel vectors move, so that the state holds what was learned of their curvature.
+        Whether kernel vectors are updated, so that the state includes L-BFGS's curvature pairs.
     """
     expected = {**_PROGRESS, "penalty": Expected(""), "white": Expected("nr")}
     for name in _OBJECTIVES:
         if name in state and np.array_equal(state[name], np.inf):
-            # That of a stream before its first update.
+            # A stream before its first update.
             expected[name] = Expected("", is_finite=False)
     for name, wanted in (("kernel_vectors", Expected("pm")), ("frequencies", Expected("qm", FLOATS))):
         if name in state:
@@ -75,28 +76,28 @@ def _check_counts(state: dict[str, np.ndarray]) -> None:
 
 
 def check_kernel_vectors(state: dict[str, np.ndarray], n_features: int) -> np.ndarray:
-    """Kernel vectors of a state: at least one, of so many features."""
+    """The kernel vectors of a state: at least one, of `n_features` features."""
     found = check_arrays(state, {"kernel_vectors": Expected("pm")}, {"m": n_features}, has_others=True)
     if found["p"] == 0:
-        raise ArrayError("kernel_vectors holds none")
+        raise ArrayError("kernel_vectors is empty")
     return state["kernel_vectors"]
 
 
 def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
-    """Refuse an array of another shape, with an ArrayError."""
+    """Raise an ArrayError unless an array has this shape."""
     if tuple(array.shape) != shape:
         raise ArrayError(f"{name} has shape {tuple(array.shape)}, expected {shape}")
 
 
 def check_stream(numbers: dict[str, Any], arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> None:
-    """Refuse what a stream cannot go on from, with an ArrayError.
+    """Raise an ArrayError unless a stream can be continued from this state.
 
     Parameters
     ----------
     numbers, arrays : dict
-        What `Stream.state` returned. Arrays of the learning problem itself are checked when it takes them over.
+        What `Stream.state` returned. Arrays of the learning problem itself are checked when it is restored.
     sizes : dict of str to int
-        Lengths of the axes of the fitted attributes, and the size s of the features.
+        Lengths of the axes of the fitted attributes, by letter.
     """
     _check_stream_numbers(numbers)
     expected = dict(_STREAM)

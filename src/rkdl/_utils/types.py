@@ -1,10 +1,14 @@
-"""Types of arguments, for annotations."""
+"""Types of arguments, for annotations and checks."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numpy as np
+
 # One signal per row: array-like, data frame, CSR matrix, memory map, Zarr array, HDF5 dataset, Dask array or tensor.
 MatrixLike: TypeAlias = Any
 # The name of a device, a torch.device or None.
 Device: TypeAlias = Any
+# The dtypes that signals are processed in; others are converted to the first.
+FLOATS = (np.dtype(np.float64), np.dtype(np.float32))

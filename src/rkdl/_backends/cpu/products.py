@@ -7,13 +7,13 @@ import numpy as np
 from rkdl._backends.cpu.sparse_products import ROW_BLOCK, combine_rows, multiply_rows, share_of_columns, share_of_rows
 from rkdl._backends.cpu.transpose import turn
 from rkdl._backends.cpu.vectors import VECTOR_BYTES
+from rkdl._utils.types import FLOATS
 
 # Places where a sample of the rows is looked at for zeros, and what is too small for a look.
 _SAMPLES = 8
 _LEAST_ROWS = _LEAST_SIZE = 64
 # Rows whose sums are taken in the rows' dtype, one after the other, before they are added in float64.
 _SUMMED_ROWS = 1024
-FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
