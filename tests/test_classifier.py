@@ -538,7 +538,7 @@ class TestBadInput:
             (Ridge(), "'estimator' parameter of KDLClassifier"),
             (StandardScaler(), "is not a method that classes can share: give one of DL, FourierDL"),
             ("kdl", "'estimator' parameter of KDLClassifier"),
-            (DL(2, init=np.eye(2, 5)), "first atoms of its own"),
+            (DL(2, init=np.eye(2, 5)), "initial atoms of its own"),
             (RKDL(n_components=0), "'n_components' parameter of RKDL"),
         ],
     )

@@ -224,7 +224,7 @@ def test_signals_that_are_left_out(n_signals, n_folds, least):
 @pytest.mark.slow
 def test_equal_scores_are_told_of(planted):
     X, _ = planted
-    words = r"scores of all \d+ training signals are equal, to within 0.001: .*tell no outlier. "
+    words = r"scores of all \d+ training signals are equal, to within 0.001: .*no outliers. "
     with pytest.warns(UserWarning, match=words + "Probably gamma=1e-12 is too small .* 'median'"):
         KDLOutlierDetector(gamma=1e-12, **FEW).fit(X)
     with pytest.warns(UserWarning, match=words + "The signals themselves are probably equal"):

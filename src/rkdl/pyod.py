@@ -1,6 +1,6 @@
-"""The outlier detector with PyOD's conventions: higher is more abnormal, and outliers have the label 1.
+"""The outlier detector with the conventions of PyOD: higher scores are more abnormal, and outliers have label 1.
 
-Needs PyOD, the extra ``rkdl[pyod]``.
+Requires PyOD: ``pip install 'rkdl[pyod]'``.
 """
 
 from __future__ import annotations
@@ -19,51 +19,52 @@ __all__ = ["KDLOD"]
 
 
 class KDLOD(BaseDetector):
-    """Residuals of kernel dictionaries as a PyOD detector.
+    """PyOD detector: signals that an ensemble of kernel dictionaries represents badly.
 
-    The same detector as `rkdl.KDLOutlierDetector`, with the same parameters but for `contamination`, which is PyOD's.
+    The same as `rkdl.KDLOutlierDetector`, with the same parameters except `contamination`, which follows PyOD.
 
     Parameters
     ----------
     contamination : float, default=0.1
-        Share of outliers among the training signals, in (0, 0.5], or an object of PyThresh.
+        Fraction of outliers among the training signals, in (0, 0.5], or a PyThresh object.
     n_components : int or array-like of int, default=(32, 8)
-        Number of atoms of a dictionary, one number for each of `gamma_factors` or one for all.
+        Number of atoms per dictionary: one number for each of `gamma_factors`, or one for all.
     n_nonzero_coefs : int or array-like of int, default=(16, 8)
-        Most non-zeros of a code, likewise.
+        Maximum number of nonzero coefficients per signal, likewise.
     gamma : float, "median" or "scale", default="median"
-        The kernel's parameter; "median" is one over the median squared distance of a sample, "scale" is
-        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        Parameter of the kernel. "median" is the inverse of the median squared distance within a sample of the signals,
+        "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     gamma_factors : float or array-like of float, default=(0.1, 6.0)
-        What `gamma` is multiplied by, one number for each width of the kernel.
+        Factors of `gamma`, one per kernel width.
     n_kernel_vectors : int, default=200
-        Signals, drawn at random for each dictionary, that its atoms are combinations of.
+        Number of kernel vectors per dictionary, drawn at random from the signals.
     discard : float, default=0.25
-        Share of the signals, the worst represented, that each dictionary leaves out when it is learned again.
+        Fraction of the signals, the worst represented, that each dictionary leaves out when it is learned a second
+        time.
     n_members : int, default=10
         Number of dictionaries.
     max_samples : int, default=2048
-        Most signals that one dictionary is learned from.
+        Maximum number of signals per dictionary, drawn at random.
     max_iter : int, default=4
-        Iterations of each learning.
+        Number of iterations per dictionary.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Randomness of kernel vectors, first atoms and samples.
+        Seed or generator of the kernel vectors, initial atoms and samples.
     verbose : int, default=0
-        A progress bar if positive.
+        Show a progress bar if positive.
 
     Attributes
     ----------
     decision_scores_ : ndarray of shape (n_signals,)
-        Abnormality of the training signals, the higher the more abnormal.
+        Anomaly scores of the training signals; higher is more abnormal.
     threshold_ : float
-        Abnormality above which `predict` calls a signal an outlier: that of `rkdl.KDLOutlierDetector`, which sets it on
-        signals left out of a learning where there are few.
+        Score above which `predict` labels a signal an outlier: that of `rkdl.KDLOutlierDetector`, which sets it on
+        signals left out of the learning where there are few.
     labels_ : ndarray of shape (n_signals,)
-        1 for outliers among the training signals, the share `contamination` of them, 0 for the others.
+        1 for outliers among the training signals, a fraction `contamination` of them, 0 for the others.
     detector_ : KDLOutlierDetector
-        The fitted detector underneath.
+        Fitted detector.
 
     See Also
     --------
@@ -116,12 +117,12 @@ class KDLOD(BaseDetector):
         self.verbose = verbose
 
     def fit(self, X, y=None):
-        """Learn what the common signals look like.
+        """Learn the dictionaries and the threshold.
 
         Parameters
         ----------
         X : array-like of shape (n_signals, n_features)
-            One signal a row.
+            Signals, one per row.
         y : None
             Ignored.
 
@@ -132,36 +133,36 @@ class KDLOD(BaseDetector):
         """
         options = self.get_params(deep=False)
         if not isinstance(self.contamination, float | int):
-            # One of PyThresh's objects, which looks at the scores.
+            # A PyThresh object, which works on the scores.
             options.pop("contamination")
         detector = KDLOutlierDetector(**options)
         scores = _abnormality(detector._fit_scores(X))
-        # A fit that fails leaves what an earlier one learned.
+        # A fit that fails keeps what an earlier one learned.
         self._set_n_classes(y)
         self.detector_, self.decision_scores_ = detector, scores
         self._process_decision_scores()
         if "contamination" in options:
-            # New signals have a threshold of their own where few were learned from; labels_ are of these.
+            # With few training signals, new signals have a threshold of their own; labels_ do not follow it.
             self.threshold_ = max(self.threshold_, -detector.offset_)
         return self
 
     def decision_function(self, X):
-        """Abnormality of signals, the higher the more abnormal.
+        """Compute anomaly scores; higher is more abnormal.
 
         Parameters
         ----------
         X : array-like of shape (n_signals, n_features)
-            One signal a row.
+            Signals, one per row.
 
         Returns
         -------
         scores : ndarray of shape (n_signals,)
-            The abnormality.
+            Anomaly scores.
         """
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
         return _abnormality(self.detector_.score_samples(X))
 
 
 def _abnormality(scores: np.ndarray) -> np.ndarray:
-    # In float64, whatever the signals were: PyOD compares with thresholds in it.
+    # PyOD compares with thresholds in float64.
     return -scores.astype(np.float64)

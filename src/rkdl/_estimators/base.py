@@ -1,4 +1,4 @@
-"""What all estimators share: parameters, validation, the fit's frame, coding and scoring."""
+"""What the methods share: parameters, validation, the course of a fit, coding and scoring."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from rkdl._utils.types import FLOATS, Device
 
 
 class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """The frame of every method. A subclass says what its features, first atoms and fitted attributes are."""
+    """Base of the methods: fit, transform and score. Subclasses define features, initial atoms, fitted attributes."""
 
     _parameter_constraints: dict = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -76,11 +76,11 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _problem(
         self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
     ) -> Problem:
-        """The learning problem, ready to iterate; what a saved state will replace need not be chosen."""
+        """The learning problem at its start; what a saved state replaces need not be computed."""
 
     @abstractmethod
     def _store(self, problem: Any, signals: Signals) -> None:
-        """Set the fitted attributes from the problem's state."""
+        """Set the fitted attributes from a learned problem."""
 
     @abstractmethod
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
@@ -96,7 +96,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     @abstractmethod
     def _working_width(self, n_signals: int, n_features: int) -> int:
-        """Numbers that one signal occupies while it is learned from."""
+        """Size of the working memory per signal during learning, in numbers."""
 
     # Whether features grow in proportion to the signals.
     _is_linear = False
@@ -107,23 +107,23 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, checkpoint=None):
-        """Learn from signals.
+        """Learn a dictionary from signals.
 
-        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the estimator then holds the best
-        model of its complete iterations. A fit that fails, or is interrupted before its first iteration is complete,
-        leaves the estimator as it was.
+        After Ctrl-C, which raises KeyboardInterrupt as usual, the estimator holds the best model of the completed
+        iterations. A fit that fails, or is interrupted before its first iteration is complete, leaves the estimator
+        unchanged.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
+            Signals, one per row. Memory maps, Zarr arrays, HDF5 datasets and anything else with ``shape``, ``dtype``
+            and row slices are read chunk by chunk; Dask arrays and torch tensors are processed where they are.
         y : None
             Ignored.
         checkpoint : str or path, default=None
-            A file that the state is written to after every iteration, whole or not at all. A fit with the same
-            settings on the same signals that finds it goes on from there and ends at the same bits; `max_iter` may
-            be raised. Anything else in its place is refused.
+            File to which the state is written, atomically, after every iteration. If it exists, the fit resumes from it
+            and its result is bitwise identical to that of an uninterrupted fit. Signals and parameters must be the
+            same, but `max_iter` may be larger; any other file is refused. None means no checkpoint.
 
         Returns
         -------
@@ -134,14 +134,14 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         try:
             is_interrupted = self._fit_signals(self._read_signals(X, reset=True), checkpoint)
         except BaseException:
-            # A fit that fails leaves what an earlier one learned.
+            # A fit that fails keeps what an earlier one learned.
             vars(self).clear()
             vars(self).update(before)
             raise
         if is_interrupted:
             raise KeyboardInterrupt(
                 f"{type(self).__name__} was interrupted after {len(self.update_errors_)} of {self.max_iter} iterations "
-                f"and holds the best model of them."
+                f"and holds the best model so far."
             )
         return self
 
@@ -165,17 +165,17 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return self._on_device(rows)
 
     def _choose_dtype(self, signals: Signals, reset: bool) -> None:
-        """Widen signals of float32 that float32 has too few digits for, before they are learned from or coded."""
+        """Process float32 signals in float64 where float32 cannot resolve their residuals."""
         if reset:
             self._is_fine = self._is_fine_for(signals)
         if signals.dtype == np.float32 and (self._is_fine if reset else getattr(self, "computes_in_float64_", False)):
             signals.widen()
 
     def _is_fine_for(self, signals: Signals) -> bool:
-        """Whether codes of these signals leave so little that it takes float64 to find them."""
+        """Whether float32 cannot resolve the residuals of these signals."""
         sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
         if not np.isfinite(sample).all():
-            # Refused in the first pass over them.
+            # Refused in the first pass over the data.
             return False
         # One thread of BLAS: a fork during a product of several leaves OpenBLAS locked in the child and in the parent.
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -184,8 +184,8 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return products is not None and is_fine(products, min(limit, self.n_components))
 
     def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        """Inner products of some signals in feature space; None where they are not to be asked for."""
-        # In units of the largest: squares stay in range, and shares do not change.
+        """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
+        # Relative to the largest, so that squares stay in range; ratios do not change.
         unit = float(np.abs(sample).max(initial=0.0)) or 1.0
         return (sample / unit) @ (sample / unit).T
 
@@ -219,14 +219,14 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return ThreadExecutor(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
 
     def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> bool:
-        """Learn, and set the fitted attributes; whether Ctrl-C ended the iterations early."""
+        """Learn and set the fitted attributes; returns whether Ctrl-C ended the iterations early."""
         rng = check_random_state(self.random_state)
         n_signals = signals.shape[0]
         self._check_sizes(n_signals)
         with self._executor(signals) as executor, ExitStack() as stack:
             checkpoint, saved = None, None
             if path is not None:
-                # Before the first walk, which may be long.
+                # Before the first pass over the data, which may take long.
                 description = describe(type(self).__name__, self.get_params(deep=False), executor)
                 checkpoint = stack.enter_context(Checkpoint(path, description, self.max_iter))
                 saved = checkpoint.state
@@ -291,50 +291,49 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return SharedFeatures.of(space, problem.feature_map, problem.metric, problem.pursuit, signals)
 
     def _check_learned(self, problem: Problem, n_signals: int) -> None:
-        """Warn of a model that represents next to nothing; a subclass adds its own."""
+        """Warn if the model represents next to nothing; subclasses add their own checks."""
         check_codes(type(self).__name__, problem.n_empty, n_signals, self.residual_tol, *self._places())
 
     def _places(self) -> tuple[str | None, str]:
-        """What a kernel compares the signals with, None without one, and what to do where it vanishes between them."""
+        """What the kernel compares signals with, None without a kernel, and what to do if its values vanish."""
         return None, ""
 
     def _learn_inverse(self, executor: Executor, earlier: Any = None) -> Any:
-        """Learn the way back from codes to signals, if that is asked for, and return its sums."""
+        """Learn the decoder, if there is to be one, and return the sums that it was learned from."""
         return None
 
     def _inspect(self, executor: Executor) -> None:
-        """Refuse what cannot be learned from, and scale signals whose squares leave the dtype's range."""
+        """Refuse signals that are not finite, and scale those whose squares overflow or underflow."""
         if executor.signals.is_remote:
             self._choose_dtype(executor.signals, True)
         executor.signals.scale = executor.find_scale()
 
     def _check_sizes(self, n_signals: int) -> None:
-        """Warn of sizes that cannot be; a subclass adds its own."""
+        """Warn of sizes that do not go together; subclasses add their own checks."""
 
     def _pursuit(self, unit: float) -> Pursuit:
         options = check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.n_components)
         return options._replace(residual_tol=options.residual_tol * unit * unit)
 
     def _initial_array(self, shape: tuple[int, int], attribute: str) -> np.ndarray:
-        """`init` given as an array, checked."""
+        """`init` as an array of the expected shape."""
         array = check_array(well_formed(host(self.init), "init"), dtype=np.float64, input_name="init", copy=True)
         if array.shape != shape:
-            raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom a row.")
+            raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom per row.")
         return array
 
     def transform(self, X):
-        """Sparse codes of signals.
+        """Compute sparse codes of signals.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
+            Signals, one per row, as for `fit`.
 
         Returns
         -------
         codes : ndarray or csr_array of shape (n_signals, n_components)
-            CSR if `sparse_output`. A lazy Dask array or a tensor if `X` is one.
+            Sparse codes, in CSR format if `sparse_output`. A lazy Dask array or a tensor if `X` is one.
         """
         signals, encoder, unit = self._ready(X)
         if signals.is_remote:
@@ -345,18 +344,18 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return signals.as_given(codes)
 
     def reconstruction_error(self, X):
-        """Norm of each signal's residual in feature space.
+        """Compute the norm of the residual of each signal in feature space.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
+            Signals, one per row, as for `fit`.
 
         Returns
         -------
         errors : ndarray of shape (n_signals,)
-            ``|phi(y) - phi-atoms' combination|``, at least 0. A lazy Dask array or a tensor if `X` is one.
+            Distances in feature space between signals and their representations. A lazy Dask array or a tensor if `X`
+            is one.
         """
         if is_dask(X):
             from rkdl._estimators.lazy import reconstruction_error_lazily
@@ -365,16 +364,15 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return self._residuals(X)[0]
 
     def score(self, X, y=None):
-        """Share of the signals' energy in feature space that their codes represent; higher is better.
+        """Compute the fraction of the signals' energy in feature space that their codes explain; higher is better.
 
-        It compares numbers of atoms, sparsities and methods. It cannot choose the kernel's `gamma`: as gamma falls, all
-        signals become one point in feature space and any dictionary represents them.
+        It compares numbers of atoms, sparsities and methods, but cannot choose `gamma`: as gamma decreases, all signals
+        approach one point in feature space, which any dictionary represents.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
+            Signals, one per row, as for `fit`.
         y : None
             Ignored.
 
@@ -396,14 +394,14 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return 1.0 - lost / energy
 
     def _energies(self, X: Any) -> tuple[float, float, float]:
-        """An exponent e, and the sums of squared residuals and of squared norms divided by ``4^e``.
+        """An exponent e, and the sums of squared residuals and of squared norms, divided by ``4^e``.
 
-        The exponent is minus infinity where all signals are zero.
+        The exponent is minus infinity if all signals are zero.
         """
         exponent = 0
         residuals, norms = map(host, self._residuals(X))
         if not np.isfinite(norms).all():
-            # Numbers near the largest of the dtype, whose norm is beyond it.
+            # Norms that overflow, of signals near the largest number of the dtype.
             exponent = 1 + int(np.ceil(0.5 * np.log2(self.n_features_in_)))
             residuals, norms = map(host, self._residuals(X, 2.0**-exponent))
         largest = float(norms.max())
@@ -414,7 +412,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return float(exponent + own), lost, energy
 
     def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-        """Norms of the residuals and of the signals, in feature space, multiplied by `factor`."""
+        """Norms of residuals and signals in feature space, multiplied by `factor`."""
         signals, encoder, unit = self._ready(X)
         residuals, norms = self._compute_residuals(signals, encoder, unit / factor, factor)
         return signals.as_given(residuals), signals.as_given(norms)
@@ -473,17 +471,17 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return self.n_components
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the codes' entries: the class's name in lower case and a number.
+        """Get the names of the coefficients: the class name in lower case and a number.
 
         Parameters
         ----------
         input_features : array-like of str or None, default=None
-            Ignored: a code's entries belong to atoms.
+            Ignored.
 
         Returns
         -------
         names : ndarray of str objects, of shape (n_components,)
-            The names.
+            Names of the coefficients.
         """
         check_is_fitted(self)
         return super().get_feature_names_out(input_features)

@@ -1,4 +1,4 @@
-"""Which methods can be underneath the classifier, and with which settings."""
+"""Methods that the classifier can use, and their settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rkdl._estimators.reduced import RKDL
 from rkdl._execution.machine import physical_memory
 
 METHODS: dict[str, type] = {cls.__name__: cls for cls in (DL, FourierDL, KDL, RKDL, ORKDL, MORKDL)}
-# Sizes of a method that is given by its name.
+# Settings of a method given by name.
 ATOMS = {"n_components": 64, "n_nonzero_coefs": 5, "max_iter": 10}
 VECTORS = {"n_kernel_vectors": 300, "kernel_vectors": "random"}
 NAMED: dict[type, dict] = {
@@ -28,13 +28,13 @@ NAMED: dict[type, dict] = {
 
 
 def named_method(name: str) -> DictionaryLearner:
-    """The estimator that a name stands for."""
+    """The method that a name stands for."""
     method: DictionaryLearner = METHODS[name](**NAMED[METHODS[name]])
     return method
 
 
 def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
-    """A copy of the method underneath a classifier of so many signals, checked."""
+    """A checked copy of the method for a classifier of `n_signals` signals."""
     if isinstance(estimator, str):
         return _reduced(_shrunk(named_method(estimator), n_signals), n_signals)
     if not isinstance(estimator, tuple(METHODS.values())):
@@ -48,7 +48,7 @@ def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
     method._validate_params()
     if not isinstance(method.init, str):
         raise ValueError(
-            "The estimator's init is an array, and every class needs first atoms of its own: use 'data' or 'random'."
+            "The estimator's init is an array, and every class needs initial atoms of its own: use 'data' or 'random'."
         )
     method = _reduced(_shrunk(method, n_signals), n_signals)
     method._check_sizes(n_signals)
@@ -56,7 +56,7 @@ def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
 
 
 def _shrunk(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
-    """A method with no more kernel vectors than signals where their number is that of the name: nobody chose it."""
+    """The method, with no more kernel vectors than signals if their number is the default."""
     usual = NAMED[type(method)].get("n_kernel_vectors")
     if usual is not None and getattr(method, "n_kernel_vectors", None) == usual:
         method.set_params(n_kernel_vectors=min(usual, n_signals))
@@ -64,7 +64,7 @@ def _shrunk(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
 
 
 def _reduced(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
-    """For KDL, RKDL with all signals as kernel vectors: the same atoms, and kernel vectors that classes share."""
+    """For KDL, RKDL with all signals as kernel vectors: the same atoms, on kernel vectors that the classes share."""
     if not isinstance(method, KDL):
         return method
     if isinstance(method.kernel, str) and method.kernel == "precomputed":
@@ -72,7 +72,7 @@ def _reduced(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
             "The estimator's kernel is precomputed, and the classifier computes kernels of signals: give the kernel by "
             "name or as a function."
         )
-    # The kernel matrix in float64, its factor, and what computes that.
+    # The kernel matrix in float64, its factor and workspace.
     needed, memory = 4 * 8 * n_signals**2, physical_memory()
     if needed > MEMORY_SHARE * memory:
         raise ValueError(

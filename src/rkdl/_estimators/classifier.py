@@ -35,79 +35,79 @@ from rkdl._learning.loop import alternate, progress
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.warnings import warn
 
-# More signals than this tell no more about one number.
+# More held-out signals than this do not improve the calibration of one number.
 LARGEST_CALIBRATION = 2000
-# Probabilities that differ by less than this, of most of at least so many signals, say nothing.
+# Warn if, for most of at least FEW signals, the probabilities of all classes differ by less than EQUAL.
 FEW, EQUAL, MOST = 5, 1e-3, 0.9
 
 
 class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
-    """Classifier with a dictionary for every class on shared kernel vectors.
+    """Classifier with one dictionary per class on shared kernel vectors.
 
-    A signal belongs to the class whose dictionary leaves the smallest residual of it in feature space. The kernel
-    vectors (or random features) are those of all classes together, chosen or learned as `estimator` says; its other
-    settings are those of every class's dictionary. `n_refinements` passes over the signals then move the atoms to
-    tell the classes apart.
+    A signal is assigned to the class whose dictionary leaves the smallest residual in feature space. The kernel vectors
+    (or Fourier features) are chosen or learned from all classes together, as `estimator` says, whose other settings
+    apply to the dictionary of each class. Passes of stochastic gradient descent then adapt the atoms to discriminate
+    between the classes.
 
     Parameters
     ----------
     estimator : {"DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL"} or estimator, default="RKDL"
-        The method underneath. An estimator of rkdl says all of its settings: `n_components` is the number of atoms
-        of a class, and a class with fewer signals has as many atoms as signals. ORKDL and MORKDL learn their kernel
-        vectors from all signals, with one dictionary, before the classes get theirs. KDL, for a few thousand signals,
-        is RKDL with every signal for a kernel vector. A name stands for that estimator
-        with 64 atoms a class, 5 non-zeros, 10 iterations, and 300 random kernel vectors (100 that are learned, 600
-        Fourier features).
+        Method that learns the dictionaries, with its settings: `n_components` is the number of atoms per class; a class
+        with fewer signals has as many atoms as signals. ORKDL and MORKDL learn their kernel vectors from all signals
+        first, with one dictionary. KDL, for up to a few thousand signals, becomes RKDL with every signal as a kernel
+        vector. A name stands for that method with 64 atoms per class, 5 nonzero coefficients, 10 iterations, and 300
+        random kernel vectors (100 for ORKDL and MORKDL; 600 Fourier features for FourierDL).
     n_refinements : int, default=2
-        Passes that lower the cross-entropy of the residuals' softmax, after every class was learned by itself; 0 for
-        dictionaries that represent and nothing else.
+        Number of passes over the data that minimise the cross-entropy of the softmax of the residuals, after every
+        class has learned its own dictionary. 0 skips them.
     learning_rate : float, default=0.02
-        Step of these passes, as a share of the step that least squares would make. It falls to zero.
+        Step size of these passes, relative to a least-squares step. It decreases to zero.
     calibration_size : float, default=0.1
-        Share of the signals (2,000 of them at most) that is held out to calibrate the probabilities, and at least one
-        of a class that has two. Where that is no more than 2,000 (of up to 20,000 signals, by default) the dictionaries
-        are learned once more from all of them.
+        Fraction of the signals held out to calibrate the probabilities: at most 2,000 signals, and at least one per
+        class of two or more. Up to 20,000 signals (by default), the dictionaries are then learned again from all of
+        them.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result. It takes the place of the
-        method's own.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it. It
+        overrides that of `estimator`.
     random_state : int, RandomState instance or None, default=None
-        Randomness of the kernel vectors, first atoms, held-out signals and batches. None takes that of `estimator`.
+        Seed or generator of the kernel vectors, initial atoms, held-out signals and batches. None means that of
+        `estimator`.
     verbose : int, default=0
-        A progress bar if positive.
+        Show a progress bar if positive.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels.
+        Labels of the classes.
     components_ : ndarray of shape (n_classes, n_atoms, n_coordinates)
-        Atoms of every class, of unit norm in feature space: signals for DL, rows of Fourier features for FourierDL,
-        combinations of the kernel vectors for the others. The last rows of a class may be zeros.
+        Atoms of each class, of unit norm in feature space: signals for DL, Fourier features for FourierDL, linear
+        combinations of the kernel vectors otherwise. The last rows of a class may be zeros.
     n_atoms_ : ndarray of shape (n_classes,)
-        How many atoms each class has.
+        Number of atoms per class.
     grams_ : ndarray of shape (n_classes, n_atoms, n_atoms)
-        Inner products of the atoms of every class in feature space.
+        Inner products of the atoms of each class in feature space.
     kernel_vectors_ : ndarray of shape (n_kernel_vectors, n_features)
-        The shared kernel vectors; the frequencies for FourierDL, and None for DL.
+        Kernel vectors that the classes share; the frequencies for FourierDL, None for DL.
     gamma_ : float
-        `gamma` as used; None for DL.
+        Value of `gamma` used; None for DL.
     sharpness_ : float
-        What relative residuals are multiplied by for `predict_proba`, calibrated on held-out signals.
+        Factor of the relative residuals in `predict_proba`, calibrated on held-out signals.
     method_ : estimator
-        The method underneath, its settings as used; RKDL for KDL.
+        Method with the settings used; RKDL for KDL.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration up to that of the returned dictionaries, f the squared error of all
-        signals in feature space, each coded with the dictionary of its class.
+        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned dictionaries: f is the squared error
+        in feature space of N signals of length m, each coded with the dictionary of its class.
     n_nonzero_coefs_ : int
-        Most non-zeros of a code: `n_nonzero_coefs` of the method, and no more than half the rank of the features, since
-        as many atoms as coordinates represent the signals of all classes.
+        Maximum number of nonzero coefficients used: that of the method, but at most half the rank of the features,
+        because as many atoms as dimensions would represent the signals of any class.
     losses_ : ndarray of shape (n_refinements,)
-        Mean cross-entropy over each pass of the refinement.
+        Mean cross-entropy per pass of the refinement.
     n_iter_ : int
-        Iteration that ended with the returned dictionaries, the best that were met.
+        Iteration that produced the returned dictionaries, those with the smallest error.
     n_features_in_ : int
-        Length of a signal.
+        Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had string names.
+        Names of the features, if `X` has column names that are strings.
 
     See Also
     --------
@@ -154,17 +154,17 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     def get_params(self, deep=True):
-        """Parameters, and with `deep` those of the method underneath, also where it is given by its name.
+        """Get the parameters, with `deep` also those of the method, even if it is given by name.
 
         Parameters
         ----------
         deep : bool, default=True
-            Whether to add the method's parameters as ``estimator__<name>``.
+            Whether to include the parameters of the method as ``estimator__<name>``.
 
         Returns
         -------
         params : dict
-            Names and values.
+            Parameters by name.
         """
         params = super().get_params(deep=deep)
         if deep and isinstance(self.estimator, str) and self.estimator in METHODS:
@@ -173,15 +173,14 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return params
 
     def set_params(self, **params):
-        """Set parameters, among them those of the method underneath, as ``estimator__<name>``.
+        """Set parameters, including those of the method as ``estimator__<name>``.
 
-        A method that is given by its name becomes the estimator that the name stands for when one of its parameters is
-        set.
+        If the method is given by name, setting one of its parameters replaces the name by the method it stands for.
 
         Parameters
         ----------
         **params : dict
-            Names and values.
+            Parameters by name.
 
         Returns
         -------
@@ -196,19 +195,19 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y):
-        """Learn a dictionary for every class.
+        """Learn one dictionary per class.
 
-        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the classifier then holds what it
-        had learned, and the exception's message says how far that was. A fit that fails, or is interrupted before the
-        first iteration of the classes' dictionaries is complete, leaves the classifier as it was.
+        After Ctrl-C, which raises KeyboardInterrupt as usual, the classifier holds what it has learned so far, and the
+        message of the exception says how far that is. A fit that fails, or is interrupted before the first iteration of
+        the classes' dictionaries is complete, leaves the classifier unchanged.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk.
+            Signals, one per row. Memory maps, Zarr arrays, HDF5 datasets and anything else with ``shape``, ``dtype``
+            and row slices are read chunk by chunk.
         y : array-like of shape (n_signals,)
-            Labels of any kind that scikit-learn takes.
+            Class labels: numbers or strings.
 
         Returns
         -------
@@ -219,7 +218,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         try:
             interruption, message = self._fit(X, y)
         except BaseException:
-            # A fit that fails leaves what an earlier one learned.
+            # A fit that fails keeps what an earlier one learned.
             vars(self).clear()
             vars(self).update(before)
             raise
@@ -230,7 +229,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, y: Any) -> tuple[str | None, str | None]:
-        """Set the fitted attributes; where Ctrl-C ended the learning, and what is to be said of the probabilities."""
+        """Set the fitted attributes; returns where Ctrl-C ended the learning, and a warning about the probabilities."""
         signals = read_signals(self, host(X), reset=True)
         if signals.is_remote:
             raise ValueError(
@@ -260,7 +259,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return work.interruption, learned.message
 
     def _learn_again(self, work: _Work, seed: int, before: _Learned) -> _Learned:
-        """Dictionaries from all signals, the held-out ones among them."""
+        """Dictionaries learned from all signals, including those held out."""
         try:
             again = self._learn(work, work.labels, seed, before)
             is_complete = work.interruption is None
@@ -268,15 +267,15 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
             is_complete = False
         if is_complete:
             return again
-        # What was learned from fewer signals to the end is better than what was begun from all.
+        # Complete dictionaries of fewer signals are better than incomplete ones of all.
         work.interruption = "while it learned from all signals; it holds what it learned without the held-out ones"
         return before
 
     def _read_labels(self, n_signals: int, y: Any) -> np.ndarray:
-        """Numbers of the classes."""
+        """Set the classes; returns the index of the class of each signal."""
         if y is None:
             raise ValueError(
-                "KDLClassifier requires y to be passed, but the target y is None: give every signal's label."
+                "KDLClassifier requires y to be passed, but the target y is None: give the label of every signal."
             )
         y = column_or_1d(well_formed(host(y), "y"), warn=True)
         assert_all_finite(y, input_name="y")
@@ -299,7 +298,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return labels
 
     def _hold_out(self, labels: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-        """Whether each signal is kept for the calibration: a share of every class, at least one, never its last."""
+        """Mask of the signals held out for calibration: a fraction of each class, at least one, never the last."""
         share = min(self.calibration_size, LARGEST_CALIBRATION / len(labels))
         held_out = np.zeros(len(labels), dtype=bool)
         for k in range(len(self.classes_)):
@@ -308,7 +307,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return held_out
 
     def _learn(self, work: _Work, labels: np.ndarray, seed: int, before: _Learned | None = None) -> _Learned:
-        """Dictionaries from the signals whose label is not negative; how sharp they are is known where `before` is."""
+        """Dictionaries learned from the signals with nonnegative labels, calibrated unless `before` already was."""
         method, executor, signals = work.method, work.executor, work.executor.signals
         rng = check_random_state(seed)
         problem = ClassProblem(
@@ -345,7 +344,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return learned
 
     def _refine(self, work: _Work, learned: _Learned, labels: np.ndarray, rng: np.random.RandomState) -> None:
-        """Passes that tell the classes apart; Ctrl-C ends them with what was learned so far."""
+        """Discriminative passes over the data; Ctrl-C ends them with what was learned so far."""
         share = 1.0 / self.n_refinements
         with progress(self.n_refinements, work.method.verbose, f"{type(self).__name__}: refinement") as bar:
             try:
@@ -360,7 +359,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                     rng=rng,
                     n_jobs=self.n_jobs,
                 )
-                # The same list, so that every step is kept.
+                # The same list, so that an interruption keeps the last step.
                 learned.whites = refinement.whites
                 for number in range(self.n_refinements):
                     learned.losses.append(refinement.run_pass(1.0 - number * share, share))
@@ -372,7 +371,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                 work.interruption = f"after {passes} and holds what it learned until then"
 
     def _calibrate(self, work: _Work, learned: _Learned) -> float:
-        """How sharply residuals tell the classes apart, by the signals that were held out."""
+        """The factor of the residuals in the softmax, fitted to the held-out signals."""
         rows = np.flatnonzero(work.held_out)
         if rows.size == 0:
             return fit_sharpness(np.empty((0, len(self.classes_))), work.labels[rows])
@@ -390,7 +389,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return sharpness
 
     def _store(self, work: _Work, learned: _Learned) -> None:
-        """The fitted attributes."""
+        """Set the fitted attributes."""
         features, signals = work.features, work.executor.signals
         counts = [len(white) for white in learned.whites]
         height = max(counts) + -max(counts) % LANES
@@ -410,36 +409,36 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         self.n_iter_ = len(learned.errors)
 
     def predict(self, X):
-        """Labels of signals: the class whose dictionary leaves the smallest residual.
+        """Predict the class of each signal: the one whose dictionary leaves the smallest residual.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row.
+            Signals, one per row.
 
         Returns
         -------
         labels : ndarray of shape (n_signals,)
-            Labels of `classes_`; of classes that represent a signal equally well, the first. So it is for a signal so
-            far from all kernel vectors that the kernel is zero in the dtype.
+            Predicted labels. Ties, as for signals so far from all kernel vectors that the kernel underflows, go to the
+            first class.
         """
         residuals, shares = self._residuals(X)
         is_faint = (shares < FAINT).all(axis=1)
         return self.classes_[np.where(is_faint, shares.argmax(axis=1), residuals.argmin(axis=1))]
 
     def decision_function(self, X):
-        """How well the dictionaries represent signals.
+        """Compute how well the dictionary of each class represents the signals.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row.
+            Signals, one per row.
 
         Returns
         -------
         scores : ndarray of shape (n_signals, n_classes) or (n_signals,)
-            Minus the squared residual over the signal's squared norm, in feature space; of two classes the score of
-            the second less that of the first.
+            Minus the squared residual relative to the squared norm of the signal, in feature space. With two classes,
+            the score of the second minus that of the first.
         """
         residuals, shares = self._residuals(X)
         if len(self.classes_) > 2:
@@ -449,17 +448,17 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return scores.astype(residuals.dtype)
 
     def predict_proba(self, X):
-        """Probabilities of the classes, calibrated on held-out signals.
+        """Compute class probabilities, calibrated on held-out signals.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row.
+            Signals, one per row.
 
         Returns
         -------
         probabilities : ndarray of shape (n_signals, n_classes)
-            ``softmax(-sharpness_ * residuals)``, the residuals as in `decision_function`.
+            ``softmax(-sharpness_ * residuals)``, with the relative squared residuals of `decision_function`.
         """
         residuals, _ = self._residuals(X)
         found = probabilities(residuals, self.sharpness_).astype(residuals.dtype)
@@ -469,7 +468,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         return found
 
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Relative squared residuals (n_signals, n_classes), and what they leave of one."""
+        """Relative squared residuals (n_signals, n_classes), and the explained fractions, one minus those."""
         check_is_fitted(self)
         signals = read_signals(self, host(X), reset=False)
         if signals.is_remote:
@@ -500,40 +499,40 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
 
 @dataclass
 class _Learned:
-    """What a round of learning found: atoms in the features' coordinates, and how it went there."""
+    """Result of one round of learning: whitened atoms per class, errors and losses."""
 
     whites: list[np.ndarray]
     pursuits: list[Pursuit]
     errors: np.ndarray
     losses: list[float]
-    # Before the refinement and after it.
+    # Factors of the residuals before the refinement and after it.
     sharpness: float = 1.0
     calibrated: float = 1.0
-    # What is to be said of the probabilities of the held-out signals.
+    # A warning about the probabilities of the held-out signals.
     message: str | None = None
 
 
 @dataclass
 class _Work:
-    """What a fit works on."""
+    """What the steps of a fit share."""
 
     method: DictionaryLearner
     executor: Executor
     features: SharedFeatures
     held_out: np.ndarray
     labels: np.ndarray
-    # How far the learning came, where Ctrl-C ended it.
+    # Where Ctrl-C ended the learning.
     interruption: str | None = None
 
 
 def _complaint(residuals: np.ndarray, found: np.ndarray, which: str, has_kernel: bool) -> str | None:
-    """What to tell the user of probabilities that are nearly all equal; None of others, or of very few."""
-    # A signal that is a kernel vector, or nearly, is told apart whatever gamma is.
+    """A warning if nearly all probabilities are equal; None otherwise, or for very few signals."""
+    # Not of all signals: those close to a kernel vector are classified whatever gamma is.
     if len(found) < FEW or float(np.quantile(np.ptp(found, axis=1), MOST)) >= EQUAL:
         return None
     if float(np.quantile(np.ptp(residuals, axis=1), MOST)) >= EQUAL:
         seen = "residuals did not tell the classes of the held-out signals in fit"
-        remedy = "the signals say little of their classes, or they are too few: try other features, or settings"
+        remedy = "the signals are too few, or not informative about their classes: try other features or settings"
     elif float(np.median(residuals)) > 0.5:
         seen = "the dictionary of every class leaves every signal unrepresented"
         remedy = (

@@ -1,4 +1,4 @@
-"""From codes back to signals: what the estimators share of inverse transforms and denoising."""
+"""From codes back to signals: inverse transform, denoising and learned decoders."""
 
 from __future__ import annotations
 
@@ -28,29 +28,28 @@ Decoder = LinearDecoder | FixedPoint
 
 
 class Denoising(DictionaryLearner):
-    """A method whose codes can be turned back into signals."""
+    """Base of the methods with `inverse_transform` and `denoise`."""
 
     @abstractmethod
     def _decoder(self, dtype: np.dtype) -> Decoder:
-        """What turns codes of `dtype` into signals as the user gave them."""
+        """The decoder from codes of `dtype` to the user's signals."""
 
     @abstractmethod
     def _noise_tolerance(self, noise: float) -> float:
-        """The squared residual at which what is left of a signal is noise."""
+        """The squared residual in feature space that noise of this standard deviation leaves."""
 
     def inverse_transform(self, X):
-        """Signals from their codes.
+        """Reconstruct signals from their codes.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_components)
-            Codes. Anything with ``shape``, ``dtype`` and row slices is read chunk by chunk; blocks of a Dask array and
-            torch tensors are worked on where they are.
+            Codes, one per row, as any kind of array that `fit` takes.
 
         Returns
         -------
         signals : ndarray of shape (n_signals, n_features)
-            One signal a row, float32 for codes of float32. A lazy Dask array or a tensor if `X` is one.
+            Signals, one per row, in the dtype of the codes. A lazy Dask array or a tensor if `X` is one.
         """
         check_is_fitted(self)
         if is_dask(X):
@@ -58,7 +57,7 @@ class Denoising(DictionaryLearner):
 
             check_source(X, type(self).__name__)
             self._check_width(X)
-            # A decoder that is missing is missed now, not on the workers.
+            # Raise now, and not on the workers, if there is no decoder.
             self._decoder(float_dtype(X.dtype))
             return decode_lazily(self, X)
         codes = self._read_codes(X)
@@ -98,22 +97,21 @@ class Denoising(DictionaryLearner):
             raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {self.n_components} atoms.")
 
     def denoise(self, X, *, noise=None):
-        """Signals without what their codes do not represent: `transform` and `inverse_transform` in one walk.
+        """Replace signals by what their codes represent: `transform` and `inverse_transform` in one pass over the data.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; blocks of a Dask array and torch tensors are worked on where they are.
+            Signals, one per row, as for `fit`.
         noise : float, default=None
-            Standard deviation of the noise in every feature. A signal is then coded with as few atoms as leave no more
-            than the noise behind, however many that takes, in place of `n_nonzero_coefs` and `residual_tol`; for the
-            signals themselves and RBF kernels alone. None codes as `transform` does.
+            Standard deviation of the noise per feature. Each signal is then coded with the fewest atoms that leave a
+            residual at noise level, whatever `n_nonzero_coefs` and `residual_tol` are; for DL, FourierDL and kernels
+            "rbf" and "linear" only. None means to code as `transform` does.
 
         Returns
         -------
         signals : ndarray of shape (n_signals, n_features)
-            The cleaned signals, float32 for signals of float32. A lazy Dask array or a tensor if `X` is one.
+            Denoised signals, in the dtype of `X`. A lazy Dask array or a tensor if `X` is one.
         """
         check_is_fitted(self)
         self._check_noise(noise)
@@ -139,7 +137,7 @@ class Denoising(DictionaryLearner):
                 coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
                 codes = coder.codes(rows).to_csr(encoder.n_atoms)
                 codes.data /= codes.dtype.type(unit)
-                # Other than 1 for codes of the signals themselves alone, whose decoder adds nothing.
+                # The scale differs from 1 only without a kernel, where the decoder has no intercept.
                 cleaned[start + group] = decoder(codes) / signals.dtype.type(scale)
 
         for_each_chunk(signals, encoder.row_width + decoder.row_width, self.n_jobs, task)
@@ -149,12 +147,12 @@ class Denoising(DictionaryLearner):
         if noise is None:
             return
         if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
-            raise ValueError(f"noise={noise!r} must be the noise's standard deviation, a number that is not negative.")
+            raise ValueError(f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number.")
         self._noise_tolerance(float(noise))
 
 
 class Decoding(Denoising):
-    """Codes are turned back by a decoder that is learned on request, or by what a subclass does without one."""
+    """Base of the methods that can learn a linear decoder from codes to signals."""
 
     _parameter_constraints: dict = {
         **DictionaryLearner._parameter_constraints,
@@ -166,14 +164,12 @@ class Decoding(Denoising):
     decoder_alpha: float
 
     def fit_decoder(self, X):
-        """Learn to turn codes back into signals, whatever the kernel; the dictionary stays as it is.
+        """Learn a linear decoder from codes to signals, for any kernel; the dictionary does not change.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals as those that were learned from, one a row. Anything with ``shape``, ``dtype`` and row slices (a
-            memory map, a Zarr array, an HDF5 dataset) is read chunk by chunk; blocks of a Dask array and torch tensors
-            are worked on where they are.
+            Signals like those of `fit`, one per row.
 
         Returns
         -------
@@ -193,12 +189,12 @@ class Decoding(Denoising):
         return self
 
     def forget_decoder(self):
-        """Go back to what is done without a decoder: the fixed point for "rbf", the atoms themselves for "linear".
+        """Remove the decoder; with kernels "rbf" and "linear", signals can still be reconstructed without it.
 
         Returns
         -------
         self : object
-            The estimator, without `decoder_`.
+            The estimator, without `decoder_` and `decoder_intercept_`.
         """
         for name in ("decoder_", "decoder_intercept_"):
             self.__dict__.pop(name, None)
@@ -206,7 +202,7 @@ class Decoding(Denoising):
 
     def _learn_inverse(self, executor: Executor, earlier: DecoderSums | None = None) -> DecoderSums | None:
         if not self.fit_inverse_transform:
-            # One of an earlier fit belongs to other atoms.
+            # A decoder of an earlier fit belongs to other atoms.
             self.forget_decoder()
             return None
         signals = executor.signals
@@ -226,13 +222,13 @@ class Decoding(Denoising):
     def _set_decoder(self, sums: DecoderSums, signals: Signals, encoder: Encoder) -> None:
         assert encoder.gram is not None
         matrix, intercept = learn_decoder(sums, encoder.gram, self.decoder_alpha, self._space.has_unit_norms)
-        # From the signals and codes as they were worked on to those that the user sees.
+        # From scaled signals and codes to those of the user.
         matrix *= self._feature_scale(signals.scale) / signals.scale
         self.decoder_ = matrix.astype(signals.dtype)
         self.decoder_intercept_ = (intercept / signals.scale).astype(signals.dtype)
 
     def _check_decodable(self) -> None:
-        """Refuse to learn a decoder where there are no signals to decode to."""
+        """Raise if there are no signals to decode to."""
 
     def _decoder(self, dtype: np.dtype) -> Decoder:
         if hasattr(self, "decoder_"):

@@ -34,102 +34,105 @@ from rkdl._learning.initial_atoms import first_signals
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import FLOATS, Device
 
-# The kernel matrix is kept whole while it takes no more than this share of the memory (on a GPU, of what is free).
+# The kernel matrix is stored if it takes no more than this fraction of the memory (on a GPU, of the free memory).
 MEMORY_SHARE = 0.6
 
 
 class KDL(KernelLearner):
-    """Kernel dictionary learning on all signals: atoms are combinations of every signal in feature space.
+    """Kernel dictionary learning (KDL): atoms are combinations of all training signals in feature space.
 
-    Exact, and quadratic in the number of signals; a fitted model carries the training signals. `RKDL` and `ORKDL`
-    need neither.
+    Its cost is quadratic in the number of signals, and a fitted model includes the training signals. `RKDL` and `ORKDL`
+    avoid both.
 
     Parameters
     ----------
     n_components : int, default=20
-        Number of atoms n.
+        Number of atoms.
     kernel : {"rbf", "poly", "linear", "precomputed"} or callable, default="rbf"
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
         returns the matrix of kernel values (or of two rows that returns a number, which is slow).
         With "precomputed", X is the kernel matrix in `fit`, and kernel values with the training signals after it.
     gamma : float, "median" or "scale", default="median"
-        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample, "scale" is
-        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
+        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
-        Constant of "poly".
+        Constant term of "poly".
     n_nonzero_coefs : int or None, default=4
-        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
+        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
+        None too, a tenth of the atoms.
     residual_tol : float, default=None
-        Stop a signal's pursuit when its squared residual in feature space is at most this.
+        Stop coding a signal when its squared residual in feature space is at most this. None means that only
+        `n_nonzero_coefs` stops it.
     pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
+        Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
+        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
+        also refits the codes on their support.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_signals), default="rpcholesky"
-        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
-        leave of it in feature space (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian
-        combinations of the kernel vectors; an array gives the combinations.
+        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
+        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
+        Gaussian combinations of the signals; an array gives the combinations.
     max_iter : int, default=30
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
-        for ten iterations; 0 disables.
+        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
+        not decreased for ten; 0 disables.
     fit_inverse_transform : bool, default=False
-        Whether `fit` also learns a decoder, by ridge regression from feature space to signals in one
-        more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
-        to a fixed point with kernel "rbf" (slower), are exact with "linear", and with another kernel need
-        `fit_decoder`.
+        Whether to learn a decoder for `inverse_transform` and `denoise`, by ridge regression of the signals on their
+        codes in one more pass over the data. Without it they iterate to a fixed point with kernel "rbf" (slower), are
+        exact with "linear", and need `fit_decoder` with other kernels.
     decoder_alpha : float, default=0.001
-        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
+        Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
-        or in NumPy.
+        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
+        tensor, otherwise in NumPy.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Randomness of the first atoms.
+        Seed or generator of the initial atoms.
     verbose : int, default=0
-        A progress bar if positive.
+        Show a progress bar if positive.
 
     Attributes
     ----------
     dual_components_ : ndarray of shape (n_components, n_signals)
-        Atoms as combinations of the training signals, of unit norm in feature space.
+        Atoms as linear combinations of the training signals, of unit norm in feature space.
     kernel_vectors_ : ndarray of shape (n_signals, n_features)
-        The training signals; not with "precomputed".
+        Training signals; not set with "precomputed".
     gram_ : ndarray of shape (n_components, n_components)
         Inner products of the atoms in feature space.
     gamma_ : float
-        `gamma` as used.
+        Value of `gamma` used.
     computes_in_float64_ : bool
-        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
-        worked on in float64. Results are float32 all the same.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
+        still float32.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
-        space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
+        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned model: f is the squared error in
+        feature space of N signals of length m, coded with the model at the end of the iteration. It may increase,
+        because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
-        The error right after every update that was made, with the codes that it was made for: what the paper reports.
+        Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
-        Iteration that ended with the returned model, the best that was met.
+        Iteration that produced the returned model, the one with the smallest error.
     n_revived_ : int
-        Unused atoms that were replaced by badly represented signals.
+        Number of unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
-        decoder was learned.
+        Linear map from codes to signals, if a decoder was learned; for kernel "rbf", codes are first normalised in
+        feature space.
     decoder_intercept_ : ndarray of shape (n_features,)
-        What is added to the product; only where a decoder was learned.
+        Intercept of the decoder, if one was learned.
     n_features_in_ : int
-        Length of a signal.
+        Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had string names.
+        Names of the features, if `X` has column names that are strings.
 
     See Also
     --------
-    RKDL : The same on a few kernel vectors.
+    RKDL : Atoms on a few kernel vectors.
 
     Examples
     --------
@@ -195,22 +198,22 @@ class KDL(KernelLearner):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, checkpoint=None):
-        """Learn from signals, or from their kernel matrix.
+        """Learn a dictionary from signals, or from their kernel matrix.
 
-        Ctrl-C raises KeyboardInterrupt as everywhere, so a search or a script ends; the estimator then holds the best
-        model of its complete iterations. A fit that fails, or is interrupted before its first iteration is complete,
-        leaves the estimator as it was.
+        After Ctrl-C, which raises KeyboardInterrupt as usual, the estimator holds the best model of the completed
+        iterations. A fit that fails, or is interrupted before its first iteration is complete, leaves the estimator
+        unchanged.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row; with ``kernel="precomputed"`` the kernel matrix (n_signals, n_signals).
+            Signals, one per row; with ``kernel="precomputed"`` the kernel matrix (n_signals, n_signals).
         y : None
             Ignored.
         checkpoint : str or path, default=None
-            A file that the state is written to after every iteration, whole or not at all. A fit with the same
-            settings on the same signals that finds it goes on from there and ends at the same bits; `max_iter` may
-            be raised. Anything else in its place is refused.
+            File to which the state is written, atomically, after every iteration. If it exists, the fit resumes from it
+            and its result is bitwise identical to that of an uninterrupted fit. Signals and parameters must be the
+            same, but `max_iter` may be larger; any other file is refused. None means no checkpoint.
 
         Returns
         -------
@@ -220,7 +223,7 @@ class KDL(KernelLearner):
         if is_dask(X) and any(np.isnan(size) for size in X.shape):
             raise ValueError("The Dask array does not know the sizes of its chunks: call X.compute_chunk_sizes().")
         if is_source(X) and self.device is None:
-            # Every signal meets every other one: they are needed together.
+            # The kernel matrix needs all signals at once.
             X = gather(X)
         return super().fit(X, y, checkpoint=checkpoint)
 
@@ -244,7 +247,7 @@ class KDL(KernelLearner):
         return vectors.astype(signals.dtype, copy=False), raw_gamma(self.gamma, signals)
 
     def _working_width(self, n_signals: int, n_features: int) -> int:
-        # Row blocks of the kernel matrix are what a chunk works on.
+        # A chunk is a row block of the kernel matrix.
         return n_signals
 
     def _problem(
@@ -277,7 +280,7 @@ class KDL(KernelLearner):
                 )
                 rows = rows_of(executor, kernel, None)
         if not isinstance(self.init, str):
-            # Atoms are normalised in feature space, so a scale of the signals does not reach them.
+            # Atoms are normalised in feature space, so that the scale of the signals does not matter.
             start = self._initial_array((self.n_components, n_signals), "dual_components_")
         else:
             start = np.zeros((self.n_components, n_signals))
@@ -310,18 +313,19 @@ class KDL(KernelLearner):
         return Signals(X, X.dtype)
 
     def transform(self, X):
-        """Sparse codes of signals.
+        """Compute sparse codes of signals.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row; with ``kernel="precomputed"`` kernel values with the training signals. With `residual_tol`
-            too, only the square kernel matrix of the training signals tells the norms that are needed.
+            Signals, one per row; with ``kernel="precomputed"`` kernel values with the training signals. If
+            `residual_tol` is set as well, it must be the square kernel matrix of the training signals, whose diagonal
+            gives the norms.
 
         Returns
         -------
         codes : ndarray or csr_array of shape (n_signals, n_components)
-            CSR if `sparse_output`.
+            Sparse codes, in CSR format if `sparse_output`.
         """
         if not self._is_precomputed or self.residual_tol is None:
             return super().transform(X)
@@ -330,7 +334,7 @@ class KDL(KernelLearner):
         if not _is_training_matrix(kernel):
             raise ValueError(
                 "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
-                "training signals do not tell a new signal's norm. Set residual_tol=None and n_nonzero_coefs."
+                "training signals do not give the norm of a new signal. Set residual_tol=None and n_nonzero_coefs."
             )
         squares = np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
         return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, squared_norms=squares)
@@ -342,7 +346,7 @@ class KDL(KernelLearner):
         kernel = host(signals.data)
         if not _is_training_matrix(kernel):
             raise ValueError(
-                "A residual needs k(x, x), which kernel='precomputed' tells for the training signals alone, by their "
+                "A residual needs k(x, x), which kernel='precomputed' gives for the training signals alone, in their "
                 "square kernel matrix: for other signals give the kernel by name or as a function."
             )
         squares = np.maximum(kernel.diagonal(), 0.0)
@@ -354,7 +358,7 @@ class KDL(KernelLearner):
     def _check_decodable(self) -> None:
         if self._is_precomputed:
             raise ValueError(
-                "Codes of a precomputed kernel cannot be turned back into signals, which it does not tell: give the "
+                "Codes of a precomputed kernel cannot be turned back into signals, which are not known: give the "
                 "kernel by name or as a function, and leave fit_inverse_transform at False for a precomputed one."
             )
 
@@ -380,17 +384,17 @@ def alike_home(values: np.ndarray, signals: Signals) -> Any:
 
 
 def _is_training_matrix(kernel: np.ndarray) -> bool:
-    """Whether kernel values are those of signals with themselves, as far as symmetry tells."""
+    """Whether this looks like a square kernel matrix: it is symmetric."""
     slack = 1e3 * float(np.finfo(kernel.dtype).eps) * float(np.abs(kernel).max(initial=0.0))
     return kernel.shape[0] == kernel.shape[1] and bool(np.allclose(kernel, kernel.T, rtol=0.0, atol=slack))
 
 
 def _check_kernel_matrix(matrix: np.ndarray) -> None:
-    """Square, symmetric and positive semidefinite, up to the dtype's rounding."""
+    """Refuse a matrix that is not square, symmetric and positive semidefinite, up to rounding."""
     size = len(matrix)
     if matrix.shape != (size, size):
         raise ValueError(
-            f"A precomputed kernel has one row and one column a signal; X has shape {matrix.shape}, which is not "
+            f"A precomputed kernel has one row and one column per signal; X has shape {matrix.shape}, which is not "
             f"square."
         )
     largest = float(np.abs(matrix).max())
@@ -405,8 +409,8 @@ def _check_kernel_matrix(matrix: np.ndarray) -> None:
         worst = float(np.abs(block - matrix[:, start : start + 1024].T).max())
         if worst > slack:
             raise ValueError(
-                f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their mirror "
-                f"images. Use (K + K.T) / 2 if that is meant."
+                f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their "
+                f"transposes. Use (K + K.T) / 2 if that is meant."
             )
     lowest = float(matrix.diagonal().min())
     if size > 2 and lowest >= 0.0 < largest:

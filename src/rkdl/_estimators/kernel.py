@@ -1,4 +1,4 @@
-"""What the kernel estimators share: the kernel's parameters, and coding through kernel vectors."""
+"""What KDL, RKDL, ORKDL and MORKDL share: the parameters of the kernel, and the way back from codes to signals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KERNELS = ("rbf", "poly", "linear")
 
 
 class KernelLearner(Decoding):
-    """Atoms are combinations of kernel vectors in feature space."""
+    """Base of the kernel methods, whose atoms are linear combinations of kernel vectors in feature space."""
 
     _parameter_constraints: dict = {
         **Decoding._parameter_constraints,
@@ -51,7 +51,7 @@ class KernelLearner(Decoding):
 
     def _inspect(self, executor: Executor) -> None:
         if callable(self.kernel):
-            # A user's function sees the user's signals, not scaled ones.
+            # A user's function must see the signals unscaled.
             executor.signals.check_finite()
         else:
             super()._inspect(executor)
@@ -63,7 +63,7 @@ class KernelLearner(Decoding):
         return signals, encoder, unit
 
     def _make_kernel(self, signals: Signals) -> Kernel:
-        """The kernel for the signals as they are read."""
+        """The kernel for signals as they are read, after scaling."""
         raw_gamma(self.gamma, signals)
         sample = spread_sample(signals, KERNEL_SAMPLE)
         kernel = make_kernel(
@@ -79,7 +79,7 @@ class KernelLearner(Decoding):
 
     def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
         if self.kernel not in KERNELS:
-            # A function is the user's, and so is its dtype.
+            # A function of the user decides on its dtype.
             return None
         if self.kernel == "linear":
             return super()._sample_products(sample)
@@ -96,7 +96,7 @@ class KernelLearner(Decoding):
         if hasattr(self, "decoder_") or name not in ("rbf", "linear"):
             return super()._decoder(dtype)
         if name == "linear":
-            # Feature space is that of the signals.
+            # Feature space is signal space.
             atoms = self.dual_components_.astype(np.float64) @ self.kernel_vectors_.astype(np.float64)
             return LinearDecoder(atoms.astype(dtype))
         scale = self._space.scale(dtype)
@@ -109,7 +109,7 @@ class KernelLearner(Decoding):
         name = self.kernel if isinstance(self.kernel, str) else None
         if name not in ("rbf", "linear"):
             raise ValueError(
-                f"What noise leaves of a signal is not known for kernel={self.kernel!r}: set residual_tol and leave "
+                f"The residual that noise leaves is not known for kernel={self.kernel!r}: set residual_tol and leave "
                 f"noise at None, or use 'rbf' or 'linear'."
             )
         return squared_residual_of_noise(name, noise, self.n_features_in_, self.gamma_)

@@ -1,4 +1,4 @@
-"""Estimators whose features are coordinates: linear dictionary learning, and random Fourier features."""
+"""Dictionary learning on explicit features: the signals themselves, or random Fourier features."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rkdl._utils.types import Device
 
 
 class _CoordinateLearner(StreamLearner):
-    """Atoms are rows of features; the metric is the identity."""
+    """Base of the methods whose atoms are feature vectors, so that the metric is the identity."""
 
     def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> FeatureMap:
         raise NotImplementedError
@@ -74,72 +74,74 @@ class _CoordinateLearner(StreamLearner):
 
 
 class DL(Denoising, _CoordinateLearner):
-    """Linear dictionary learning: every signal a combination of a few atoms.
+    """Linear dictionary learning: every signal is a sparse combination of atoms.
 
-    Alternates a greedy pursuit (OLS or OMP) with an update of the atoms (from the codes' statistics, or the
-    AK-SVD sweep).
+    Alternates sparse coding by a greedy pursuit (OLS or OMP) with an update of the atoms.
 
     Parameters
     ----------
     n_components : int, default=20
-        Number of atoms n.
+        Number of atoms.
     n_nonzero_coefs : int or None, default=4
-        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
+        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
+        None too, a tenth of the atoms.
     residual_tol : float, default=None
-        Stop a signal's pursuit when its squared residual is at most this.
+        Stop coding a signal when its squared residual is at most this. None means that only `n_nonzero_coefs` stops it.
     pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
+        Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
+        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
+        also refits the codes on their support.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_features), default="rpcholesky"
-        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
-        leave of its energy (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian vectors; an
-        array gives them.
+        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
+        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
+        Gaussian vectors; an array gives the atoms.
     max_iter : int, default=30
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
-        for ten iterations; 0 disables.
+        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
+        not decreased for ten; 0 disables.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
-        came in; None for never less.
+        Number of signals after which the weight of a signal in `partial_fit` is halved, however the stream is cut into
+        batches. None means that nothing is forgotten.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
-        or in NumPy.
+        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
+        tensor, otherwise in NumPy.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Randomness of the first atoms.
+        Seed or generator of the initial atoms.
     verbose : int, default=0
-        A progress bar if positive.
+        Show a progress bar if positive.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Atoms of unit norm.
+        Atoms, of unit norm.
     computes_in_float64_ : bool
-        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
-        worked on in float64. Results are float32 all the same.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
+        still float32.
     errors_ : ndarray of shape (n_iter_,)
-        ``|Y - Z A|_F / sqrt(m N)`` after every iteration up to that of the returned model, Z the codes with the atoms
-        that the iteration ended with. A greedy pursuit may raise it.
+        Error ``|Y - Z A|_F / sqrt(m N)`` after each iteration, up to that of the returned model, for N signals of
+        length m, with codes Z for the atoms A at the end of the iteration. It may increase, because the pursuit is
+        greedy.
     update_errors_ : ndarray of shape (n_updates,)
-        The error right after every update that was made, with the codes that it was made for: what the paper reports.
+        Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
-        Iteration that ended with the returned model, the best that was met.
+        Iteration that produced the returned model, the one with the smallest error.
     n_revived_ : int
-        Unused atoms that were replaced by badly represented signals.
+        Number of unused atoms that were replaced by badly represented signals.
     n_features_in_ : int
-        Length of a signal.
+        Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had string names.
+        Names of the features, if `X` has column names that are strings.
 
     See Also
     --------
-    sparse_encode : Codes against a given dictionary.
-    RKDL : Its nonlinear counterpart.
+    sparse_encode : Codes signals with a given dictionary.
+    RKDL : The nonlinear counterpart.
 
     Examples
     --------
@@ -201,7 +203,7 @@ class DL(Denoising, _CoordinateLearner):
         return None, None
 
     def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
-        # From the residual itself: the difference of squares has no digits left where the fit is close.
+        # From the residual itself: a difference of squares loses all digits where the fit is close.
         residual = rows - codes.to_csr(self.n_components) @ encoder.atoms
         return np.sqrt(np.einsum("ij,ij->i", residual, residual))
 
@@ -215,88 +217,91 @@ class DL(Denoising, _CoordinateLearner):
 class FourierDL(Decoding, _CoordinateLearner):
     """Dictionary learning on random Fourier features of the RBF kernel.
 
-    The kernel ``exp(-gamma |x - y|^2)`` is replaced by the inner product of random cosines and sines, and the
-    dictionary is learned in that space. One of the alternatives that the paper names.
+    The kernel ``exp(-gamma |x - y|^2)`` is approximated by the inner product of random cosines and sines, and the
+    dictionary is learned in their space.
 
     Parameters
     ----------
     n_components : int, default=20
-        Number of atoms n.
+        Number of atoms.
     n_fourier_features : int, default=256
-        Number of features, a cosine and a sine for each random frequency; odd numbers are rounded up.
+        Number of features: a cosine and a sine per random frequency. Odd numbers are rounded up.
     gamma : float, "median" or "scale", default="median"
-        The kernel's parameter; "median" is one over the median squared distance of a sample, "scale" is
-        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        Parameter of the kernel. "median" is the inverse of the median squared distance within a sample of the signals,
+        "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     n_nonzero_coefs : int or None, default=4
-        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
+        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
+        None too, a tenth of the atoms.
     residual_tol : float, default=None
-        Stop a signal's pursuit when its squared residual is at most this.
+        Stop coding a signal when its squared residual in feature space is at most this. None means that only
+        `n_nonzero_coefs` stops it.
     pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
+        Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
+        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
+        also refits the codes on their support.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_fourier_features), default="rpcholesky"
-        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
-        leave of its features (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian vectors;
-        an array gives them.
+        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
+        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
+        Gaussian vectors; an array gives the atoms.
     max_iter : int, default=30
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
-        for ten iterations; 0 disables.
+        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
+        not decreased for ten; 0 disables.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
-        came in; None for never less.
+        Number of signals after which the weight of a signal in `partial_fit` is halved, however the stream is cut into
+        batches. None means that nothing is forgotten.
     fit_inverse_transform : bool, default=False
-        Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
-        more walk over them, that `inverse_transform` and `denoise` use. Without it they need
-        `fit_decoder`.
+        Whether to learn a decoder for `inverse_transform` and `denoise`, by ridge regression of the signals on their
+        codes in one more pass over the data. Without it they need `fit_decoder`.
     decoder_alpha : float, default=0.001
-        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
+        Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
-        or in NumPy.
+        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
+        tensor, otherwise in NumPy.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Randomness of the frequencies and the first atoms.
+        Seed or generator of the frequencies and the initial atoms.
     verbose : int, default=0
-        A progress bar if positive.
+        Show a progress bar if positive.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_fourier_features)
-        Atoms of unit norm, in the space of the features.
+        Atoms, of unit norm, in the space of the Fourier features.
     frequencies_ : ndarray of shape (n_fourier_features / 2, n_features)
-        The random frequencies.
+        Random frequencies.
     gamma_ : float
-        The kernel's parameter as used.
+        Value of `gamma` used.
     computes_in_float64_ : bool
-        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
-        worked on in float64. Results are float32 all the same.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
+        still float32.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in the space of
-        the features of the signals coded with the atoms that the iteration ended with. A greedy pursuit may raise it.
+        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned model: f is the squared error in
+        feature space of N signals of length m, coded with the model at the end of the iteration. It may increase,
+        because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
-        The error right after every update that was made, with the codes that it was made for: what the paper reports.
+        Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
-        Iteration that ended with the returned model, the best that was met.
+        Iteration that produced the returned model, the one with the smallest error.
     n_revived_ : int
-        Unused atoms that were replaced by badly represented signals.
+        Number of unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        What codes of unit length in feature space are multiplied by to give signals; only where a decoder was learned.
+        Linear map from codes, normalised in feature space, to signals, if a decoder was learned.
     decoder_intercept_ : ndarray of shape (n_features,)
-        What is added to the product; only where a decoder was learned.
+        Intercept of the decoder, if one was learned.
     n_features_in_ : int
-        Length of a signal.
+        Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had string names.
+        Names of the features, if `X` has column names that are strings.
 
     See Also
     --------
-    RKDL : Learned kernel vectors instead of random features.
+    RKDL : Uses kernel vectors instead of random features.
 
     Examples
     --------

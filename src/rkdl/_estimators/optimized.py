@@ -1,4 +1,4 @@
-"""The reduced methods that learn their kernel vectors: ORKDL-D and MORKDL-D."""
+"""Reduced kernel dictionary learning with learned kernel vectors: ORKDL-D and MORKDL-D."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rkdl._learning.kernel_vector_update import LBFGS, GradientDescent, KernelVe
 from rkdl._learning.reduced import ReducedProblem
 from rkdl._utils.types import Device
 
-# Signals whose norms' root mean square exceeds their mean by no more than this share have one norm.
+# Signals have one norm if the root mean square of their norms exceeds the mean by no more than this, relatively.
 ONE_NORM = 1e-10
 # Iterations before the kernel vectors are optimised, at most; whatever max_iter is, so that it may be raised.
 HELD_ITERATIONS = 10
@@ -31,110 +31,113 @@ class ORKDL(RKDL):
     Parameters
     ----------
     n_components : int, default=20
-        Number of atoms n.
+        Number of atoms.
     kernel : {"rbf", "poly", "linear"} or callable, default="rbf"
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
         returns the matrix of kernel values (or of two rows that returns a number, which is slow).
     gamma : float, "median" or "scale", default="median"
-        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample, "scale" is
-        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
+        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
-        Constant of "poly".
+        Constant term of "poly".
     n_kernel_vectors : int, default=50
-        Number of kernel vectors p.
+        Number of kernel vectors.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
-        "dictionary" trains them as a linear dictionary of the signals, as the paper does, each as long as the
-        signals are in the root mean square; "random" draws signals (Nystrom sampling); "kmeans" takes cluster
-        centres; "rpcholesky" draws signals by randomly pivoted Cholesky; an array of shape (p, n_features) gives
-        them, and `n_kernel_vectors` is not used.
+        How the initial kernel vectors are chosen: "kmeans" takes cluster centres, "random" draws signals (Nystrom
+        sampling), "rpcholesky" draws signals by randomly pivoted Cholesky, and "dictionary" trains a linear dictionary
+        of the signals, as the paper does, scaled to their root-mean-square norm. An array of shape (n_kernel_vectors,
+        n_features) is taken as it is, and `n_kernel_vectors` is ignored.
     n_nonzero_coefs : int or None, default=4
-        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
+        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
+        None too, a tenth of the atoms.
     residual_tol : float, default=None
-        Stop a signal's pursuit when its squared residual in feature space is at most this.
+        Stop coding a signal when its squared residual in feature space is at most this. None means that only
+        `n_nonzero_coefs` stops it.
     pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
+        Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
+        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
+        also refits the codes on their support.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
-        leave of it in feature space (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian
-        combinations of the kernel vectors; an array gives the combinations.
+        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
+        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
+        Gaussian combinations of the kernel vectors; an array gives the combinations.
     solver : {"lbfgs", "gd"}, default="lbfgs"
-        How the kernel vectors move: L-BFGS with the atoms eliminated (variable projection), or the paper's
-        gradient, one vector after another with the atoms held.
+        How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
+        descent of the paper, one vector after another with the atoms fixed.
     n_inner_iter : int, default=3
-        Steps of the solver an iteration.
+        Number of solver steps per iteration.
     learning_rate : float, default=None
-        Fixed rate of "gd", as in the paper; it multiplies a sum over signals and may diverge, which is
-        warned of. None finds a rate by backtracking, which never raises the objective.
+        Fixed step size of "gd", as in the paper. It multiplies a sum over all signals and may diverge, with a warning.
+        None means backtracking, which never increases the objective.
     max_iter : int, default=30
-        Most iterations that optimise the kernel vectors. Unless `init` is an array, up to ten that hold them come
-        first.
+        Maximum number of iterations that update the kernel vectors. With "lbfgs", and unless `init` is an array, up to
+        ten iterations with fixed kernel vectors come first.
     tol : float, default=1e-4
-        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
-        for ten iterations; 0 disables.
+        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
+        not decreased for ten; 0 disables.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
-        came in; None for never less.
+        Number of signals after which the weight of a signal in `partial_fit` is halved, however the stream is cut into
+        batches. None means that nothing is forgotten.
     fit_inverse_transform : bool, default=False
-        Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
-        more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
-        to a fixed point with kernel "rbf" (slower), are exact with "linear", and with another kernel need
-        `fit_decoder`.
+        Whether to learn a decoder for `inverse_transform` and `denoise`, by ridge regression of the signals on their
+        codes in one more pass over the data. Without it they iterate to a fixed point with kernel "rbf" (slower), are
+        exact with "linear", and need `fit_decoder` with other kernels.
     decoder_alpha : float, default=0.001
-        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
+        Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
-        or in NumPy.
+        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
+        tensor, otherwise in NumPy.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Randomness of the kernel vectors and the first atoms.
+        Seed or generator of the kernel vectors and the initial atoms.
     verbose : int, default=0
-        A progress bar if positive.
+        Show a progress bar if positive.
 
     Attributes
     ----------
     dual_components_ : ndarray of shape (n_components, n_kernel_vectors)
-        Atoms as combinations of the kernel vectors, of unit norm in feature space.
+        Atoms as linear combinations of the kernel vectors, of unit norm in feature space.
     kernel_vectors_ : ndarray of shape (n_kernel_vectors, n_features)
-        The kernel vectors.
+        Kernel vectors.
     rank_ : int
-        Rank of the kernel matrix of the kernel vectors, as decided for the signals' dtype.
+        Numerical rank of the kernel matrix of the kernel vectors, in the dtype of the signals.
     gram_ : ndarray of shape (n_components, n_components)
         Inner products of the atoms in feature space.
     gamma_ : float
-        `gamma` as used.
+        Value of `gamma` used.
     computes_in_float64_ : bool
-        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
-        worked on in float64. Results are float32 all the same.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
+        still float32.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
-        space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
+        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned model: f is the squared error in
+        feature space of N signals of length m, coded with the model at the end of the iteration. It may increase,
+        because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
-        The error right after every update that was made, with the codes that it was made for: what the paper reports.
+        Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
-        Iteration that ended with the returned model, the best that was met.
+        Iteration that produced the returned model, the one with the smallest error.
     n_revived_ : int
-        Unused atoms that were replaced by badly represented signals.
+        Number of unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
-        decoder was learned.
+        Linear map from codes to signals, if a decoder was learned; for kernel "rbf", codes are first normalised in
+        feature space.
     decoder_intercept_ : ndarray of shape (n_features,)
-        What is added to the product; only where a decoder was learned.
+        Intercept of the decoder, if one was learned.
     n_features_in_ : int
-        Length of a signal.
+        Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had string names.
+        Names of the features, if `X` has column names that are strings.
 
     See Also
     --------
-    RKDL : The kernel vectors stay as they are chosen.
-    MORKDL : A linear term keeps the kernel vectors a good dictionary.
+    RKDL : Keeps the kernel vectors fixed.
+    MORKDL : Adds a linear term for the kernel vectors.
 
     Examples
     --------
@@ -222,7 +225,7 @@ class ORKDL(RKDL):
         return is_interrupted
 
     def _radius(self, executor: Executor, vectors: np.ndarray | None) -> float | None:
-        """Norm that kernel vectors are held to, from those that are given, else from the signals; None for none."""
+        """Norm of all kernel vectors, from those given, otherwise from the signals; None if it is free."""
         return None
 
     def _vector_update(self, executor: Executor, vectors: np.ndarray | None = None) -> KernelVectorUpdate:
@@ -236,127 +239,128 @@ class ORKDL(RKDL):
 
 
 class MORKDL(ORKDL):
-    """Mixed optimized reduced kernel dictionary learning (MORKDL-D).
+    """Mixed optimized reduced kernel dictionary learning (MORKDL-D): ORKDL-D with a linear term.
 
-    As ORKDL, with a multiple of ``|Y - X D|^2`` in the objective, X sparse, which keeps the kernel vectors D a good
-    linear dictionary of the signals.
+    The term ``lambda |Y - X D|^2``, X sparse, keeps the kernel vectors D a good linear dictionary of the signals Y.
 
     Parameters
     ----------
     n_components : int, default=20
-        Number of atoms n.
+        Number of atoms.
     kernel : {"rbf", "poly", "linear"} or callable, default="rbf"
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
         returns the matrix of kernel values (or of two rows that returns a number, which is slow).
         It must have a derivative, which a callable has not.
     gamma : float, "median" or "scale", default="median"
-        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample, "scale" is
-        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
+        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
-        Constant of "poly".
+        Constant term of "poly".
     n_kernel_vectors : int, default=50
-        Number of kernel vectors p.
+        Number of kernel vectors.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
-        "dictionary" trains them as a linear dictionary of the signals, as the paper does, each as long as the
-        signals are in the root mean square; "random" draws signals (Nystrom sampling); "kmeans" takes cluster
-        centres; "rpcholesky" draws signals by randomly pivoted Cholesky; an array of shape (p, n_features) gives
-        them, and `n_kernel_vectors` is not used.
+        How the initial kernel vectors are chosen: "kmeans" takes cluster centres, "random" draws signals (Nystrom
+        sampling), "rpcholesky" draws signals by randomly pivoted Cholesky, and "dictionary" trains a linear dictionary
+        of the signals, as the paper does, scaled to their root-mean-square norm. An array of shape (n_kernel_vectors,
+        n_features) is taken as it is, and `n_kernel_vectors` is ignored.
     n_nonzero_coefs : int or None, default=4
-        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
+        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
+        None too, a tenth of the atoms.
     residual_tol : float, default=None
-        Stop a signal's pursuit when its squared residual in feature space is at most this.
+        Stop coding a signal when its squared residual in feature space is at most this. None means that only
+        `n_nonzero_coefs` stops it.
     pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
+        Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
+        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
+        also refits the codes on their support.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
-        leave of it in feature space (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian
-        combinations of the kernel vectors; an array gives the combinations.
+        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
+        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
+        Gaussian combinations of the kernel vectors; an array gives the combinations.
     solver : {"lbfgs", "gd"}, default="lbfgs"
-        How the kernel vectors move: L-BFGS with the atoms eliminated (variable projection), or the paper's
-        gradient, one vector after another with the atoms held.
+        How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
+        descent of the paper, one vector after another with the atoms fixed.
     n_inner_iter : int, default=3
-        Steps of the solver an iteration.
+        Number of solver steps per iteration.
     learning_rate : float, default=None
-        Fixed rate of "gd", as in the paper; it multiplies a sum over signals and may diverge, which is
-        warned of. None finds a rate by backtracking, which never raises the objective.
+        Fixed step size of "gd", as in the paper. It multiplies a sum over all signals and may diverge, with a warning.
+        None means backtracking, which never increases the objective.
     linear_weight : float, default=1.0
-        Weight lambda of the linear term, relative to ``tr K(Y, Y) / |Y|^2``: with 1.0 the two terms count equally,
-        whatever the scale of the signals. For signals of unit norm and kernel "rbf" it is the weight of the paper.
+        Weight lambda of the linear term, relative to ``tr K(Y, Y) / |Y|^2``: with 1.0 both terms weigh the same
+        whatever the scale of the signals. For signals of unit norm and kernel "rbf" it is the lambda of the paper.
     linear_n_nonzero_coefs : int, default=5
-        Most non-zeros s_x of a signal's linear code.
+        Maximum number of nonzero coefficients per signal in the linear term.
     kernel_vector_norm : {"auto", "shared", "free"}, default="auto"
-        "shared" holds all kernel vectors to one norm, the root mean square of the signals' norms, as in the paper;
-        "free" leaves their norms to the optimisation; "auto" is "shared" where the signals themselves
-        have one norm, and "free" elsewhere.
+        "shared" constrains all kernel vectors to one norm, the root mean square of the signals' norms, as in the paper;
+        "free" does not constrain them; "auto" is "shared" if all signals have the same norm, otherwise "free".
     max_iter : int, default=30
-        Most iterations that optimise the kernel vectors. Unless `init` is an array, up to ten that hold them come
-        first.
+        Maximum number of iterations that update the kernel vectors. With "lbfgs", and unless `init` is an array, up to
+        ten iterations with fixed kernel vectors come first.
     tol : float, default=1e-4
-        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
-        for ten iterations; 0 disables.
+        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
+        not decreased for ten; 0 disables.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
-        came in; None for never less.
+        Number of signals after which the weight of a signal in `partial_fit` is halved, however the stream is cut into
+        batches. None means that nothing is forgotten.
     fit_inverse_transform : bool, default=False
-        Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
-        more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
-        to a fixed point with kernel "rbf" (slower), are exact with "linear", and with another kernel need
-        `fit_decoder`.
+        Whether to learn a decoder for `inverse_transform` and `denoise`, by ridge regression of the signals on their
+        codes in one more pass over the data. Without it they iterate to a fixed point with kernel "rbf" (slower), are
+        exact with "linear", and need `fit_decoder` with other kernels.
     decoder_alpha : float, default=0.001
-        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
+        Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
-        or in NumPy.
+        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
+        tensor, otherwise in NumPy.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Randomness of the kernel vectors and the first atoms.
+        Seed or generator of the kernel vectors and the initial atoms.
     verbose : int, default=0
-        A progress bar if positive.
+        Show a progress bar if positive.
 
     Attributes
     ----------
     dual_components_ : ndarray of shape (n_components, n_kernel_vectors)
-        Atoms as combinations of the kernel vectors, of unit norm in feature space.
+        Atoms as linear combinations of the kernel vectors, of unit norm in feature space.
     kernel_vectors_ : ndarray of shape (n_kernel_vectors, n_features)
-        The kernel vectors.
+        Kernel vectors.
     rank_ : int
-        Rank of the kernel matrix of the kernel vectors, as decided for the signals' dtype.
+        Numerical rank of the kernel matrix of the kernel vectors, in the dtype of the signals.
     gram_ : ndarray of shape (n_components, n_components)
         Inner products of the atoms in feature space.
     gamma_ : float
-        `gamma` as used.
+        Value of `gamma` used.
     computes_in_float64_ : bool
-        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
-        worked on in float64. Results are float32 all the same.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
+        still float32.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
-        space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
+        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned model: f is the squared error in
+        feature space of N signals of length m, coded with the model at the end of the iteration. It may increase,
+        because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
-        The error right after every update that was made, with the codes that it was made for: what the paper reports.
+        Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
-        Iteration that ended with the returned model, the best that was met.
+        Iteration that produced the returned model, the one with the smallest error.
     n_revived_ : int
-        Unused atoms that were replaced by badly represented signals.
+        Number of unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
-        decoder was learned.
+        Linear map from codes to signals, if a decoder was learned; for kernel "rbf", codes are first normalised in
+        feature space.
     decoder_intercept_ : ndarray of shape (n_features,)
-        What is added to the product; only where a decoder was learned.
+        Intercept of the decoder, if one was learned.
     n_features_in_ : int
-        Length of a signal.
+        Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had string names.
+        Names of the features, if `X` has column names that are strings.
 
     See Also
     --------
-    ORKDL : Without the linear term.
+    ORKDL : Has no linear term.
 
     Examples
     --------
@@ -440,7 +444,7 @@ class MORKDL(ORKDL):
         if self.kernel_vector_norm == "free":
             return None
         if vectors is not None:
-            # Those that were learned tell of their signals, not of these.
+            # Of the signals that the kernel vectors were learned from.
             norms = np.linalg.norm(host(vectors), axis=1)
             root_mean_square, mean = float(np.sqrt(np.mean(norms**2))), float(norms.mean())
         else:

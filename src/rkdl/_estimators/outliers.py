@@ -1,4 +1,4 @@
-"""The outlier detector: signals that kernel dictionaries of the others cannot represent."""
+"""Outlier detection: outliers are signals that kernel dictionaries of the others cannot represent."""
 
 from __future__ import annotations
 
@@ -33,91 +33,91 @@ from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import FLOATS
 from rkdl._utils.warnings import quiet
 
-# Parts of few signals of which one at a time is left out, to see how those score that no dictionary has learned from.
+# Folds for scoring signals that no dictionary has learned from, where there are few signals.
 N_FOLDS = 10
-# Scores of at least so many signals that differ by less than this say nothing.
+# Warn if the scores of at least FEW signals differ by less than EQUAL.
 FEW, EQUAL = 5, 1e-3
-# Unseen signals that set a threshold well enough.
+# Number of unseen signals that is enough to set the threshold.
 ENOUGH_UNSEEN = 200
 
 
 class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
-    """Outliers are the signals that kernel dictionaries, learned from the well-represented ones, cannot represent.
+    """Outlier detector: signals that an ensemble of kernel dictionaries represents badly.
 
-    Several small dictionaries are learned with RBF kernels of two widths: the wide kernel with more atoms learns how
-    features depend on each other, the narrow one with few atoms where signals are dense. Each is learned twice: once
-    from all signals, and then, on new kernel vectors, without those that the first one represented worst, so that
-    outliers among the training signals do not become atoms. A signal's score is the mean over the dictionaries of
-    ``-log(1 - r^2)``, where r is the norm of its residual in feature space, each dictionary's in units of the spread
-    of the training signals' own values.
+    The dictionaries are small and use RBF kernels of two widths: the wide kernel, with more atoms, learns how features
+    depend on each other; the narrow one, with few atoms, where signals are dense. Each is learned twice: from all
+    signals, and then, on new kernel vectors, without those that it represented worst, so that outliers among the
+    training signals do not become atoms. The anomaly of a signal is ``-log(1 - r^2)``, with r the norm of its residual
+    in feature space, standardised by the median and interquartile range over the training signals and averaged over the
+    dictionaries.
 
-    Features should be of comparable scale: put a ``StandardScaler`` before the detector where they are not.
+    Features should have comparable scales; use a ``StandardScaler`` where they do not.
 
     Parameters
     ----------
     n_components : int or array-like of int, default=(32, 8)
-        Number of atoms of a dictionary, one number for each of `gamma_factors` or one for all.
+        Number of atoms per dictionary: one number for each of `gamma_factors`, or one for all.
     n_nonzero_coefs : int or array-like of int, default=(16, 8)
-        Most non-zeros of a code, likewise.
+        Maximum number of nonzero coefficients per signal, likewise.
     gamma : float, "median" or "scale", default="median"
-        The kernel's parameter; "median" is one over the median squared distance of a sample, "scale" is
-        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        Parameter of the kernel. "median" is the inverse of the median squared distance within a sample of the signals,
+        "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     gamma_factors : float or array-like of float, default=(0.1, 6.0)
-        What `gamma` is multiplied by, one number for each width of the kernel.
+        Factors of `gamma`, one per kernel width.
     n_kernel_vectors : int, default=200
-        Signals, drawn at random for each dictionary, that its atoms are combinations of.
+        Number of kernel vectors per dictionary, drawn at random from the signals.
     discard : float, default=0.25
-        Share of the signals, the worst represented, that each dictionary leaves out when it is learned again; 0 to
-        learn it once.
+        Fraction of the signals, the worst represented, that each dictionary leaves out when it is learned a second
+        time; 0 means that it is learned once.
     n_members : int, default=10
-        Number of dictionaries, dealt out to the widths in turn.
+        Number of dictionaries, assigned to the kernel widths in turn.
     max_samples : int, default=2048
-        Most signals that one dictionary is learned from, drawn at random.
+        Maximum number of signals per dictionary, drawn at random.
     max_iter : int, default=4
-        Iterations of each learning.
+        Number of iterations per dictionary.
     contamination : float or "auto", default="auto"
-        Share of outliers, in (0, 0.5]: `fit_predict` marks this share of the training signals, and `predict` about this
-        share of new signals like them. "auto" marks what lies beyond Tukey's fence, moved out by the skewness of the
-        abnormality; of signals without outliers that is a few in a hundred.
+        Fraction of outliers, in (0, 0.5]: `fit_predict` labels this fraction of the training signals, and `predict`
+        about this fraction of similar new signals. "auto" labels the signals beyond Tukey's fence, adjusted for
+        skewness; without outliers that is a few percent.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Randomness of kernel vectors, first atoms and samples.
+        Seed or generator of the kernel vectors, initial atoms and samples.
     verbose : int, default=0
-        A progress bar if positive.
+        Show a progress bar if positive.
 
     Attributes
     ----------
     offset_ : float
-        ``decision_function`` is ``score_samples - offset_``. The training signals' own threshold, unless signals that
-        were left out of a learning score clearly lower than those: then it is set on them, and `predict` marks fewer of
-        the training signals than `fit_predict`. So it is where signals are few for their dimension.
+        Threshold: ``decision_function`` is ``score_samples - offset_``. It is set on the training signals, unless
+        signals left out of the learning score clearly lower, as where signals are few for their dimension: then it is
+        set on those, and `predict` labels fewer training signals than `fit_predict`.
     gammas_ : ndarray of shape (n_members,)
-        Kernel parameter of every dictionary.
+        Kernel parameter of each dictionary.
     kernel_vectors_ : ndarray of shape (n_members, n_kernel_vectors, n_features)
-        Kernel vectors of every dictionary.
+        Kernel vectors of each dictionary.
     dual_components_ : ndarray of shape (n_members, max_components, n_kernel_vectors)
-        Atoms of every dictionary as combinations of its kernel vectors; dictionaries of fewer atoms end in zeros.
+        Atoms of each dictionary as linear combinations of its kernel vectors, padded with zeros.
     grams_ : ndarray of shape (n_members, max_components, max_components)
-        Inner products of the atoms of every dictionary in feature space.
+        Inner products of the atoms of each dictionary in feature space.
     sizes_ : ndarray of shape (n_members, 2)
-        Atoms and most non-zeros of every dictionary, as used.
+        Number of atoms, and maximum number of nonzero coefficients, of each dictionary.
     medians_ : ndarray of shape (n_members,)
-        Median of the training signals' ``-log(1 - r^2)`` in every dictionary.
+        Median of ``-log(1 - r^2)`` over the training signals, for each dictionary.
     spreads_ : ndarray of shape (n_members,)
-        Distance between its quartiles, at least 1e-4: a dictionary that represents all signals tells none apart.
+        Its interquartile range, but at least 1e-4, so that dictionaries that represent all signals have no say.
     scale_ : float
-        Power of two that signals are multiplied by where their squares would leave the range of numbers.
+        Power of two that signals are multiplied by to keep their squares within the range of the dtype.
     n_iter_ : int
-        Iterations of each learning.
+        Number of iterations per dictionary.
     n_features_in_ : int
-        Length of a signal.
+        Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had string names.
+        Names of the features, if `X` has column names that are strings.
 
     See Also
     --------
-    RKDL : The dictionaries underneath.
+    RKDL : The method that learns the dictionaries.
 
     Examples
     --------
@@ -179,13 +179,13 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
-        """Learn what the common signals look like.
+        """Learn the dictionaries and the threshold.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk.
+            Signals, one per row. Memory maps, Zarr arrays, HDF5 datasets and anything else with ``shape``, ``dtype``
+            and row slices are read chunk by chunk.
         y : None
             Ignored.
 
@@ -199,12 +199,12 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_predict(self, X, y=None):
-        """Learn from signals and tell which of them are outliers.
+        """Learn from signals and label the outliers among them.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row, as for `fit`.
+            Signals, one per row, as for `fit`.
         y : None
             Ignored.
 
@@ -214,21 +214,21 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             -1 for outliers, 1 for the others.
         """
         scores = self._fit_scores(X)
-        # Their own threshold: they are judged among themselves, by dictionaries that have learned from all of them.
+        # Their own threshold, as the dictionaries have learned from all of them.
         return _labels(scores - scores.dtype.type(self._offset(scores)))
 
     def score_samples(self, X):
-        """How well signals are represented; the lower, the more abnormal.
+        """Compute how well signals are represented; lower is more abnormal.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row, as for `fit`.
+            Signals, one per row, as for `fit`.
 
         Returns
         -------
         scores : ndarray of shape (n_signals,)
-            Zero for a signal that is represented like the median one of the training signals.
+            Scores; about zero for a signal that is represented as well as the median training signal.
         """
         check_is_fitted(self)
         signals = self._read_signals(X, reset=False)
@@ -237,12 +237,12 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         return _combine(self._abnormalities(signals, self._members()), locations, signals.dtype)
 
     def decision_function(self, X):
-        """`score_samples` less `offset_`: negative for outliers.
+        """Compute `score_samples` minus `offset_`: negative for outliers.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row, as for `fit`.
+            Signals, one per row, as for `fit`.
 
         Returns
         -------
@@ -253,12 +253,12 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         return scores - scores.dtype.type(self.offset_)
 
     def predict(self, X):
-        """Tell which signals are outliers.
+        """Label outliers.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row, as for `fit`.
+            Signals, one per row, as for `fit`.
 
         Returns
         -------
@@ -269,12 +269,12 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_scores(self, X: Any) -> np.ndarray:
-        """Set the fitted attributes, all or none of them; the training signals' scores."""
+        """Set the fitted attributes, all or none; returns the scores of the training signals."""
         before = dict(self.__dict__)
         try:
             return self._fit(X)
         except BaseException:
-            # A fit that fails leaves what an earlier one learned.
+            # A fit that fails keeps what an earlier one learned.
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
@@ -307,28 +307,28 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
                 cause = f"Probably gamma={self.gamma!r} is too small by orders of magnitude: leave it at 'median'."
             warnings.warn(
                 f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
-                f"represent every signal alike and tell no outlier. {cause}",
+                f"represent every signal equally well, so that there are no outliers. {cause}",
                 UserWarning,
                 stacklevel=6,
             )
         return scores
 
     def _folds(self, n_signals: int, rng: np.random.RandomState) -> list[np.ndarray]:
-        """Signals to be left out of a learning, a list of indices each; none where most are not learned from anyway."""
+        """Indices of the signals to be left out in turn; no folds if most signals are not learned from anyway."""
         if n_signals >= 2 * self.max_samples:
             return []
         folds = np.array_split(rng.permutation(n_signals), min(N_FOLDS, n_signals))
-        # Some hundred signals tell the share of them that is marked; a few folds of many signals hold those.
+        # The first folds are enough once they hold some hundreds of signals.
         n_needed = 1 + int(np.searchsorted(np.cumsum([len(fold) for fold in folds]), ENOUGH_UNSEEN))
         return [np.sort(fold) for fold in folds[:n_needed]]
 
     def _unseen(self, signals: Signals, fold: np.ndarray, tasks: list[tuple], tick: Any) -> np.ndarray:
-        """Abnormality of the signals of a fold in every dictionary, learned from the other signals."""
+        """Anomaly of the signals of a fold in each dictionary, learned from the other signals."""
         others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
         return self._abnormalities(signals.subset(fold), self._learn(others, tasks, tick))
 
     def _corrected_offset(self, scores: np.ndarray, unseen: np.ndarray) -> float:
-        """The training signals' own offset, or, where it marks clearly more of the unseen ones, that of those."""
+        """The offset of the training signals, or that of the unseen ones if it labels clearly more of those."""
         expected = float((scores < self.offset_).mean())
         slack = np.sqrt(max(expected * (1.0 - expected), 1.0 / len(unseen)) / len(unseen))
         if float((unseen < self.offset_).mean()) <= expected + slack:
@@ -336,7 +336,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         return min(self.offset_, float(self._offset(unseen)))
 
     def _widths(self) -> tuple[list[float], list[int], list[int]]:
-        """Factors of gamma, atoms and non-zeros of every width of the kernel, checked."""
+        """Factor of gamma, number of atoms and of nonzero coefficients per kernel width, checked."""
         factors = _several("gamma_factors", self.gamma_factors, float)
         counts = []
         for name in ("n_components", "n_nonzero_coefs"):
@@ -350,10 +350,10 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         return factors, counts[0], counts[1]
 
     def _learn(self, signals: Signals, tasks: list[tuple], tick: Any) -> list[Member]:
-        """The dictionaries, each from its own seed, so that threads change nothing."""
+        """The dictionaries, each from its own seed, so that the result does not depend on threads."""
         threads = min(resolve_threads(self.n_jobs), len(tasks))
         if not signals.is_in_memory:
-            # A slow source is read by one after the other.
+            # A slow source is read by one thread at a time.
             threads = 1
         with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
             members = []
@@ -363,7 +363,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         return members
 
     def _learn_one(self, signals: Signals, gamma: float, n_atoms: int, n_nonzero: int, seed: int) -> Member:
-        """Selective training: learn, leave out the worst represented, learn again."""
+        """Selective training: learn, leave out the worst represented signals, learn again."""
         rng = np.random.RandomState(seed)
         n_signals = signals.shape[0]
         sample = signals.take(rng.choice(n_signals, min(n_signals, self.max_samples), replace=False))
@@ -382,14 +382,14 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         n_vectors = min(self.n_kernel_vectors, len(sample))
         n_atoms = min(n_atoms, n_vectors)
         n_nonzero = min(n_nonzero, n_atoms)
-        # Atoms are combinations of the kernel vectors, and distances do not change with the origin.
+        # Centred, for accuracy: distances do not depend on the origin.
         centre = centre_of(sample)
         model = RKDL(
             n_atoms,
             gamma=gamma,
             n_kernel_vectors=n_vectors,
             kernel_vectors="random",
-            # At random: atoms that are chosen to represent what others do not would begin with the outliers.
+            # Uniformly: atoms chosen to represent what others do not would start with the outliers.
             init="data",
             n_nonzero_coefs=n_nonzero,
             max_iter=self.max_iter,
@@ -416,7 +416,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         self.n_iter_ = int(self.max_iter)
 
     def _members(self) -> list[Member]:
-        """The dictionaries for signals multiplied by `scale_`."""
+        """The fitted dictionaries, for signals multiplied by `scale_`."""
         parts = zip(self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_, self.sizes_, strict=True)
         return [
             Member(gamma / self.scale_ / self.scale_, vectors * self.scale_, atoms[:n], gram[:n, :n].copy(), int(s))
@@ -429,7 +429,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         return np.percentile(scores, 100.0 * self.contamination)
 
     def _abnormalities(self, signals: Signals, members: list[Member]) -> np.ndarray:
-        """Abnormality of every signal in every dictionary, (n_signals, n_members)."""
+        """Anomaly of each signal in each dictionary, (n_signals, n_members)."""
         found = np.empty((signals.shape[0], len(members)))
         centre = centre_of(np.concatenate([member.kernel_vectors for member in members]))
         centred = [member.about(centre) for member in members]
@@ -451,7 +451,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         least = 2 if reset else 1
-        # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.
+        # A Dask array is gathered here: the dictionaries are small, and scores are not lazy.
         X = gather(X) if is_dask(X) else well_formed(X)
         if is_source(X):
             check_source(X, type(self).__name__)
@@ -477,7 +477,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
 
 
 def _several(name: str, values: Any, kind: type) -> list:
-    """A parameter that is one number or several, as a list."""
+    """A parameter that is one number or several, as a checked list."""
     array = np.atleast_1d(np.asarray(values))
     allowed = "iu" if kind is int else "iuf"
     if array.ndim != 1 or not array.size or array.dtype.kind not in allowed or not (array > 0).all():
@@ -489,12 +489,12 @@ def _several(name: str, values: Any, kind: type) -> list:
 
 
 def _locations(raw: np.ndarray) -> np.ndarray:
-    """Median and spread (n_members, 2) of abnormalities (n_signals, n_members)."""
+    """Median and interquartile range (n_members, 2) of anomalies (n_signals, n_members)."""
     return np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
 
 
 def _combine(raw: np.ndarray, locations: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Scores from abnormalities (n_signals, n_members): the lower, the more abnormal, and always finite."""
+    """Scores from anomalies (n_signals, n_members): lower is more abnormal, always finite."""
     medians, spreads = locations.T
     with np.errstate(over="ignore"):
         scores = -((raw - medians) / spreads).mean(axis=1)

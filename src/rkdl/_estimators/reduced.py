@@ -1,4 +1,4 @@
-"""The reduced methods: what they share, and RKDL-D."""
+"""Reduced kernel dictionary learning: atoms on a few kernel vectors."""
 
 from __future__ import annotations
 
@@ -36,109 +36,112 @@ from rkdl._utils.warnings import warn
 
 
 class RKDL(KernelLearner, StreamLearner):
-    """Reduced kernel dictionary learning (RKDL-D): atoms on a few fixed kernel vectors.
+    """Reduced kernel dictionary learning (RKDL-D): atoms are combinations of a few fixed kernel vectors.
 
-    The kernel matrix is p x p instead of N x N. With ``kernel_vectors="random"`` this is Nystrom sampling.
+    With p kernel vectors the kernel matrix is p x p instead of N x N.
 
     Parameters
     ----------
     n_components : int, default=20
-        Number of atoms n.
+        Number of atoms.
     kernel : {"rbf", "poly", "linear"} or callable, default="rbf"
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
         returns the matrix of kernel values (or of two rows that returns a number, which is slow).
     gamma : float, "median" or "scale", default="median"
-        Parameter of "rbf" and "poly"; "median" is one over the median squared distance of a sample, "scale" is
-        ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
+        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
-        Constant of "poly".
+        Constant term of "poly".
     n_kernel_vectors : int, default=50
-        Number of kernel vectors p.
+        Number of kernel vectors.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
-        "dictionary" trains them as a linear dictionary of the signals, as the paper does, each as long as the
-        signals are in the root mean square; "random" draws signals (Nystrom sampling); "kmeans" takes cluster
-        centres; "rpcholesky" draws signals by randomly pivoted Cholesky; an array of shape (p, n_features) gives
-        them, and `n_kernel_vectors` is not used.
+        How the kernel vectors are chosen: "kmeans" takes cluster centres, "random" draws signals (Nystrom sampling),
+        "rpcholesky" draws signals by randomly pivoted Cholesky, and "dictionary" trains a linear dictionary of the
+        signals, as the paper does, scaled to their root-mean-square norm. An array of shape (n_kernel_vectors,
+        n_features) is taken as it is, and `n_kernel_vectors` is ignored.
     n_nonzero_coefs : int or None, default=4
-        Most non-zeros of a code; None for no limit but `residual_tol`, and without that a tenth of the atoms.
+        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
+        None too, a tenth of the atoms.
     residual_tol : float, default=None
-        Stop a signal's pursuit when its squared residual in feature space is at most this.
+        Stop coding a signal when its squared residual in feature space is at most this. None means that only
+        `n_nonzero_coefs` stops it.
     pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares, or orthogonal matching pursuit as in the paper.
+        Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        From the codes' statistics, or the paper's sweep, which also refits the codes on their support.
+        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
+        also refits the codes on their support.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        First atoms. "rpcholesky" draws signals one after another, each with the probability of what the earlier ones
-        leave of it in feature space (randomly pivoted Cholesky); "data" draws signals at random, "random" Gaussian
-        combinations of the kernel vectors; an array gives the combinations.
+        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
+        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
+        Gaussian combinations of the kernel vectors; an array gives the combinations.
     max_iter : int, default=30
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when two errors in a row differ by less than this share from the smallest before them, or none was smaller
-        for ten iterations; 0 disables.
+        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
+        not decreased for ten; 0 disables.
     half_life : float, default=None
-        Number of signals after which what `partial_fit` learned from a signal counts half, whatever the batches they
-        came in; None for never less. Where there is one, signals of a stream take the place of kernel vectors that the
-        atoms can do without, unless the kernel is a function.
+        Number of signals after which the weight of a signal in `partial_fit` is halved, however the stream is cut into
+        batches. None means that nothing is forgotten. With a half-life, signals of the stream replace kernel vectors
+        that the atoms can do without, unless the kernel is a function.
     fit_inverse_transform : bool, default=False
-        Whether `fit` and `partial_fit` also learn a decoder, by ridge regression from feature space to signals in one
-        more walk over them, that `inverse_transform` and `denoise` use. Without it they iterate
-        to a fixed point with kernel "rbf" (slower), are exact with "linear", and with another kernel need
-        `fit_decoder`.
+        Whether to learn a decoder for `inverse_transform` and `denoise`, by ridge regression of the signals on their
+        codes in one more pass over the data. Without it they iterate to a fixed point with kernel "rbf" (slower), are
+        exact with "linear", and need `fit_decoder` with other kernels.
     decoder_alpha : float, default=0.001
-        Ridge penalty of the decoder, relative to the mean energy of the codes in a direction of feature space.
+        Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
-        or in NumPy.
+        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
+        tensor, otherwise in NumPy.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Randomness of the kernel vectors and the first atoms.
+        Seed or generator of the kernel vectors and the initial atoms.
     verbose : int, default=0
-        A progress bar if positive.
+        Show a progress bar if positive.
 
     Attributes
     ----------
     dual_components_ : ndarray of shape (n_components, n_kernel_vectors)
-        Atoms as combinations of the kernel vectors, of unit norm in feature space.
+        Atoms as linear combinations of the kernel vectors, of unit norm in feature space.
     kernel_vectors_ : ndarray of shape (n_kernel_vectors, n_features)
-        The kernel vectors.
+        Kernel vectors.
     rank_ : int
-        Rank of the kernel matrix of the kernel vectors, as decided for the signals' dtype.
+        Numerical rank of the kernel matrix of the kernel vectors, in the dtype of the signals.
     gram_ : ndarray of shape (n_components, n_components)
         Inner products of the atoms in feature space.
     gamma_ : float
-        `gamma` as used.
+        Value of `gamma` used.
     computes_in_float64_ : bool
-        Whether codes leave so little of the signals that it takes float64 to find them, so that signals of float32 are
-        worked on in float64. Results are float32 all the same.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
+        still float32.
     errors_ : ndarray of shape (n_iter_,)
-        ``sqrt(f / (m N))`` after every iteration up to that of the returned model, f the squared error in feature
-        space of the signals coded with the model that the iteration ended with. A greedy pursuit may raise it.
+        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned model: f is the squared error in
+        feature space of N signals of length m, coded with the model at the end of the iteration. It may increase,
+        because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
-        The error right after every update that was made, with the codes that it was made for: what the paper reports.
+        Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
-        Iteration that ended with the returned model, the best that was met.
+        Iteration that produced the returned model, the one with the smallest error.
     n_revived_ : int
-        Unused atoms that were replaced by badly represented signals.
+        Number of unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        What codes, for kernel "rbf" of unit length in feature space, are multiplied by to give signals; only where a
-        decoder was learned.
+        Linear map from codes to signals, if a decoder was learned; for kernel "rbf", codes are first normalised in
+        feature space.
     decoder_intercept_ : ndarray of shape (n_features,)
-        What is added to the product; only where a decoder was learned.
+        Intercept of the decoder, if one was learned.
     n_features_in_ : int
-        Length of a signal.
+        Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had string names.
+        Names of the features, if `X` has column names that are strings.
 
     See Also
     --------
     ORKDL : Learns the kernel vectors too.
-    KDL : Every signal is a kernel vector.
+    KDL : Uses every signal as a kernel vector.
 
     Examples
     --------
@@ -221,7 +224,7 @@ class RKDL(KernelLearner, StreamLearner):
             )
 
     def _linear_nonzeros(self) -> int:
-        """Non-zeros of the linear codes that kernel vectors are trained with."""
+        """Nonzero coefficients of the linear codes when kernel vectors are trained as a dictionary."""
         return DICTIONARY_NONZEROS
 
     def _linear_pursuit(self, n_vectors: int) -> Pursuit:
@@ -232,7 +235,7 @@ class RKDL(KernelLearner, StreamLearner):
         return None
 
     def _linear(self, n_vectors: int) -> tuple[float, Pursuit] | None:
-        """Weight and pursuit of the linear term; none but in MORKDL."""
+        """Weight and pursuit of the linear term; None except in MORKDL."""
         return None
 
     def _first_kernel_vectors(self, executor: Executor, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
