@@ -5,7 +5,11 @@ Requires PyOD: ``pip install 'rkdl[pyod]'``.
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 try:
@@ -83,20 +87,20 @@ class KDLOD(BaseDetector):
 
     def __init__(
         self,
-        contamination=0.1,
-        n_components=(32, 8),
-        n_nonzero_coefs=(16, 8),
-        gamma="median",
-        gamma_factors=(0.1, 6.0),
-        n_kernel_vectors=200,
-        discard=0.25,
-        n_members=10,
-        max_samples=2048,
-        max_iter=4,
-        n_jobs=None,
-        random_state=None,
-        verbose=0,
-    ):
+        contamination: Any = 0.1,
+        n_components: int | ArrayLike = (32, 8),
+        n_nonzero_coefs: int | ArrayLike = (16, 8),
+        gamma: float | str = "median",
+        gamma_factors: float | ArrayLike = (0.1, 6.0),
+        n_kernel_vectors: int = 200,
+        discard: float = 0.25,
+        n_members: int = 10,
+        max_samples: int = 2048,
+        max_iter: int = 4,
+        n_jobs: int | None = None,
+        random_state: RandomState | int | None = None,
+        verbose: int = 0,
+    ) -> None:
         if isinstance(contamination, str):
             raise ValueError(
                 f"contamination={contamination!r}: PyOD's detectors take the share of outliers, above 0 and at most "
@@ -116,7 +120,7 @@ class KDLOD(BaseDetector):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Learn the dictionaries and the threshold.
 
         Parameters
@@ -143,10 +147,10 @@ class KDLOD(BaseDetector):
         self._process_decision_scores()
         if "contamination" in options:
             # With few training signals, new signals have a threshold of their own; labels_ do not follow it.
-            self.threshold_ = max(self.threshold_, -detector.offset_)
+            self.threshold_: float = max(self.threshold_, -detector.offset_)
         return self
 
-    def decision_function(self, X):
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Compute anomaly scores; higher is more abnormal.
 
         Parameters

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -36,7 +37,7 @@ from rkdl._persistence.checkpoint import Checkpoint, describe
 from rkdl._persistence.history import History
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, Device
+from rkdl._utils.types import FLOATS, Array, Device, MatrixLike
 
 
 class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -106,7 +107,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return scale if self._is_linear else 1.0
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, checkpoint=None):
+    def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
         """Learn a dictionary from signals.
 
         After Ctrl-C, which raises KeyboardInterrupt as usual, the estimator holds the best model of the completed
@@ -130,14 +131,8 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self : object
             The fitted estimator.
         """
-        before = dict(vars(self))
-        try:
+        with unchanged_on_failure(self):
             is_interrupted = self._fit_signals(self._read_signals(X, reset=True), checkpoint)
-        except BaseException:
-            # A fit that fails keeps what an earlier one learned.
-            vars(self).clear()
-            vars(self).update(before)
-            raise
         if is_interrupted:
             raise KeyboardInterrupt(
                 f"{type(self).__name__} was interrupted after {len(self.update_errors_)} of {self.max_iter} iterations "
@@ -322,7 +317,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom per row.")
         return array
 
-    def transform(self, X):
+    def transform(self, X: MatrixLike) -> Array:
         """Compute sparse codes of signals.
 
         Parameters
@@ -343,7 +338,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         codes = encode_signals(signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit)
         return signals.as_given(codes)
 
-    def reconstruction_error(self, X):
+    def reconstruction_error(self, X: MatrixLike) -> Array:
         """Compute the norm of the residual of each signal in feature space.
 
         Parameters
@@ -363,7 +358,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             return reconstruction_error_lazily(self, self._ready(X)[0])
         return self._residuals(X)[0]
 
-    def score(self, X, y=None):
+    def score(self, X: MatrixLike, y: None = None) -> float:
         """Compute the fraction of the signals' energy in feature space that their codes explain; higher is better.
 
         It compares numbers of atoms, sparsities and methods, but cannot choose `gamma`: as gamma decreases, all signals
@@ -443,7 +438,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
         return np.sqrt(squares)
 
-    def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
+    def _ready(self, X: MatrixLike) -> tuple[Any, Encoder, float]:
         check_is_fitted(self)
         signals = self._read_signals(X, reset=False)
         scale = signals.scale = self._space.scale(signals.dtype)
@@ -470,7 +465,7 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _n_features_out(self) -> int:
         return self.n_components
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
         """Get the names of the coefficients: the class name in lower case and a number.
 
         Parameters
@@ -491,6 +486,18 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+@contextmanager
+def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
+    """An estimator whose fit fails keeps what it learned before."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 def read_signals(estimator: Any, X: Any, *, reset: bool) -> Signals:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -27,12 +28,13 @@ from rkdl._applications.class_dictionaries import (
 from rkdl._applications.refinement import Refinement, fit_sharpness, probabilities
 from rkdl._backends.arrays import host
 from rkdl._coding.encoder import Pursuit
-from rkdl._estimators.base import DictionaryLearner, read_signals
+from rkdl._estimators.base import DictionaryLearner, read_signals, unchanged_on_failure
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
 from rkdl._estimators.saving import Saved
 from rkdl._execution.executor import Executor
 from rkdl._learning.loop import alternate, progress
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import MatrixLike
 from rkdl._utils.warnings import warn
 
 # More held-out signals than this do not improve the calibration of one number.
@@ -153,7 +155,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get the parameters, with `deep` also those of the method, even if it is given by name.
 
         Parameters
@@ -166,13 +168,13 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         params : dict
             Parameters by name.
         """
-        params = super().get_params(deep=deep)
+        params: dict[str, Any] = super().get_params(deep=deep)
         if deep and isinstance(self.estimator, str) and self.estimator in METHODS:
             own = named_method(self.estimator).get_params()
             params.update((f"estimator__{name}", value) for name, value in own.items())
         return params
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Self:
         """Set parameters, including those of the method as ``estimator__<name>``.
 
         If the method is given by name, setting one of its parameters replaces the name by the method it stands for.
@@ -191,10 +193,11 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         is_named = isinstance(name, str) and name in METHODS
         if is_named and any(key.startswith("estimator__") for key in params):
             params = {**params, "estimator": named_method(name)}
-        return super().set_params(**params)
+        super().set_params(**params)
+        return self
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y):
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Learn one dictionary per class.
 
         After Ctrl-C, which raises KeyboardInterrupt as usual, the classifier holds what it has learned so far, and the
@@ -214,14 +217,8 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         self : object
             The fitted classifier.
         """
-        before = dict(vars(self))
-        try:
+        with unchanged_on_failure(self):
             interruption, message = self._fit(X, y)
-        except BaseException:
-            # A fit that fails keeps what an earlier one learned.
-            vars(self).clear()
-            vars(self).update(before)
-            raise
         if interruption is not None:
             raise KeyboardInterrupt(f"{type(self).__name__} was interrupted {interruption}.")
         if message is not None:
@@ -408,7 +405,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         self.losses_ = np.array(learned.losses)
         self.n_iter_ = len(learned.errors)
 
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> np.ndarray:
         """Predict the class of each signal: the one whose dictionary leaves the smallest residual.
 
         Parameters
@@ -426,7 +423,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         is_faint = (shares < FAINT).all(axis=1)
         return self.classes_[np.where(is_faint, shares.argmax(axis=1), residuals.argmin(axis=1))]
 
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Compute how well the dictionary of each class represents the signals.
 
         Parameters
@@ -447,7 +444,7 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         scores = np.where(is_faint, shares[:, 1] - shares[:, 0], residuals[:, 0] - residuals[:, 1])
         return scores.astype(residuals.dtype)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> np.ndarray:
         """Compute class probabilities, calibrated on held-out signals.
 
         Parameters

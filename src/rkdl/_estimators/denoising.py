@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -22,7 +22,7 @@ from rkdl._data.sources import RowSource, check_source, float_dtype, is_dask, is
 from rkdl._estimators.base import DictionaryLearner
 from rkdl._execution.executor import Executor
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS
+from rkdl._utils.types import FLOATS, Array, MatrixLike
 
 Decoder = LinearDecoder | FixedPoint
 
@@ -38,7 +38,7 @@ class Denoising(DictionaryLearner):
     def _noise_tolerance(self, noise: float) -> float:
         """The squared residual in feature space that noise of this standard deviation leaves."""
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: MatrixLike) -> Array:
         """Reconstruct signals from their codes.
 
         Parameters
@@ -76,7 +76,7 @@ class Denoising(DictionaryLearner):
         for_each_chunk(codes, decoder.row_width, self.n_jobs, task)
         return signals
 
-    def _read_codes(self, X: Any) -> Signals:
+    def _read_codes(self, X: MatrixLike) -> Any:
         codes: Any
         if is_tensor(X):
             from rkdl._backends.torch.read import read_tensor
@@ -96,7 +96,7 @@ class Denoising(DictionaryLearner):
         if codes.shape[1] != self.n_components:
             raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {self.n_components} atoms.")
 
-    def denoise(self, X, *, noise=None):
+    def denoise(self, X: MatrixLike, *, noise: float | None = None) -> Array:
         """Replace signals by what their codes represent: `transform` and `inverse_transform` in one pass over the data.
 
         Parameters
@@ -163,7 +163,7 @@ class Decoding(Denoising):
     fit_inverse_transform: bool
     decoder_alpha: float
 
-    def fit_decoder(self, X):
+    def fit_decoder(self, X: MatrixLike) -> Self:
         """Learn a linear decoder from codes to signals, for any kernel; the dictionary does not change.
 
         Parameters
@@ -188,7 +188,7 @@ class Decoding(Denoising):
             self._set_decoder(sums, signals, encoder)
         return self
 
-    def forget_decoder(self):
+    def forget_decoder(self) -> Self:
         """Remove the decoder; with kernels "rbf" and "linear", signals can still be reconstructed without it.
 
         Returns

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -32,7 +32,8 @@ from rkdl._features.space import FeatureSpace, PrecomputedSpace
 from rkdl._learning.full import FullProblem, KernelRows
 from rkdl._learning.initial_atoms import first_signals
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, Device
+from rkdl._utils.types import FLOATS, Array, Device, MatrixLike
+from rkdl._utils.warnings import warn
 
 # The kernel matrix is stored if it takes no more than this fraction of the memory (on a GPU, of the free memory).
 MEMORY_SHARE = 0.6
@@ -197,7 +198,7 @@ class KDL(KernelLearner):
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, checkpoint=None):
+    def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
         """Learn a dictionary from signals, or from their kernel matrix.
 
         After Ctrl-C, which raises KeyboardInterrupt as usual, the estimator holds the best model of the completed
@@ -225,7 +226,8 @@ class KDL(KernelLearner):
         if is_source(X) and self.device is None:
             # The kernel matrix needs all signals at once.
             X = gather(X)
-        return super().fit(X, y, checkpoint=checkpoint)
+        super().fit(X, y, checkpoint=checkpoint)
+        return self
 
     def _inspect(self, executor: Executor) -> None:
         if self._is_precomputed:
@@ -271,12 +273,10 @@ class KDL(KernelLearner):
             if needed <= MEMORY_SHARE * memory:
                 rows = rows_of.compute(executor, kernel)
             else:
-                warnings.warn(
+                warn(
                     f"The kernel matrix of {n_signals} signals takes {needed / 2**30:.1f} GiB and there are "
                     f"{memory / 2**30:.1f}: its blocks are computed again in every iteration. RKDL or ORKDL learn from "
-                    f"a few kernel vectors instead.",
-                    UserWarning,
-                    stacklevel=4,
+                    f"a few kernel vectors instead."
                 )
                 rows = rows_of(executor, kernel, None)
         if not isinstance(self.init, str):
@@ -312,7 +312,7 @@ class KDL(KernelLearner):
         X = validate_data(self, well_formed(X), dtype=FLOATS, reset=reset)
         return Signals(X, X.dtype)
 
-    def transform(self, X):
+    def transform(self, X: MatrixLike) -> Array:
         """Compute sparse codes of signals.
 
         Parameters

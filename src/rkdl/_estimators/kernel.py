@@ -19,6 +19,7 @@ from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, make_kernel
 from rkdl._features.space import FeatureSpace, KernelSpace
 from rkdl._learning.diagnostics import check_kernel
+from rkdl._utils.types import MatrixLike
 
 KERNELS = ("rbf", "poly", "linear")
 
@@ -56,7 +57,7 @@ class KernelLearner(Decoding):
         else:
             super()._inspect(executor)
 
-    def _ready(self, X: Any) -> tuple[Signals, Encoder, float]:
+    def _ready(self, X: MatrixLike) -> tuple[Any, Encoder, float]:
         signals, encoder, unit = super()._ready(X)
         if callable(self.kernel):
             signals.check_finite()

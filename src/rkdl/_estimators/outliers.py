@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -21,6 +20,7 @@ from rkdl._applications.anomaly_scores import Member, robust_location, upper_fen
 from rkdl._backends.arrays import host
 from rkdl._data.signals import Signals
 from rkdl._data.sources import RowSource, check_source, float_dtype, gather, is_dask, is_source
+from rkdl._estimators.base import unchanged_on_failure
 from rkdl._estimators.gamma import RULES, find_gamma, raw_gamma
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import Saved
@@ -30,8 +30,8 @@ from rkdl._execution.pool import submit
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import centre_of
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS
-from rkdl._utils.warnings import quiet
+from rkdl._utils.types import FLOATS, MatrixLike
+from rkdl._utils.warnings import quiet, warn
 
 # Folds for scoring signals that no dictionary has learned from, where there are few signals.
 N_FOLDS = 10
@@ -178,7 +178,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X: MatrixLike, y: None = None) -> Self:
         """Learn the dictionaries and the threshold.
 
         Parameters
@@ -198,7 +198,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit_predict(self, X, y=None):
+    def fit_predict(self, X: MatrixLike, y: None = None) -> np.ndarray:
         """Learn from signals and label the outliers among them.
 
         Parameters
@@ -217,7 +217,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         # Their own threshold, as the dictionaries have learned from all of them.
         return _labels(scores - scores.dtype.type(self._offset(scores)))
 
-    def score_samples(self, X):
+    def score_samples(self, X: MatrixLike) -> np.ndarray:
         """Compute how well signals are represented; lower is more abnormal.
 
         Parameters
@@ -236,7 +236,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         locations = np.stack([self.medians_, self.spreads_], axis=1)
         return _combine(self._abnormalities(signals, self._members()), locations, signals.dtype)
 
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Compute `score_samples` minus `offset_`: negative for outliers.
 
         Parameters
@@ -252,7 +252,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         scores = self.score_samples(X)
         return scores - scores.dtype.type(self.offset_)
 
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> np.ndarray:
         """Label outliers.
 
         Parameters
@@ -270,14 +270,8 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_scores(self, X: Any) -> np.ndarray:
         """Set the fitted attributes, all or none; returns the scores of the training signals."""
-        before = dict(self.__dict__)
-        try:
+        with unchanged_on_failure(self):
             return self._fit(X)
-        except BaseException:
-            # A fit that fails keeps what an earlier one learned.
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _fit(self, X: Any) -> np.ndarray:
         factors, n_atoms, n_nonzero = self._widths()
@@ -305,11 +299,9 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             cause = "The signals themselves are probably equal: look at them."
             if not isinstance(self.gamma, str):
                 cause = f"Probably gamma={self.gamma!r} is too small by orders of magnitude: leave it at 'median'."
-            warnings.warn(
+            warn(
                 f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
-                f"represent every signal equally well, so that there are no outliers. {cause}",
-                UserWarning,
-                stacklevel=6,
+                f"represent every signal equally well, so that there are no outliers. {cause}"
             )
         return scores
 

@@ -1,8 +1,9 @@
-"""Fitted estimators as files that run nothing when they are read."""
+"""Saving and loading fitted estimators, in files that run no code when they are read."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,22 +23,22 @@ _WORDS_OF_MT19937 = 624
 
 
 class Saved:
-    """An estimator that can be written to a file."""
+    """An estimator with a `save` method."""
 
-    def save(self, path):
-        """Write the fitted estimator to a file that `rkdl.load` reads: numbers and text, no code.
+    def save(self, path: str | os.PathLike) -> None:
+        """Save the fitted estimator to a file that `rkdl.load` reads. It contains numbers and text, no code.
 
         Parameters
         ----------
         path : str or path
-            The file; one that is there is replaced.
+            The file; an existing one is replaced.
         """
         check_is_fitted(self)
         save_estimator(self, path)
 
 
 def save_estimator(model: Any, path: str | os.PathLike) -> None:
-    """Parameters and fitted attributes to a file."""
+    """Write parameters and fitted attributes to a file."""
     from rkdl import _estimators as estimators
 
     if getattr(estimators, type(model).__name__, None) is not type(model):
@@ -63,17 +64,17 @@ def save_estimator(model: Any, path: str | os.PathLike) -> None:
     write_file(path, "estimator", header, arrays)
 
 
-def load(path, *, kernel=None):
-    """Load an estimator that its `save` wrote.
+def load(path: str | os.PathLike, *, kernel: Callable | None = None) -> Any:
+    """Load an estimator from a file that its `save` method wrote.
 
-    The file holds numbers and text only, so that loading it runs no code of its own.
+    The file contains numbers and text only, so that loading it runs no code from it.
 
     Parameters
     ----------
     path : str or path
         The file.
     kernel : callable, default=None
-        The kernel, where the estimator was saved with a function for one: files do not hold functions.
+        The kernel, if the estimator was saved with a function as its kernel: files do not contain functions.
 
     Returns
     -------
@@ -82,7 +83,7 @@ def load(path, *, kernel=None):
 
     See Also
     --------
-    RKDL : One of the estimators with a `save`.
+    RKDL : One of the estimators with a `save` method.
 
     Examples
     --------
@@ -108,7 +109,7 @@ def load(path, *, kernel=None):
 
 
 def _brief(text: object, longest: int = 80) -> str:
-    """Text of a file in a message: harmless, and not much of it."""
+    """Text of a file for a message: escaped and shortened."""
     told = shown(str(text)[: longest + 1])
     return told if len(told) <= longest else f"{told[:longest]}..."
 
@@ -131,12 +132,12 @@ def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
         check_stream(header["stream"], state, sizes)
         model._saved_stream = (header["stream"], state)
     if arrays:
-        raise ValueError(f"{path} was changed: nothing asks for its array '{_brief(next(iter(arrays)))}'.")
+        raise ValueError(f"{path} was changed: its array '{_brief(next(iter(arrays)))}' is not expected.")
     return model
 
 
 def _restore(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any, prefix: str = "") -> Any:
-    """The estimator of a header, not fitted."""
+    """The estimator of a header, with its parameters but not fitted."""
     from rkdl import _estimators as estimators
 
     name = header.get("estimator")
@@ -166,7 +167,7 @@ def _restore(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
 
 
 def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """What stands for a value in the header; an array goes to the arrays."""
+    """A value as it is written in the header; an array is added to the arrays."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, _PLAIN):
@@ -180,7 +181,7 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if type(value).__name__ == "device":
         return str(value)
     if isinstance(value, BaseEstimator):
-        # The settings of a method that another one works with.
+        # The method of a classifier, with its settings.
         parameters = value.get_params(deep=False).items()
         held = {key: _encode(f"{name}.parameter.{key}", item, arrays) for key, item in parameters}
         return {"method": {"estimator": type(value).__name__, "parameters": held}}
@@ -198,7 +199,7 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _decode(path: str, name: str, value: Any, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
-    """The value that stands in the header; an array is taken out of the arrays."""
+    """The value of an entry of the header; an array is taken out of the arrays."""
     if value is None or isinstance(value, _PLAIN):
         return value
     if "method" in value:
@@ -210,7 +211,7 @@ def _decode(path: str, name: str, value: Any, arrays: dict[str, np.ndarray], ker
     if "random_state" in value:
         return _random_state(arrays.pop(name), *value["random_state"])
     if value != {"array": True}:
-        raise TypeError(f"{name} is none of the values that are saved")
+        raise TypeError(f"{name} is not a value that is ever saved")
     return arrays.pop(name)
 
 
@@ -222,7 +223,7 @@ def _items(values: Any, kinds: Any) -> list:
 
 
 def _random_state(keys: np.ndarray, position: int, has_normal: int, normal: float) -> np.random.RandomState:
-    """A generator at a position; NumPy would read whatever lies in memory behind a position that is none."""
+    """A generator at a position; NumPy itself would read out of bounds at an invalid one."""
     if keys.shape != (_WORDS_OF_MT19937,) or keys.dtype != np.uint32:
         raise TypeError(f"a random state has keys of shape {keys.shape} and {keys.dtype}")
     if type(position) is not int or not 0 <= position <= _WORDS_OF_MT19937 or has_normal not in (0, 1):

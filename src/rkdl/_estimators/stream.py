@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -43,6 +43,7 @@ from rkdl._learning.reservoir import (
 )
 from rkdl._learning.running_statistics import RunningStatistics, fading
 from rkdl._persistence.shapes import ArrayError
+from rkdl._utils.types import MatrixLike
 from rkdl._utils.warnings import quiet
 
 # Different signals that gamma and atoms are chosen from at least.
@@ -171,7 +172,7 @@ class StreamLearner(DictionaryLearner):
 
     @available_if(_learns_from_sums)
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X, y=None, *, update=True):
+    def partial_fit(self, X: MatrixLike, y: None = None, *, update: bool = True) -> Self:
         """Learn from one batch of a stream.
 
         The batch is coded with the current atoms, its statistics are added to those of the batches before it, which
@@ -218,7 +219,7 @@ class StreamLearner(DictionaryLearner):
         """
         before = dict(vars(self))
         generator = self.random_state if isinstance(self.random_state, np.random.RandomState) else None
-        position = None if generator is None else generator.get_state()
+        position: Any = None if generator is None else generator.get_state()
         try:
             is_first = not hasattr(self, "n_iter_")
             if not is_first:
@@ -233,8 +234,8 @@ class StreamLearner(DictionaryLearner):
             self._stream = stream
         except BaseException:
             # A batch that fails changes nothing: the stream before it is still whole.
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             if generator is not None:
                 generator.set_state(position)
             raise

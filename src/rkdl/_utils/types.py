@@ -8,6 +8,8 @@ import numpy as np
 
 # One signal per row: array-like, data frame, CSR matrix, memory map, Zarr array, HDF5 dataset, Dask array or tensor.
 MatrixLike: TypeAlias = Any
+# A result of the same kind as the argument: an array, a lazy Dask array or a tensor.
+Array: TypeAlias = Any
 # The name of a device, a torch.device or None.
 Device: TypeAlias = Any
 # The dtypes that signals are processed in; others are converted to the first.
