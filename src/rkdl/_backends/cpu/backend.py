@@ -8,7 +8,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from rkdl._backends.cpu.jit import compiled
-from rkdl._backends.cpu.products import FLOATS, combine, multiply
+from rkdl._backends.cpu.products import combine, multiply
+from rkdl._utils.types import FLOATS
 
 
 class CPUBackend:
