@@ -1,10 +1,10 @@
-"""Clean a noisy photograph with a kernel dictionary that is learned from the photograph itself.
+"""Denoise a photograph with a kernel dictionary learned from the photograph itself.
 
     python examples/denoising.py [denoising.png]
 
-A photograph is cut into overlapping patches of 8 x 8 pixels. Patches of an image resemble one another; noise resembles
-nothing. So a dictionary that is learned from the noisy patches represents what they share, and what its codes leave
-behind is mostly noise. Needs Pillow (for scikit-learn's sample image) and matplotlib.
+The photograph is divided into overlapping patches of 8 x 8 pixels. Patches of an image resemble one another, but noise
+does not, so a dictionary learned from the noisy patches represents what they share, and the residuals of its codes are
+mostly noise. Needs Pillow (for scikit-learn's sample image) and matplotlib.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ def decibels(image: np.ndarray, truth: np.ndarray) -> float:
     return -10.0 * float(np.log10(np.mean((image - truth) ** 2)))
 
 
-# A grey image with values from 0 to 1, and noise of a known size.
+# A grey image with values from 0 to 1, with noise of known standard deviation.
 photograph = load_sample_image("flower.jpg") @ np.array([0.299, 0.587, 0.114]) / 255.0
 photograph = photograph[90:282, 200:392]
 rng = np.random.RandomState(0)
 noisy = photograph + rng.normal(scale=NOISE, size=photograph.shape)
 
-# One patch a row, without its mean, which noise hardly changes.
+# One patch per row, with its mean removed, because noise hardly changes the mean.
 patches = extract_patches_2d(noisy, (SIDE, SIDE)).reshape(-1, SIDE * SIDE).astype(np.float32)
 means = patches.mean(axis=1, keepdims=True)
 patches -= means
 
-# The kernel must be broad beside the noise: gamma times the squared norm of a patch's noise is 0.03 here.
-# (Eight by eight pixels with a variance of 0.01 each make 0.64.)
-# fit_inverse_transform learns, with the atoms, how to turn codes back into patches.
+# The kernel must be wide compared with the noise: gamma times the squared norm of the noise in a patch is 0.03 here
+# (64 pixels with variance 0.01 have a squared norm of 0.64).
+# fit_inverse_transform also learns a decoder from codes to patches.
 model = ORKDL(
     n_components=256,
     n_kernel_vectors=256,
@@ -52,18 +52,18 @@ model = ORKDL(
 )
 model.fit(patches[rng.choice(len(patches), 15_000, replace=False)])
 
-# Told the size of the noise, denoise takes as few atoms for a patch as leave no more than that behind.
+# Given the noise level, denoise uses the fewest atoms per patch that leave a residual of that size.
 cleaned = model.denoise(patches, noise=NOISE) + means
 
-# Every pixel lies in up to 64 patches: the mean of what they say is better than any of them.
+# Every pixel is in up to 64 patches: their mean is better than any single one.
 restored = reconstruct_from_patches_2d(cleaned.astype(np.float64).reshape(-1, SIDE, SIDE), photograph.shape)
 
-# Without a decoder the same model finds pre-images by a fixed-point iteration.
+# Without a decoder, the same model computes pre-images by a fixed-point iteration.
 model.forget_decoder()
 iterated = model.denoise(patches, noise=NOISE) + means
 iterated = reconstruct_from_patches_2d(iterated.astype(np.float64).reshape(-1, SIDE, SIDE), photograph.shape)
 
-# inverse_transform does one half of it: codes in, signals out. Signals of float32 come back as float32.
+# inverse_transform maps codes to signals; float32 is preserved.
 codes = model.transform(patches[:5])
 assert model.inverse_transform(codes).shape == (5, SIDE * SIDE)
 

@@ -832,6 +832,6 @@ def test_the_example_draws_its_figure(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     importlib.import_module("classify_digits").main(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
-    shares = [float(share) for share in re.findall(r"underneath: ([\d.]+)%", capsys.readouterr().out)]
+    shares = [float(share) for share in re.findall(r"DL: ([\d.]+)%", capsys.readouterr().out)]
     assert len(shares) == 2
     assert min(shares) > 98.0
