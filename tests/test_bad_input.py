@@ -156,8 +156,8 @@ class TestValues:
         "spoil match",
         CLASSES,
         [
-            (lambda S: S.indptr.__setitem__(3, S.indptr[5] + 1), "indptr falls from"),
-            (lambda S: S.indptr.__setitem__(2, -(2**31)), "indptr falls from .* to -2147483648"),
+            (lambda S: S.indptr.__setitem__(3, S.indptr[5] + 1), "indptr decreases from"),
+            (lambda S: S.indptr.__setitem__(2, -(2**31)), "indptr decreases from .* to -2147483648"),
             (lambda S: S.indptr.__setitem__(0, 1), "indptr begins with 1"),
             (lambda S: S.indptr.__setitem__(-1, S.nnz + 50), "indptr ends with"),
             (lambda S: setattr(S, "indptr", S.indptr[:-1]), "indptr has shape"),

@@ -425,7 +425,7 @@ class TestBadInput:
         ("array", "named"),
         [
             (np.eye(30), "30 signals are too few"),
-            (np.ones((60, 5)), "all signals are the same"),
+            (np.ones((60, 5)), "all signals are identical"),
             (np.full((60, 5), np.nan), "array.npy"),
             (np.array(["a"] * 60), "array.npy"),
         ],
@@ -724,8 +724,8 @@ class TestDocument:
         assert page.startswith("# Reproduction of the paper")
         assert "| KDL | 8.081e-3 ± 1.0e-7 | 8.081e-3 |" in page
         assert "- published: 4 of 4 within 1 %" in page
-        assert "20 non-zeros a signal here" in page
-        assert "stated, not explained" not in page
+        assert "20 non-zeros per signal here" in page
+        assert "are unexplained" not in page
         assert "slow KDL" not in page
         assert "arXiv:2307.08798" in page
 
@@ -734,7 +734,7 @@ class TestDocument:
         page = self.write(tmp_path, content, capfdbinary)
         assert "- published: 1 of 4 within 1 % (MORKDL-D on mnist)." in page
         assert "KDL on mnist +1.5 %, RKDL-D on mnist +4.1 %, ORKDL-D on mnist +3.1 %" in page
-        assert "non-zeros a signal here" not in page
+        assert "non-zeros per signal here" not in page
         assert "slow KDL" in page
 
     def test_the_paper_with_the_sparsity_held(self, tmp_path, capfdbinary):
@@ -748,7 +748,7 @@ class TestDocument:
         page = " ".join(self.write(tmp_path, content, capfdbinary).split())
         assert "against KDL's 7.600e-3: RKDL-D 1.0 % above, ORKDL-D 1.0 % below, MORKDL-D 0.0 %" in page
         assert "differs from the printed KDL by -6.0 % on mnist" in page
-        assert "RKDL-D to ORKDL-D: -2.0 % on mnist" in page
+        assert "RKDL-D and ORKDL-D: -2.0 % on mnist" in page
         assert "span of p = 50" in page
         assert "no N x N residual and is itself fast" in page
 

@@ -110,7 +110,7 @@ class TestFresh:
         (folder / "index.html").unlink()
         (folder / "index.html").symlink_to(tmp_path / "mine.html")
         for more in ([], ["--fresh"]):
-            refuses(images, folder, capsys, "index.html was not made by rkdl reproduce", *more)
+            refuses(images, folder, capsys, "index.html was not written by rkdl reproduce", *more)
         assert (tmp_path / "mine.html").read_text() == "mine"
 
     def test_linked_results(self, images, folder, tmp_path, capsys):
@@ -150,7 +150,7 @@ class TestForeignFolders:
         content = json.loads((folder / "results.json").read_text())
         content["files"].remove("index.html")
         (folder / "results.json").write_text(json.dumps(content))
-        refuses(images, folder, capsys, "index.html was not made by rkdl reproduce", *more)
+        refuses(images, folder, capsys, "index.html was not written by rkdl reproduce", *more)
 
     @pytest.mark.parametrize("name", ["../mine.txt", "/etc/passwd", "figures/../../mine.png", "mine.txt", "a\nb", 3])
     def test_forged_names(self, more, name, images, folder, tmp_path, capsys):

@@ -35,15 +35,15 @@ from tools import reproduction_prose as _prose
 
 _NEAR = 0.01
 _SCATTER = (
-    'By means over rounds. "Within scatter": the errors that decide differ by less than twice their standard error. '
-    '"One round": nothing says how far chance went.'
+    'By means over rounds. "Within scatter": the deciding errors differ by less than twice their standard error. '
+    '"One round": there is no estimate of the scatter.'
 )
 
 Datasets = dict[str, tuple[dict[str, Any], Summaries]]
 
 
 def document(content: dict[str, Any]) -> str:
-    """The page in Markdown, from the content of results.json."""
+    """Render the page in Markdown from the content of results.json."""
     content = _escaped(content)
     datasets = ordered(content)
     if not datasets:
@@ -53,17 +53,17 @@ def document(content: dict[str, Any]) -> str:
         "## What was run\n",
         _what_was_run(content, datasets),
         _prose.PRESETS_TEXT,
-        "## In short\n",
+        "## Summary\n",
         as_markdown(claim_matrix({name: summaries for name, (_, summaries) in datasets.items()})),
         f"\n{_SCATTER}\n",
         *_in_short(datasets),
     ]
     for name, (entry, summaries) in datasets.items():
         parts += _section(name, entry, summaries)
-    parts += ["\n## What agrees with the paper, and what does not\n", *_agreement(datasets)]
+    parts += ["\n## Agreement with the paper\n", *_agreement(datasets)]
     parts.append(_prose.SLIPS_OPENING)
     for where, printed, slips in (("text", "printed", _prose.SLIPS_OF_TEXT), ("code", "coded", _prose.SLIPS_OF_CODE)):
-        table = Table("", ("where", f"what is {printed}", "what is meant, or right"), list(slips))
+        table = Table("", ("where", f"what is {printed}", "what is meant or correct"), list(slips))
         parts += [f"In the {where}:\n", as_markdown(table), ""]
     parts += _settings(datasets)
     parts.append(_prose.CLOSING.format(version=content["versions"]["rkdl"]))
@@ -71,7 +71,7 @@ def document(content: dict[str, Any]) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """The content with all text as it may stand in Markdown, which takes HTML as well."""
+    """Escape all text of the content for Markdown, which may contain HTML."""
     if isinstance(value, str):
         return html.escape(shown(value), quote=False)
     if isinstance(value, list):
@@ -126,7 +126,7 @@ def _what_was_run(content: dict[str, Any], datasets: Datasets) -> str:
 
 
 def _in_short(datasets: Datasets) -> list[str]:
-    """One sentence a preset and data set of the paper, all from the results."""
+    """One sentence per preset and data set of the paper, all from the results."""
     lines = []
     for name, (entry, summaries) in datasets.items():
         if not _is_same_data(entry):
@@ -142,7 +142,7 @@ def _in_short(datasets: Datasets) -> list[str]:
             lines.append(
                 f"- {name}, {preset}: lowest error {show_error(methods[best].error.mean)} ({best}), "
                 f"{abs(gap) * 100:.1f} % {side} the lowest printed one, with {_nonzero_text(methods[best])} non-zeros "
-                f"a signal and {methods[best].iterations.mean:.0f} iterations, in "
+                f"per signal and {methods[best].iterations.mean:.0f} iterations, in "
                 f"{methods[best].seconds.mean:.2f} s ({ratio:.0f} times less than printed for {best})."
             )
     return [*lines, ""] if lines else []
@@ -169,7 +169,7 @@ def _section(name: str, entry: dict[str, Any], summaries: Summaries) -> list[str
 
 
 def _agreement(datasets: Datasets) -> list[str]:
-    """The table of gaps, then each reason whose condition the results show."""
+    """The table of differences, then the explanations whose conditions the results meet."""
     columns = [
         (name, preset, methods, entry["printed"]["column"])
         for name, (entry, summaries) in datasets.items()
@@ -177,14 +177,18 @@ def _agreement(datasets: Datasets) -> list[str]:
         for preset, methods in summaries.items()
     ]
     if not columns:
-        return ["None of these data sets is one of the paper's: no figure here can be held against a printed one.\n"]
+        return ["None of these data sets is one of the paper's: no figure can be compared with a printed one.\n"]
     gaps = {(name, preset): _claims.gap_to_printed(column, methods) for name, preset, methods, column in columns}
     rows: list[tuple[str, ...]] = [
         (method, *(_claims.percent(found[method]) if method in found else "" for found in gaps.values()))
         for method in PAPER_METHODS
     ]
     header = ("method", *(f"{name}, {preset}" for name, preset in gaps))
-    parts = ["Distance of the mean error from the printed one:\n", as_markdown(Table("", header, rows)), ""]
+    parts = [
+        "Relative difference between the mean error and the printed one:\n",
+        as_markdown(Table("", header, rows)),
+        "",
+    ]
     for preset in dict.fromkeys(preset for _, preset in gaps):
         cells = {
             (name, method): gap
@@ -245,7 +249,7 @@ def _reasons(columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict
 def _default_reasons(
     columns: list[tuple[str, str, dict[str, Summary], str]], gaps: dict[tuple[str, str], dict]
 ) -> list[str]:
-    """The library's preset against its own KDL, and which claims it misses."""
+    """The library's preset against its own KDL, and the claims that do not hold for it."""
     cells, steps, shared = [], [], []
     missed: dict[str, list[str]] = {}
     is_beaten = False
@@ -281,7 +285,7 @@ def _side(gap: float) -> str:
 
 
 def _settings(datasets: Datasets) -> list[str]:
-    """Settings of the first data set of each preset, and what differs on others."""
+    """Settings of the first data set of each preset, and differences on others."""
     parts = ["## Settings\n"]
     shown: dict[str, dict[str, Summary]] = {}
     for name, (_, summaries) in datasets.items():
@@ -298,7 +302,7 @@ def _settings(datasets: Datasets) -> list[str]:
                 if first[method].settings.get(setting) != value
             }
             if differing:
-                parts.append(f"**{preset}** on {name}: the same, but for {', '.join(sorted(differing))}.\n")
+                parts.append(f"**{preset}** on {name}: the same except {', '.join(sorted(differing))}.\n")
     return parts
 
 

@@ -1,4 +1,4 @@
-"""The command ``rkdl``. What a subcommand needs is imported when it runs, so that help comes at once."""
+"""The command ``rkdl``; subcommands import what they need when they run, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _EXAMPLES = """examples:
   rkdl reproduce mnist --preset rkdl --methods KDL MORKDL-D --out mine
   rkdl reproduce signals.npy --out signals        any .npy, .npz, .csv, .parquet or .mat file
 
-A run that was interrupted goes on when the same command is given again. The tables and the page show all
-that the folder holds, so that data sets, presets, methods and rounds can be added by further commands.
+An interrupted run resumes when the same command is given again. The tables and the page show all results in
+the folder, so data sets, presets, methods and rounds can be added by further commands.
 """
 
 
 class _Parser(argparse.ArgumentParser):
-    """An error is one line."""
+    """A parser that prints errors on one line."""
 
     def error(self, message: str) -> NoReturn:
         text = shown(" ".join(message.split()))
@@ -36,12 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, default=None
-        Arguments; those of the process by default.
+        Arguments; None for those of the process.
 
     Returns
     -------
     int
-        0 if all went well, 2 for bad options, files or data, 130 after Ctrl-C.
+        0 on success, 2 for invalid options, files or data, 130 after Ctrl-C.
     """
     try:
         options = _parser().parse_args(argv)
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain("rkdl: interrupted")
         return 130
     except BrokenPipeError:
-        # The reader of a pipe has gone; Python would complain once more when it flushes at the end.
+        # The pipe's reader has gone; avoid a second error when Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError, MemoryError) as error:
@@ -62,13 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complain(text: str) -> None:
-    if sys.stderr is not None:  # None where it was closed before Python started: print would take stdout
+    if sys.stderr is not None:  # None if closed before Python started; print would then use stdout
         print(shown(text), file=sys.stderr)
 
 
 def _one_line(error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return "not enough memory; leave out KDL with --methods, or take fewer signals"
+        return "not enough memory; exclude KDL with --methods, or use fewer signals"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return " ".join(str(error).split()) or type(error).__name__
@@ -93,8 +93,8 @@ class _Version(argparse.Action):
 def _add_reproduce(commands: Any) -> None:
     parser = commands.add_parser(
         "reproduce",
-        help="repeat the paper's experiments, and say which of its claims hold",
-        description="Repeat the experiments of 'Reduced Kernel Dictionary Learning' and say which of its claims hold.",
+        help="repeat the paper's experiments and check its claims",
+        description="Repeat the experiments of 'Reduced Kernel Dictionary Learning' and check the paper's claims.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -103,10 +103,10 @@ def _add_reproduce(commands: Any) -> None:
         "datasets",
         nargs="*",
         metavar="DATASET",
-        help="digits (the default), mnist, mnist-5000, cifar10, or a file of signals, one a row",
+        help="digits (the default), mnist, mnist-5000, cifar10, or a file of signals, one per row",
     )
     parser.add_argument(
-        "--rounds", type=_positive, metavar="N", help="rounds, each with its own seed (10; 3 where no DATASET is named)"
+        "--rounds", type=_positive, metavar="N", help="rounds, each with its own seed (default 10; 3 without DATASET)"
     )
     parser.add_argument(
         "--preset",
@@ -114,7 +114,7 @@ def _add_reproduce(commands: Any) -> None:
         type=_preset,
         default=list(PRESETS),
         metavar="PRESET",
-        help="; ".join(f"{name}: {meaning}" for name, meaning in PRESETS.items()) + " (all three)",
+        help="; ".join(f"{name}: {meaning}" for name, meaning in PRESETS.items()) + " (default: all)",
     )
     parser.add_argument(
         "--methods",
@@ -122,18 +122,24 @@ def _add_reproduce(commands: Any) -> None:
         type=_method,
         default=list(METHODS),
         metavar="METHOD",
-        help=f"of {', '.join(METHODS)} (all; published has the paper's four)",
+        help=f"{', '.join(METHODS)} (default: all; published has the paper's four)",
     )
-    parser.add_argument("--iterations", type=_positive, metavar="N", help="in place of the presets' own")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of the first round (0)")
-    parser.add_argument("--label", type=int, metavar="L", help="class to take of digits, mnist or cifar10")
-    parser.add_argument("--out", default="reproduction", metavar="DIR", help="folder for the results (./reproduction)")
-    parser.add_argument("--fresh", action="store_true", help="discard the results that DIR holds")
-    parser.add_argument("--data-dir", metavar="DIR", help="folder of the data files (RKDL_DATA, or ~/rkdl_data)")
-    parser.add_argument("--no-download", action="store_true", help="never fetch data that are not there")
-    parser.add_argument("--n-jobs", type=_jobs, metavar="J", help="threads, -1 for all cores (as many as BLAS may use)")
-    parser.add_argument("--float64", action="store_true", help="double precision; published always has it")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar and no tables, only the page's path")
+    parser.add_argument(
+        "--iterations", type=_positive, metavar="N", help="number of iterations (default: the preset's)"
+    )
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of the first round (default 0)")
+    parser.add_argument("--label", type=int, metavar="L", help="class of digits, mnist or cifar10")
+    parser.add_argument(
+        "--out", default="reproduction", metavar="DIR", help="folder for results (default: ./reproduction)"
+    )
+    parser.add_argument("--fresh", action="store_true", help="discard existing results in DIR")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder of data files (default: RKDL_DATA, or ~/rkdl_data)")
+    parser.add_argument("--no-download", action="store_true", help="never download missing data")
+    parser.add_argument(
+        "--n-jobs", type=_jobs, metavar="J", help="threads, -1 for all cores (default: as many as BLAS may use)"
+    )
+    parser.add_argument("--float64", action="store_true", help="double precision, which published always uses")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar or tables, only the page's path")
 
 
 def _reproduce(options: argparse.Namespace) -> int:
@@ -143,15 +149,15 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 
 def _positive(text: str) -> int:
-    return _integer(text, "a whole number of at least 1", lambda number: number >= 1)
+    return _integer(text, "an integer of at least 1", lambda number: number >= 1)
 
 
 def _seed(text: str) -> int:
-    return _integer(text, "a whole number from 0 to 2**31 - 1", lambda number: 0 <= number < 2**31)
+    return _integer(text, "an integer from 0 to 2**31 - 1", lambda number: 0 <= number < 2**31)
 
 
 def _jobs(text: str) -> int:
-    return _integer(text, "a whole number other than 0", lambda number: number != 0)
+    return _integer(text, "an integer other than 0", lambda number: number != 0)
 
 
 def _integer(text: str, expected: str, is_valid: Any) -> int:
@@ -167,7 +173,7 @@ def _integer(text: str, expected: str, is_valid: Any) -> int:
 def _preset(text: str) -> str:
     if text not in PRESETS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a preset; choose among {', '.join(PRESETS)}, and name data sets before the options"
+            f"{text!r} is not a preset; choose from {', '.join(PRESETS)}, and put data sets before the options"
         )
     return text
 
@@ -177,5 +183,5 @@ def _method(text: str) -> str:
         if text.lower() == method.lower():
             return method
     raise argparse.ArgumentTypeError(
-        f"{text!r} is not a method; choose among {', '.join(METHODS)}, and name data sets before the options"
+        f"{text!r} is not a method; choose from {', '.join(METHODS)}, and put data sets before the options"
     )

@@ -1,4 +1,4 @@
-"""Whether the content of results.json has the shape that its readers rely on."""
+"""Validation of the content of results.json."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILES = r"index\.html|models/[A-Za-z0-9_-]+\.npz|figures/[A-Za-z0-9_-]+\.(png|s
 
 
 def find_fault(content: dict[str, Any]) -> str:
-    """The first thing that is missing or of the wrong kind, in a few words; empty where all is well."""
+    """Describe the first missing or invalid entry in a few words; empty if there is none."""
     return next(_faults(content), "")
 
 
@@ -81,7 +81,7 @@ def _is_digest(value: Any) -> bool:
 
 
 def _is_file_list(value: Any) -> bool:
-    """Whether these are files that a run writes: names of nothing outside the folder."""
+    """Whether all names are files that a run writes, inside the folder."""
     return _is_texts(value) and all(re.fullmatch(_FILES, name) for name in value)
 
 

@@ -1,4 +1,4 @@
-"""Whether the paper's claims held, and how far the figures are from the printed ones."""
+"""Checks of the paper's claims, and comparison with its printed figures."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _FRACTION_OF_TIME = 20.0
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of the paper, looked at in one preset on one data set.
+    """One claim of the paper, checked for one preset on one data set.
 
     Parameters
     ----------
     key : str
-        Of `CLAIMS`.
+        Key of `CLAIMS`.
     verdict : {"held", "not held", "not tested"}
         By the means over rounds.
     evidence : str
@@ -51,14 +51,14 @@ class Claim:
 
     @property
     def shown(self) -> str:
-        """The verdict, with a reservation where chance may have decided."""
+        """The verdict, qualified if chance may have decided it."""
         if self.is_one_round:
             return f"{self.verdict}, one round"
         return self.verdict if self.is_clear else f"{self.verdict}, within scatter"
 
 
 def judge(methods: dict[str, Summary]) -> list[Claim]:
-    """All claims, for the summaries of one preset on one data set."""
+    """Check all claims for one preset on one data set."""
     missing = [method for method in PAPER_METHODS if method not in methods]
     if missing:
         return [Claim(key, UNTESTED, f"no run of {', '.join(missing)}") for key in CLAIMS]
@@ -75,7 +75,7 @@ def judge(methods: dict[str, Summary]) -> list[Claim]:
 
 
 def against_printed(column: str, methods: dict[str, Summary]) -> list[str]:
-    """Sentences on one preset's figures beside the printed ones of a column."""
+    """Sentences that compare one preset's figures with a printed column."""
     here = [method for method in PAPER_METHODS if method in methods and math.isfinite(methods[method].error.mean)]
     if not here:
         return []
@@ -95,7 +95,7 @@ def against_printed(column: str, methods: dict[str, Summary]) -> list[str]:
 
 
 def gap_to_printed(column: str, methods: dict[str, Summary]) -> dict[str, float]:
-    """Relative distance of each error from the printed one."""
+    """Relative difference between each error and the printed one."""
     return {
         method: relative_change(methods[method].error.mean, PRINTED_ERRORS[column][method])
         for method in PAPER_METHODS
@@ -104,7 +104,7 @@ def gap_to_printed(column: str, methods: dict[str, Summary]) -> dict[str, float]
 
 
 def percent(share: float) -> str:
-    """A signed percentage, with one more digit where one would say nothing."""
+    """Format a signed percentage, with an extra digit for small values."""
     if not math.isfinite(share):
         return "diverged" if math.isnan(share) else "above 0"
     text = f"{100 * share:+.{1 if abs(share) >= 0.0005 else 2}f}"
@@ -112,7 +112,7 @@ def percent(share: float) -> str:
 
 
 def verdicts(summaries: dict[str, dict[str, Summary]]) -> dict[str, list[Claim]]:
-    """Claims of every preset that has run."""
+    """Check all claims for every preset that has run."""
     return {preset: judge(methods) for preset, methods in summaries.items()}
 
 
@@ -124,7 +124,7 @@ def _order(errors: dict[str, Spread]) -> Claim:
         sign = ">" if does_fall else "=" if errors[after].mean == errors[before].mean else "<"
         parts.append(f"{sign} {show_error(errors[after].mean)}")
     wrong = [pair for pair, does_fall in zip(pairs, falls, strict=True) if not does_fall]
-    # A claim fails by its clearest violation and holds by its narrowest step.
+    # A failed claim is as clear as its clearest violation, a held one as its narrowest margin.
     if wrong:
         return Claim("order", NOT_HELD, " ".join(parts), any(_is_clear(errors[b], errors[a]) for b, a in wrong))
     return Claim("order", HELD, " ".join(parts), all(_is_clear(errors[b], errors[a]) for b, a in pairs))
@@ -167,7 +167,7 @@ def _less_or_more(saving: float) -> str:
 
 
 def _is_clear(one: Spread, other: Spread) -> bool:
-    """Whether two means differ by more than twice their standard error; one round cannot tell and passes."""
+    """Whether two means differ by more than twice their standard error; True for single rounds."""
     if one.deviation is None or other.deviation is None:
         return True
     variance = one.deviation**2 / one.count + other.deviation**2 / other.count

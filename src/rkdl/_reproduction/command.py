@@ -17,10 +17,10 @@ from rkdl._reproduction.store import FILENAME, Results, output_names
 from rkdl._reproduction.terminal import complain, report_text, say
 from rkdl._utils.text import shown
 
-#: Rounds of the paper, and of a first look without arguments, which should take less than a minute.
+#: Rounds of the paper, and of a quick run without arguments, which takes less than a minute.
 N_ROUNDS, N_QUICK_ROUNDS = 10, 3
 
-_NO_FIGURES = 'Figures were left out: they need matplotlib, which pip install "rkdl[plots]" brings.'
+_NO_FIGURES = 'Figures were skipped because matplotlib is missing: pip install "rkdl[plots]"'
 
 
 def reproduce(options: argparse.Namespace) -> int:
@@ -69,8 +69,8 @@ def reproduce(options: argparse.Namespace) -> int:
     if not has_figures:
         complain(_NO_FIGURES)
     if unreadable:
-        complain(f"Left out of the pictures, because they cannot be read: {', '.join(map(shown, unreadable))}")
-    say(f"{len(units)} runs made, all results are in {shown(folder / FILENAME)}; the page: {shown(page)}")
+        complain(f"Left out of the figures because they cannot be read: {', '.join(map(shown, unreadable))}")
+    say(f"{len(units)} runs completed; results: {shown(folder / FILENAME)}; page: {shown(page)}")
     return 0
 
 
@@ -79,19 +79,19 @@ def _interrupted(results: Results, n_units: int, n_done: int, quiet: bool) -> in
         say(report_text(results.content))
         say("")
     complain(
-        f"rkdl: interrupted after {n_done} of {n_units} runs, which are in {shown(results.folder / FILENAME)}; "
-        f"the same command goes on from there"
+        f"rkdl: interrupted after {n_done} of {n_units} runs, saved in {shown(results.folder / FILENAME)}; "
+        f"run the same command again to resume"
     )
     return 130
 
 
 def _output_folder(name: str) -> Path:
     if not name.strip():
-        raise ValueError("--out is empty; name a folder")
+        raise ValueError("--out is empty; give a folder")
     folder = Path(os.path.expanduser(name))
     if os.path.lexists(folder) and not folder.is_dir():
-        raise ValueError(f"{folder}: is not a folder; give another with --out")
+        raise ValueError(f"{folder} is not a folder; choose another with --out")
     existing = next((path for path in (folder, *folder.absolute().parents) if path.is_dir()), None)
     if existing is None or not os.access(existing, os.W_OK):
-        raise ValueError(f"{folder}: cannot be written to; give another with --out")
+        raise ValueError(f"{folder} cannot be written to; choose another with --out")
     return folder

@@ -1,4 +1,4 @@
-"""The data sets of a reproduction, loaded and checked before anything runs."""
+"""Data sets of a reproduction, loaded and checked before anything runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rkdl.datasets import EXPERIMENT_NAMES, get_data_home, load_experiment
 from rkdl.datasets._cifar10 import _locate as locate_cifar10
 
 _ONE_CLASS_REMARK = (
-    "The images were read from cifar10_airplane.npz, which was taken from a JPEG re-encoding of CIFAR-10: "
-    "its pixels are close to the originals, not equal to them."
+    "The images were read from cifar10_airplane.npz, made from a JPEG re-encoding of CIFAR-10: its pixels are close to "
+    "the originals but not identical."
 )
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Signals and what is said of them.
+    """Signals and their metadata.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Dataset:
     image_shape : tuple of int or None
         Shape of a signal as an image.
     facts : dict
-        What is recorded: description, size, checksum, the paper's column, remarks.
+        Recorded metadata: description, size, checksum, the paper's column, remarks.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Dataset:
 def load_datasets(
     names: Sequence[str], label: int | None, data_home: str | None, dtype: type, download: bool
 ) -> list[Dataset]:
-    """Load all data sets, each once; a ValueError says in one line what is wrong with the first bad one."""
+    """Load all data sets, each once; raises a ValueError with a one-line message for the first bad one."""
     names = list(dict.fromkeys(names))
     taken: dict[str, str] = {}
     for name in names:
@@ -57,7 +57,7 @@ def load_datasets(
 
 
 def slug(name: str) -> str:
-    """A data set's name as part of file names."""
+    """Convert a data set's name for use in file names."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", os.path.basename(name)).strip("-") or "data"
 
 
@@ -66,11 +66,11 @@ def _load(name: str, label: int | None, data_home: str | None, dtype: type, down
     n_signals, n_features = data.signals.shape
     if n_signals < _paper.N_KERNEL_VECTORS:
         raise ValueError(
-            f"{name}: {n_signals} signals are too few, the experiment needs at least {_paper.N_KERNEL_VECTORS}, "
-            f"one for each kernel vector"
+            f"{name}: {n_signals} signals are too few; the experiment needs at least {_paper.N_KERNEL_VECTORS}, "
+            f"one per kernel vector"
         )
     if np.ptp(data.signals, axis=0).max() == 0.0:
-        raise ValueError(f"{name}: all signals are the same, there is nothing to learn")
+        raise ValueError(f"{name}: all signals are identical, so there is nothing to learn")
     printed = _paper.printed_column(name, label, (n_signals, n_features))
     remarks = [printed.remark] if printed is not None and printed.remark else []
     if name == "cifar10" and locate_cifar10(get_data_home(data_home), False).suffix == ".npz":

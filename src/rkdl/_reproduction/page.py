@@ -1,4 +1,4 @@
-"""index.html: everything on one page that needs neither JavaScript nor a network."""
+"""The report index.html: one self-contained page without JavaScript."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
 
 
 def write_page(results: Results) -> tuple[bool, Path, list[Path]]:
-    """Write figures and page; returns whether there are figures, the page's path, and models that cannot be read."""
+    """Write figures and page; returns whether there are figures, the page's path, and unreadable models."""
     try:
         figures, unreadable = draw_figures(results)
         has_figures = True
@@ -71,7 +71,7 @@ def write_page(results: Results) -> tuple[bool, Path, list[Path]]:
         figures, unreadable, has_figures = {}, [], False
     page = page_html(results.content, figures, has_figures, unreadable)
     with results.writing(PAGE) as stream:
-        # A file name that is no text in UTF-8 must not keep the page from being written.
+        # A file name that is not valid UTF-8 must not prevent the page from being written.
         stream.write(page.encode(errors="replace"))
     return has_figures, results.folder / PAGE, unreadable
 
@@ -79,12 +79,12 @@ def write_page(results: Results) -> tuple[bool, Path, list[Path]]:
 def page_html(
     content: dict[str, Any], figures: dict[str, list[Figure]], has_figures: bool, unreadable: Sequence[Path] = ()
 ) -> str:
-    """The page as text."""
+    """Render the page."""
     datasets = ordered(content)
     parts = [_opening(content, datasets, has_figures)]
     if unreadable:
         names = html.escape(", ".join(path.name for path in unreadable))
-        parts.append(f'<p class="note">Left out of the pictures, because they cannot be read: {names}.</p>')
+        parts.append(f'<p class="note">Left out of the figures because they cannot be read: {names}.</p>')
     for name, (entry, summaries) in datasets.items():
         parts.append(_section(name, entry, summaries, figures.get(name, [])))
     parts.append(_settings(content, datasets))
@@ -102,16 +102,18 @@ def _opening(content: dict[str, Any], datasets: dict[str, Any], has_figures: boo
     links = "".join(f'<a href="#{_anchor(name)}">{html.escape(name)}</a>' for name in datasets)
     meanings = "".join(f"<dt>{preset}</dt><dd>{html.escape(PRESETS[preset])}</dd>" for preset in presets)
     matrix = as_html(claim_matrix({name: summaries for name, (_, summaries) in datasets.items()}))
-    missing = "" if has_figures else '<p class="note">Figures were left out: they need matplotlib (rkdl[plots]).</p>'
+    missing = (
+        "" if has_figures else '<p class="note">Figures were skipped because matplotlib is missing (rkdl[plots]).</p>'
+    )
     return (
         "<h1>Reduced kernel dictionary learning: a reproduction</h1>\n"
         '<p class="lead">The experiments of Ilie-Ablachim and Dumitrescu, <cite>Reduced Kernel Dictionary '
-        "Learning</cite>, repeated on this machine, and what became of the paper's claims.</p>\n"
+        "Learning</cite>, repeated on this machine, with a check of the paper's claims.</p>\n"
         f"<dl>{meanings}</dl>\n{missing}"
         f'<nav>{links}<a href="#settings">settings</a></nav>\n'
-        f'<h3>Which claims held</h3>\n<div class="claims">{matrix}</div>\n'
-        '<p class="note">By means over rounds. "Within scatter": the errors that decide differ by less than twice '
-        'their standard error. "One round": nothing says how far chance went.</p>'
+        f'<h3>Claims of the paper</h3>\n<div class="claims">{matrix}</div>\n'
+        '<p class="note">By means over rounds. "Within scatter": the deciding errors differ by less than twice '
+        'their standard error. "One round": there is no estimate of the scatter.</p>'
     )
 
 
@@ -123,7 +125,7 @@ def _section(name: str, entry: dict[str, Any], summaries: dict[str, Any], figure
         f"<h3>{html.escape(errors.title)}</h3>\n{as_html(errors)}",
         *(_figure(figure) for figure in figures[:1]),
         f"<h3>{html.escape(times.title)}</h3>\n{as_html(times)}",
-        f"<h3>The paper's claims here</h3>\n{_claim_list(summaries)}",
+        f"<h3>The paper's claims on these data</h3>\n{_claim_list(summaries)}",
     ]
     if not (entry["printed"] and entry["printed"]["same_data"]):
         parts.insert(1, f"<p><strong>{html.escape(NOT_THE_PAPERS)}</strong></p>")

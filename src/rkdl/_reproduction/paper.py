@@ -1,21 +1,21 @@
-"""The paper's methods, its printed figures, and what it claims for them."""
+"""The paper's methods, settings and printed figures."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: The methods that the paper compares, from the full one to the last.
+#: The methods that the paper compares, in its order.
 PAPER_METHODS = ("KDL", "RKDL-D", "ORKDL-D", "MORKDL-D")
 
-#: All methods, in the order of tables: the linear one, the paper's, and the rivals that it names.
+#: All methods in the order of tables: linear, the paper's, and the alternatives that it names.
 METHODS = ("DL", *PAPER_METHODS, "Nystrom", "Fourier")
 
-#: Methods whose error is one in the kernel's feature space, so that they can be compared.
+#: Methods whose errors are comparable, because they are in the kernel's feature space.
 COMPARABLE = (*PAPER_METHODS, "Nystrom")
 
 PRESETS = {
-    "paper": "the algorithms as the text defines them, D by plain AK-SVD, with the sparsity held",
-    "published": "what the published code computes, slips and dense codes included",
+    "paper": "the algorithms as defined in the text, D by plain AK-SVD, sparsity enforced",
+    "published": "what the published code computes, including its errors and dense codes",
     "rkdl": "the library's defaults, with the paper's kernel and sizes",
 }
 
@@ -39,16 +39,16 @@ PRINTED_SECONDS = {
 
 
 class Printed(NamedTuple):
-    """A column of the paper's tables, for a data set of ours.
+    """The column of the paper's tables for a data set.
 
     Parameters
     ----------
     column : str
         Its name in the paper.
     same_data : bool
-        Whether ours are the signals that it was measured on.
+        Whether the paper's column was measured on the same signals.
     remark : str
-        What a reader must know of the comparison; may be empty.
+        Caveat of the comparison; may be empty.
     """
 
     column: str
@@ -57,14 +57,14 @@ class Printed(NamedTuple):
 
 
 def printed_column(name: str, label: int | None, shape: tuple[int, int]) -> Printed | None:
-    """The paper's column to show beside a data set, or None where it has none.
+    """The paper's column for a data set, or None.
 
     Parameters
     ----------
     name : str
         The data set as named on the command line.
     label : int or None
-        The class that was asked for; None for the data set's own choice.
+        The requested class; None for the data set's default.
     shape : (n_signals, n_features)
         Its size.
     """
@@ -73,9 +73,9 @@ def printed_column(name: str, label: int | None, shape: tuple[int, int]) -> Prin
     if name == "cifar10" and label in (None, 0):
         return Printed("CIFAR-10", True, "")
     if name == "mnist-5000":
-        remark = "The printed figures are of MATLAB's Digits: another data set of the same size."
+        remark = "The printed figures are for MATLAB's Digits, another data set of the same size."
         return Printed("Digits", False, remark)
     if name.lower().endswith(".mat") and shape == (5000, 784):
-        remark = "The file has the size of MATLAB's Digits and is taken for them."
+        remark = "The file has the size of MATLAB's Digits and is assumed to be them."
         return Printed("Digits", True, remark)
     return None

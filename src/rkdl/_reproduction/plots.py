@@ -1,4 +1,4 @@
-"""The figures: errors per iteration, learned kernel vectors, and what atoms are made of."""
+"""Figures: errors per iteration, learned kernel vectors, and the composition of atoms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rkdl._reproduction.summary import Summary, ordered
 from rkdl._reproduction.tables import printed_name
 from rkdl._utils.text import shown
 
-# Okabe and Ito's colours, told apart by all; markers tell them apart in grey.
+# Okabe and Ito's colour-blind safe palette; markers distinguish methods in grey.
 _STYLES = {
     "KDL": ("#333333", "s"),
     "RKDL-D": ("#0072B2", "o"),
@@ -34,7 +34,7 @@ _N_STRONGEST = 5
 
 
 class Figure(NamedTuple):
-    """A figure's PNG (an SVG of the same name is beside it) and its caption."""
+    """Path of a figure's PNG (with an SVG of the same name) and its caption."""
 
     path: Path
     caption: str
@@ -46,15 +46,15 @@ def draw_figures(results: Results) -> tuple[dict[str, list[Figure]], list[Path]]
     Returns
     -------
     figures : dict
-        The figures of each data set. ImportError is raised where there is no matplotlib.
+        The figures of each data set. Raises ImportError without matplotlib.
     unreadable : list of Path
-        Models that are left out because their files are broken.
+        Models left out because their files are damaged.
     """
     import matplotlib
 
     drawn: dict[str, list[Figure]] = {}
     unreadable: list[Path] = []
-    # The hash salt makes equal figures equal files.
+    # A fixed hash salt makes SVG files reproducible.
     look: Any = {"font.size": 9, "svg.hashsalt": "rkdl", "axes.spines.top": False, "axes.spines.right": False}
     with matplotlib.rc_context(look):
         for name, (entry, summaries) in ordered(results.content).items():
@@ -73,8 +73,8 @@ def _figures_of(
     figure = _draw_curves(name, entry, summaries)
     if figure is not None:
         caption = (
-            "Error after every iteration: mean over rounds, with a band of one deviation. A round that settled "
-            "early keeps its last error. DL and Fourier, whose errors are of other spaces, are left out."
+            "Error after every iteration: mean over rounds, with a band of one standard deviation. A round that "
+            "converged early keeps its last error. DL and Fourier are left out: their errors are not comparable."
         )
         if printed_name(entry):
             caption += f" Open diamonds and the dashed line: the figures printed for {printed_name(entry)}."
@@ -99,25 +99,25 @@ def _figures_of(
             _draw_kernel_vectors(models, shape),
             results,
             f"{stem}-{preset}-kernel-vectors",
-            f"{preset}: kernel vectors of the first round, each scaled from its least to its largest value.",
+            f"{preset}: kernel vectors of the first round, each scaled from its minimum to its maximum.",
         )
         method = next(method for method in ("MORKDL-D", "ORKDL-D", "RKDL-D", "Nystrom") if method in models)
         yield _save(
             _draw_atoms(models[method], shape),
             results,
             f"{stem}-{preset}-atoms",
-            f"{preset}: the atoms of {method} in the first round, by their {_N_STRONGEST} kernel vectors of largest "
-            f"weight. Blue frames and + are positive weights, orange frames and - negative ones.",
+            f"{preset}: the atoms of {method} in the first round, as their {_N_STRONGEST} kernel vectors of largest "
+            f"weight. Blue frames and + mark positive weights, orange frames and - negative ones.",
         )
 
 
 def _read_model(path: Path, shape: tuple[int, ...]) -> dict[str, np.ndarray] | None:
-    """Kernel vectors and atoms, or None where the file is broken or holds something else."""
+    """Read kernel vectors and atoms; None if the file is damaged or holds something else."""
     largest = 8 * N_KERNEL_VECTORS * (math.prod(shape) + N_COMPONENTS) + 4096
     try:
         with open_regular(path) as stream:
             vectors, dual = read_npz(stream, ["kernel_vectors", "dual_components"], largest).values()
-    # zipfile, zlib and NumPy have a dozen ways to say that a file is broken.
+    # zipfile, zlib and NumPy raise many kinds of exceptions on damaged files.
     except Exception:
         return None
     numbers = vectors.dtype.kind == dual.dtype.kind == "f"
@@ -142,7 +142,7 @@ def _new_figure(width: float, height: float) -> Any:
     from matplotlib.figure import Figure as Canvas
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    # Without pyplot no display and no global state is touched.
+    # Avoid pyplot, which needs a display and global state.
     return Canvas(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.02))
 
 
@@ -188,7 +188,7 @@ def _draw_curves(name: str, entry: dict[str, Any], summaries: dict[str, dict[str
     all_axes[0].set_ylabel("error sqrt(f / (m N)) x 1000")
     all_axes[0].yaxis.set_major_formatter(lambda value, _: f"{1000 * value:g}")
     title = textwrap.fill(shown(f"{name}: {entry['description']}"), round(12 * width))
-    # A name with dollars in it is no formula.
+    # Do not parse dollar signs in a file name as a formula.
     figure.suptitle(title, fontsize=10, parse_math=False)
     n_columns = len(handles) if width > 9 or len(handles) <= 4 else -(-len(handles) // 2)
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=n_columns, frameon=False)
@@ -208,7 +208,7 @@ def _add_printed(axes: Any, column: str, handles: dict[str, Any], preset: str, e
 
 
 def _band(summary: Summary) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation over rounds after every iteration; NaN where a round diverged."""
+    """Mean and standard deviation over rounds after every iteration; NaN if a round diverged."""
     length = max(len(curve) for curve in summary.curves)
     rows = np.array(
         [
@@ -222,7 +222,7 @@ def _band(summary: Summary) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _limits(panels: dict[str, dict[str, tuple]], column: str | None) -> tuple[float, float]:
-    """Room for everything from the third iteration on: a random start would flatten all that matters."""
+    """Limits from the third iteration on, because the error of a random start would dominate the axis."""
     means = [mean for curves in panels.values() for mean, _ in curves.values()]
     late = np.concatenate([mean[2:] if len(mean) > 2 else mean for mean in means])
     late = late[np.isfinite(late)]
@@ -269,16 +269,16 @@ def _draw_atoms(model: dict[str, np.ndarray], shape: tuple[int, ...]) -> Any:
 def _pinboard(
     images: list[np.ndarray], n_columns: int, above: float, below: float
 ) -> tuple[Any, list[tuple[float, float, float]]]:
-    """Images of one size on a figure of their own, with room for text above and below in shares of their height.
+    """Arrange images of one size in a figure, with room for text above and below, in shares of their height.
 
-    All are one image on one axes: a figure with dozens of axes takes seconds to lay out.
+    They are drawn as one image on one axes, because laying out dozens of axes takes seconds.
 
     Returns
     -------
     axes
-        In units of the images' pixels.
+        In units of pixels of the images.
     places : list of (left, top, width)
-        Where each image lies.
+        Position of each image.
     """
     from matplotlib.figure import Figure as Canvas
 
@@ -303,7 +303,7 @@ def _pinboard(
 
 
 def _tile(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """A vector as an RGB image from 0 to 1."""
+    """Convert a vector to an RGB image from 0 to 1."""
     image = vector.reshape(shape).astype(float)
     low, high = float(np.nanmin(image)), float(np.nanmax(image))
     image = np.nan_to_num((image - low) / (high - low or 1.0))
@@ -319,7 +319,7 @@ def _framed(tile: np.ndarray, width: int, colour: tuple[float, float, float]) ->
 
 
 def _mosaic(tiles: list[np.ndarray], n_columns: int, gap: int) -> np.ndarray:
-    """Tiles in rows, white between them."""
+    """Arrange tiles in rows with white gaps."""
     height, width = tiles[0].shape[:2]
     n_columns = min(n_columns, len(tiles))
     n_rows = -(-len(tiles) // n_columns)

@@ -1,4 +1,4 @@
-"""What each preset sets, and one run of one method under it."""
+"""Settings of each preset, and runs of a method with them."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ _PUBLISHED = {
     "n_inner_iter": _paper.N_INNER_ITERATIONS,
 }
 
-#: How D is trained, in the words of the recorded settings: no parameter of an estimator.
+#: Training of D, described in the recorded settings because it is not an estimator parameter.
 TRAINING = {
     "paper": "AK-SVD from a Gaussian start, signs as they come",
-    "rkdl": "started from signals, signs turned to their mean",
+    "rkdl": "started from signals, signs aligned with their mean",
 }
 _TRAINING_KEY = "training of D"
 
-# Arrays and things that do not change a result have no place among recorded settings.
+# Parameters that do not affect results are not recorded.
 _UNRECORDED = ("n_jobs", "random_state", "sparse_output", "verbose")
 
 
 class Outcome(NamedTuple):
-    """One run. Seconds are those of the fit, without the training of D, which is apart."""
+    """Results of one run; `seconds` does not include the training of D."""
 
     errors: list[float]
     seconds: float
@@ -92,21 +92,21 @@ class Outcome(NamedTuple):
 
 
 def methods_of(preset: str) -> tuple[str, ...]:
-    """The methods that a preset has."""
+    """Methods available in a preset."""
     return published.METHODS if preset == "published" else tuple(TABLE[preset])
 
 
 def settings_of(preset: str, method: str, dataset: str, iterations: int | None = None) -> dict[str, Any]:
-    """All settings of a method under a preset, defaults included, as they are recorded.
+    """All settings of a method in a preset, defaults included, as recorded.
 
     Parameters
     ----------
     preset, method : str
         Their names.
     dataset : str
-        Its name; CIFAR-10 has a learning rate of its own in the paper.
+        Its name; the paper uses a different learning rate for CIFAR-10.
     iterations : int or None
-        In place of the preset's.
+        Number of iterations; None for the preset's.
     """
     rate = _paper.LEARNING_RATE_CIFAR10 if dataset == "cifar10" else _paper.LEARNING_RATE
     if preset == "published":
@@ -128,7 +128,7 @@ def settings_of(preset: str, method: str, dataset: str, iterations: int | None =
 
 
 class Round:
-    """What the methods of one preset share in one round: the signals, the seed, D and A.
+    """One round of a preset, whose methods share the signals, the seed, D and A.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class Round:
         dictionary_seconds = 0.0
         if given.get("kernel_vectors") == "dictionary":
             given["kernel_vectors"], dictionary_seconds, state = self._dictionary(given)
-            # The estimator goes on drawing where D's training stopped, so that this is what one plain fit gives.
+            # Continue the random stream after D's training, so that the result equals that of a single fit.
             random_state = np.random.RandomState()
             random_state.set_state(state)
         if self.preset == "paper" and "n_kernel_vectors" in given:
@@ -177,7 +177,7 @@ class Round:
         seconds = perf_counter() - begin
         is_reduced = "n_kernel_vectors" in given
         return Outcome(
-            # As the paper reports them: after an update, with the codes that it was made for.
+            # As the paper reports them: after an update, with the codes it was computed from.
             errors=[float(error) for error in model.update_errors_],
             seconds=seconds,
             dictionary_seconds=dictionary_seconds,
@@ -188,15 +188,15 @@ class Round:
         )
 
     def _dual(self, settings: dict[str, Any]) -> np.ndarray:
-        """The first A of all reduced methods of the round."""
+        """The initial A of all reduced methods of the round."""
         shape = settings["n_components"], settings["n_kernel_vectors"]
         return np.random.RandomState(self.seed).standard_normal(shape)
 
     def _dictionary(self, settings: dict[str, Any]) -> tuple[np.ndarray, float, Any]:
-        """D, the seconds of its training, and the state of the random numbers to go on from.
+        """D, its training time in seconds, and the state of the random stream afterwards.
 
-        The text's D is the linear dictionary that AK-SVD gives from noise, as it is. The library's own starts from
-        signals and turns every vector's sign to the side of the signals' mean.
+        The text's D is the linear dictionary that AK-SVD learns from a Gaussian start. The library's own starts from
+        signals, and the sign of every vector is aligned with the mean of the signals.
         """
         if self._trained is None and self.preset == "paper":
             begin = perf_counter()
@@ -218,7 +218,7 @@ class Round:
             count = settings["n_kernel_vectors"]
             pursuit = check_pursuit(_paper.LINEAR_NONZERO_COEFS, None, settings["pursuit"], count)
             signals = Signals(self.signals, self.signals.dtype)
-            # Chunks as the estimators cut them: sums depend on them in the last digits.
+            # Use the estimators' chunks: sums depend on them in the last digits.
             width = signals.shape[1] + 2 * count + 3 * settings["n_components"]
             bounds = chunk_bounds(len(self.signals), width, signals.dtype.itemsize)
             begin = perf_counter()
@@ -260,7 +260,7 @@ class Round:
 
 
 def _mean_nonzeros(model: Any, signals: np.ndarray) -> float | None:
-    """Non-zeros of a signal's code by the fitted model; not timed."""
+    """Mean number of non-zeros per signal, coded by the fitted model; not timed."""
     try:
         codes = model.transform(signals)
     except ValueError:

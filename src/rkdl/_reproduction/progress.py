@@ -1,4 +1,4 @@
-"""The bar on stderr: what runs now, and how long the rest will take."""
+"""Progress bar on stderr with the current run and the remaining time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tqdm import tqdm
 
 from rkdl._utils.text import shown
 
-# Work of a method relative to a pass over the signals: guesses until a round has been timed.
+# Work of a method relative to a pass over the data: an estimate until a round has been timed.
 _WORK = {"DL": 1.0, "RKDL-D": 2.0, "ORKDL-D": 8.0, "MORKDL-D": 9.0, "Nystrom": 1.0, "Fourier": 2.0}
 _PUBLISHED_WORK = 6.0
 
 
 class Unit(NamedTuple):
-    """One method in one round; `work` is proportional to a first guess of its time."""
+    """One method in one round; `work` is proportional to its estimated time."""
 
     dataset: str
     preset: str
@@ -27,7 +27,7 @@ class Unit(NamedTuple):
 
 
 def guess_work(preset: str, method: str, n_signals: int, n_features: int, n_iterations: int) -> float:
-    """A first guess of a method's time, in units of no meaning."""
+    """Estimate a method's time, in arbitrary units."""
     passes = n_signals / 100 if method == "KDL" else _WORK[method]
     if preset == "published":
         passes *= _PUBLISHED_WORK
@@ -35,16 +35,16 @@ def guess_work(preset: str, method: str, n_signals: int, n_features: int, n_iter
 
 
 class Progress:
-    """A bar over all units.
+    """A progress bar over all units.
 
     Parameters
     ----------
     units : iterable of Unit
-        What is to be run, in order.
+        The units to run, in order.
     n_rounds : int
-        Rounds of each method.
+        Rounds per method.
     quiet : bool
-        No bar at all.
+        Whether to show no bar.
     """
 
     def __init__(self, units: Iterable[Unit], n_rounds: int, quiet: bool) -> None:
@@ -62,12 +62,12 @@ class Progress:
             dynamic_ncols=True,
             file=sys.stderr,
             leave=False,
-            # In a log file every refresh is a line of its own.
+            # In a log file every refresh is a new line.
             mininterval=0.1 if self._is_terminal else 10.0,
         )
 
     def begin(self, unit: Unit) -> None:
-        """Show what runs now."""
+        """Show the current unit."""
         left = self._time_left()
         name = shown(os.path.basename(unit.dataset))
         text = f"{name}, {unit.preset} {unit.method}, round {unit.number + 1}/{self._n_rounds} "
@@ -75,7 +75,7 @@ class Progress:
         self._bar.set_postfix_str("" if left is None else f"about {_spoken(left)} left", refresh=self._is_terminal)
 
     def finish(self, unit: Unit, seconds: float) -> None:
-        """Count a unit that took so many seconds."""
+        """Mark a unit as done, with its duration."""
         self._left.remove(unit)
         self.n_done += 1
         self._seconds.setdefault(unit[:3], []).append(seconds)
@@ -84,7 +84,7 @@ class Progress:
         self._bar.update()
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._bar.close()
 
     def _time_left(self) -> float | None:

@@ -1,40 +1,37 @@
-"""What the paper's published code computes, slips included. For comparison only.
+"""The computations of the paper's published code, including its errors. For comparison only.
 
-This module stands apart from the library: no estimator uses it, and no model should be learned with it.
-It repeats in NumPy the arithmetic of the MATLAB scripts that the paper points to (GitHub
+This module is separate from the library: no estimator uses it, and no model should be learned with it.
+It repeats in NumPy the arithmetic of the MATLAB scripts that the paper refers to (GitHub
 ``denisilie94/rkdl``, later renamed ``reduced-kernel-dictionary-learning``; their pursuit is Rubinstein's
-OMP-Box), so that the printed tables can be compared like with like. Where the order of operations allows
-a cheaper route to the same numbers it is taken and said; results differ from the literal form by rounding
-alone.
+OMP-Box), so that the printed tables can be compared like with like. Where the same numbers can be computed
+by a cheaper route, it is used and documented; results differ from the literal form by rounding alone.
 
-Departures from the paper's text, or from the mathematics, that are kept on purpose:
+Deviations from the paper's text, or from the mathematics, reproduced on purpose:
 
-1. The kernel is ``exp(-gamma |x - y|^2)`` with gamma = 1/10, none of the forms that the text gives for
-   sigma = 10.
-2. RKDL-D, ORKDL-D and MORKDL-D overwrite whole rows of Z in the atom update: the errors belong to dense
-   codes, one non-zero an atom, not to codes with ``n_nonzero_coefs`` of them. KDL keeps to the support.
-3. The first A is random, its atoms of unit Euclidean norm, not of unit norm in the kernel's metric.
-4. The pursuit takes the diagonal of the Gram matrix to be one without looking. It is not for the first A,
-   nor, in ORKDL-D and MORKDL-D, for any A after D has moved, nor for the D that MORKDL-D would code Y
-   with.
-5. An atom that no signal uses becomes noise. By 3 and 4 the first pursuit leaves nearly all atoms unused
-   (18 or 19 of 20 on MNIST and CIFAR-10), so each method really starts from noise of its own, not from the
-   A that they share.
-6. D moves by a fixed rate times a sum over all signals, one kernel vector after another; it never gets
-   back the unit norm that the text asks for.
-7. After D has moved, the error is taken with the new D but with atoms normalised for the old one.
-8. The linear term of MORKDL-D is switched off in all three revisions of the script, so that MORKDL-D is
-   ORKDL-D run once more, with other noise. Were it on, the code would *increase* ``|Y - D X|^2``. See
-   `LINEAR_TERMS`.
+1. The kernel is ``exp(-gamma |x - y|^2)`` with gamma = 1/10, which matches none of the forms that the text
+   gives for sigma = 10.
+2. RKDL-D, ORKDL-D and MORKDL-D overwrite an atom's coefficients for all signals: their errors are those of
+   dense codes, with one non-zero per atom, not ``n_nonzero_coefs``. KDL restricts the update to the support.
+3. The initial A is random, with atoms of unit Euclidean norm instead of unit norm in the kernel's metric.
+4. The pursuit assumes a unit diagonal of the Gram matrix. This is wrong for the initial A; in ORKDL-D and
+   MORKDL-D for any A after an update of D; and for the D on which MORKDL-D would code Y.
+5. An unused atom is replaced by noise. By 3 and 4 the first pursuit leaves nearly all atoms unused (18 or 19
+   of 20 on MNIST and CIFAR-10), so each method actually starts from its own noise, not from the shared A.
+6. D is updated by a fixed rate times a sum over all signals, one kernel vector after another, and its unit
+   norm, required by the text, is never restored.
+7. After an update of D, the error is computed with the new D but with atoms normalised for the old one.
+8. The linear term of MORKDL-D is disabled in all three revisions of the script, so MORKDL-D is ORKDL-D with
+   different noise. If it were enabled, the code would *increase* ``|Y - D X|^2``. See `LINEAR_TERMS`.
 
-One revision, by its contents the last, also halves the gradient of D: the RBF derivative lost its factor 2.
-The others, among them the only one whose script runs the paper's ten rounds, have it, and so has this module.
+One revision, judging by its contents the last, also halves the gradient of D: the RBF derivative lacks its
+factor 2. The others, including the only one whose script runs the paper's ten rounds, have it, and so does
+this module.
 
-The printed times include the training of D, a pursuit on Y whose result is not used and the N x N
-residual of KDL, and leave out the kernel's refresh after D has moved; ``seconds`` here is the time of
+The printed times include the training of D, a pursuit on Y whose result is not used and the N x N residual
+of KDL, and exclude the recomputation of the kernel after an update of D; ``seconds`` here is the time of
 what is used.
 
-Arrays have the library's orientation: signals, codes, kernel vectors and atoms are rows.
+Signals, codes, kernel vectors and atoms are rows, as in the library.
 """
 
 from __future__ import annotations
@@ -52,13 +49,13 @@ Report = Callable[[float], None]
 
 METHODS = ("KDL", "RKDL-D", "ORKDL-D", "MORKDL-D")
 
-#: Readings of MORKDL-D's linear term, as its weight (lambda = 1) on ``(Y - D X)' X`` in the gradient.
-#: "off" is what the script runs; "coded", the update function's own sign, diverges in nearly all rounds
-#: on MNIST and CIFAR-10; "text", the sign that the paper prints, in some rounds on CIFAR-10. Errors are
-#: NaN after a divergence.
+#: Variants of MORKDL-D's linear term, as its weight (lambda = 1) on ``(Y - D X)' X`` in the gradient.
+#: "off" is what the script runs; "coded", with the sign of the update function, diverges in nearly all
+#: rounds on MNIST and CIFAR-10; "text", with the printed sign, in some rounds on CIFAR-10. Errors are NaN
+#: after a divergence.
 LINEAR_TERMS = {"off": 0.0, "coded": 1.0, "text": -1.0}
 
-_NEGLIGIBLE = 1e-14  # the OMP-Box's thresholds on a squared correlation and on a squared pivot
+_NEGLIGIBLE = 1e-14  # OMP-Box's thresholds for a squared correlation and a squared pivot
 
 
 def train_dictionary(
@@ -90,7 +87,7 @@ def train_dictionary(
     atoms = _unit_rows(rng.standard_normal((n_kernel_vectors, signals.shape[1])))
     for _ in range(n_iter):
         codes = _pursuit(signals @ atoms.T, atoms @ atoms.T, n_nonzero_coefs)
-        # Row j of the sums holds until atom j has its turn: column j of the codes does not change before.
+        # Row j of the sums is valid until atom j is updated: column j of the codes does not change before.
         sums = codes.T @ signals
         for j in range(n_kernel_vectors):
             users = np.flatnonzero(codes[:, j])
@@ -125,7 +122,7 @@ def run_published(
     linear_term: str = "off",
     dense: bool = True,
 ) -> dict[str, Any]:
-    """Run one method of the paper as its published code does, slips included (see the module's docstring).
+    """Run one method of the paper as its published code does, errors included (see the module's docstring).
 
     Parameters
     ----------
@@ -135,31 +132,31 @@ def run_published(
     kernel_vectors : array of shape (n_kernel_vectors, n_features), optional
         D, shared by the reduced methods of a round. By default `train_dictionary` is called. KDL ignores it.
     initial_dual : array of shape (n_components, n_kernel_vectors), optional
-        The first A, used as it is; n_signals columns for KDL. By default random, of unit Euclidean norm, and
-        the same for all reduced methods of a seed.
+        The initial A, used as is; n_signals columns for KDL. By default random, of unit Euclidean norm, and the
+        same for all reduced methods of a seed.
     n_components, n_nonzero_coefs, n_iter, gamma
         Number of atoms, sparsity of the pursuit, iterations, kernel parameter.
     n_kernel_vectors, linear_n_nonzero_coefs
         Size of D and sparsity of the codes of Y on D, both in D's training and in MORKDL-D.
     n_inner_iter, learning_rate
-        Gradient sweeps over D an iteration, and their rate (6e-4 for CIFAR-10 in the paper).
+        Gradient sweeps over D per iteration, and their rate (6e-4 for CIFAR-10 in the paper).
     random_state : int
         Seed of the round.
     callback : callable, optional
         Called as ``callback(iteration, error)`` after each iteration, which counts from 1.
     linear_term : {"off", "coded", "text"}
-        Reading of MORKDL-D's linear term, see `LINEAR_TERMS`.
+        Variant of MORKDL-D's linear term, see `LINEAR_TERMS`.
     dense : bool, default=True
         Whether the reduced methods overwrite an atom's coefficients for all signals, as the published code does.
-        False restricts that one line to the signals that use the atom, and changes nothing else: what the
-        published errors owe to dense codes. KDL ignores it.
+        False restricts that one line to the signals that use the atom, to isolate the effect of dense codes on
+        the published errors. KDL ignores it.
 
     Returns
     -------
     dict
-        ``errors`` (one ``sqrt(f / (m N))`` an iteration), ``seconds`` (kernel and training loop),
+        ``errors`` (``sqrt(f / (m N))`` per iteration), ``seconds`` (kernel and training loop),
         ``dictionary_seconds``, ``kernel_vectors`` (None for KDL), ``dual_components`` and ``mean_nonzeros``
-        (non-zeros of a code at the end, on average).
+        (final non-zeros per signal, on average).
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
@@ -207,12 +204,12 @@ def run_published(
 
     rng = _stream(random_state, method)
     start = perf_counter()
-    with np.errstate(all="ignore"):  # a D that runs away ends in NaN errors
+    with np.errstate(all="ignore"):  # a diverging D gives NaN errors
         if kernel_vectors is None:
             codes = _full(signals, dual, n_nonzero_coefs, n_iter, gamma, rng, report)
         else:
-            move = None if method == "RKDL-D" else descend
-            codes = _reduced(signals, kernel_vectors, dual, n_nonzero_coefs, n_iter, gamma, rng, report, move, dense)
+            update = None if method == "RKDL-D" else descend
+            codes = _reduced(signals, kernel_vectors, dual, n_nonzero_coefs, n_iter, gamma, rng, report, update, dense)
     seconds = perf_counter() - start
     return {
         "errors": errors,
@@ -227,14 +224,14 @@ def run_published(
 def _full(
     signals: Array, dual: Array, sparsity: int, n_iter: int, gamma: float, rng: Generator, report: Report
 ) -> Array:
-    """KDL. The atoms in `dual` are changed in place; the codes are returned.
+    """Run KDL. The atoms `dual` are updated in place; the codes are returned.
 
-    The published code keeps the N x N residual E = I - A X and multiplies by K for every atom. E is never
-    anything but I - A X, so an atom is a column of the codes less a combination of other atoms, and K times
-    it the same combination of K Z and K A: the same numbers from one product with K an iteration.
+    The published code stores the N x N residual E = I - A X and multiplies by K for every atom. E always
+    equals I - A X, so an atom is a column of the codes minus a combination of other atoms, and K times it is
+    the same combination of K Z and K A: the same numbers from one product with K per iteration.
     """
     kernel = _rbf(signals, signals, gamma)
-    images = kernel @ dual.T  # K A, a column an atom
+    images = kernel @ dual.T  # K A, one column per atom
     codes = np.zeros((len(signals), len(dual)))
     for _ in range(n_iter):
         codes = _pursuit(images, dual @ images, sparsity)
@@ -272,7 +269,7 @@ def _reduced(
     descend: Callable[[Array, Array], None] | None,
     dense: bool,
 ) -> Array:
-    """RKDL-D, or, where `descend` moves `vectors`, ORKDL-D and MORKDL-D. `dual` is changed in place."""
+    """Run RKDL-D or, if `descend` updates `vectors`, ORKDL-D and MORKDL-D. `dual` is updated in place."""
     features, metric = _rbf(signals, vectors, gamma), _rbf(vectors, vectors, gamma)
     codes = np.zeros((len(signals), len(dual)))
     for _ in range(n_iter):
@@ -292,7 +289,7 @@ def _reduced(
             cross = dual @ (metric @ dual[j])
             cross[j] = 0.0
             new = features @ dual[j] - codes @ cross
-            codes[:, j] = new if dense else np.where(old != 0.0, new, 0.0)  # the code's: all signals, not the users
+            codes[:, j] = new if dense else np.where(old != 0.0, new, 0.0)  # published code: all signals
         if descend is not None:
             descend(vectors, codes @ dual)
             features, metric = _rbf(signals, vectors, gamma), _rbf(vectors, vectors, gamma)
@@ -308,15 +305,15 @@ def _descend(
 
     `weights` is (A Z)', N x p; `linear` the products X Y' and X X' of the linear term, times its weight.
 
-    A kernel vector meets the signals in its own turn alone, so that part of the gradient is the same whether
-    taken then or, for all vectors in one product, when the sweep begins. The part between kernel vectors and
-    the linear one see the vectors already moved.
+    The data part of the gradient of a kernel vector does not depend on the other vectors, so it is computed
+    for all of them in one product at the start of a sweep. The part between kernel vectors and the linear
+    term use the vectors updated so far.
     """
     second = weights.T @ weights
     for _ in range(n_sweeps):
-        pull = weights * _rbf(signals, vectors, gamma)
+        weighted = weights * _rbf(signals, vectors, gamma)
         # sum_t C_ti dk(d_i, y_t), where dk(d, y) = -2 gamma k(d, y) (d - y)
-        data = -2 * gamma * (pull.sum(axis=0)[:, None] * vectors - pull.T @ signals)
+        data = -2 * gamma * (weighted.sum(axis=0)[:, None] * vectors - weighted.T @ signals)
         for i in range(len(vectors)):
             row = second[i] * _rbf(vectors[i : i + 1], vectors, gamma)[0]
             among = -4 * gamma * (row.sum() * vectors[i] - row @ vectors)
@@ -327,10 +324,10 @@ def _descend(
 
 
 def _pursuit(correlations: Array, gram: Array, n_nonzero_coefs: int) -> Array:
-    """Batch OMP of all signals at once, with the diagonal of the Gram matrix taken to be one in the factor.
+    """Batch OMP of all signals at once, assuming a unit diagonal of the Gram matrix in the factor.
 
-    A signal stops early where its best atom is one that it has already, where the best correlation is nil, or
-    where the pivot would not be positive. The first and the last are common when the diagonal is not one.
+    A signal stops early if its best atom is already selected, if the best correlation is negligible, or if the
+    pivot would not be positive. The first and the last are common if the diagonal is not one.
     """
     n_signals, n_atoms = correlations.shape
     depth = min(n_nonzero_coefs, n_atoms)
@@ -367,7 +364,7 @@ def _pursuit(correlations: Array, gram: Array, n_nonzero_coefs: int) -> Array:
 
 
 def _solve(metric: Array, right: Array) -> Array:
-    """K_DD^-1 K_YD'. MATLAB goes on with Inf and NaN where the matrix is singular, and so does this."""
+    """K_DD^-1 K_YD'. Like MATLAB, continues with NaN if the matrix is singular."""
     try:
         return np.linalg.solve(metric, right)
     except np.linalg.LinAlgError:
@@ -390,7 +387,7 @@ def _unit_rows(x: Array) -> Array:
 
 
 def _stream(random_state: int, purpose: str) -> Generator:
-    """A generator for one purpose: what one method draws never shifts what another one gets."""
+    """Random generator per purpose, so that the draws of one method never affect another."""
     purposes = ("dictionary", "dual", *METHODS)
     return np.random.default_rng([int(random_state), purposes.index(purpose)])
 
@@ -398,7 +395,7 @@ def _stream(random_state: int, purpose: str) -> Generator:
 def _check_signals(signals: Array) -> Array:
     signals = np.ascontiguousarray(signals, dtype=np.float64)
     if signals.ndim != 2 or signals.size == 0:
-        raise ValueError("signals must be a non-empty 2-D array, one signal a row")
+        raise ValueError("signals must be a non-empty 2-D array, one signal per row")
     if not np.isfinite(signals).all():
         raise ValueError("signals must be finite")
     return signals

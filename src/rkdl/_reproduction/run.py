@@ -14,25 +14,25 @@ from rkdl._reproduction.presets import Round, methods_of, settings_of
 from rkdl._reproduction.progress import Progress, Unit, guess_work
 from rkdl._reproduction.store import Results
 
-# The published KDL keeps the kernel matrix in float64, and NumPy makes a copy or two of it.
+# The published KDL stores the kernel matrix in float64, and NumPy makes a copy or two of it.
 _PUBLISHED_COPIES = 3
 
 
 class Plan(NamedTuple):
-    """What a command asks for.
+    """The runs requested by a command.
 
     Parameters
     ----------
     datasets : list of Dataset
-        Loaded.
+        Loaded data sets.
     presets : list of str
         Presets.
     methods : tuple of str
-        Methods; a preset runs those of them that it has.
+        Methods; a preset runs those that it has.
     n_rounds, seed : int
         Round i has the seed ``seed + i``.
     iterations : int or None
-        In place of the presets' own.
+        Number of iterations; None for the presets' own.
     n_jobs : int or None
         Threads.
     """
@@ -46,16 +46,16 @@ class Plan(NamedTuple):
     n_jobs: int | None
 
     def methods_of(self, preset: str) -> list[str]:
-        """The methods to run under a preset, in the order of tables."""
+        """Methods to run in a preset, in the order of tables."""
         return [method for method in self.methods if method in methods_of(preset)]
 
 
 def prepare(plan: Plan, results: Results) -> list[Unit]:
-    """Check the plan against what the folder holds, and list what is left to run."""
+    """Check the plan against the folder's results, and list the remaining units."""
     for preset in plan.presets:
         if not plan.methods_of(preset):
-            asked, known = ", ".join(plan.methods), ", ".join(methods_of(preset))
-            raise ValueError(f"the preset {preset} has none of the methods {asked}; it has {known}")
+            requested, known = ", ".join(plan.methods), ", ".join(methods_of(preset))
+            raise ValueError(f"the preset {preset} has none of the methods {requested}; it has {known}")
     units = []
     for data in plan.datasets:
         n_signals, n_features = data.signals.shape
@@ -80,7 +80,7 @@ def prepare(plan: Plan, results: Results) -> list[Unit]:
 
 
 def execute(plan: Plan, units: Sequence[Unit], results: Results, progress: Progress) -> None:
-    """Run the units; each is in results.json when the next begins."""
+    """Run the units; each is saved to results.json before the next begins."""
     by_name = {data.name: data for data in plan.datasets}
     shared: Round | None = None
     current = None
@@ -104,7 +104,7 @@ def execute(plan: Plan, units: Sequence[Unit], results: Results, progress: Progr
 
 
 def warm_up(plan: Plan, units: Sequence[Unit]) -> None:
-    """Run everything once on a handful of signals, so that no time includes compilation or loading."""
+    """Run everything once on a few signals, so that times exclude compilation and loading."""
     if not units:
         return
     dtype = plan.datasets[0].signals.dtype
@@ -124,6 +124,6 @@ def _check_memory(data: Dataset) -> None:
         return
     if needed > memory:
         raise ValueError(
-            f"{data.name}: the published KDL needs {needed / 2**30:.1f} GiB for {len(data.signals)} signals and this "
-            f"machine has {memory / 2**30:.1f}; leave it out with --preset or --methods"
+            f"{data.name}: the published KDL needs {needed / 2**30:.1f} GiB for {len(data.signals)} signals, but this "
+            f"machine has {memory / 2**30:.1f}; exclude it with --preset or --methods"
         )

@@ -1,4 +1,4 @@
-"""results.json: every run, with what it was made from; written whole or not at all."""
+"""The file results.json: every run with its provenance, replaced atomically."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from rkdl._reproduction.presets import Outcome
 FORMAT = 2
 FILENAME, PAGE = "results.json", "index.html"
 _PACKAGES = ("rkdl", "numpy", "scipy", "scikit-learn", "numba")
-_REMEDY = "give another folder with --out, or start over with --fresh"
-_FOREIGN = "give another folder with --out"
-# Far more than all rounds of all data sets take.
+_REMEDY = "choose another folder with --out, or start over with --fresh"
+_FOREIGN = "choose another folder with --out"
+# Far more than all rounds of all data sets need.
 _LARGEST_RESULTS = 256 << 20
 
 
 class Results:
-    """The content of a folder's results.json, and its growth.
+    """The content of a folder's results.json, to which runs are added.
 
     Parameters
     ----------
     folder : Path
-        The folder; made when the first run is added.
+        The folder; created when the first run is added.
     content : dict
-        What the file holds.
+        Content of the file.
     made_with : dict
-        What is recorded with every run.
+        Metadata recorded with every run.
     discarded : sequence of str, default=()
-        Files of earlier results, which are to go.
+        Files of earlier results, to be deleted.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Results:
 
     @classmethod
     def open(cls, folder: Path, settings: dict[str, Any], fresh: bool) -> Results:
-        """Start a folder, or go on with what it holds; a ValueError names what does not agree."""
+        """Start a folder or resume its results; raises a ValueError that names any difference."""
         header: dict[str, Any] = {
             "format": FORMAT,
             "machine": describe_machine(),
@@ -80,7 +80,7 @@ class Results:
         return cls(folder, content, _per_run(header))
 
     def expect(self, data: Dataset, preset: str, method: str, settings: dict[str, Any]) -> None:
-        """Make a place for runs of a method; a ValueError if the folder holds some of other data or settings."""
+        """Add an entry for a method; raises a ValueError if the folder holds runs with other data or settings."""
         where = f"{self.folder / FILENAME} was made with"
         for other in self.content["datasets"]:
             if other != data.name and slug(other) == slug(data.name):
@@ -95,12 +95,12 @@ class Results:
             raise ValueError(f"{where} other settings for {preset} {method} ({difference}): {_REMEDY}")
 
     def has(self, data: Dataset, preset: str, method: str, number: int) -> bool:
-        """Whether a run is there already; rounds count from 0."""
+        """Whether a run exists already; rounds count from 0."""
         rounds = self.content["datasets"][data.name]["presets"][preset][method]["rounds"]
         return any(record["round"] == number for record in rounds)
 
     def add(self, data: Dataset, preset: str, method: str, number: int, seed: int, outcome: Outcome) -> None:
-        """Add a run and write the file; the models of the first round are kept beside it."""
+        """Add a run and write the file; models of the first round are saved too."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if number == 0 and outcome.kernel_vectors is not None and outcome.dual_components is not None:
             with self.writing(model_name(data.name, preset, method)) as stream:
@@ -125,35 +125,35 @@ class Results:
         self.save()
 
     def save(self) -> None:
-        """Write the file beside itself and put it in place, so that a reader never sees half of it."""
+        """Replace the file atomically."""
         with replacing(self.folder / FILENAME) as stream:
             stream.write(to_json(self.content).encode())
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[IO[bytes]]:
-        """A stream whose content becomes a file of the folder; one that is not of these results is never replaced."""
+        """Open a file of the folder for atomic writing; files that do not belong to the results are never replaced."""
         self.refuse_foreign([name])
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if name not in self.content["files"]:
-            # Said before it is done: should this process be killed in between, the file is known for ours.
+            # List the file before writing it, so that it is recognised as ours if the process is killed in between.
             self.content["files"] = sorted([*self.content["files"], name])
             self.save()
         with replacing(path) as stream:
             yield stream
 
     def refuse_foreign(self, names: Iterable[str]) -> None:
-        """Refuse files that are there and that these results, or those they take the place of, did not make."""
+        """Refuse existing files that belong neither to these results nor to those they replace."""
         for name in names:
             path = self.folder / name
             if path.parent != self.folder and os.path.lexists(path.parent) and not _is_own_folder(path.parent):
                 raise ValueError(f"{path.parent} is not a folder of these results but a link or a file: {_FOREIGN}")
             is_ours = name in (*self.content["files"], *self._discarded) and _is_own_file(path)
             if os.path.lexists(path) and not is_ours:
-                raise ValueError(f"{path} was not made by rkdl reproduce, as far as {FILENAME} tells: {_FOREIGN}")
+                raise ValueError(f"{path} was not written by rkdl reproduce according to {FILENAME}: {_FOREIGN}")
 
     def discard(self) -> None:
-        """Delete the files of the earlier results, and nothing else: what their list names, and is no link."""
+        """Delete the listed files of the earlier results, except links."""
         for name in self._discarded:
             path = self.folder / name
             if _is_own_file(path) and (path.parent == self.folder or _is_own_folder(path.parent)):
@@ -162,17 +162,17 @@ class Results:
 
 
 def model_name(dataset: str, preset: str, method: str) -> str:
-    """Where in the folder the kernel vectors and atoms of a method's first round are kept."""
+    """Path in the folder of the kernel vectors and atoms of a method's first round."""
     return f"models/{slug(dataset)}-{preset}-{method}.npz"
 
 
 def figure_names(stem: str) -> tuple[str, str]:
-    """Where in the folder a figure is kept, for screens and for print."""
+    """Paths in the folder of a figure, for screen and print."""
     return f"figures/{stem}.png", f"figures/{stem}.svg"
 
 
 def output_names(dataset: str, presets: Iterable[str], methods: Iterable[str]) -> list[str]:
-    """All files that runs of a data set may write into the folder, beside the results themselves."""
+    """All files that runs of a data set may write into the folder, besides the results."""
     stem = slug(dataset)
     names = [PAGE, *figure_names(f"{stem}-errors")]
     methods = list(methods)
@@ -183,13 +183,13 @@ def output_names(dataset: str, presets: Iterable[str], methods: Iterable[str]) -
 
 
 def _check_unused(folder: Path) -> None:
-    """Refuse a folder that holds something and no results: it is somebody else's."""
+    """Refuse a folder with other content and no results."""
     if not folder.is_dir():
         return
     found = sorted(path.name for path in folder.iterdir() if not path.name.startswith(OWN_PREFIX))
     if found:
         raise ValueError(
-            f"{folder} holds {found[0]} and no {FILENAME}, so it is not a folder of rkdl reproduce: give a new or an "
+            f"{folder} holds {found[0]} and no {FILENAME}, so it is not a folder of rkdl reproduce: choose a new or "
             f"empty one with --out"
         )
 
@@ -203,7 +203,7 @@ def _is_own_folder(path: Path) -> bool:
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """Read and check a results file; a ValueError says in one line what is wrong with it."""
+    """Read and validate a results file; raises a ValueError with a one-line message."""
     try:
         with open_regular(path) as stream:
             text = stream.read(_LARGEST_RESULTS + 1)
@@ -213,26 +213,26 @@ def read_results(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not a results file, or not whole ({error}): {_FOREIGN}") from error
+        raise ValueError(f"{path}: not a results file, or incomplete ({error}): {_FOREIGN}") from error
     parts = ("datasets", "machine", "settings", "versions")
     if not isinstance(content, dict) or not all(isinstance(content.get(part), dict) for part in parts):
         raise ValueError(f"{path}: not a results file of rkdl reproduce: {_FOREIGN}")
     if content.get("format") != FORMAT:
-        raise ValueError(f"{path}: its format is {content.get('format')!r}, this version knows {FORMAT}: {_FOREIGN}")
+        raise ValueError(f"{path}: its format is {content.get('format')!r}, this version reads {FORMAT}: {_FOREIGN}")
     fault = find_fault(content)
     if fault:
-        raise ValueError(f"{path}: not a results file of rkdl reproduce, or spoilt ({fault}): {_FOREIGN}")
+        raise ValueError(f"{path}: not a results file of rkdl reproduce, or damaged ({fault}): {_FOREIGN}")
     return content
 
 
 def to_json(content: dict[str, Any]) -> str:
-    """Sorted keys, one line a curve."""
+    """Serialise with sorted keys and one line per curve."""
     text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False)
     return re.sub(r"\[[^][{}\"]*\]", lambda found: " ".join(found[0].split()), text) + "\n"
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of what the numbers depend on, and a digest of rkdl's own source."""
+    """Versions of the packages that affect results, and a digest of rkdl's source."""
     from rkdl import __version__
 
     found = {"python": platform.python_version(), "rkdl": __version__, "rkdl source": source_digest()}
@@ -242,9 +242,9 @@ def package_versions() -> dict[str, str]:
     return found
 
 
-@functools.cache  # of the code that runs: files may change under a running process
+@functools.cache  # cached, because source files may change while the process runs
 def source_digest() -> str:
-    """Twelve hexadecimal digits that change with any of rkdl's own source files."""
+    """Twelve hexadecimal digits that change with any source file of rkdl."""
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -253,7 +253,7 @@ def source_digest() -> str:
 
 
 def describe_machine() -> dict[str, Any]:
-    """What the times depend on."""
+    """Machine properties that affect times."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {"cores": cores, "processor": _processor(), "system": platform.system()}
 
@@ -266,13 +266,13 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-# Runs may differ in these, each of which is recorded with every run.
+# Runs may differ in these, so they are recorded per run.
 _FREE = ("cores", "n_jobs")
 _PATCH_FREE = ("numpy", "python", "scipy")
 
 
 def _binding(part: dict[str, Any]) -> dict[str, Any]:
-    """What all runs of a folder must share."""
+    """The part that all runs of a folder must share."""
     return {
         key: ".".join(str(value).split(".")[:2]) if key in _PATCH_FREE else value
         for key, value in part.items()

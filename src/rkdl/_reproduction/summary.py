@@ -1,4 +1,4 @@
-"""Means and deviations over rounds, from the content of results.json."""
+"""Means and standard deviations over rounds, from the content of results.json."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rkdl._reproduction.paper import METHODS, PRESETS
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean, deviation and number of values; the deviation of one value is None."""
+    """Mean, standard deviation (None for one value) and number of values."""
 
     mean: float
     deviation: float | None
@@ -22,7 +22,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float | None]) -> Spread | None:
-        """None where there are no values; NaN where one of them is none or not finite."""
+        """None without values; NaN if any value is None or not finite."""
         if not values:
             return None
         numbers = [math.nan if value is None else float(value) for value in values]
@@ -34,26 +34,26 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """One method of a preset on a data set.
+    """Summary of one method of a preset on a data set.
 
     Parameters
     ----------
     error : Spread
         After the last iteration.
     seconds : Spread
-        All of it: the fit, and the training of D where the method has one.
+        Total time: the fit and, if the method has one, the training of D.
     dictionary_seconds : Spread or None
-        The part of D.
+        Training of D alone.
     iterations : Spread
-        Iterations made.
+        Number of iterations.
     nonzeros : float or None
-        Non-zeros of a code, mean over signals and rounds.
+        Non-zeros per signal, mean over signals and rounds.
     curves : list of list
-        Errors after every iteration, a list a round; None after a divergence.
+        Errors after every iteration, one list per round; None after a divergence.
     settings : dict
         As recorded.
     warnings : dict
-        What the library warned of, and in how many rounds.
+        Warnings, and the number of rounds in which they occurred.
     """
 
     error: Spread
@@ -67,7 +67,7 @@ class Summary:
 
 
 def summarize(entry: dict[str, Any]) -> dict[str, dict[str, Summary]]:
-    """Summaries of a data set's entry by preset and method, in the order of tables; what has not run is absent."""
+    """Summaries of a data set by preset and method, in the order of tables; only those that have run."""
     found: dict[str, dict[str, Summary]] = {}
     for preset in PRESETS:
         methods = entry["presets"].get(preset, {})
@@ -79,7 +79,7 @@ def summarize(entry: dict[str, Any]) -> dict[str, dict[str, Summary]]:
 
 
 def ordered(content: dict[str, Any]) -> dict[str, tuple[dict[str, Any], dict[str, dict[str, Summary]]]]:
-    """Entry and summaries of every data set that has run: the paper's in its order, then the user's files by name."""
+    """Entry and summaries of every data set that has run: the paper's in its order, then files by name."""
     known = {name: position for position, name in enumerate(("digits", "mnist-5000", "mnist", "cifar10"))}
     names = sorted(content["datasets"], key=lambda name: (known.get(name, len(known)), name))
     entries = {os.path.basename(name): content["datasets"][name] for name in names}
@@ -88,7 +88,7 @@ def ordered(content: dict[str, Any]) -> dict[str, tuple[dict[str, Any], dict[str
 
 
 def round_count(summaries: dict[str, dict[str, Summary]]) -> str:
-    """Number of rounds in words: one number, or a range while a run is not complete."""
+    """Number of rounds in words; a range if a run is incomplete."""
     counts = sorted({summary.error.count for methods in summaries.values() for summary in methods.values()})
     if not counts:
         return "no round"
@@ -98,7 +98,7 @@ def round_count(summaries: dict[str, dict[str, Summary]]) -> str:
 
 
 def show_error(value: float, digits: int = 3) -> str:
-    """As the paper prints errors: 8.081e-3."""
+    """Format an error as in the paper: 8.081e-3."""
     if not math.isfinite(value):
         return "diverged"
     mantissa, _, exponent = f"{value:.{digits}e}".partition("e")
@@ -106,17 +106,17 @@ def show_error(value: float, digits: int = 3) -> str:
 
 
 def times(number: float, unit: float) -> float:
-    """How many times one number holds another; infinite where the other is 0."""
+    """Ratio of two numbers; infinite if the second is 0."""
     return number / unit if unit else math.inf
 
 
 def relative_change(value: float, base: float) -> float:
-    """``value / base - 1``; from 0, no change or an infinite one."""
+    """``value / base - 1``; 0 or infinite if the base is 0."""
     return value / base - 1.0 if base else math.nan if math.isnan(value) else math.inf if value else 0.0
 
 
 def core_count(content: dict[str, Any]) -> str:
-    """Cores of the machine in words; runs that were resumed may have had other numbers of them."""
+    """Number of cores in words; resumed runs may have had different numbers."""
     counts = {
         record.get("made_with", content["machine"]).get("cores", content["machine"]["cores"])
         for entry in content["datasets"].values()
@@ -133,7 +133,7 @@ def _summarize(rounds: list[dict[str, Any]], settings: dict[str, Any]) -> Summar
     nonzeros = [record["mean_nonzeros"] for record in rounds if record["mean_nonzeros"] is not None]
     noted: dict[str, int] = {}
     for record in rounds:
-        # Numbers differ from round to round; the first words say what it is about.
+        # Numbers differ between rounds: warnings that differ in numbers alone count as one.
         for text in {_gist(text): text for text in record["warnings"]}.values():
             first = next((known for known in noted if _gist(known) == _gist(text)), text)
             noted[first] = noted.get(first, 0) + 1

@@ -1,4 +1,4 @@
-"""The tables of a reproduction, once, for the terminal, the page and the documentation."""
+"""Tables of a reproduction, shared by the terminal, the HTML page and the documentation."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from rkdl._utils.text import shown
 Summaries = dict[str, dict[str, Summary]]
 
 OWN_SPACE = (
-    "* DL's error is that of the signals themselves and Fourier's that of its own random features: neither can be "
-    "compared with the others, which are errors in the kernel's feature space."
+    "* The error of DL is in signal space and that of Fourier in the space of its random features: neither is "
+    "comparable with the other errors, which are in the kernel's feature space."
 )
-DENSE = "published: its reduced methods overwrite whole rows of the codes, so its errors do not hold the sparsity of 4."
+DENSE = "published: its reduced methods overwrite the codes of all signals and so violate the sparsity limit of 4."
 TIMED = (
-    "Seconds of a fit from signals in memory to the learned model, kernel matrices included; D is the part that "
-    "trained the kernel vectors beforehand, which is counted in."
+    "Seconds of a fit from signals in memory to the learned model, kernel matrices included; D is the time to train "
+    "the kernel vectors beforehand, which is included."
 )
 FASTER_ROUTE = (
-    "published: times of the same arithmetic by a faster route (no N x N residual, products in the cheap order), not "
+    "published: times of the same arithmetic by a faster route (no N x N residual, products in the cheaper order), not "
     "of the authors' program."
 )
 NOT_THE_PAPERS = "This is not one of the paper's data sets: the paper's claims are tested on other data here."
-OTHER_MACHINE = "The printed times are of another machine, with 16 cores."
+OTHER_MACHINE = "The printed times are from another machine, with 16 cores."
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Table:
 
 
 def error_table(entry: dict[str, Any], summaries: Summaries) -> Table:
-    """Errors after the last iteration, with iterations and non-zeros, beside the printed ones."""
+    """Final errors, iterations and non-zeros, next to the printed errors."""
     column = printed_name(entry)
     rows = [
         (
@@ -71,7 +71,7 @@ def error_table(entry: dict[str, Any], summaries: Summaries) -> Table:
 
 
 def time_table(entry: dict[str, Any], summaries: Summaries) -> Table:
-    """Times beside the printed ones."""
+    """Times, next to the printed ones."""
     column = printed_name(entry)
     rows = [
         (
@@ -91,7 +91,7 @@ def time_table(entry: dict[str, Any], summaries: Summaries) -> Table:
 
 
 def claim_matrix(by_dataset: dict[str, Summaries]) -> Table:
-    """Verdicts alone: a row a claim, a column a data set and preset."""
+    """Verdicts: one row per claim, one column per data set and preset."""
     columns = [
         (f"{name}, {preset}", claims)
         for name, summaries in by_dataset.items()
@@ -105,7 +105,7 @@ def claim_matrix(by_dataset: dict[str, Summaries]) -> Table:
 
 
 def settings_table(summaries: Summaries, preset: str) -> Table:
-    """Settings of a preset: a row a setting, a column a method."""
+    """Settings of a preset: one row per setting, one column per method."""
     methods = summaries[preset]
     names = list(dict.fromkeys(name for summary in methods.values() for name in summary.settings))
     rows = [
@@ -116,18 +116,18 @@ def settings_table(summaries: Summaries, preset: str) -> Table:
 
 
 def printed_name(entry: dict[str, Any]) -> str | None:
-    """The paper's column that belongs beside a data set."""
+    """The paper's column for a data set."""
     return entry["printed"]["column"] if entry["printed"] else None
 
 
 def printed_heading(entry: dict[str, Any]) -> str:
-    """Heading of what is said of the printed figures."""
+    """Heading of the comparison with the printed figures."""
     other = "" if entry["printed"]["same_data"] else ", which are of another data set"
-    return f"Beside the figures printed for {entry['printed']['column']}{other}"
+    return f"Comparison with the figures printed for {entry['printed']['column']}{other}"
 
 
 def as_text(table: Table, width: int = 100) -> str:
-    """Aligned columns under a title, notes wrapped below."""
+    """Render a table in aligned columns under its title, with wrapped notes."""
     lines = [tuple(map(shown, row)) for row in (table.header, *table.rows)]
     widths = [max(len(row[i]) for row in lines) for i in range(len(table.header))]
     out = [table.title, ""]
@@ -140,7 +140,7 @@ def as_text(table: Table, width: int = 100) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """A Markdown table, notes as a paragraph each."""
+    """Render a table in Markdown, with one paragraph per note."""
     escaped = [[cell.replace("|", "\\|").replace("*", "\\*") for cell in row] for row in (table.header, *table.rows)]
     out = ["| " + " | ".join(row) + " |" for row in escaped]
     out.insert(1, "|" + "---|" * len(table.header))
@@ -149,7 +149,7 @@ def as_markdown(table: Table) -> str:
 
 
 def as_html(table: Table) -> str:
-    """An HTML table that scrolls by itself on a narrow screen."""
+    """Render a table in HTML that scrolls on narrow screens."""
     head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in table.header)
     body = "\n".join(
         f'<tr><th scope="row">{html.escape(row[0])}</th>'

@@ -16,7 +16,7 @@ WIDTH = 100
 
 
 def report_text(content: dict[str, Any]) -> str:
-    """Tables and claims of everything that results.json holds."""
+    """Tables and claims for all of results.json."""
     parts = []
     for name, (entry, summaries) in ordered(content).items():
         title = shown(f"{name}: {entry['description']}, gamma {GAMMA:g}, {round_count(summaries)}")
@@ -34,7 +34,7 @@ def report_text(content: dict[str, Any]) -> str:
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Print, in ASCII where the terminal knows no more; control characters but line breaks as their numbers."""
+    """Print with control characters escaped, in ASCII if the terminal's encoding requires it."""
     stream = stream or sys.stdout
     if stream is None:  # closed before Python started
         return
@@ -48,7 +48,7 @@ def say(text: str, stream: TextIO | None = None) -> None:
 
 
 def complain(text: str) -> None:
-    """Print to stderr, where there is one."""
+    """Print to stderr, if there is one."""
     if sys.stderr is not None:
         say(text, sys.stderr)
 

@@ -1,1 +1,1 @@
-"""What every room may use: warnings, text, checks of input."""
+"""Utilities for all packages: warnings, text, input checks."""

@@ -1,24 +1,24 @@
-"""Text from outside (file names, content of files) made fit for a terminal."""
+"""Escaping of external text (file names, file contents) for terminals."""
 
 from __future__ import annotations
 
 import os
 import unicodedata
 
-# Control and format characters (escape sequences, line breaks, marks that turn the direction of writing), half of a
-# pair, and what separates lines and paragraphs.
+# Control and format characters (escape sequences, line breaks, bidirectional marks), surrogates, and line and
+# paragraph separators.
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def shown(text: object, keep: str = "") -> str:
-    """The text with everything that a terminal would obey, or not show, as a backslash and its number.
+    """Escape all characters that a terminal would interpret or not show.
 
     Parameters
     ----------
     text : object
-        What is to be shown; a path by its name.
+        The text, or a path.
     keep : str, default=""
-        Characters that stay as they are: "\\n" for text of several lines.
+        Characters to leave unescaped: "\\n" for text of several lines.
     """
     plain = os.fspath(text) if isinstance(text, os.PathLike) else str(text)
     return "".join(sign if sign in keep or not _is_hidden(sign) else _number(sign) for sign in str(plain))

@@ -1,4 +1,4 @@
-"""Warnings that point at the user's line."""
+"""Warnings that point to the user's code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost line that belongs neither to this library nor to what calls it on a user's behalf."""
+    """Warn at the innermost frame outside this library and the libraries that call it."""
     if _is_quiet.get():
         return
     level = 2
@@ -26,7 +26,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings from `warn` here: for a fit that is a part of another, which judges for itself."""
+    """Suppress warnings from `warn`, for a fit inside another one that issues its own."""
     token = _is_quiet.set(True)
     try:
         yield
