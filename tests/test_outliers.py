@@ -247,15 +247,14 @@ def test_the_fence_is_tukeys_where_nothing_is_skewed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 5])
-@pytest.mark.parametrize("size", [1e3, 1e12, 1e36, 1e100])
+@pytest.mark.parametrize(("size", "count"), [(1e3, 5), (1e12, 1), (1e36, 5), (1e100, 1)])
 def test_extreme_values_do_not_hide_the_others(size, count):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 5))
     gamma = RKDL(max_iter=1, random_state=0).fit(X).gamma_
     X[:10] += 6.0
     X[-count:, 0] = size
-    scores = KDLOutlierDetector(random_state=0).fit(X).score_samples(X)[:-count]
+    scores = KDLOutlierDetector(**FEW).fit(X).score_samples(X)[:-count]
     assert roc_auc_score(np.arange(len(scores)) < 10, -scores) > 0.99
     assert RKDL(max_iter=1, random_state=0).fit(X).gamma_ == pytest.approx(gamma, rel=0.2)
 
@@ -321,7 +320,7 @@ def test_dask_and_zarr_arrays_agree_with_arrays(planted):
         np.testing.assert_array_equal(clone(detector).fit(signals).score_samples(signals), expected)
 
 
-@pytest.mark.parametrize("n_jobs", [2, 5, -1])
+@pytest.mark.parametrize("n_jobs", [2, 5])
 def test_threads_change_nothing(planted, n_jobs):
     X, _ = planted
     X = np.tile(X, (4, 1))
@@ -365,12 +364,12 @@ def test_save_before_fit(tmp_path):
 @pytest.mark.slow
 def test_pipeline_and_grid_search(planted):
     X, y = planted
-    pipeline = make_pipeline(StandardScaler(), KDLOutlierDetector(**FEW))
+    pipeline = make_pipeline(StandardScaler(), KDLOutlierDetector(n_members=2, random_state=0))
     grid = {
         "kdloutlierdetector__discard": [0.0, 0.25],
         "kdloutlierdetector__n_components": [8, (32, 8)],
     }
-    search = GridSearchCV(pipeline, grid, cv=3, scoring=lambda model, X, y: roc_auc_score(y, -model.score_samples(X)))
+    search = GridSearchCV(pipeline, grid, cv=2, scoring=lambda model, X, y: roc_auc_score(y, -model.score_samples(X)))
     order = np.random.default_rng(0).permutation(len(X))
     search.fit(X[order], y[order])
     assert search.best_score_ > 0.85
@@ -378,7 +377,7 @@ def test_pipeline_and_grid_search(planted):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e30, 1e150])
+@pytest.mark.parametrize("scale", [1e-150, 1e150])
 def test_extreme_scales(scale):
     """The scores are those of the same signals at a scale of one, but for rounding."""
     X = np.random.default_rng(0).standard_t(5, (300, 10))
