@@ -1,4 +1,4 @@
-"""Numba's compiler: without the lock, and with a cache wherever one can be kept."""
+"""Numba's compiler: functions release the GIL and are cached wherever a cache can be written."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numba
 
 
 def compiled(**options: Any) -> Callable[[Callable], Any]:
-    """Compile a function over one chunk; threads are outside, so never ``parallel=True``.
+    """Compile a function that processes one chunk; threads run chunks, so never ``parallel=True``.
 
-    The cache goes beside the module, to NUMBA_CACHE_DIR, or where Numba puts it for a user who cannot write there. It
+    The cache goes to the module's folder, to NUMBA_CACHE_DIR, or to the user's cache where the folder is read-only. It
     is stale as soon as any file of this folder changes. Where nothing can be written, every process compiles anew.
     """
 

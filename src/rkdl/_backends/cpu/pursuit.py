@@ -1,8 +1,8 @@
-"""The pursuit of a chunk, its inner loop written in vectors.
+"""The pursuit of a chunk, its inner loop in explicit vector instructions.
 
 Compilers leave this loop scalar or cut it into many short ones, because they cannot see that the rows do not
-overlap. So it is given to LLVM as explicit vector instructions. A step of the pursuit is then one walk over the
-atoms, everything in registers.
+overlap. So LLVM gets the vector instructions themselves. A step of the pursuit is then one pass over the atoms,
+everything in registers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numba.extending import intrinsic
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.vectors import FAST, INDEX, LANE, VECTOR_BYTES, Vectors, data_of
 
-# Vectors that are worked on together, so that latencies overlap.
+# Vectors per iteration of a loop, so that latencies overlap.
 UNROLL = 4
 
 
 class _Best:
-    """The largest score so far and its index, a candidate a lane."""
+    """The largest score so far and its index, one candidate per lane."""
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
@@ -34,7 +34,7 @@ class _Best:
         builder.store(zero, self.index)
 
     def offer(self, scores, start) -> None:
-        """Scores of the atoms from `start` on; an equal score does not replace an earlier one."""
+        """Compare scores of the atoms from `start` on; an equal score does not replace an earlier one."""
         builder = self.vectors.builder
         first = start if self.vectors.number.width == INDEX.width else builder.trunc(start, self.vectors.number)
         numbers = builder.add(self.vectors.spread(first, self.vectors.index_type), self.vectors.lane_numbers())
@@ -57,7 +57,7 @@ class _Best:
         return number if vectors.number.width == INDEX.width else builder.sext(number, INDEX)
 
     def _fold(self, values, prefers, flags=()):
-        """The preferred element of a vector, by halves."""
+        """Reduce a vector to its preferred element, by halves."""
         builder, lanes = self.vectors.builder, self.vectors.lanes
         while lanes > 1:
             lanes //= 2
@@ -69,14 +69,14 @@ class _Best:
 
 
 def _over_blocks(builder, n_vectors, body) -> None:
-    """``body(first vector, count)`` over all vectors, `UNROLL` at a time and the rest one by one."""
-    together = builder.mul(builder.sdiv(n_vectors, ir.Constant(INDEX, UNROLL)), ir.Constant(INDEX, UNROLL))
-    with cgutils.for_range_slice(builder, ir.Constant(INDEX, 0), together, ir.Constant(INDEX, UNROLL), INDEX) as (
+    """Run ``body(first vector, count)`` over all vectors, `UNROLL` at a time and the rest one by one."""
+    unrolled = builder.mul(builder.sdiv(n_vectors, ir.Constant(INDEX, UNROLL)), ir.Constant(INDEX, UNROLL))
+    with cgutils.for_range_slice(builder, ir.Constant(INDEX, 0), unrolled, ir.Constant(INDEX, UNROLL), INDEX) as (
         vector,
         _,
     ):
         body(vector, UNROLL)
-    with cgutils.for_range_slice(builder, together, n_vectors, ir.Constant(INDEX, 1), INDEX) as (vector, _):
+    with cgutils.for_range_slice(builder, unrolled, n_vectors, ir.Constant(INDEX, 1), INDEX) as (vector, _):
         body(vector, 1)
 
 
@@ -195,7 +195,7 @@ def pursue_rows(
     n_vectors = width // (VECTOR_BYTES // correlations.itemsize)
     dtype = correlations.dtype
     one, zero = dtype.type(1), dtype.type(0)
-    # An atom this close to the span of the chosen ones has nothing of its own left but rounding.
+    # An atom this close to the span of the chosen ones has only rounding left outside it.
     floor = np.sqrt(eps)
     # A correlation this far below the first one, the worst conditioned atom counted in, is rounding.
     noise = (dtype.type(8) * eps) ** 2
@@ -265,7 +265,7 @@ def pursue_rows(
 
 @compiled()
 def pack_rows(counts, indices, values, indptr):
-    """Padded codes as CSR ones at the beginning of the same memory, and where each row begins; returns their number."""
+    """Pack padded codes into CSR form at the start of the same memory; returns the number of non-zeros."""
     n_nonzero = indices.shape[1]
     flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
     total = 0
@@ -283,7 +283,7 @@ def pack_rows(counts, indices, values, indptr):
 
 @compiled()
 def scatter_rows(indptr, indices, values, factors, dense):
-    """Codes in CSR form, times a factor an atom, into the zeros of `dense`."""
+    """Scatter CSR codes, times one factor per atom, into the zeros of `dense`."""
     for t in range(len(indptr) - 1):
         for position in range(indptr[t], indptr[t + 1]):
             atom = indices[position]

@@ -1,7 +1,7 @@
-"""Products of matrices that pass over the zeros of one side.
+"""Matrix products that skip the zeros of one factor.
 
-Four rows (or four neighbouring columns) of that side are taken together: where all four are zero, nothing is read or
-multiplied, and what is read of the other side serves all four. Sums stay in registers until a block of them is done.
+Rows (or neighbouring columns) of that factor are processed in blocks of four: where all four are zero, nothing is read
+or multiplied, and what is read of the other factor serves all four. Sums stay in registers until a block is done.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numba.extending import intrinsic
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.vectors import FAST, INDEX, VECTOR_BYTES, Vectors, data_of
 
-# Rows or columns that are taken together.
+# Rows or columns per block.
 ROW_BLOCK = 4
-# Bytes of the rows that are searched before products are taken: few enough to stay in the cache.
+# Bytes of rows searched for zeros before they are multiplied: few enough to stay in the cache.
 _SEARCHED = 1 << 19
 
 _OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
@@ -25,7 +25,7 @@ _OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
 
 @intrinsic
 def _mask(typingctx, array, start):
-    """A bit for each of the numbers from `start` on, four vectors of them, set where it is not zero."""
+    """One bit per number, for four vectors from `start` on, set where the number is not zero."""
     signature = types.uint64(array, types.int64)
 
     def codegen(context, builder, sig, args):
@@ -45,7 +45,7 @@ def _mask(typingctx, array, start):
 
 @intrinsic
 def _lowest(typingctx, mask):
-    """Number of the lowest bit that is set."""
+    """Index of the lowest bit that is set."""
 
     def codegen(context, builder, sig, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -55,7 +55,7 @@ def _lowest(typingctx, mask):
 
 @intrinsic
 def _copy_four(typingctx, source, place, target, target_place):
-    """Four numbers that follow one another, counted from the first of each array."""
+    """Copy four consecutive numbers; places count from the first number of each array."""
     signature = types.void(source, types.int64, target, types.int64)
 
     def codegen(context, builder, sig, args):
@@ -78,8 +78,8 @@ def _make_accumulate(n_vectors: int):
     def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):
         """Add to a block of `totals`, four rows by `n_vectors` vectors, combinations of rows of `source`.
 
-        Entries `start` to `stop` of the list are the rows of `source` (`places`) and what each counts in the four
-        (`values`, four an entry); `column` and `total_column` are where the block begins.
+        Entries `start` to `stop` of the list are the rows of `source` (`places`) and the weight of each in the four
+        (`values`, four per entry); `column` and `total_column` are where the block begins.
         """
         signature = types.void(
             places, values, types.int64, types.int64, source, types.int64, totals, types.int64, types.int64
@@ -134,7 +134,7 @@ _accumulate_1 = _make_accumulate(1)
 
 @compiled(**_OPTIONS)
 def _block_vectors(left):
-    """Vectors of the next block, `left` being still to do."""
+    """Vectors in the next block, with `left` still to do."""
     return 4 if left >= 4 else 2 if left >= 2 else 1
 
 
@@ -164,7 +164,7 @@ def _append_columns(rows, first, start, mask, places, values, count):
 @compiled(**_OPTIONS)
 def _list_columns(rows, first, edge, places, values, count):
     """Append the columns in which one of four rows, from `first` on, is not zero; the list's new length."""
-    # Numbers without a sign need no look at whether they count from the end.
+    # Unsigned, so that Numba does not check for negative indices.
     count = np.uint64(count)
     size = rows.shape[1]
     step = edge.shape[1]
@@ -186,7 +186,7 @@ def _list_columns(rows, first, edge, places, values, count):
 
 @compiled(**_OPTIONS)
 def share_of_columns(rows, n_samples):
-    """The share of a row's columns that are listed for four rows, the mean of `n_samples` places."""
+    """Mean share of columns that are not zero in a block of four rows, over `n_samples` blocks."""
     n_rows, size = rows.shape
     edge = np.zeros((ROW_BLOCK, 4 * (VECTOR_BYTES // rows.itemsize)), dtype=rows.dtype)
     places = np.empty(size, dtype=np.int32)
@@ -199,16 +199,16 @@ def share_of_columns(rows, n_samples):
 
 
 @compiled(**_OPTIONS)
-def multiply_rows(rows, turned, products):
-    """``products = rows @ turned``; `turned` has its columns padded with zeros to whole vectors."""
+def multiply_rows(rows, transposed, products):
+    """``products = rows @ transposed``; `transposed` has its columns padded with zeros to whole vectors."""
     n_rows, size = rows.shape
     width = products.shape[1]
     dtype = rows.dtype
     lanes = VECTOR_BYTES // rows.itemsize
-    n_vectors = turned.shape[1] // lanes
+    n_vectors = transposed.shape[1] // lanes
     edge = np.zeros((ROW_BLOCK, 4 * lanes), dtype=dtype)
     block = np.empty((ROW_BLOCK, 4 * lanes), dtype=dtype)
-    # The rows beyond the last four, made four.
+    # The last rows, padded to a whole block.
     rest = np.zeros((ROW_BLOCK, size), dtype=dtype)
     whole = n_rows // ROW_BLOCK * ROW_BLOCK
     for i in range(whole, n_rows):
@@ -236,7 +236,7 @@ def multiply_rows(rows, turned, products):
             n_columns = min(n_block * lanes, width - column)
             for group in range(n_here):
                 block[:] = 0
-                _add_block(n_block, places, values, ends[group], ends[group + 1], turned, column, block, 0, 0)
+                _add_block(n_block, places, values, ends[group], ends[group + 1], transposed, column, block, 0, 0)
                 first = top + group * ROW_BLOCK
                 for j in range(min(ROW_BLOCK, n_rows - first)):
                     for i in range(n_columns):
@@ -247,7 +247,7 @@ def multiply_rows(rows, turned, products):
 
 @compiled(**_OPTIONS)
 def _find_fours(rows, first, edges, masks):
-    """A bit for every four neighbouring columns that are not all zero, of as many rows from `first` on as `masks` has.
+    """One bit per four neighbouring columns that are not all zero, for the `len(masks)` rows from `first` on.
 
     The last columns of every row go to `edges`, with zeros behind them.
     """
@@ -267,7 +267,7 @@ def _find_fours(rows, first, edges, masks):
 
 @compiled(**_OPTIONS)
 def _list_rows(rows, first, number, masks, edges, places, values, counts):
-    """For every four of one mask's columns, the rows that have them and their numbers; in `counts` how many."""
+    """List, for every four columns of one mask, the rows that are not zero there and their numbers."""
     size = rows.shape[1]
     step = edges.shape[1]
     pitch = places.shape[1]
@@ -292,7 +292,7 @@ def _list_rows(rows, first, number, masks, edges, places, values, counts):
 
 @compiled(**_OPTIONS)
 def share_of_rows(rows, n_samples):
-    """The share of four neighbouring columns that are not all zero in a row, the mean of `n_samples` rows."""
+    """Mean share of groups of four neighbouring columns that are not all zero, over `n_samples` rows."""
     n_rows, size = rows.shape
     step = 4 * (VECTOR_BYTES // rows.itemsize)
     edges = np.zeros((1, step), dtype=rows.dtype)
@@ -310,24 +310,24 @@ def share_of_rows(rows, n_samples):
 
 @compiled(**_OPTIONS)
 def combine_rows(rows, weights, totals):
-    """Add ``rows.T @ weights`` to `totals`: its rows a multiple of four, its columns and the weights' whole vectors."""
+    """Add ``rows.T @ weights`` to `totals`, whose rows are padded to blocks and whose columns to whole vectors."""
     n_rows, size = rows.shape
     dtype = rows.dtype
     lanes = VECTOR_BYTES // rows.itemsize
     n_vectors = weights.shape[1] // lanes
     step = 4 * lanes
     n_groups = step // ROW_BLOCK
-    n_together = min(n_rows, max(16, _SEARCHED // (size * rows.itemsize)))
-    edges = np.zeros((n_together, step), dtype=dtype)
-    masks = np.empty((n_together, -(-size // step)), dtype=np.uint64)
-    # Lists a power of two apart would share a few lines of the cache.
-    pitch = n_together + 9 - n_together % 8
+    n_batch = min(n_rows, max(16, _SEARCHED // (size * rows.itemsize)))
+    edges = np.zeros((n_batch, step), dtype=dtype)
+    masks = np.empty((n_batch, -(-size // step)), dtype=np.uint64)
+    # Lists a power of two apart would compete for the same cache lines.
+    pitch = n_batch + 9 - n_batch % 8
     places = np.empty((n_groups, pitch), dtype=np.int32)
     values = np.empty((n_groups, pitch, ROW_BLOCK), dtype=dtype)
     counts = np.zeros(n_groups, dtype=np.int64)
-    for first in range(0, n_rows, n_together):
-        n_here = min(n_together, n_rows - first)
-        # Rows are read in their order once; what is taken of them after that is in the cache.
+    for first in range(0, n_rows, n_batch):
+        n_here = min(n_batch, n_rows - first)
+        # Rows are read once, in order; later reads hit the cache.
         _find_fours(rows, first, edges, masks[:n_here])
         for number in range(masks.shape[1]):
             _list_rows(rows, first, number, masks[:n_here], edges, places, values, counts)

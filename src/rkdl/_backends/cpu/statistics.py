@@ -1,4 +1,4 @@
-"""Sums over the codes of a chunk, compiled."""
+"""Sufficient statistics of a chunk, compiled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _learn(
     products,
     projections,
 ):
-    """Codes of a chunk, packed, and their sums; returns their number and the sums of norms and residuals."""
+    """Encode a chunk, pack its codes and add to its sums; returns the non-zeros, the energy and the residual energy."""
     pursue_rows(
         correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
     )
@@ -32,11 +32,11 @@ def _learn(
     flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
     accumulate_gram(indptr, flat_indices, flat_values, products)
     accumulate_products(indptr, flat_indices, flat_values, features, projections)
-    trace = lost = 0.0
+    energy = residual_energy = 0.0
     for t in range(len(counts)):
-        trace += squared_norms[t]
-        lost += residuals[t]
-    return total, trace, lost
+        energy += squared_norms[t]
+        residual_energy += residuals[t]
+    return total, energy, residual_energy
 
 
 @compiled()
@@ -66,8 +66,8 @@ def accumulate_products(indptr, indices, values, features, projections):
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def _weigh(indptr, indices, values, atoms, slope, weights):
-    """``(Z A) * slope`` into `weights`."""
+def _weigh(indptr, indices, values, atoms, derivative, weights):
+    """``(Z A) * derivative`` into `weights`."""
     for t in range(len(indptr) - 1):
         target = weights[t]
         target[:] = 0
@@ -76,6 +76,6 @@ def _weigh(indptr, indices, values, atoms, slope, weights):
             source = atoms[indices[position]]
             for i in range(len(target)):
                 target[i] += value * source[i]
-        source = slope[t]
+        source = derivative[t]
         for i in range(len(target)):
             target[i] *= source[i]

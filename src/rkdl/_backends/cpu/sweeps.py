@@ -7,7 +7,7 @@ import numpy as np
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.vectors import prefetch
 
-# A combination whose square is this small compared to its terms' is rounding, not a direction.
+# A combination whose squared norm is this small relative to its terms' is rounding, not a direction.
 _SHORT = 1e-24
 
 
@@ -46,7 +46,7 @@ def _sweep_plain(products, targets, atoms, factors):
 
 @compiled()
 def _users_of_atoms(indptr, indices, n_atoms):
-    """Signals that use an atom, atom after atom: where each begins, their rows and their positions in the codes."""
+    """Group the non-zeros by atom: where each atom's begin, their signals and their positions in the codes."""
     starts = np.zeros(n_atoms + 1, dtype=np.int64)
     for index in indices:
         starts[index + 1] += 1
@@ -66,16 +66,16 @@ def _users_of_atoms(indptr, indices, n_atoms):
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
 def _refit(indptr, indices, values, rows, positions, correlations, gram_row, changes):
-    """The best coefficient of one atom in every signal that uses it, the others held.
+    """Refit the coefficient of one atom in every signal that uses it, with the other coefficients fixed.
 
-    `changes` becomes the change of that atom's products with the others. Returns the sum of the new coefficients'
-    squares, and that of their products with the correlations.
+    `changes` is set to the change of the atom's row of the code Gram matrix. Returns the sum of squares of the new
+    coefficients, and the sum of their products with the correlations.
     """
     changes[:] = 0.0
     square = fit = 0.0
     last = len(rows) - 1
     for k in range(len(rows)):
-        # Users are far apart: what they have is asked for a few of them ahead.
+        # Signals of one atom are far apart in memory: prefetch a few ahead.
         ahead = positions[min(k + 8, last)]
         prefetch(values, ahead)
         prefetch(indices, ahead)
@@ -83,7 +83,7 @@ def _refit(indptr, indices, values, rows, positions, correlations, gram_row, cha
         start, stop = indptr[rows[k]], indptr[rows[k] + 1]
         own = positions[k]
         old = values[own]
-        # Its own term is taken away with the others' and given back.
+        # The loop subtracts the atom's own term too, so add it first.
         value = correlations[k] + old * gram_row[indices[own]]
         for position in range(start, stop):
             value -= values[position] * gram_row[indices[position]]

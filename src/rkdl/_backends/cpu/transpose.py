@@ -11,8 +11,8 @@ from rkdl._backends.cpu.vectors import INDEX, LANE, VECTOR_BYTES, Vectors, data_
 
 
 @intrinsic
-def _turn_block(typingctx, source, row, column, target):
-    """A block of as many rows and columns as a vector has lanes, from (`row`, `column`) to (`column`, `row`)."""
+def _transpose_block(typingctx, source, row, column, target):
+    """Transpose the block at (`row`, `column`), as many rows and columns as a vector has lanes."""
     signature = types.void(source, types.int64, types.int64, target)
 
     def codegen(context, builder, sig, args):
@@ -27,7 +27,7 @@ def _turn_block(typingctx, source, row, column, target):
 
         block = [vectors.load(data[0], place(widths[0], args[1], i, args[2])) for i in range(lanes)]
         kind = ir.VectorType(LANE, lanes)
-        # Numbers of two vectors in turns: those of their first halves, and those of their second.
+        # Interleave two vectors: their first halves, and their second.
         orders = [
             ir.Constant(kind, [start + i // 2 + (i % 2) * lanes for i in range(lanes)]) for start in (0, lanes // 2)
         ]
@@ -49,15 +49,15 @@ def _turn_block(typingctx, source, row, column, target):
 
 
 @compiled()
-def turn(source, n_columns, target):
-    """The transpose of the first columns of `source` into `target`, of the same dtype or float64; both C-contiguous."""
+def transpose_into(source, n_columns, target):
+    """Write the transpose of the first columns of `source` to `target` (same dtype or float64); both C-contiguous."""
     n_rows = len(source)
     lanes = VECTOR_BYTES // source.itemsize
     whole_rows, whole_columns = n_rows // lanes * lanes, n_columns // lanes * lanes
-    # Columns outside, so that rows of the target are written to their end.
+    # Columns in the outer loop, so that rows of the target are written contiguously.
     for column in range(0, whole_columns, lanes):
         for row in range(0, whole_rows, lanes):
-            _turn_block(source, row, column, target)
+            _transpose_block(source, row, column, target)
     for row in range(whole_rows, n_rows):
         for column in range(whole_columns):
             target[column, row] = source[row, column]

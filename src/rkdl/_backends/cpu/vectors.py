@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-# Bytes of a vector: one register of AVX-512, two of AVX2, four of NEON.
+# Bytes per vector: one register of AVX-512, two of AVX2, four of NEON.
 VECTOR_BYTES = 64
 INDEX = ir.IntType(64)
 LANE = ir.IntType(32)
@@ -34,7 +34,7 @@ class Vectors:
         return ir.Constant(self.type, [value] * self.lanes)
 
     def spread(self, scalar, kind=None):
-        """The scalar in every lane."""
+        """Broadcast a scalar to every lane."""
         kind = kind or self.type
         first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(LANE, 0))
         mask = ir.Constant(ir.VectorType(LANE, self.lanes), [0] * self.lanes)
@@ -68,7 +68,7 @@ def data_of(context, builder, kind, value):
 
 @intrinsic
 def prefetch(typingctx, array, place):
-    """Ask for the cache line of a number, counted from the first of a C-contiguous array, before it is needed."""
+    """Prefetch the cache line of the number at flat index `place` of a C-contiguous array."""
     signature = types.void(array, types.int64)
 
     def codegen(context, builder, sig, args):
@@ -78,7 +78,7 @@ def prefetch(typingctx, array, place):
         function = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]), "llvm.prefetch.p0"
         )
-        # To be read, to be kept, of data.
+        # For reading, high locality, data cache.
         builder.call(function, [builder.bitcast(address, byte), *(ir.Constant(flag, n) for n in (0, 3, 1))])
         return context.get_dummy_value()
 
