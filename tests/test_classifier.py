@@ -283,7 +283,7 @@ class TestWhatIsComputed:
         def told(atoms):
             padded = [pad_atoms(own) for own in atoms]
             coder = ClassCoder(LinearMap(6), padded, [own @ own.T for own in padded], [pursuit] * 2)
-            return _refinement._tell(coder, X, np.sum(X**2, axis=1), labels, sharpness)
+            return _refinement._chunk_gradient(coder, X, np.sum(X**2, axis=1), labels, sharpness)
 
         loss, pulls, _ = told(whites)
         for k in range(2):

@@ -54,15 +54,15 @@ def member_of(X, gamma, n_nonzero):
     return Member(gamma, X, np.eye(len(X)), rbf_kernel(X, X, gamma=gamma), n_nonzero)
 
 
-def test_abnormality_is_the_logarithm_of_what_is_represented():
+def test_anomaly_is_the_logarithm_of_what_is_represented():
     rng = np.random.default_rng(0)
     vectors, signals = rng.standard_normal((5, 3)), rng.standard_normal((20, 3))
     gram, cross = rbf_kernel(vectors, vectors, gamma=0.3), rbf_kernel(signals, vectors, gamma=0.3)
     explained = np.einsum("ij,ij->i", cross, np.linalg.solve(gram, cross.T).T)
-    found = member_of(vectors, 0.3, 5).abnormality(signals)
+    found = member_of(vectors, 0.3, 5).anomaly(signals)
     np.testing.assert_allclose(found, -np.log(explained), rtol=1e-8)
     # One atom: the nearest signal's.
-    found = member_of(vectors, 0.3, 1).abnormality(signals)
+    found = member_of(vectors, 0.3, 1).anomaly(signals)
     np.testing.assert_allclose(found, -2.0 * np.log(cross.max(axis=1)), rtol=1e-8)
 
 
@@ -70,13 +70,13 @@ def test_far_signals_do_not_tie():
     """An RBF residual is 1 for all of them; their order is that of the distance."""
     vectors = np.random.default_rng(0).standard_normal((5, 3))
     distances = np.array([1e1, 1e2, 1e3, 1e5, 1e8, 1e100])
-    found = member_of(vectors, 1.0, 3).abnormality(distances[:, None] * np.ones((1, 3)))
+    found = member_of(vectors, 1.0, 3).anomaly(distances[:, None] * np.ones((1, 3)))
     assert (np.diff(found) > 0).all()
     np.testing.assert_allclose(found[3:], 2.0 * 3.0 * distances[3:] ** 2, rtol=1e-3)
 
 
 def test_overflowing_distances_are_far():
-    found = member_of(np.eye(2), 1.0, 2).abnormality(np.array([[1e200, 0.0], [1.0, 0.0]]))
+    found = member_of(np.eye(2), 1.0, 2).anomaly(np.array([[1e200, 0.0], [1.0, 0.0]]))
     assert found[0] == np.inf
     assert found[1] == pytest.approx(0.0, abs=1e-12)
 

@@ -1,1 +1,1 @@
-"""What the codes are used for: class dictionaries, their task-driven refinement, anomaly scores."""
+"""Applications of sparse codes: class dictionaries, their discriminative refinement, anomaly scores."""

@@ -1,14 +1,14 @@
-"""How badly a dictionary represents a signal, on a scale that does not end.
+"""Anomaly scores: how badly a dictionary represents a signal.
 
-A signal has norm one in the feature space of an RBF kernel, so its squared residual r^2 is the share of it that the
-dictionary leaves over. That share ends at one: all signals far from the kernel vectors would tie. The same order,
-without the end, is
+A signal has norm one in the feature space of an RBF kernel, so its squared residual r^2 is the fraction of its energy
+that the dictionary does not explain. It is at most one, and all signals far from the kernel vectors would tie. The same
+order without an upper bound is that of
 
-    abnormality(y) = -log(1 - r^2)
+    anomaly(y) = -log(1 - r^2)
 
-which is near r^2 where r is small, and near 2 gamma times the squared distance to the kernel vectors where r is near
-one. It is computed without underflow: a pursuit's choices do not change when all features of a signal are multiplied
-by one number, so they are divided by the largest of them, whose logarithm is added at the end.
+which is close to r^2 for small r, and to 2 gamma times the squared distance to the kernel vectors for r close to one.
+To avoid underflow, the features of a signal are divided by their largest, which does not change the choices of the
+pursuit, and its logarithm is added at the end.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rkdl._backends.cpu.products import multiply
 from rkdl._coding.pursuit import pursue
 from rkdl._features.kernels import squared_norms
 
-# A dictionary whose residuals differ by less than this represents all signals: their order is not magnified to that of
-# dictionaries that do tell signals apart. It also covers rounding, where signals have few features or are equal.
+# Residuals that differ by less than this are not magnified to the spread of other dictionaries' residuals: this one
+# represents all signals, or the differences are rounding errors.
 LEAST_SPREAD = 1e-4
 
 
 class Member(NamedTuple):
-    """A learned dictionary on kernel vectors, in float64."""
+    """One dictionary of the ensemble, in float64."""
 
     gamma: float
     kernel_vectors: np.ndarray
@@ -36,11 +36,11 @@ class Member(NamedTuple):
     n_nonzero: int
 
     def about(self, centre: np.ndarray) -> Member:
-        """The same for signals less `centre`: an offset of the signals would cost digits of the distances."""
+        """The same dictionary for signals minus `centre`: an offset costs accuracy in the distances."""
         return self._replace(kernel_vectors=self.kernel_vectors - centre)
 
-    def abnormality(self, signals: np.ndarray) -> np.ndarray:
-        """``-log(1 - r^2)`` of every signal (c, m), at least 0; signals at distances that overflow get infinity."""
+    def anomaly(self, signals: np.ndarray) -> np.ndarray:
+        """``-log(1 - r^2)`` per signal (c, m), at least 0; infinite where distances overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             exponents = multiply(signals, self.kernel_vectors)
             exponents *= 2.0
@@ -55,7 +55,7 @@ class Member(NamedTuple):
         correlations = np.exp(exponents, out=exponents) @ self.atoms.T
         endless = np.full(len(signals), np.inf)
         codes, _ = pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, True)
-        # The squared norm of a least-squares representation is its product with the signal.
+        # The squared norm of a least-squares representation is its inner product with the signal.
         products = codes.to_csr(len(self.atoms)).multiply(correlations)
         explained = np.maximum(np.asarray(products.sum(axis=1)).ravel(), np.finfo(np.float64).tiny)
         left = np.maximum(-2.0 * nearest - np.log(explained), 0.0)
@@ -63,7 +63,7 @@ class Member(NamedTuple):
 
 
 def robust_location(values: np.ndarray) -> tuple[float, float]:
-    """Median, and distance between the quartiles but at least `LEAST_SPREAD`."""
+    """Median, and interquartile range but at least `LEAST_SPREAD`."""
     low, middle, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
     return middle, max(high - low, LEAST_SPREAD)
 

@@ -1,6 +1,6 @@
-"""Dictionaries of classes on shared features: learned class by class, and compared by their residuals.
+"""Dictionaries of classes on shared features: learned per class, and compared by their residuals.
 
-In whitened coordinates (`rkdl._features.maps.WhiteMap`) a class's dictionary is a linear one, so that classes are
+In whitened coordinates (`rkdl._features.maps.WhiteMap`) the dictionary of a class is a linear one, so that classes are
 learned by the same problem as everything else.
 """
 
@@ -30,16 +30,16 @@ from rkdl._features.space import FeatureSpace
 from rkdl._learning.initial_atoms import first_coordinates
 from rkdl._learning.reduced import ReducedProblem
 
-# Features of all classes' signals together are kept while they take no more than this.
+# The features of all signals are stored if they take no more than this.
 FEATURE_BYTES = 512 << 20
-# Where no class represents more of a signal than this, shares are computed for themselves and not from residuals.
+# Where no class explains more of a signal than this, explained fractions are not computed from residuals.
 FAINT = 0.01
-# Rows of a Gram matrix are whole vectors for the pursuit if the atoms are so many, in either dtype.
+# Numbers of atoms are padded to multiples of this, so that rows of Gram matrices are whole SIMD vectors.
 LANES = VECTOR_BYTES // 4
 
 
 class Picked(Signals):
-    """Some rows of other signals, in an order of their own."""
+    """Some rows of other signals, in any order."""
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
         super().__init__(signals.data, signals.dtype, signals.scale)
@@ -48,11 +48,11 @@ class Picked(Signals):
         self._signals, self._rows = signals, rows
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows `start` to `stop` of those picked."""
+        """Rows `start` to `stop` of the selection."""
         return self._signals.take(self._rows[start:stop])
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        """Some of the rows picked."""
+        """Some rows of the selection."""
         return self._signals.take(self._rows[indices])
 
 
@@ -108,16 +108,16 @@ class SharedFeatures:
 
 @dataclass(frozen=True)
 class ClassCoder:
-    """Codes signals against the dictionary of every class, from features that are computed once.
+    """Codes signals with the dictionary of each class, from features that are computed once.
 
     Attributes
     ----------
     feature_map : FeatureMap
-        What turns signals (c, m) into features (c, p).
+        Maps signals (c, m) to features (c, p).
     atoms, grams : sequence of ndarray of shape (n_k, p), of ndarray of shape (n_k, n_k)
-        A class each: atoms of unit norm, then rows of zeros up to whole vectors, and their inner products.
+        Per class, atoms of unit norm padded with rows of zeros, and their inner products.
     pursuits : sequence of Pursuit
-        When the pursuit of a class stops.
+        Stopping rule per class.
     """
 
     feature_map: FeatureMap
@@ -127,22 +127,22 @@ class ClassCoder:
 
     @property
     def row_width(self) -> int:
-        """Numbers that a signal occupies while it is coded against one class."""
+        """Size of the working memory per signal, in numbers, while it is coded with one class."""
         own_features = 0 if isinstance(self.feature_map, LinearMap) else self.feature_map.size
         return self.feature_map.signal_size + own_features + 2 * max(len(atoms) for atoms in self.atoms)
 
     def codes(self, features: np.ndarray, norms: np.ndarray) -> Iterator[tuple[Codes, np.ndarray]]:
-        """Codes and squared residuals against every class in turn."""
+        """Codes and squared residuals of each class in turn."""
         for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
             limit = min(pursuit.n_nonzero, self.feature_map.size)
             correlations = features @ atoms.T
             yield pursue(correlations, gram, norms, limit, pursuit.residual_tol, pursuit.ols)
 
     def relative_residuals(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Squared residuals (c, classes) of a chunk, over the signals' squared norms, and what they leave of one.
+        """Squared residuals (c, classes) of a chunk relative to the signals' squared norms, and explained fractions.
 
-        Both, because the residuals of signals far from all kernel vectors are all one to rounding, and what a class
-        represents of them tells the classes apart still. A zero signal has residuals of zero.
+        Both, because the residuals of signals far from all kernel vectors are one up to rounding, while the fractions
+        that the classes explain still differ. A zero signal has residuals of zero.
         """
         found = np.empty((len(signals), len(self.atoms)), dtype=signals.dtype)
         shares = np.empty(found.shape)
@@ -162,17 +162,17 @@ class ClassCoder:
         return found, shares
 
     def _faint_shares(self, features: np.ndarray, norms: np.ndarray) -> np.ndarray:
-        """What the classes represent of signals that they hardly see, over the squared norms."""
+        """Explained fractions of signals that no class explains well."""
         largest = np.abs(features).max(axis=1)
         largest[largest == 0.0] = 1.0
-        # A pursuit's choices do not change when all features of a signal are multiplied by one number.
+        # Scaling all features of a signal does not change the choices of the pursuit.
         features, endless = features / largest[:, None], np.full_like(norms, np.inf)
         found = []
         for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
             correlations = features @ atoms.T
             limit = min(pursuit.n_nonzero, self.feature_map.size)
             codes, _ = pursue(correlations, gram, endless, limit, -1.0, pursuit.ols)
-            # The squared norm of a least-squares representation is its product with the signal.
+            # The squared norm of a least-squares representation is its inner product with the signal.
             found.append(codes.to_csr(len(atoms)).multiply(correlations).sum(axis=1))
         return np.stack(found, axis=1) * (largest.astype(np.float64) ** 2 / norms)[:, None]
 
@@ -198,7 +198,7 @@ def relative_residuals(signals: Signals, coder: ClassCoder, n_jobs: int | None) 
 
 
 def pad_atoms(atoms: np.ndarray) -> np.ndarray:
-    """Atoms (n, p) with rows of zeros up to whole vectors: the pursuit never chooses those."""
+    """Atoms (n, p) padded with rows of zeros, which the pursuit never chooses, to whole SIMD vectors."""
     missing = -len(atoms) % LANES
     return np.ascontiguousarray(np.pad(atoms, ((0, missing), (0, 0)))) if missing else np.ascontiguousarray(atoms)
 
@@ -209,24 +209,24 @@ class ClassProblem:
     Parameters
     ----------
     executor : Executor
-        Walks all signals.
+        Passes over all signals.
     feature_map : FeatureMap
         The shared features, in coordinates whose metric is the identity.
     members : list of ndarray
-        Rows of the signals of every class.
+        Rows of the signals of each class.
     n_atoms : int
-        Atoms of a class, no more than it has signals.
+        Number of atoms per class; a class with fewer signals has as many atoms as signals.
     pursuit : Pursuit
         How signals are coded.
     rng : RandomState
-        Draws the first atoms.
+        Draws the initial atoms.
     init : {"rpcholesky", "data", "random"}
-        How the first atoms of a class are drawn: see the estimators.
+        How the initial atoms of a class are drawn, as in the estimators.
     refit : bool
-        The paper's sweep instead of the statistics' one.
+        Whether to use the AK-SVD sweep, which refits the codes.
     """
 
-    # Nothing is minimised beside the error.
+    # The objective is the error alone.
     penalty = 0.0
 
     def __init__(
@@ -245,7 +245,7 @@ class ClassProblem:
         self.feature_map = feature_map
         signals = executor.signals
         self._threads = resolve_threads(executor.n_jobs)
-        # Classes are learned side by side; where they are few, their chunks too.
+        # Classes are learned in parallel; if they are few, their chunks too.
         own_threads = -(-self._threads // len(members))
         n_signals = sum(len(rows) for rows in members)
         self.objective = self.update_objective = np.inf
@@ -281,19 +281,19 @@ class ClassProblem:
         self._stack.close()
 
     def encode(self) -> None:
-        """Code the signals of every class with its own atoms."""
+        """Code the signals of each class with its own atoms."""
         self._each(ReducedProblem.encode)
         self.objective = float(sum(problem.objective for problem in self.problems))
         self.n_empty = sum(problem.n_empty for problem in self.problems)
 
     def update(self) -> None:
-        """Update the atoms of every class."""
+        """Update the atoms of each class."""
         self._each(ReducedProblem.update)
         self.update_objective = float(sum(problem.update_objective for problem in self.problems))
         self.n_revived = sum(problem.n_revived for problem in self.problems)
 
     def _each(self, function: Callable[[ReducedProblem], None]) -> None:
-        # The largest first, so that the threads end together.
+        # The largest first, for a balanced load.
         queue = sorted(self.problems, key=lambda problem: -problem.executor.signals.shape[0])
         side_by_side(function, queue, self._threads)
 
@@ -326,7 +326,7 @@ class ClassProblem:
 
 
 def side_by_side(function: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list:
-    """``function`` of every item on a pool of threads, in their order; what has not begun when one fails is dropped."""
+    """``function`` of each item on a pool of threads, in order; if one fails, those not yet started are cancelled."""
     if threads == 1 or len(items) == 1:
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="rkdl") as pool:

@@ -1,8 +1,9 @@
-"""Dictionaries of classes told apart, and probabilities from their residuals.
+"""Discriminative refinement of class dictionaries, and probabilities from their residuals.
 
-`Refinement` lowers the cross-entropy of ``softmax(-sharpness * residuals)``. For codes ``z`` that are least squares on
-their support, the residual ``R = |f - z A|^2`` has the derivative ``dR/dA = -2 z' (f - z A)``, so a step is a sum over
-signals: of codes times residuals, weighed by how far the probability of the class is from the truth.
+`Refinement` minimises the cross-entropy of ``softmax(-sharpness * residuals)`` by stochastic gradient descent. For
+codes ``z`` that are least squares on their support, the residual ``R = |f - z A|^2`` has the derivative
+``dR/dA = -2 z' (f - z A)``, so the gradient is a sum over signals of codes times residuals, weighted by the error of
+the predicted probability.
 """
 
 from __future__ import annotations
@@ -22,46 +23,46 @@ from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._learning.atom_updates import normalize_rows
 
-# Signals of one step of a refinement, at most, and steps of a pass at least where the signals allow it.
+# Maximum batch size, and minimum number of steps per pass where there are enough signals.
 BATCH, STEPS = 1000, 16
 SMALLEST_BATCH = 64
 MOMENTUM = 0.9
-# A refinement takes the residuals for less telling than they are, so that signals near the border count too.
+# Factor of the sharpness during refinement, below one so that more signals near the decision boundary count.
 DOUBT = 0.6
-# A signal whose probability of a class is this close to the truth has nothing to tell about it.
+# Signals whose predicted probability of a class is this close to the truth are skipped.
 NEGLIGIBLE = 0.01
-# Where the residuals of a class are all at rounding level, any number will do.
+# Bounds of the sharpness, for residuals at rounding level.
 SHARPEST, DULLEST = 1e6, 1e-3
 
 
 class Refinement:
-    """Moves the atoms of all classes so that the own class's residual is the smallest by far.
+    """Stochastic gradient descent on the atoms of all classes that minimises the cross-entropy of the residuals.
 
     Parameters
     ----------
     signals : Signals
         The signals.
     labels : ndarray of shape (n_signals,)
-        Their classes, by number; negative for a signal that is not learned from.
+        Indices of their classes; negative for signals that are not learned from.
     feature_map : FeatureMap
-        The features, in coordinates whose metric is the identity.
+        Features in whitened coordinates.
     whites : list of ndarray of shape (n_k, r)
         Atoms of every class.
     pursuits : list of Pursuit
         How signals are coded.
     sharpness : float
-        What relative residuals are multiplied by for probabilities.
+        Factor of the relative residuals in the softmax.
     learning_rate : float
-        Step of an atom, as a share of the one that least squares would make.
+        Step size, relative to a least-squares step.
     rng : RandomState
         Draws the batches.
     n_jobs : int or None
-        Threads.
+        Number of threads.
 
     Attributes
     ----------
     whites : list of ndarray of shape (n_k, r)
-        The atoms now.
+        The current atoms.
     """
 
     def __init__(
@@ -102,12 +103,12 @@ class Refinement:
         Parameters
         ----------
         remaining, share : float
-            The learning rate falls over the pass from `remaining` by `share`, both parts of the whole.
+            The learning rate decreases linearly from `remaining` by `share` over the pass, both relative to its start.
 
         Returns
         -------
         float
-            Mean cross-entropy of the signals as they were met.
+            Mean cross-entropy of the signals, each before the step of its batch.
         """
         order = self.rng.permutation(np.flatnonzero(self.labels >= 0))
         size = min(BATCH, max(SMALLEST_BATCH, len(order) // STEPS))
@@ -120,13 +121,13 @@ class Refinement:
         return loss / len(order)
 
     def _step(self, batch: np.ndarray, rate: float) -> float:
-        """Move all atoms once by what a batch tells; the sum of its cross-entropies."""
+        """One gradient step on a batch; returns the sum of its cross-entropies."""
         dtype = self.signals.dtype
         atoms = [pad_atoms(white.astype(dtype)) for white in self.whites]
         grams = side_by_side(lambda own: own @ own.T, atoms, self._threads)
         coder = ClassCoder(self.feature_map, atoms, grams, self.pursuits)
         picked = Picked(self.signals, batch)
-        pulls: list[np.ndarray] = []
+        gradients: list[np.ndarray] = []
         usage: list[np.ndarray] = []
         loss = 0.0
 
@@ -135,16 +136,16 @@ class Refinement:
             signals = picked.read(start, stop)
             features = self.feature_map.features(signals) if self._features is None else self._features[rows]
             norms = self.feature_map.squared_norms(signals)
-            return _tell(coder, features, norms, self.labels[rows], self.sharpness)
+            return _chunk_gradient(coder, features, norms, self.labels[rows], self.sharpness)
 
-        def add(told: tuple[float, list, list]) -> None:
+        def add(found: tuple[float, list, list]) -> None:
             nonlocal loss
-            part, chunk_pulls, chunk_usage = told
+            part, chunk_gradients, chunk_usage = found
             loss += part
-            if not pulls:
-                pulls[:], usage[:] = chunk_pulls, chunk_usage
+            if not gradients:
+                gradients[:], usage[:] = chunk_gradients, chunk_usage
                 return
-            for total, more in zip([*pulls, *usage], [*chunk_pulls, *chunk_usage], strict=True):
+            for total, more in zip([*gradients, *usage], [*chunk_gradients, *chunk_usage], strict=True):
                 total += more
 
         bounds = chunk_bounds(len(batch), coder.row_width, dtype.itemsize)
@@ -153,24 +154,24 @@ class Refinement:
 
         def move(k: int) -> np.ndarray:
             count = len(self.whites[k])
-            # What least squares would divide by: the atom's use by its own class, smoothed over the batches.
+            # The diagonal of the least-squares Hessian: the energy of the atom's codes, averaged over batches.
             known = self._usage[k]
             known += (usage[k][:count] - known) * (1.0 - MOMENTUM if known.any() else 1.0)
             floor = 0.1 * float(known.mean())
             momentum = self._momenta[k]
             momentum *= MOMENTUM
             if floor > 0.0:
-                momentum += pulls[k][:count] / np.maximum(known, floor)[:, None]
+                momentum += gradients[k][:count] / np.maximum(known, floor)[:, None]
             return normalize_rows(self.whites[k] + rate * momentum, otherwise=self.whites[k])
 
         self.whites[:] = side_by_side(move, range(len(self.whites)), self._threads)
         return loss
 
 
-def _tell(
+def _chunk_gradient(
     coder: ClassCoder, features: np.ndarray, norms: np.ndarray, labels: np.ndarray, sharpness: float
 ) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
-    """Of a chunk: its cross-entropy, and for every class the pull on the atoms and their use by own signals."""
+    """Cross-entropy of a chunk, and per class the gradient of the atoms and the energy of their codes in the class."""
     found = list(coder.codes(features, norms))
     squares = np.stack([residuals for _, residuals in found], axis=1)
     inverse = 1.0 / np.where(norms > 0.0, norms, 1.0)
@@ -178,21 +179,21 @@ def _tell(
     loss = -float(logs[np.arange(len(labels)), labels].sum())
     weights = -np.exp(logs)
     weights[np.arange(len(labels)), labels] += 1.0
-    # Signals count equally, however long they are.
+    # Relative to the norm, so that all signals have the same weight.
     weights = (weights * inverse[:, None]).astype(features.dtype)
     least = (NEGLIGIBLE * inverse).astype(features.dtype)
-    pulls, usage = [], []
+    gradients, usage = [], []
     for k, (codes, _) in enumerate(found):
-        pull, used = np.zeros_like(coder.atoms[k]), np.zeros(len(coder.atoms[k]))
+        gradient, used = np.zeros_like(coder.atoms[k]), np.zeros(len(coder.atoms[k]))
         own = np.where(labels == k, inverse, 0.0)
-        _pull_atoms(*codes, np.ascontiguousarray(weights[:, k]), least, own, features, coder.atoms[k], pull, used)
-        pulls.append(pull)
+        _add_gradient(*codes, np.ascontiguousarray(weights[:, k]), least, own, features, coder.atoms[k], gradient, used)
+        gradients.append(gradient)
         usage.append(used)
-    return loss, pulls, usage
+    return loss, gradients, usage
 
 
 def probabilities(residuals: np.ndarray, sharpness: float) -> np.ndarray:
-    """``softmax(-sharpness * residuals)`` of every row, in float64."""
+    """``softmax(-sharpness * residuals)`` per row, in float64."""
     return np.exp(_log_probabilities(residuals, sharpness))
 
 
@@ -204,22 +205,21 @@ def _log_probabilities(residuals: np.ndarray, sharpness: float) -> np.ndarray:
 
 
 def fit_sharpness(residuals: np.ndarray, labels: np.ndarray) -> float:
-    """The number that makes ``softmax(-number * residuals)`` the likeliest, for signals that were not learned from.
+    """The sharpness that maximises the likelihood of ``softmax(-sharpness * residuals)`` on held-out signals.
 
-    As in Platt's scaling one signal more of every class but the right one is imagined, so that a small sample without
-    an error does not make certainties.
+    The labels are smoothed as in Platt scaling, so that a small sample without errors does not give certainty.
 
     Parameters
     ----------
     residuals : ndarray of shape (n, classes)
         Relative residuals.
     labels : ndarray of shape (n,)
-        Numbers of the true classes.
+        Indices of the true classes.
 
     Returns
     -------
     float
-        Ten where there are no signals.
+        The sharpness; ten if there are no signals.
     """
     if len(labels) == 0:
         return 10.0
@@ -237,8 +237,8 @@ def fit_sharpness(residuals: np.ndarray, labels: np.ndarray) -> float:
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def _pull_atoms(indptr, indices, values, weights, least, own, features, atoms, pull, used):
-    """Add ``w z' (f - z A)`` of every signal whose weight is not negligible, and the squared codes of own signals."""
+def _add_gradient(indptr, indices, values, weights, least, own, features, atoms, gradient, used):
+    """Add ``w z' (f - z A)`` per signal of non-negligible weight, and the squared codes of the class's own signals."""
     size = features.shape[1]
     residual = np.empty(size, dtype=features.dtype)
     for t in range(len(weights)):
@@ -258,6 +258,6 @@ def _pull_atoms(indptr, indices, values, weights, least, own, features, atoms, p
                 residual[i] -= value * atom[i]
         for position in range(indptr[t], indptr[t + 1]):
             value = weight * values[position]
-            target = pull[indices[position]]
+            target = gradient[indices[position]]
             for i in range(size):
                 target[i] += value * residual[i]

@@ -1,4 +1,4 @@
-"""The estimators; each is imported when it is first asked for."""
+"""The estimators; each is imported when it is first used."""
 
 from __future__ import annotations
 

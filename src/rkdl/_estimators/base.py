@@ -24,7 +24,7 @@ from rkdl._coding.encoder import Encoder, Pursuit, for_each_chunk, group_by_magn
 from rkdl._data.signals import Signals
 from rkdl._data.sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl._estimators.gamma import KERNEL_SAMPLE, spread_sample
-from rkdl._estimators.saving import Saved
+from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import plan_chunks
 from rkdl._execution.executor import Executor
@@ -40,7 +40,7 @@ from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import FLOATS, Array, Device, MatrixLike
 
 
-class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of the methods: fit, transform and score. Subclasses define features, initial atoms, fitted attributes."""
 
     _parameter_constraints: dict = {
@@ -460,6 +460,8 @@ class DictionaryLearner(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             atoms = atoms / space.atom_scale(scale)
         pursuit = self._pursuit(space.feature_scale(scale))
         return Encoder(space.feature_map(dtype, scale), atoms.astype(dtype, copy=False), gram.astype(dtype), pursuit)
+
+    save = save
 
     @property
     def _n_features_out(self) -> int:

@@ -30,7 +30,7 @@ from rkdl._backends.arrays import host
 from rkdl._coding.encoder import Pursuit
 from rkdl._estimators.base import DictionaryLearner, read_signals, unchanged_on_failure
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
-from rkdl._estimators.saving import Saved
+from rkdl._estimators.saving import save
 from rkdl._execution.executor import Executor
 from rkdl._learning.loop import alternate, progress
 from rkdl._utils.inputs import well_formed
@@ -43,7 +43,7 @@ LARGEST_CALIBRATION = 2000
 FEW, EQUAL, MOST = 5, 1e-3, 0.9
 
 
-class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
+class KDLClassifier(ClassifierMixin, BaseEstimator):
     """Classifier with one dictionary per class on shared kernel vectors.
 
     A signal is assigned to the class whose dictionary leaves the smallest residual in feature space. The kernel vectors
@@ -155,6 +155,96 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
+        """Learn one dictionary per class.
+
+        After Ctrl-C, which raises KeyboardInterrupt as usual, the classifier holds what it has learned so far, and the
+        message of the exception says how far that is. A fit that fails, or is interrupted before the first iteration of
+        the classes' dictionaries is complete, leaves the classifier unchanged.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row. Memory maps, Zarr arrays, HDF5 datasets and anything else with ``shape``, ``dtype``
+            and row slices are read chunk by chunk.
+        y : array-like of shape (n_signals,)
+            Class labels: numbers or strings.
+
+        Returns
+        -------
+        self : object
+            The fitted classifier.
+        """
+        with unchanged_on_failure(self):
+            interruption, message = self._fit(X, y)
+        if interruption is not None:
+            raise KeyboardInterrupt(f"{type(self).__name__} was interrupted {interruption}.")
+        if message is not None:
+            warn(message)
+        return self
+
+    def predict(self, X: MatrixLike) -> np.ndarray:
+        """Predict the class of each signal: the one whose dictionary leaves the smallest residual.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_signals,)
+            Predicted labels. Ties, as for signals so far from all kernel vectors that the kernel underflows, go to the
+            first class.
+        """
+        residuals, shares = self._residuals(X)
+        is_faint = (shares < FAINT).all(axis=1)
+        return self.classes_[np.where(is_faint, shares.argmax(axis=1), residuals.argmin(axis=1))]
+
+    def decision_function(self, X: MatrixLike) -> np.ndarray:
+        """Compute how well the dictionary of each class represents the signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_signals, n_classes) or (n_signals,)
+            Minus the squared residual relative to the squared norm of the signal, in feature space. With two classes,
+            the score of the second minus that of the first.
+        """
+        residuals, shares = self._residuals(X)
+        if len(self.classes_) > 2:
+            return -residuals
+        is_faint = (shares < FAINT).all(axis=1)
+        scores = np.where(is_faint, shares[:, 1] - shares[:, 0], residuals[:, 0] - residuals[:, 1])
+        return scores.astype(residuals.dtype)
+
+    def predict_proba(self, X: MatrixLike) -> np.ndarray:
+        """Compute class probabilities, calibrated on held-out signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_signals, n_classes)
+            ``softmax(-sharpness_ * residuals)``, with the relative squared residuals of `decision_function`.
+        """
+        residuals, _ = self._residuals(X)
+        found = probabilities(residuals, self.sharpness_).astype(residuals.dtype)
+        message = _complaint(residuals, found, "signals", self.gamma_ is not None)
+        if message is not None:
+            warn(message)
+        return found
+
+    save = save
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get the parameters, with `deep` also those of the method, even if it is given by name.
 
@@ -196,35 +286,6 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         super().set_params(**params)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
-        """Learn one dictionary per class.
-
-        After Ctrl-C, which raises KeyboardInterrupt as usual, the classifier holds what it has learned so far, and the
-        message of the exception says how far that is. A fit that fails, or is interrupted before the first iteration of
-        the classes' dictionaries is complete, leaves the classifier unchanged.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row. Memory maps, Zarr arrays, HDF5 datasets and anything else with ``shape``, ``dtype``
-            and row slices are read chunk by chunk.
-        y : array-like of shape (n_signals,)
-            Class labels: numbers or strings.
-
-        Returns
-        -------
-        self : object
-            The fitted classifier.
-        """
-        with unchanged_on_failure(self):
-            interruption, message = self._fit(X, y)
-        if interruption is not None:
-            raise KeyboardInterrupt(f"{type(self).__name__} was interrupted {interruption}.")
-        if message is not None:
-            warn(message)
-        return self
-
     def _fit(self, X: Any, y: Any) -> tuple[str | None, str | None]:
         """Set the fitted attributes; returns where Ctrl-C ended the learning, and a warning about the probabilities."""
         signals = read_signals(self, host(X), reset=True)
@@ -254,19 +315,6 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
                 learned = self._learn_again(work, seeds[1], learned)
             self._store(work, learned)
         return work.interruption, learned.message
-
-    def _learn_again(self, work: _Work, seed: int, before: _Learned) -> _Learned:
-        """Dictionaries learned from all signals, including those held out."""
-        try:
-            again = self._learn(work, work.labels, seed, before)
-            is_complete = work.interruption is None
-        except KeyboardInterrupt:
-            is_complete = False
-        if is_complete:
-            return again
-        # Complete dictionaries of fewer signals are better than incomplete ones of all.
-        work.interruption = "while it learned from all signals; it holds what it learned without the held-out ones"
-        return before
 
     def _read_labels(self, n_signals: int, y: Any) -> np.ndarray:
         """Set the classes; returns the index of the class of each signal."""
@@ -385,6 +433,19 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         learned.message = _complaint(residuals, found, "held-out signals", hasattr(work.method, "gamma"))
         return sharpness
 
+    def _learn_again(self, work: _Work, seed: int, before: _Learned) -> _Learned:
+        """Dictionaries learned from all signals, including those held out."""
+        try:
+            again = self._learn(work, work.labels, seed, before)
+            is_complete = work.interruption is None
+        except KeyboardInterrupt:
+            is_complete = False
+        if is_complete:
+            return again
+        # Complete dictionaries of fewer signals are better than incomplete ones of all.
+        work.interruption = "while it learned from all signals; it holds what it learned without the held-out ones"
+        return before
+
     def _store(self, work: _Work, learned: _Learned) -> None:
         """Set the fitted attributes."""
         features, signals = work.features, work.executor.signals
@@ -404,65 +465,6 @@ class KDLClassifier(Saved, ClassifierMixin, BaseEstimator):
         self.errors_ = learned.errors
         self.losses_ = np.array(learned.losses)
         self.n_iter_ = len(learned.errors)
-
-    def predict(self, X: MatrixLike) -> np.ndarray:
-        """Predict the class of each signal: the one whose dictionary leaves the smallest residual.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_signals,)
-            Predicted labels. Ties, as for signals so far from all kernel vectors that the kernel underflows, go to the
-            first class.
-        """
-        residuals, shares = self._residuals(X)
-        is_faint = (shares < FAINT).all(axis=1)
-        return self.classes_[np.where(is_faint, shares.argmax(axis=1), residuals.argmin(axis=1))]
-
-    def decision_function(self, X: MatrixLike) -> np.ndarray:
-        """Compute how well the dictionary of each class represents the signals.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_signals, n_classes) or (n_signals,)
-            Minus the squared residual relative to the squared norm of the signal, in feature space. With two classes,
-            the score of the second minus that of the first.
-        """
-        residuals, shares = self._residuals(X)
-        if len(self.classes_) > 2:
-            return -residuals
-        is_faint = (shares < FAINT).all(axis=1)
-        scores = np.where(is_faint, shares[:, 1] - shares[:, 0], residuals[:, 0] - residuals[:, 1])
-        return scores.astype(residuals.dtype)
-
-    def predict_proba(self, X: MatrixLike) -> np.ndarray:
-        """Compute class probabilities, calibrated on held-out signals.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_signals, n_classes)
-            ``softmax(-sharpness_ * residuals)``, with the relative squared residuals of `decision_function`.
-        """
-        residuals, _ = self._residuals(X)
-        found = probabilities(residuals, self.sharpness_).astype(residuals.dtype)
-        message = _complaint(residuals, found, "signals", self.gamma_ is not None)
-        if message is not None:
-            warn(message)
-        return found
 
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Relative squared residuals (n_signals, n_classes), and the explained fractions, one minus those."""

@@ -1,4 +1,4 @@
-"""What fitted attributes must be, so that a file cannot hand compiled code an array that ends too early."""
+"""Checks of fitted attributes read from a file, so that compiled code never reads out of bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from rkdl._persistence.shapes import INTEGERS, ArrayError, Expected, check_arrays, is_finite_number
 from rkdl._utils.types import FLOATS
 
-# Axes: m features, n atoms, p kernel vectors, q frequencies, f Fourier features, c classes, k a detector's members.
+# Axes: m features, n atoms, p kernel vectors, q frequencies, f Fourier features, c classes, k members of a detector.
 _LEARNER = {
     "errors_": Expected("e"),
     "update_errors_": Expected("u"),
@@ -45,26 +45,26 @@ _ARRAYS: dict[str, dict[str, Expected]] = {
         "spreads_": Expected("k"),
     },
 }
-#: Estimators whose atoms are as many as `n_components` says.
+#: Estimators with exactly `n_components` atoms.
 METHODS = ("DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL")
 _COUNTS = ("n_features_in_", "n_iter_", "n_revived_", "rank_", "n_nonzero_coefs_")
 _NUMBERS = ("gamma_", "sharpness_", "offset_", "scale_")
 
 
 def check_fitted(model: Any, attributes: dict[str, Any]) -> dict[str, int]:
-    """Refuse fitted attributes that do not belong together, or not to the parameters, with an ArrayError.
+    """Raise an ArrayError unless the fitted attributes are consistent with each other and with the parameters.
 
     Parameters
     ----------
     model : estimator
         With its parameters, not fitted yet.
     attributes : dict
-        What it is to hold; attributes of the user's own are left alone.
+        Its fitted attributes by name; others are not checked.
 
     Returns
     -------
     dict of str to int
-        Lengths of the axes by their letters, and the size s of the features that atoms are combinations of.
+        Lengths of the axes by letter, and the number s of features that atoms are combinations of.
     """
     name = type(model).__name__
     is_precomputed = getattr(model, "kernel", None) == "precomputed"
@@ -75,7 +75,7 @@ def check_fitted(model: Any, attributes: dict[str, Any]) -> dict[str, int]:
         sizes["n"] = model.n_components
     expected = _of_classifier(attributes) if name == "KDLClassifier" else _ARRAYS[name]
     if is_precomputed:
-        # A signal is its kernel values with the training signals, which are not kept.
+        # A signal is given by its kernel values with the training signals, which are not stored.
         expected = {key: wanted for key, wanted in expected.items() if key != "kernel_vectors_"}
         sizes["p"] = sizes["m"]
     found = check_arrays({key: attributes[key] for key in expected if key in attributes}, expected, sizes)
@@ -94,7 +94,7 @@ def check_fitted(model: Any, attributes: dict[str, Any]) -> dict[str, int]:
 
 
 def _of_classifier(attributes: dict[str, Any]) -> dict[str, Expected]:
-    """Arrays of a classifier: those of the method underneath, with an axis for the classes."""
+    """Arrays of a classifier: those of its method, with an axis for the classes."""
     method = _method_name(attributes)
     classes = attributes["classes_"]
     # Labels may be text.
@@ -111,7 +111,7 @@ def _of_classifier(attributes: dict[str, Any]) -> dict[str, Expected]:
 
 
 def _method_name(attributes: dict[str, Any]) -> str:
-    """The method underneath a classifier; anything else is refused."""
+    """Name of the method of a classifier; anything else is refused."""
     name = type(attributes["method_"]).__name__
     if name not in METHODS:
         raise ArrayError(f"method_ is a {name}, expected one of {', '.join(METHODS)}")
@@ -119,7 +119,7 @@ def _method_name(attributes: dict[str, Any]) -> str:
 
 
 def _needed(name: str, attributes: dict[str, Any], is_precomputed: bool) -> tuple[str, ...]:
-    """Numbers that an estimator cannot do without; others are None or not there."""
+    """Numbers that must be present; others may be None or missing."""
     if name == "KDLOutlierDetector":
         return ("offset_", "scale_")
     if name == "KDLClassifier":
@@ -145,7 +145,7 @@ def _check_numbers(attributes: dict[str, Any], needed: tuple[str, ...]) -> None:
 def _check_names(attributes: dict[str, Any]) -> None:
     names = attributes.get("feature_names_in_")
     if names is not None and (not isinstance(names, np.ndarray) or names.shape != (attributes["n_features_in_"],)):
-        raise ArrayError("feature_names_in_ has not one name per feature")
+        raise ArrayError("feature_names_in_ does not have one name per feature")
 
 
 def _check_range(name: str, values: Any, largest: int) -> None:

@@ -193,10 +193,6 @@ class KDL(KernelLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    @property
-    def _is_precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
         """Learn a dictionary from signals, or from their kernel matrix.
@@ -229,6 +225,47 @@ class KDL(KernelLearner):
         super().fit(X, y, checkpoint=checkpoint)
         return self
 
+    def transform(self, X: MatrixLike) -> Array:
+        """Compute sparse codes of signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row; with ``kernel="precomputed"`` kernel values with the training signals. If
+            `residual_tol` is set as well, it must be the square kernel matrix of the training signals, whose diagonal
+            gives the norms.
+
+        Returns
+        -------
+        codes : ndarray or csr_array of shape (n_signals, n_components)
+            Sparse codes, in CSR format if `sparse_output`.
+        """
+        if not self._is_precomputed or self.residual_tol is None:
+            return super().transform(X)
+        signals, encoder, _ = self._ready(X)
+        kernel = host(signals.data)
+        if not _is_training_matrix(kernel):
+            raise ValueError(
+                "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
+                "training signals do not give the norm of a new signal. Set residual_tol=None and n_nonzero_coefs."
+            )
+        squares = np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
+        return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, squared_norms=squares)
+
+    @property
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
+        if not self._is_precomputed:
+            return super()._read_signals(X, reset=reset)
+        if is_tensor(X) or self.device is not None:
+            found = super()._read_signals(X, reset=reset)
+            found.check_finite()
+            return found
+        X = validate_data(self, well_formed(X), dtype=FLOATS, reset=reset)
+        return Signals(X, X.dtype)
+
     def _inspect(self, executor: Executor) -> None:
         if self._is_precomputed:
             if self.fit_inverse_transform:
@@ -236,17 +273,6 @@ class KDL(KernelLearner):
             _check_kernel_matrix(host(executor.signals.data).astype(executor.signals.dtype, copy=False))
         else:
             super()._inspect(executor)
-
-    def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
-        return PrecomputedSpace(n_features) if self._is_precomputed else super()._space_on(n_features, vectors, gamma)
-
-    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray | None, float | None]:
-        if self._is_precomputed:
-            return None, None
-        data = host(signals.data)
-        # A copy, so that the model does not change with the user's array.
-        vectors = data.toarray() if sparse.issparse(data) else np.array(data, dtype=signals.dtype, order="C")
-        return vectors.astype(signals.dtype, copy=False), raw_gamma(self.gamma, signals)
 
     def _working_width(self, n_signals: int, n_features: int) -> int:
         # A chunk is a row block of the kernel matrix.
@@ -302,42 +328,16 @@ class KDL(KernelLearner):
         else:
             self.kernel_vectors_ = vectors
 
-    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
-        if not self._is_precomputed:
-            return super()._read_signals(X, reset=reset)
-        if is_tensor(X) or self.device is not None:
-            found = super()._read_signals(X, reset=reset)
-            found.check_finite()
-            return found
-        X = validate_data(self, well_formed(X), dtype=FLOATS, reset=reset)
-        return Signals(X, X.dtype)
+    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray | None, float | None]:
+        if self._is_precomputed:
+            return None, None
+        data = host(signals.data)
+        # A copy, so that the model does not change with the user's array.
+        vectors = data.toarray() if sparse.issparse(data) else np.array(data, dtype=signals.dtype, order="C")
+        return vectors.astype(signals.dtype, copy=False), raw_gamma(self.gamma, signals)
 
-    def transform(self, X: MatrixLike) -> Array:
-        """Compute sparse codes of signals.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row; with ``kernel="precomputed"`` kernel values with the training signals. If
-            `residual_tol` is set as well, it must be the square kernel matrix of the training signals, whose diagonal
-            gives the norms.
-
-        Returns
-        -------
-        codes : ndarray or csr_array of shape (n_signals, n_components)
-            Sparse codes, in CSR format if `sparse_output`.
-        """
-        if not self._is_precomputed or self.residual_tol is None:
-            return super().transform(X)
-        signals, encoder, _ = self._ready(X)
-        kernel = host(signals.data)
-        if not _is_training_matrix(kernel):
-            raise ValueError(
-                "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
-                "training signals do not give the norm of a new signal. Set residual_tol=None and n_nonzero_coefs."
-            )
-        squares = np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
-        return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, squared_norms=squares)
+    def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
+        return PrecomputedSpace(n_features) if self._is_precomputed else super()._space_on(n_features, vectors, gamma)
 
     def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         if not self._is_precomputed:

@@ -1,4 +1,4 @@
-"""What a fitted estimator makes of a Dask array: lazy arrays of the same row chunks."""
+"""Results of a fitted estimator for Dask arrays, as lazy arrays with the same row chunks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rkdl._data.sources import float_dtype
 
 
 def transform_lazily(model: Any, signals: DaskSignals) -> Any:
-    """Codes of the signals as a Dask array of the same row chunks."""
+    """Codes of the signals as a Dask array with the same row chunks."""
     own = getattr(model, "_sklearn_output_config", {})
     output = own.get("transform", get_config()["transform_output"])
     if output != "default":
         raise ValueError(
-            f"transform_output={output!r} would bring all codes of a Dask array to this machine: "
-            "set_output(transform='default') for codes as a lazy Dask array, of which dask.dataframe.from_dask_array "
-            "makes a lazy data frame."
+            f"transform_output={output!r} would bring all codes of a Dask array to this machine: use "
+            "set_output(transform='default') for codes as a lazy Dask array, which dask.dataframe.from_dask_array "
+            "turns into a lazy data frame."
         )
     n_codes = model._n_features_out
     if model.sparse_output:
@@ -40,7 +40,7 @@ def transform_lazily(model: Any, signals: DaskSignals) -> Any:
 
 
 def reconstruction_error_lazily(model: Any, signals: DaskSignals) -> Any:
-    """Norms of the residuals as a Dask array of the same row chunks."""
+    """Norms of the residuals as a Dask array with the same row chunks."""
     return signals.data.map_blocks(
         _error_block,
         dask.delayed(_for_blocks(model)),
@@ -52,7 +52,7 @@ def reconstruction_error_lazily(model: Any, signals: DaskSignals) -> Any:
 
 
 def denoise_lazily(model: Any, signals: DaskSignals, noise: float | None) -> Any:
-    """Cleaned signals as a Dask array of the same row chunks."""
+    """Denoised signals as a Dask array with the same row chunks."""
     return signals.data.map_blocks(
         _denoise_block,
         dask.delayed(_for_blocks(model)),
@@ -64,7 +64,7 @@ def denoise_lazily(model: Any, signals: DaskSignals, noise: float | None) -> Any
 
 
 def decode_lazily(model: Any, codes: Any) -> Any:
-    """Signals of codes as a Dask array of the same row chunks."""
+    """Signals reconstructed from codes as a Dask array with the same row chunks."""
     dtype, size = float_dtype(codes.dtype), model.n_features_in_
     rows = codes.rechunk({1: -1})
     return rows.map_blocks(
@@ -77,12 +77,12 @@ def decode_lazily(model: Any, codes: Any) -> Any:
 
 
 def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float, float]]:
-    """Squared residuals and norms of every block, summed in units of a power of two, and its exponent."""
+    """Sums of squared residuals and norms per block, relative to a power of four, with its exponent."""
     return signals.each(_energies, "rkdl-score", _for_blocks(model))
 
 
 def _for_blocks(model: Any) -> Any:
-    """The model as a block sees it: one thread, and no names of features, which a block has not."""
+    """The model for use on a block: one thread, and no feature names, which blocks do not have."""
     model = copy.copy(model).set_params(n_jobs=1)
     for name in ("feature_names_in_", "_stream", "_saved_stream"):
         model.__dict__.pop(name, None)
@@ -96,7 +96,7 @@ def _on_arrival(model: Any) -> Any:
 
 
 def _arrived(block: Any, block_info: dict | None) -> Any:
-    """The block, of the shape that its Dask array declares."""
+    """The block, checked to have the shape that its Dask array declares."""
     if block_info:
         place = block_info[0]
         shape = tuple(stop - start for start, stop in place["array-location"])
@@ -105,7 +105,7 @@ def _arrived(block: Any, block_info: dict | None) -> Any:
 
 
 def _transform_block(block: Any, model: Any, block_info: dict | None = None) -> Any:
-    # Whatever is set where the block is: an array's blocks are arrays.
+    # Blocks of an array are arrays, whatever the worker's configuration.
     with config_context(transform_output="default"):
         return _on_arrival(model).transform(_arrived(block, block_info))
 

@@ -23,7 +23,7 @@ from rkdl._data.sources import RowSource, check_source, float_dtype, gather, is_
 from rkdl._estimators.base import unchanged_on_failure
 from rkdl._estimators.gamma import RULES, find_gamma, raw_gamma
 from rkdl._estimators.reduced import RKDL
-from rkdl._estimators.saving import Saved
+from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.pool import submit
@@ -41,7 +41,7 @@ FEW, EQUAL = 5, 1e-3
 ENOUGH_UNSEEN = 200
 
 
-class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
+class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     """Outlier detector: signals that an ensemble of kernel dictionaries represents badly.
 
     The dictionaries are small and use RBF kernels of two widths: the wide kernel, with more atoms, learns how features
@@ -234,7 +234,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         signals = self._read_signals(X, reset=False)
         signals.scale = self.scale_
         locations = np.stack([self.medians_, self.spreads_], axis=1)
-        return _combine(self._abnormalities(signals, self._members()), locations, signals.dtype)
+        return _combine(self._anomalies(signals, self._members()), locations, signals.dtype)
 
     def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Compute `score_samples` minus `offset_`: negative for outliers.
@@ -267,6 +267,8 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         """
         return _labels(self.decision_function(X))
 
+    save = save
+
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_scores(self, X: Any) -> np.ndarray:
         """Set the fitted attributes, all or none; returns the scores of the training signals."""
@@ -287,7 +289,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         folds = self._folds(signals.shape[0], rng)
         with _progress(self.n_members * (1 + len(folds)), self.verbose) as tick:
             members = self._learn(signals, tasks, tick)
-            raw = self._abnormalities(signals, members)
+            raw = self._anomalies(signals, members)
             locations = _locations(raw)
             self._store(members, signals.scale, locations)
             scores = _combine(raw, locations, signals.dtype)
@@ -317,7 +319,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
     def _unseen(self, signals: Signals, fold: np.ndarray, tasks: list[tuple], tick: Any) -> np.ndarray:
         """Anomaly of the signals of a fold in each dictionary, learned from the other signals."""
         others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
-        return self._abnormalities(signals.subset(fold), self._learn(others, tasks, tick))
+        return self._anomalies(signals.subset(fold), self._learn(others, tasks, tick))
 
     def _corrected_offset(self, scores: np.ndarray, unseen: np.ndarray) -> float:
         """The offset of the training signals, or that of the unseen ones if it labels clearly more of those."""
@@ -365,7 +367,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
         if n_kept == len(sample):
             return member
         centre = centre_of(sample)
-        order = np.argsort(member.about(centre).abnormality(sample - centre), kind="stable")
+        order = np.argsort(member.about(centre).anomaly(sample - centre), kind="stable")
         return self._dictionary(sample[np.sort(order[:n_kept])], gamma, n_atoms, n_nonzero, rng)
 
     def _dictionary(
@@ -420,7 +422,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             return -upper_fence(-scores.astype(np.float64))
         return np.percentile(scores, 100.0 * self.contamination)
 
-    def _abnormalities(self, signals: Signals, members: list[Member]) -> np.ndarray:
+    def _anomalies(self, signals: Signals, members: list[Member]) -> np.ndarray:
         """Anomaly of each signal in each dictionary, (n_signals, n_members)."""
         found = np.empty((signals.shape[0], len(members)))
         centre = centre_of(np.concatenate([member.kernel_vectors for member in members]))
@@ -431,7 +433,7 @@ class KDLOutlierDetector(Saved, OutlierMixin, BaseEstimator):
             assert_all_finite(rows, input_name="X")
             rows = rows.astype(np.float64) - centre
             for column, member in enumerate(centred):
-                found[start:stop, column] = member.abnormality(rows)
+                found[start:stop, column] = member.anomaly(rows)
 
         with self._executor(signals, len(members[0].kernel_vectors)) as executor:
             executor.map_chunks(task)

@@ -22,42 +22,34 @@ _PLAIN = (bool, int, float, str)
 _WORDS_OF_MT19937 = 624
 
 
-class Saved:
-    """An estimator with a `save` method."""
+def save(self: Any, path: str | os.PathLike) -> None:
+    """Save the fitted estimator to a file that `rkdl.load` reads. It contains numbers and text, no code.
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Save the fitted estimator to a file that `rkdl.load` reads. It contains numbers and text, no code.
-
-        Parameters
-        ----------
-        path : str or path
-            The file; an existing one is replaced.
-        """
-        check_is_fitted(self)
-        save_estimator(self, path)
-
-
-def save_estimator(model: Any, path: str | os.PathLike) -> None:
-    """Write parameters and fitted attributes to a file."""
+    Parameters
+    ----------
+    path : str or path
+        The file; an existing one is replaced.
+    """
     from rkdl import _estimators as estimators
 
-    if getattr(estimators, type(model).__name__, None) is not type(model):
+    check_is_fitted(self)
+    if getattr(estimators, type(self).__name__, None) is not type(self):
         raise ValueError(
-            f"{type(model).__qualname__} is a class of your own, which rkdl.load could not make again: save its "
+            f"{type(self).__qualname__} is a class of your own, which rkdl.load could not make again: save its "
             f"parts, or use skops or pickle."
         )
     arrays: dict[str, np.ndarray] = {}
     parameters = {
-        name: _encode(f"parameter.{name}", value, arrays) for name, value in model.get_params(deep=False).items()
+        name: _encode(f"parameter.{name}", value, arrays) for name, value in self.get_params(deep=False).items()
     }
     attributes = {
         name: _encode(f"attribute.{name}", value, arrays)
-        for name, value in vars(model).items()
+        for name, value in vars(self).items()
         if name.endswith("_") and not name.startswith("_")
     }
-    header = {"estimator": type(model).__name__, "parameters": parameters, "attributes": attributes}
-    stream = getattr(model, "_stream", None)
-    state = stream.state() if stream is not None else getattr(model, "_saved_stream", None)
+    header = {"estimator": type(self).__name__, "parameters": parameters, "attributes": attributes}
+    stream = getattr(self, "_stream", None)
+    state = stream.state() if stream is not None else getattr(self, "_saved_stream", None)
     if state is not None:
         header["stream"] = state[0]
         arrays |= {f"stream.{name}": value for name, value in state[1].items()}
