@@ -346,11 +346,11 @@ def measure_costs(folder: Path, small: bool) -> Iterator[str]:
     yield "| method | passes | chunk state per signal | sent to each worker | returned |"
     yield "|---|---|---|---|---|"
     for model in models:
-        found, kept = measured_cost(model, X, (3, 5) if small else (3, 13))
+        found, size = measured_cost(model, X, (3, 5) if small else (3, 13))
         expected = cost_by_formula(model, n, m if type(model) is DL else count, m, X.itemsize)
         sent, returned = (f"{a / 1e6:.2f} / {b / 1e6:.2f} MB" for a, b in zip(expected[1:], found[1:], strict=True))
         name = type(model).__name__
-        yield f"| {name} | {expected.passes:g} / {found.passes:g} | {8 * s + 8} / {kept:.0f} B | {sent} | {returned} |"
+        yield f"| {name} | {expected.passes:g} / {found.passes:g} | {8 * s + 8} / {size:.0f} B | {sent} | {returned} |"
 
 
 def measure_workers(folder: Path, small: bool) -> Iterator[str]:
@@ -442,13 +442,13 @@ def measure_plan(folder: Path, small: bool) -> Iterator[str]:
     n, p, s, m = sizes["n_components"], sizes["n_kernel_vectors"], sizes["n_nonzero_coefs"], X.shape[1]
     chunks = count // rows
     additions = chunks // ADDED_AT_ONCE
-    kept = 8 * s + 8
+    state_size = 8 * s + 8
     a_task, moved, tried = dask_overhead(small)
-    yield f"- data: 1e9 x {m} x 4 B = {count * m * 4 / 1e12:.2f} TB; codes: 1e9 x {kept} B = {kept} GB"
+    yield f"- data: 1e9 x {m} x 4 B = {count * m * 4 / 1e12:.2f} TB; codes: 1e9 x {state_size} B = {state_size} GB"
     yield f"- chunks of {rows:,} rows ({rows * m * 4 / 1e6:.0f} MB): {chunks:,} of them for {cores} cores"
     stay, working = count * m * 4 / cores / 2**30, rows * (m + p + 2 * n) * 4 / MIB
     yield f"- memory per worker ({cores} workers): {stay:.1f} GiB of signals if persisted; a chunk with its features"
-    yield f"  {working:.0f} MiB; codes {kept * 1e9 / cores / MIB:.0f} MiB"
+    yield f"  {working:.0f} MiB; codes {state_size * 1e9 / cores / MIB:.0f} MiB"
     yield f"- overhead per task: {a_task * 1e3:.2f} ms, measured over {tried:,} nearly empty chunks with scheduler,"
     yield f"  client and two workers on this machine's cores; sums transferred per chunk and pass: {moved:.2f}"
     for model in scaled_models(small):

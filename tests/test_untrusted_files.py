@@ -359,7 +359,7 @@ class TestBombs:
         path = tmp_path / "train-images-idx3-ubyte.gz"
         packed_zeros(path, self.SIZE, struct.pack(">4I", 0x0803, count, 28, 28))
         peak, error = peak_bytes(lambda: datasets.fetch_mnist(data_home=tmp_path, download_if_missing=False))
-        assert "the IDX header promises" in str(error)
+        assert "the IDX header declares" in str(error)
         assert peak < 16 * MIB
 
     def test_idx_of_other_images(self, tmp_path):

@@ -61,9 +61,12 @@ def document(content: dict[str, Any]) -> str:
     for name, (entry, summaries) in datasets.items():
         parts += _section(name, entry, summaries)
     parts += ["\n## Agreement with the paper\n", *_agreement(datasets)]
-    parts.append(_prose.SLIPS_OPENING)
-    for where, printed, slips in (("text", "printed", _prose.SLIPS_OF_TEXT), ("code", "coded", _prose.SLIPS_OF_CODE)):
-        table = Table("", ("where", f"what is {printed}", "what is meant or correct"), list(slips))
+    parts.append(_prose.ERRORS_OPENING)
+    for where, printed, errors in (
+        ("text", "printed", _prose.ERRORS_IN_TEXT),
+        ("code", "coded", _prose.ERRORS_IN_CODE),
+    ):
+        table = Table("", ("where", f"what is {printed}", "what is meant or correct"), list(errors))
         parts += [f"In the {where}:\n", as_markdown(table), ""]
     parts += _settings(datasets)
     parts.append(_prose.CLOSING.format(version=content["versions"]["rkdl"]))
@@ -101,8 +104,8 @@ def _what_was_run(content: dict[str, Any], datasets: Datasets) -> str:
     rows: list[tuple[str, ...]] = []
     for name, (entry, summaries) in datasets.items():
         printed = entry["printed"]
-        beside = "none" if printed is None else printed["column"] + ("" if printed["same_data"] else " (other data)")
-        rows.append((name, entry["description"], round_count(summaries), ", ".join(summaries), beside))
+        column = "none" if printed is None else printed["column"] + ("" if printed["same_data"] else " (other data)")
+        rows.append((name, entry["description"], round_count(summaries), ", ".join(summaries), column))
     table = Table("", ("name", "signals, of unit norm", "rounds", "presets", "column of the paper"), rows)
     versions = ", ".join(f"{package} {number}" for package, number in content["versions"].items())
     machine, settings = content["machine"], content["settings"]

@@ -66,13 +66,13 @@ In that code an unused atom is replaced by noise, and the first pursuit leaves n
 method starts from its own noise.""",
 }
 
-SLIPS_OPENING = """## Errors in the paper and its code
+ERRORS_OPENING = """## Errors in the paper and its code
 
 Where the text and the published code disagree, the printed tables come from the code. The library follows the
 mathematics; the preset `published` follows the code.
 """
 
-SLIPS_OF_TEXT = [
+ERRORS_IN_TEXT = [
     (
         "kernel",
         "two forms of the Gaussian, one with 2 sigma² and one with sigma², and sigma = 10",
@@ -94,7 +94,7 @@ SLIPS_OF_TEXT = [
     ("choice of sigma", "by grid search", "the error tends to 0 with gamma, so it cannot select gamma: a task must"),
 ]
 
-SLIPS_OF_CODE = [
+ERRORS_IN_CODE = [
     (
         "codes of the reduced methods",
         "an atom's coefficients are overwritten for all signals",

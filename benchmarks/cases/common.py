@@ -35,7 +35,7 @@ def compare(
     ours, theirs : Lap
         The timings; `theirs` is None where the peer is not available.
     check : callable
-        Tells whether the two measures agree.
+        Whether the two measures agree.
     peaks : tuple of two callables, default=None
         Measure the peak memory of each; called only if both ran.
     **fields

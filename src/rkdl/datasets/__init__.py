@@ -1,7 +1,7 @@
-"""Data sets of the experiments, and the user's own.
+"""Data sets of the experiments, and loaders for your own files.
 
-Loaders look in the folder given as ``data_home``, else in that of the environment variable ``RKDL_DATA``,
-else in ``~/rkdl_data``, and download canonical files with checksums where that is possible and allowed.
+Loaders look in the folder given as ``data_home``, else in the one named by the environment variable ``RKDL_DATA``,
+else in ``~/rkdl_data``, and download missing files with checksums where possible and allowed.
 """
 
 from rkdl.datasets._cifar10 import CIFAR10_CLASSES, fetch_cifar10

@@ -32,12 +32,12 @@ _PARTS = {"train": _TRAIN, "test": ("test_batch",), "all": (*_TRAIN, "test_batch
 _FOLDER, _ARCHIVE, _ONE_CLASS = "cifar-10-batches-py", "cifar-10-python.tar.gz", "cifar10_airplane.npz"
 _GRAY_WEIGHTS = np.array([0.2989, 0.5870, 0.1140])
 _REMEDY = "delete it and fetch it again"
-# Bytes of the largest batch, of all that the archive holds, and of all images of a class; with some room.
+# Upper limits in bytes of a batch, of the unpacked archive, and of all images of a class.
 _LARGEST_BATCH, _LARGEST_ARCHIVE, _LARGEST_CLASS = 40 << 20, 256 << 20, 6_000 * 3072 + 4096
 _MOST_IN_BATCH = 10_000
 _DESCRIPTION = """CIFAR-10 images
 
-60,000 colour images of 32 x 32 pixels in ten classes: 50,000 for training (5,000 a class) and 10,000 for
+60,000 colour images of 32 x 32 pixels in ten classes: 50,000 for training (5,000 per class) and 10,000 for
 testing. A. Krizhevsky. Learning multiple layers of features from tiny images. 2009.
 """
 
@@ -56,26 +56,26 @@ def fetch_cifar10(
 ) -> Bunch | tuple[npt.NDArray[np.generic], npt.NDArray[np.int64]]:
     """Fetch the CIFAR-10 images.
 
-    They are read from the first of these in the data folder or in its sub-folder ``cifar10``: the folder
-    ``cifar-10-batches-py``, the archive ``cifar-10-python.tar.gz``, and ``cifar10_airplane.npz``, which holds
-    the training images of class 0 alone. Where there is none, the archive is downloaded into ``cifar10`` and
-    verified by its checksum; a batch that is there and is not the published one is read with a warning. The archive is
-    read in place, and its pickles as data: nothing in them is ever called.
+    They are read from the first of these found in the data folder or its sub-folder ``cifar10``: the folder
+    ``cifar-10-batches-py``, the archive ``cifar-10-python.tar.gz``, or ``cifar10_airplane.npz``, which holds only the
+    training images of class 0. If none is found, the archive is downloaded into ``cifar10`` and verified by its
+    checksum; a local batch that differs from the published one is read with a warning. The archive is read in place,
+    and its pickles are parsed as data: nothing in them is ever called.
 
     Parameters
     ----------
     subset : {"train", "test", "all"}, default="train"
-        The 50,000 training images, the 10,000 test images, or first the ones and then the others.
+        The 50,000 training images, the 10,000 test images, or both in that order.
     label : int, default=None
         Keep only the images of this class; 0 is airplane (see ``target_names``).
     gray : bool, default=False
-        Whether to mix the colours to grey, 0.2989 R + 0.5870 G + 0.1140 B, unrounded.
+        Whether to convert to grey, 0.2989 R + 0.5870 G + 0.1140 B, without rounding.
     data_home : path-like, default=None
         The data folder; see :func:`get_data_home`.
     download_if_missing : bool, default=True
         Whether a missing archive may be downloaded (170 MB; needs pooch, ``pip install "rkdl[data]"``).
     return_X_y : bool, default=False
-        Whether to return ``(data, target)`` in place of a Bunch.
+        Whether to return ``(data, target)`` instead of a Bunch.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def fetch_cifar10(
     Raises
     ------
     DatasetError
-        If the files are missing and cannot be downloaded, are broken, or do not hold what is asked for.
+        If the files are missing and cannot be downloaded, are damaged, or lack the requested images.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def fetch_cifar10(
     else:
         batches = _tar_batches if path.name == _ARCHIVE else _folder_batches
         parts = [_choose(*_read_batch(*batch), label) for batch in batches(path, _PARTS[subset])]
-    # concatenate would keep the planes' order in memory, and then no view of the rows exists.
+    # concatenate would keep the memory order of the colour planes, and rows could not be viewed.
     images: npt.NDArray[np.generic] = np.ascontiguousarray(np.concatenate([part_images for part_images, _ in parts]))
     target = np.concatenate([part_labels for _, part_labels in parts])
     if gray:
@@ -132,7 +132,7 @@ def _locate(home: Path, download_if_missing: bool) -> Path:
         return found
     if download_if_missing:
         return download("cifar10", _ARCHIVE, home / "cifar10")
-    raise DatasetError(home, f"CIFAR-10 is not there (neither {_FOLDER} nor {_ARCHIVE} nor {_ONE_CLASS})", HOME_REMEDY)
+    raise DatasetError(home, f"CIFAR-10 was not found (neither {_FOLDER} nor {_ARCHIVE} nor {_ONE_CLASS})", HOME_REMEDY)
 
 
 def _folder_batches(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[str, str, bytes]]:
@@ -147,7 +147,7 @@ def _folder_batches(folder: Path, names: tuple[str, ...]) -> Iterator[tuple[str,
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends with an error where there is more in it than there can be."""
+    """A stream that raises an error beyond a size limit."""
 
     def __init__(self, stream: IO[bytes], limit: int) -> None:
         self._stream, self._left = stream, limit
@@ -156,14 +156,14 @@ class _Bounded(io.RawIOBase):
         content = self._stream.read(size if size >= 0 else self._left + 1)
         self._left -= len(content)
         if self._left < 0:
-            raise tarfile.TarError("there is more in it than in the published archive")
+            raise tarfile.TarError("it is larger than the published archive")
         return content
 
 
 def _tar_batches(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, str, bytes]]:
     contents: dict[str, bytes] = {}
     try:
-        # One pass in file order: seeking back in a gzip file starts it over.
+        # One pass in file order: seeking back in a gzip file restarts decompression.
         with open_regular(path) as file, _open_tar(file) as archive:
             for member in archive:
                 name = member.name.rpartition("/")[2]
@@ -173,7 +173,7 @@ def _tar_batches(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, str,
                 if len(contents) == len(names):
                     break
     except (tarfile.TarError, EOFError, OSError, MemoryError, zlib.error) as error:
-        raise DatasetError(path, f"the archive is broken or cut short ({cause(error)})", _REMEDY) from error
+        raise DatasetError(path, f"the archive is damaged or truncated ({cause(error)})", _REMEDY) from error
     for name in names:
         if name not in contents:
             raise DatasetError(path, f"the archive holds no {name}", _REMEDY)
@@ -181,7 +181,7 @@ def _tar_batches(path: Path, names: tuple[str, ...]) -> Iterator[tuple[str, str,
 
 
 def _open_tar(file: IO[bytes]) -> tarfile.TarFile:
-    """The archive, gzipped or not, for one pass; whatever it claims, no more of it is unpacked than there can be."""
+    """Open the archive, gzipped or not, for one pass with a limit on its unpacked size."""
     is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     unpacked: Any = gzip.GzipFile(fileobj=file) if is_packed else file
@@ -194,7 +194,7 @@ def _read_batch(where: str, name: str, content: bytes) -> tuple[_Images, _Labels
         raise DatasetError(where, f"larger than a CIFAR-10 batch can be ({_LARGEST_BATCH >> 20} MiB)", _REMEDY)
     try:
         entries = read_pickled_arrays(content)
-    # A broken pickle can raise anything.
+    # A damaged pickle can raise anything.
     except Exception as error:
         raise DatasetError(where, f"not a pickle of a CIFAR-10 batch ({cause(error)})", _REMEDY) from error
     data, labels = (entries.get(key, entries.get(key.encode())) for key in ("data", "labels"))
@@ -204,15 +204,15 @@ def _read_batch(where: str, name: str, content: bytes) -> tuple[_Images, _Labels
     if target is None or target.shape != data.shape[:1] or (target.size and not 0 <= target.min() <= target.max() < 10):
         raise DatasetError(where, f"not a CIFAR-10 batch: `labels` are not {len(data)} integers from 0 to 9", _REMEDY)
     warn_if_changed(where, name, content)
-    # Stored as three colour planes one after another.
+    # Stored as three consecutive colour planes.
     return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), target
 
 
 def _as_labels(found: Any) -> _Labels | None:
-    """Labels of a batch, or None for anything but a flat list or array of integers."""
+    """Labels of a batch, or None if not a flat list or array of integers."""
     if isinstance(found, np.ndarray):
         return found.astype(np.int64) if found.ndim == 1 and len(found) <= _MOST_IN_BATCH else None
-    # Looked at before NumPy is: lists that hold one another many times would grow without end there.
+    # Checked before conversion: nested shared lists could grow without bound in NumPy.
     if not isinstance(found, list) or len(found) > _MOST_IN_BATCH:
         return None
     if not all(type(label) is int and 0 <= label < 10 for label in found):
@@ -228,16 +228,16 @@ def _choose(images: _Images, target: _Labels, label: int | None) -> tuple[_Image
 
 def _read_one_class(path: Path, subset: str, label: int | None) -> tuple[_Images, _Labels]:
     if subset != "train" or label != 0:
-        asked = f"subset={subset!r}, label={label}"
+        requested = f"subset={subset!r}, label={label}"
         raise DatasetError(
             path,
-            f"holds only the training images of class 0 (airplane): subset='train', label=0, not {asked}",
-            f"put the whole set, {_ARCHIVE} or {_FOLDER}, beside it or into another data_home",
+            f"holds only the training images of class 0 (airplane): subset='train', label=0, not {requested}",
+            f"put the complete data set, {_ARCHIVE} or {_FOLDER}, into the same folder or another data_home",
         )
     try:
         with open_regular(path) as stream:
             images = read_npz(stream, ["images"], _LARGEST_CLASS)["images"]
-    # zipfile, zlib and NumPy have a dozen ways to say that a file is broken.
+    # zipfile, zlib and NumPy raise many kinds of exceptions on damaged files.
     except Exception as error:
         raise DatasetError(path, f"no array `images` can be read from it ({cause(error)})", _REMEDY) from error
     if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):
@@ -247,7 +247,7 @@ def _read_one_class(path: Path, subset: str, label: int | None) -> tuple[_Images
 
 
 def _to_gray(images: npt.NDArray[np.generic], block: int = 4096) -> npt.NDArray[np.float64]:
-    # In blocks, because the product turns its bytes into eight times as many.
+    # In blocks, because the product needs eight times the memory of the bytes.
     mixed = np.empty(images.shape[:-1])
     for start in range(0, len(images), block):
         np.matmul(images[start : start + block], _GRAY_WEIGHTS, out=mixed[start : start + block])

@@ -1,4 +1,4 @@
-"""Downloads with checksums, by pooch."""
+"""Downloads with checksums, using pooch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _TIMEOUT_SECONDS = 30
 
 @dataclass(frozen=True)
 class Source:
-    """An address and the files under it with their MD5 checksums."""
+    """A base URL and its files with their MD5 checksums."""
 
     base_url: str
     checksums: dict[str, str]
 
 
-# The tests replace entries of this table by a server on loopback.
+# Tests replace entries of this table by a local server.
 SOURCES: dict[str, Source] = {
     "mnist": Source(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -53,9 +53,9 @@ def download(source_name: str, filename: str, folder: Path, base_url: str | None
     filename : str
         A file of that source.
     folder : pathlib.Path
-        Where to store it; created when needed.
+        Where to store it; created if needed.
     base_url : str, default=None
-        An address to use in place of the source's own.
+        A base URL to use instead of the source's own.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def download(source_name: str, filename: str, folder: Path, base_url: str | None
     except ImportError:
         raise DatasetError(
             folder,
-            f"{filename} is not there, and downloading needs pooch",
+            f"{filename} was not found, and downloading needs pooch",
             f'pip install "rkdl[data]", {by_hand}',
         ) from None
 
@@ -80,7 +80,7 @@ def download(source_name: str, filename: str, folder: Path, base_url: str | None
     downloader = pooch.HTTPDownloader(progressbar=show_progress, chunk_size=2**17, timeout=_TIMEOUT_SECONDS)
     logger = pooch.get_logger()
     level = logger.level
-    logger.setLevel(logging.WARNING)  # an error is one line, without "Downloading data from" before it
+    logger.setLevel(logging.WARNING)  # suppress "Downloading data from", so that an error is a single line
     try:
         stored = pooch.retrieve(
             url, "md5:" + source.checksums[filename], fname=filename, path=folder, downloader=downloader
@@ -89,19 +89,19 @@ def download(source_name: str, filename: str, folder: Path, base_url: str | None
         status = error.response.status_code if error.response is not None else "an error"
         failure = DatasetError(url, f"the server answered {status}", f"try again later, {by_hand}")
     except requests.RequestException as error:
-        # requests' own sentences name sockets and pools.
+        # requests' own messages are about sockets and pools.
         reached = not isinstance(error, (requests.ConnectionError, requests.Timeout))
-        what = f"the download broke off ({cause(error)})" if reached else "the server cannot be reached"
+        what = f"the download failed ({cause(error)})" if reached else "the server cannot be reached"
         failure = DatasetError(url, what, f"check the network, {by_hand}")
     except OSError as error:
         failure = DatasetError(
             folder, f"cannot store {filename} ({cause(error)})", "choose a data_home you may write to"
         )
     except ValueError:
-        # pooch has already deleted what it fetched.
+        # pooch has already deleted the file.
         failure = DatasetError(
             url,
-            "what was downloaded has the wrong MD5 checksum, and was thrown away",
+            "the downloaded file has the wrong MD5 checksum and was discarded",
             f"try again later, {by_hand}",
         )
     else:

@@ -1,4 +1,4 @@
-"""The one exception of the loaders, and the sentences that they share."""
+"""The exception raised by the loaders, and checks they share."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ __all__ = ["DatasetError", "cause", "check_choice", "check_label"]
 
 
 class DatasetError(ValueError):
-    """Raised when a data set is missing, broken, or cannot be downloaded.
+    """Raised when a data set is missing, damaged, or cannot be downloaded.
 
-    The message is one line that names the file or folder, says what is wrong with it, and what to do about
-    it.
+    The message is one line that names the file or folder, the problem, and a remedy.
 
     Parameters
     ----------
     where : path-like or str
-        The file, folder or address that the error is about.
+        The file, folder or URL concerned.
     what : str
-        What is wrong with it.
+        The problem.
     remedy : str, default=""
         What the user can do.
 
@@ -30,7 +29,7 @@ class DatasetError(ValueError):
     """
 
     def __init__(self, where: str | os.PathLike[str], what: str, remedy: str = "") -> None:
-        # All three are kept as `args`, so that the exception survives pickling across processes.
+        # All three are in `args`, so that the exception can be pickled between processes.
         super().__init__(os.fspath(where), what, remedy)
 
     def __str__(self) -> str:
@@ -39,7 +38,7 @@ class DatasetError(ValueError):
 
 
 def cause(error: BaseException) -> str:
-    """Name an exception and its message, for use inside a longer sentence."""
+    """Format an exception and its message for use in a longer message."""
     text = " ".join(str(error).split()).rstrip(".")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

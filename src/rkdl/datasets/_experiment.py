@@ -1,4 +1,4 @@
-"""The data sets of the paper's experiments, by the names of the command line."""
+"""Data sets of the paper's experiments, by their names on the command line."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _PER_CLASS = 500
 
 
 class ExperimentData(NamedTuple):
-    """Hold the signals of an experiment and what is needed to show them.
+    """Signals of an experiment and what is needed to show them.
 
     Parameters
     ----------
     signals : ndarray of shape (n_signals, n_features)
         The signals as rows of unit norm.
     image_shape : tuple of int or None
-        The shape to which a signal is reshaped to be shown, (height, width) or (height, width, 3 or 4); None
-        for signals that are no images.
+        Shape of a signal as an image, (height, width) or (height, width, 3 or 4); None for signals that are not
+        images.
     description : str
-        What they are, in a few words.
+        Short description.
     """
 
     signals: npt.NDArray[np.floating[Any]]
@@ -73,7 +73,7 @@ def load_experiment(
     name : str or path-like
         One of these names, or the path of a file.
     label : int, default=None
-        The class to take, for the data sets that say so above.
+        The class to load, for data sets with `label` above.
     data_home : path-like, default=None
         The data folder; see :func:`get_data_home`.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
@@ -89,9 +89,9 @@ def load_experiment(
     Raises
     ------
     DatasetError
-        If the data are missing and cannot be downloaded, or are broken.
+        If the data are missing and cannot be downloaded, or are damaged.
     ValueError
-        If the name is not known, or the label not valid for it.
+        If the name is unknown, or the label invalid for it.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def _first_of_each_class(target: npt.NDArray[np.int64], filename: str) -> npt.ND
     for digit, indices in enumerate(firsts):
         if len(indices) < _PER_CLASS:
             raise DatasetError(
-                filename, f"only {len(indices)} labels are {digit}, of {_PER_CLASS}", "use the whole set"
+                filename, f"only {len(indices)} labels are {digit}, of {_PER_CLASS}", "use the complete data set"
             )
     return np.sort(np.concatenate(firsts))
 

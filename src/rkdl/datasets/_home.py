@@ -1,4 +1,4 @@
-"""Where the data files are: the data folder and the search in it."""
+"""Location of data files: the data folder and the search in it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ HOME_REMEDY = "give its folder as data_home= or in the environment variable RKDL
 
 
 def get_data_home(data_home: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder in which the loaders look for data.
+    """Return the folder in which loaders look for data.
 
-    It is `data_home` when given, else the folder named by the environment variable ``RKDL_DATA``, else
+    It is `data_home` if given, else the folder named by the environment variable ``RKDL_DATA``, else
     ``~/rkdl_data``. The folder is not created: only a download writes into it.
 
     Parameters
     ----------
     data_home : path-like, default=None
-        A folder; a leading ``~`` is the user's home.
+        A folder; a leading ``~`` is expanded to the user's home.
 
     Returns
     -------
@@ -43,13 +43,13 @@ def get_data_home(data_home: str | os.PathLike[str] | None = None) -> Path:
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """Return a user's path with its leading ~ resolved where that is possible."""
-    # Path.expanduser raises for an unknown user, and Path.exists for names that are too long.
+    """Return a path with a leading ~ expanded where possible."""
+    # Path.expanduser raises for unknown users, and Path.exists for names that are too long.
     return Path(os.path.expanduser(path))
 
 
 def find_file(folders: Iterable[Path], names: Iterable[str]) -> Path | None:
-    """Return the first of `names` that is in one of `folders`, or None."""
+    """Return the first of `names` found in one of `folders`, or None."""
     names = tuple(names)
     for folder in folders:
         for name in names:

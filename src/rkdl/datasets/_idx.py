@@ -24,10 +24,10 @@ _REMEDY = "delete it and fetch it again"
 
 
 def read_idx(path: Path, item_shape: tuple[int, ...], max_items: int, name: str) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of unsigned bytes, gzipped or not, whatever its name says.
+    """Read an IDX file of unsigned bytes, gzipped or not, whatever its suffix.
 
-    No more is unpacked than the header promises, and no more may be promised than is expected. A file that is not the
-    published one is warned of.
+    No more is decompressed than the header declares, and the header may declare no more than expected. A file that
+    differs from the published one raises a warning.
 
     Parameters
     ----------
@@ -36,24 +36,24 @@ def read_idx(path: Path, item_shape: tuple[int, ...], max_items: int, name: str)
     item_shape : tuple of int
         The shape of an item: (28, 28) for images, () for labels.
     max_items : int
-        Most items that there may be.
+        Largest number of items allowed.
     name : str
-        The published file that it should be, such as "train-images".
+        Name of the published file, such as "train-images".
 
     Returns
     -------
     array : ndarray of uint8 of shape (n_items, *item_shape)
-        Read-only, as it shares the memory of the bytes read.
+        Read-only, because it shares the memory of the bytes read.
     """
     try:
         with open_regular(path) as file:
-            # Browsers unpack downloads but keep the .gz name, so the content decides.
+            # Browsers may decompress downloads but keep the .gz suffix, so check the content.
             is_packed = file.read(2) == _GZIP_MAGIC
             file.seek(0)
             stream: Any = gzip.GzipFile(fileobj=file) if is_packed else file
             return _read(path, stream, item_shape, max_items, name)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DatasetError(path, f"the gzip file is broken or cut short ({cause(error)})", _REMEDY) from error
+        raise DatasetError(path, f"the gzip file is damaged or truncated ({cause(error)})", _REMEDY) from error
     except OSError as error:
         raise DatasetError(path, f"cannot be read ({cause(error)})") from error
 
@@ -78,13 +78,13 @@ def _read(
         found, wanted = (" x ".join(map(str, lengths)) for lengths in (shape[1:], item_shape))
         raise DatasetError(path, f"its images are {found}, not {wanted}", "use the published files")
     if shape[0] > max_items:
-        raise DatasetError(path, f"the IDX header promises {shape[0]} items, of at most {max_items}", _REMEDY)
+        raise DatasetError(path, f"the IDX header declares {shape[0]} items, of at most {max_items}", _REMEDY)
     n_values = math.prod(shape)
-    # One byte more than was promised, so that the end is seen and its checksum with it.
+    # One byte more than declared, so that the end of the file and its checksum are read.
     content = stream.read(n_values + 1)
     if len(content) != n_values:
         size = " x ".join(str(length) for length in shape)
         more = " or more" if len(content) > n_values else ""
-        raise DatasetError(path, f"the IDX header promises {size} bytes but {len(content)}{more} follow", _REMEDY)
+        raise DatasetError(path, f"the IDX header declares {size} bytes but {len(content)}{more} follow", _REMEDY)
     warn_if_changed(path, name, header, content)
     return np.frombuffer(content, dtype=np.uint8).reshape(shape)

@@ -1,7 +1,7 @@
-"""Numeric variables of MATLAB's .mat files of version 5 to 7, every length checked against what is there.
+"""Reader for numeric variables of MATLAB .mat files of versions 5 to 7 that checks every length.
 
-The format is a sequence of elements, each with a tag that says its type and length; a matrix is an element made of
-others: flags, lengths of the axes, name, numbers. SciPy's reader follows wrong types and lengths out of its own memory.
+The format is a sequence of elements, each with a tag for its type and length; a matrix is an element made of others:
+flags, dimensions, name, numbers. SciPy's reader accesses invalid memory if types or lengths are wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SPARSE = 5
 _NUMERIC_CLASSES = range(_SPARSE, 16)
 _COMPLEX = 0x0800
 _HEADER_BYTES = 128
-# Bytes of a matrix up to its class.
+# Bytes of a matrix element up to and including its class.
 _BYTES_TO_CLASS = 20
 
 
@@ -38,23 +38,23 @@ class _Element(NamedTuple):
 
 
 def read_mat5(content: bytes, max_bytes: int) -> dict[str, npt.NDArray[Any]]:
-    """Read all numeric variables; variables of other kinds are passed over.
+    """Read all numeric variables; variables of other kinds are skipped.
 
     Parameters
     ----------
     content : bytes
         The file.
     max_bytes : int
-        Bytes that compressed variables may take together.
+        Limit on the total size of decompressed variables, in bytes.
 
     Returns
     -------
     dict of str to ndarray
-        The variables by name, in MATLAB's order of axes and with the dtypes they are stored in; sparse ones dense.
+        Variables by name, with MATLAB's order of axes and their stored dtypes; sparse ones as dense arrays.
     """
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
-        raise ValueError("its header does not say the order of bytes")
+        raise ValueError("its header does not specify the byte order")
     reader = _Reader(order, max_bytes)
     variables = {}
     for element in reader.elements(memoryview(content)[_HEADER_BYTES:]):
@@ -65,18 +65,18 @@ def read_mat5(content: bytes, max_bytes: int) -> dict[str, npt.NDArray[Any]]:
 
 
 class _Reader:
-    """Reads elements in one order of bytes, and counts the bytes of those that it unpacks or fills."""
+    """Reads elements in one byte order, within a limit on the memory it allocates."""
 
     def __init__(self, order: str, max_bytes: int) -> None:
         self.order = order
         self.left = max_bytes
 
     def elements(self, rest: memoryview) -> Iterator[_Element]:
-        """The elements one after another, their ends where their tags say."""
+        """Iterate over elements, whose lengths are given by their tags."""
         while len(rest) >= 8:
             kind, size = self.integers(rest[:8])
             if kind >> 16:
-                # Four bytes or fewer lie in the tag itself.
+                # Up to four bytes are stored in the tag itself.
                 kind, size, begin, end = kind & 0xFFFF, kind >> 16, 4, 8
             else:
                 begin, end = 8, 8 + size + (0 if kind == _COMPRESSED else -size % 8)
@@ -91,13 +91,13 @@ class _Reader:
         return np.frombuffer(content, dtype=f"{self.order}u4").tolist()
 
     def spend(self, size: int) -> None:
-        """Count bytes of memory; too many of them are refused."""
+        """Count allocated bytes against the limit."""
         self.left -= size
         if self.left < 0:
             raise ValueError("its variables take more memory than there is")
 
     def variable(self, element: _Element) -> tuple[str, npt.NDArray[Any]] | None:
-        """Name and numbers of a matrix; None for anything else."""
+        """Name and values of a numeric matrix; None for anything else."""
         if element.kind == _COMPRESSED:
             unpacked = self._unpack(element.content)
             if unpacked is None:
@@ -119,7 +119,7 @@ class _Reader:
         return text, values.reshape(shape, order="F")
 
     def _unpack(self, packed: memoryview) -> _Element | None:
-        """The element in a compressed one; None, and not unpacked, where it holds no numbers."""
+        """Decompress an element; None, without decompressing it, if it is not numeric."""
         stream = zlib.decompressobj()
         head = stream.decompress(packed, 8 + _BYTES_TO_CLASS)
         kind, size = self.integers(memoryview(head)[:8])
@@ -127,13 +127,13 @@ class _Reader:
             return None
         self.spend(size)
         content = head[8:] + stream.decompress(stream.unconsumed_tail, max(1, size - len(head) + 8))
-        # The end is read too, where the checksum is.
+        # Read to the end, where the checksum is.
         if len(content) != size or stream.decompress(stream.unconsumed_tail, 1) or not stream.eof:
-            raise ValueError(f"a packed variable of {size} bytes unpacks to others")
+            raise ValueError(f"a compressed variable of {size} bytes has another size")
         return _Element(kind, memoryview(content))
 
     def _is_numeric(self, begin: memoryview) -> bool:
-        """Whether a matrix that begins so holds numbers."""
+        """Whether a matrix with this beginning is numeric."""
         kind, size, bits = self.integers(begin[:12]) if len(begin) >= 12 else (0, 0, 0)
         return (kind, size) == (_UINT32, 8) and bits & 0xFF in _NUMERIC_CLASSES
 
@@ -151,7 +151,7 @@ class _Reader:
         rows, ends = (self._numbers(element, (_INT32, _UINT32)) for element in data[:2])
         values = self._values(data[2:], is_complex)
         if len(shape) != 2 or len(ends) != shape[1] + 1:
-            raise ValueError("a sparse variable has not one end per column")
+            raise ValueError("a sparse variable does not have one end per column")
         count = int(ends[-1])
         self.spend(8 * math.prod(shape))
         matrix = sparse.csc_array((values[:count], rows[:count], ends), shape=tuple(shape))

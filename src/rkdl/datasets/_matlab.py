@@ -1,4 +1,4 @@
-"""MATLAB's .mat files, and the synthetic digits that only MATLAB ships."""
+"""MATLAB's .mat files, and the synthetic digits that come only with MATLAB."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _DESCRIPTION = """MATLAB's synthetic digits
 
 5,000 grey images of 28 x 28 pixels, 500 of each digit, which MATLAB's Deep Learning Toolbox returns from
-digitTrain4DArrayData. They come with MATLAB only; this is the user's own export.
+digitTrain4DArrayData. They come only with MATLAB; this is the user's export.
 """
 
 
 def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
-    """Load MATLAB's synthetic digits from the user's own export.
+    """Load MATLAB's synthetic digits from your own export.
 
     They are part of MATLAB's Deep Learning Toolbox and cannot be downloaded. In MATLAB::
 
@@ -43,10 +43,9 @@ def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
     Parameters
     ----------
     path : path-like
-        The ``.mat`` file. The images are its variable ``XTrain``, ``X`` or ``images`` (28 x 28 x 1 x n,
-        the axis of one may be missing), the labels ``YTrain``, ``y`` or ``labels`` if there are any. Labels
-        that are not saved as numbers (MATLAB's categories) cannot be read and count as none. Files of version
-        7.3 need h5py.
+        The ``.mat`` file. The images are its variable ``XTrain``, ``X`` or ``images`` (28 x 28 x 1 x n or
+        28 x 28 x n), the labels ``YTrain``, ``y`` or ``labels``, if present. Labels that are not saved as numbers
+        (MATLAB's categories) cannot be read and are ignored. Files of version 7.3 need h5py.
 
     Returns
     -------
@@ -57,7 +56,7 @@ def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
     Raises
     ------
     DatasetError
-        If the file is missing or broken, or its variables are not such images and labels.
+        If the file is missing or damaged, or its variables are not such images and labels.
 
     Examples
     --------
@@ -90,9 +89,9 @@ def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
 
 
 def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the numeric variables of a .mat file, in MATLAB's own order of axes.
+    """Read the numeric variables of a .mat file, with MATLAB's order of axes.
 
-    Variables of other kinds (text, cells, tables, categories) are left out. Files of version 7.3 are HDF5 and
+    Variables of other kinds (text, cells, tables, categories) are skipped. Files of version 7.3 are HDF5 and
     need h5py.
     """
     try:
@@ -107,18 +106,18 @@ def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
         )
     try:
         return _read_hdf5(path) if is_hdf5 else _read_plain(path)
-    # NumPy, SciPy and h5py raise everything from struct.error to TypeError on a broken file.
+    # NumPy, SciPy and h5py raise many kinds of exceptions on damaged files.
     except Exception as error:
-        raise DatasetError(path, f"not a whole MAT-file ({cause(error)})", "export it again") from error
+        raise DatasetError(path, f"not a MAT-file, or damaged ({cause(error)})", "export it again") from error
 
 
 def images_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Move MATLAB's last axis, which counts the images, to the front; leave matrices alone."""
+    """Move MATLAB's last axis, which counts images, to the front; matrices are unchanged."""
     return np.moveaxis(array, -1, 0) if array.ndim > 2 else array
 
 
 def _read_plain(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The numeric variables of a file that is not HDF5."""
+    """Read the numeric variables of a file that is not HDF5."""
     with open_regular(path) as stream:
         content = stream.read()
     # Files of version 4 begin with a number, those of version 5 with text.
@@ -140,10 +139,10 @@ def _read_v4(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def _check_room(sizes: Iterable[int]) -> None:
-    """Refuse variables that promise more bytes than this machine has."""
+    """Refuse variables that need more memory than this machine has."""
     needed, memory = sum(sizes), physical_memory()
     if needed > memory:
-        raise ValueError(f"its variables take {needed / 2**30:.1f} GiB and there are {memory / 2**30:.1f}")
+        raise ValueError(f"its variables take {needed / 2**30:.1f} GiB, but this machine has {memory / 2**30:.1f}")
 
 
 def _read_hdf5(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -151,7 +150,7 @@ def _read_hdf5(path: Path) -> dict[str, npt.NDArray[Any]]:
 
     with h5py.File(path, "r") as file:
         _check_room(value.nbytes for value in file.values() if isinstance(value, h5py.Dataset))
-        # HDF5 counts axes the other way round; text is stored as numbers too, under the class char.
+        # HDF5 reverses the order of axes; text is also stored as numbers, with class char.
         return {
             name: np.asarray(value).T
             for name, value in file.items()
@@ -169,7 +168,7 @@ def _matlab_labels(path: Path, variables: dict[str, npt.NDArray[Any]], n_images:
     if len(labels) != n_images:
         raise DatasetError(path, f"{len(labels)} labels in {name} for {n_images} images", "export both again")
     if labels.dtype.kind == "c" or not np.array_equal(labels, np.rint(labels)):
-        raise DatasetError(path, f"{name} holds values that are not whole numbers", "save it as the digits 0 to 9")
+        raise DatasetError(path, f"{name} holds values that are not integers", "save it as the digits 0 to 9")
     return labels.astype(np.int64)
 
 
@@ -178,4 +177,4 @@ def _or(names: tuple[str, ...]) -> str:
 
 
 def _listed(variables: dict[str, npt.NDArray[Any]]) -> str:
-    return ", ".join(sorted(variables)) or "none at all"
+    return ", ".join(sorted(variables)) or "none"

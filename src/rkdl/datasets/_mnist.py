@@ -37,23 +37,23 @@ def fetch_mnist(
 ) -> Bunch | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Fetch the MNIST digits.
 
-    The IDX files are looked for in the data folder and in its sub-folder ``mnist``, gzipped or not, under the
-    names ``train-images-idx3-ubyte.gz``, ``train-images-idx3-ubyte`` or ``train-images.idx3-ubyte`` and the
-    like. What is missing is downloaded into ``mnist`` and verified by its checksum; a file that is there and is not the
-    published one is read with a warning.
+    The IDX files are searched in the data folder and its sub-folder ``mnist``, gzipped or not, under names like
+    ``train-images-idx3-ubyte.gz``, ``train-images-idx3-ubyte`` or ``train-images.idx3-ubyte``. Missing files are
+    downloaded into ``mnist`` and verified by their checksums; a local file that differs from the published one is read
+    with a warning.
 
     Parameters
     ----------
     subset : {"train", "test", "all"}, default="train"
-        The 60,000 training images, the 10,000 test images, or first the ones and then the others.
+        The 60,000 training images, the 10,000 test images, or both in that order.
     label : int, default=None
         Keep only the images of this digit.
     data_home : path-like, default=None
         The data folder; see :func:`get_data_home`.
     download_if_missing : bool, default=True
-        Whether files that are missing may be downloaded (needs pooch, ``pip install "rkdl[data]"``).
+        Whether missing files may be downloaded (needs pooch, ``pip install "rkdl[data]"``).
     return_X_y : bool, default=False
-        Whether to return ``(data, target)`` in place of a Bunch.
+        Whether to return ``(data, target)`` instead of a Bunch.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def fetch_mnist(
     Raises
     ------
     DatasetError
-        If a file is missing and cannot be downloaded, or is broken.
+        If a file is missing and cannot be downloaded, or is damaged.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def _locate(home: Path, stem: str, n_dims: int, download_if_missing: bool) -> Pa
         return found
     if download_if_missing:
         return download("mnist", names[0], home / "mnist")
-    raise DatasetError(home, f"MNIST's {names[0]} is neither there nor in its sub-folder mnist", HOME_REMEDY)
+    raise DatasetError(home, f"MNIST's {names[0]} is neither in this folder nor in its sub-folder mnist", HOME_REMEDY)
 
 
 def _read_part(part: str, image_path: Path, label_path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:

@@ -1,4 +1,4 @@
-"""Nine sets of the ODDS collection for outlier detection."""
+"""Nine data sets of the ODDS collection for outlier detection."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def fetch_odds(
     data_home: str | os.PathLike[str] | None = None,
     return_X_y: bool = False,
 ) -> Bunch | tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Fetch an outlier-detection set of the ODDS collection.
+    """Fetch an outlier-detection data set of the ODDS collection.
 
-    It is read from ``odds/NAME.mat`` in the data folder and never downloaded, as the collection has no source
+    It is read from ``odds/NAME.mat`` in the data folder and never downloaded, because the collection has no source
     with checksums.
 
     Parameters
@@ -35,7 +35,7 @@ def fetch_odds(
     data_home : path-like, default=None
         The data folder; see :func:`get_data_home`.
     return_X_y : bool, default=False
-        Whether to return ``(data, target)`` in place of a Bunch.
+        Whether to return ``(data, target)`` instead of a Bunch.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def fetch_odds(
     Raises
     ------
     DatasetError
-        If the file is missing or broken.
+        If the file is missing or damaged.
 
     Examples
     --------
@@ -64,17 +64,15 @@ def fetch_odds(
     if path is None:
         raise DatasetError(
             home / "odds" / f"{name}.mat",
-            "this ODDS set is not there and is not downloaded",
+            "this ODDS data set was not found and cannot be downloaded",
             f"put it there, or {HOME_REMEDY}",
         )
     variables = read_mat(path)
     if "X" not in variables or "y" not in variables:
-        raise DatasetError(path, "the numeric variables X and y are not both there", "fetch it again")
+        raise DatasetError(path, "it lacks the numeric variables X and y", "fetch it again")
     data, labels = variables["X"], variables["y"].ravel()
     if data.ndim != 2 or len(data) != len(labels) or data.dtype.kind == "c":
-        raise DatasetError(
-            path, f"X of shape {data.shape} does not go with {len(labels)} labels in y", "fetch it again"
-        )
+        raise DatasetError(path, f"X of shape {data.shape} does not match {len(labels)} labels in y", "fetch it again")
     if not np.isin(labels, (0, 1)).all():
         raise DatasetError(path, "y holds values other than 0 and 1 (outlier)", "fetch it again")
     data, target = np.ascontiguousarray(data, dtype=np.float64), labels.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Arrays of integers out of a pickle, read without unpickling: the file is data and nothing in it is ever called."""
+"""Integer arrays from a pickle, parsed as data: nothing in the file is ever called."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["read_pickled_arrays"]
 _NUMPY = ("numpy.core", "numpy._core")
 _ORDERS = {"|": "=", "=": "=", "<": "<", ">": ">"}
 _INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
-# A batch of CIFAR-10 has containers in four levels and some 40,000 operations.
+# A CIFAR-10 batch has four levels of containers and about 40,000 operations.
 _DEEPEST, _MOST_OPERATIONS = 32, 1_000_000
-# Of an axis; more than any file that is read here has bytes.
+# Limit of an axis length, larger than any file read here.
 _LONGEST = 2**31
 
 
 class _Global(NamedTuple):
-    """A name that the pickle refers to; it is compared, never looked up."""
+    """A global name in the pickle; it is compared, never looked up."""
 
     module: str
     name: str
 
 
 class _Type:
-    """An integer type: its code, and its byte order once that was said."""
+    """An integer type: its code, and its byte order once known."""
 
     def __init__(self, code: Any) -> None:
         if not isinstance(code, str) or code not in _INTEGERS:
@@ -39,28 +39,28 @@ class _Type:
 
     def set_state(self, state: Any) -> None:
         version, order, *rest = state
-        # Only text is looked up: hashing what is nested deeply would overflow the stack.
+        # Look up text only: hashing deeply nested objects would overflow the stack.
         is_known = isinstance(order, str) and order in _ORDERS
-        # Fields, sub-arrays, sizes and flags of their own have no place in a plain integer.
+        # A plain integer type has no fields, sub-arrays, sizes or flags.
         if not is_known or version != 3 or tuple(rest) != (None, None, None, -1, -1, 0):
             raise ValueError("a type that is not a plain integer is not allowed in a data file")
         self.order = _ORDERS[order]
 
     def array(self, shape: Any, content: bytes, is_fortran: bool) -> np.ndarray:
-        """The array of these bytes; as many as the shape says, or a ValueError."""
+        """The array of these bytes; raises a ValueError if their number does not match the shape."""
         dtype = np.dtype(self.order + self.code)
         if not isinstance(shape, tuple) or not 0 < len(shape) <= 2:
             raise ValueError("an array must have one axis or two")
-        # Bounded before they are multiplied: integers of a pickle may have millions of digits.
+        # Check bounds before multiplying: integers in a pickle may have millions of digits.
         if not all(type(length) is int and 0 <= length <= _LONGEST for length in shape):
-            raise ValueError(f"an array of {len(content)} bytes cannot have the shape that it says")
+            raise ValueError(f"an array of {len(content)} bytes cannot have its declared shape")
         if math.prod(shape) * dtype.itemsize != len(content):
             raise ValueError(f"an array of shape {shape} has {len(content)} bytes")
         return np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
 class _Array:
-    """An array that is announced; its content comes afterwards."""
+    """An array whose content follows later."""
 
     value: np.ndarray | None = None
 
@@ -71,7 +71,7 @@ class _Array:
 
 
 def read_pickled_arrays(content: bytes) -> dict[str | bytes, Any]:
-    """Read a pickled dictionary of numbers, text, lists and arrays of integers.
+    """Read a pickled dictionary of numbers, text, lists and integer arrays.
 
     Parameters
     ----------
@@ -81,12 +81,12 @@ def read_pickled_arrays(content: bytes) -> dict[str | bytes, Any]:
     Returns
     -------
     dict
-        The entries that are lists or arrays, by their keys; arrays share the memory of what was read.
+        The entries by key; arrays share the memory of `content`.
 
     Raises
     ------
     ValueError
-        If it holds anything else. A pickle that is broken may raise almost any other exception.
+        If it holds anything else. A damaged pickle may raise almost any other exception.
     """
     machine = _Machine(len(content))
     for number, (opcode, argument, _) in enumerate(pickletools.genops(content)):
@@ -95,26 +95,26 @@ def read_pickled_arrays(content: bytes) -> dict[str | bytes, Any]:
         machine.step(opcode.name, argument)
     found = machine.result
     if not isinstance(found, dict):
-        raise ValueError("it holds no dictionary")
+        raise ValueError("it does not hold a dictionary")
     return {key: value.value if isinstance(value, _Array) else value for key, value in found.items()}
 
 
 class _Machine:
-    """The stack that the operations of a pickle work on, as far as data need them.
+    """The stack machine of a pickle, restricted to data.
 
-    A list or dictionary that lies in another container does not change any more, so that the depth of each is known.
+    A list or dictionary inside another container may not change any more, so that the depth of each is known.
 
     Parameters
     ----------
     budget : int
-        Bytes that may be made of text, all together; a pickle can name one text many times.
+        Limit on the total bytes converted from text, because a pickle can refer to one text many times.
     """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        # Depths of containers by their identities; all are kept, so that none takes over another's identity.
+        # Depths of containers by id; references are held, so that ids are not reused.
         self.depths: dict[int, int] = {}
-        self.kept: list[Any] = []
+        self.containers: list[Any] = []
         self.closed: set[int] = set()
         self.stack: list[Any] = []
         self.marked: list[list[Any]] = []
@@ -122,7 +122,7 @@ class _Machine:
         self.result: Any = None
 
     def step(self, name: str, argument: Any) -> None:
-        """One operation."""
+        """Execute one operation."""
         if name in _CONSTANTS:
             self.stack.append(_CONSTANTS[name])
         elif name in _EMPTY:
@@ -185,7 +185,7 @@ class _Machine:
     def stack_name(self, argument: Any) -> None:
         name, module = self.stack.pop(), self.stack.pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            raise ValueError("a name that is no text")
+            raise ValueError("a name that is not text")
         self.stack.append(_Global(module, name))
 
     def call(self, argument: Any) -> None:
@@ -201,24 +201,24 @@ class _Machine:
             _, shape, kind, is_fortran, content = state
             target.set_content(self._as_bytes(content), kind, shape, bool(is_fortran))
         else:
-            raise ValueError("a state is given to something that has none")
+            raise ValueError("a state is set on an object that has none")
 
     def stop(self, argument: Any) -> None:
         self.result = self.stack.pop()
 
     def _push(self, container: Any, items: list[Any] | None = None) -> None:
-        """Put a new container of these items on the stack."""
-        self.kept.append(container)
+        """Push a new container of these items."""
+        self.containers.append(container)
         self.depths.setdefault(id(container), 1)
         self._hold(container, items or [])
         self.stack.append(container)
 
     def _hold(self, container: Any, items: list[Any]) -> None:
-        """Take note that a container holds these items."""
+        """Record that a container holds these items."""
         inner = [id(item) for item in items if id(item) in self.depths]
         self.closed.update(inner)
         if items and id(container) in self.closed:
-            raise ValueError("something changes that lies in a container already")
+            raise ValueError("a container changes after it was put into another one")
         depth = max([self.depths[id(container)], *(1 + self.depths[item] for item in inner)])
         if depth > _DEEPEST:
             raise ValueError(f"its containers are nested more than {_DEEPEST} deep")
@@ -227,30 +227,30 @@ class _Machine:
     def _extend(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if not isinstance(target, list):
-            raise ValueError("something is appended to what is no list")
+            raise ValueError("an append to an object that is not a list")
         self._hold(target, items)
         target.extend(items)
 
     def _set(self, items: list[Any]) -> None:
         target = self.stack[-1]
         keys = items[::2]
-        # Keys of other kinds could be nested so deeply that hashing them overflows the stack.
+        # Hashing deeply nested keys would overflow the stack.
         if not isinstance(target, dict) or not all(isinstance(key, (str, bytes)) for key in keys):
-            raise ValueError("a dictionary has keys that are not names")
+            raise ValueError("a dictionary has keys that are not text")
         self._hold(target, items[1::2])
         target.update(zip(keys, items[1::2], strict=True))
 
     def _announced(self, called: Any, arguments: Any) -> Any:
-        """What one of the few calls of a pickled array stands for; no call is made."""
+        """Interpret one of the few calls in a pickled array, without making it."""
         if not isinstance(called, _Global) or not isinstance(arguments, tuple):
-            raise ValueError("something that is no name is called")
+            raise ValueError("a call of an object that is not a name")
         module, name = called
         package, _, last = module.rpartition(".")
         if called == _Global("numpy", "dtype") and len(arguments) <= 3:
             return _Type(arguments[0])
         if package in _NUMPY and last == "multiarray" and name == "_reconstruct":
             if not isinstance(arguments[0], _Global) or arguments[0] != _Global("numpy", "ndarray"):
-                raise ValueError("an array of a type of its own")
+                raise ValueError("an array of a subclass")
             return _Array()
         if package in _NUMPY and last == "numeric" and name == "_frombuffer":
             content, kind, shape, order = arguments
@@ -259,7 +259,7 @@ class _Machine:
             return array
         if called == _Global("_codecs", "encode"):
             text, encoding = arguments
-            # Python 3 writes bytes at protocol 2 as text in latin1; no other codec has business here.
+            # Python 3 writes bytes at protocol 2 as latin1 text; no other codec is needed.
             if not isinstance(encoding, str) or encoding not in ("latin1", "latin-1"):
                 raise ValueError(f"the codec {_brief(encoding)} is not allowed in a data file")
             return self._as_bytes(text)
@@ -277,7 +277,7 @@ class _Machine:
 
 
 def _brief(value: Any) -> str:
-    """A value in a message: text cut short, anything else by its type, since it may be nested or endless."""
+    """Format a value for a message: truncated text, or the type of anything else, which may be huge."""
     return f"'{shown(value[:60])}'" if isinstance(value, str) else type(value).__name__
 
 

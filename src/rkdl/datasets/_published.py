@@ -1,4 +1,4 @@
-"""Checksums of the published files, for those that were not downloaded here."""
+"""Checksums of published files, for files not downloaded by the loaders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rkdl._utils.text import shown
 
 __all__ = ["CONTENT_MD5", "warn_if_changed"]
 
-# Of the content itself, unpacked, whatever packed it.
+# Of the decompressed content.
 CONTENT_MD5 = {
     "train-images": "6bbc9ace898e44ae57da46a324031adb",
     "train-labels": "a25bea736e30d166cdddb491f175f624",
@@ -25,16 +25,16 @@ CONTENT_MD5 = {
 
 
 def warn_if_changed(where: object, name: str, *content: bytes) -> None:
-    """Warn if the content of a file is not the published one.
+    """Warn if the content of a file differs from the published one.
 
     Parameters
     ----------
     where : path or str
         The file, for the warning.
     name : str
-        A key of `CONTENT_MD5`; others are not known, and pass.
+        A key of `CONTENT_MD5`; other names are ignored.
     *content : bytes
-        All of it, unpacked, in one piece or several.
+        The decompressed content, in one or more pieces.
     """
     expected = CONTENT_MD5.get(name)
     if expected is None:
@@ -45,7 +45,7 @@ def warn_if_changed(where: object, name: str, *content: bytes) -> None:
     if digest.hexdigest() != expected:
         warnings.warn(
             f"{shown(where)} is not the published {name}: its MD5 checksum is {digest.hexdigest()}, expected "
-            f"{expected}. Results will differ from those of others; if that is not meant, fetch it again.",
+            f"{expected}. Results will differ from published ones; if this is not intended, download it again.",
             UserWarning,
             stacklevel=2,
         )

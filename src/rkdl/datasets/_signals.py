@@ -1,4 +1,4 @@
-"""Signals from any array file, and their scaling to unit norm."""
+"""Signals from array files, and scaling to unit norm."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ SIGNAL_SUFFIXES = (".npy", ".npz", ".csv", ".parquet", ".mat")
 
 _NPY_MAGIC = b"\x93NUMPY"
 
-# Where a file holds several arrays, one of these names is the signals.
+# Names that identify the signals in a file with several arrays.
 _SIGNAL_NAMES = ("XTrain", "X", "images", "signals")
 
 
 def load_signals(path: str | os.PathLike[str], *, key: str | None = None) -> npt.NDArray[np.floating[Any]]:
-    """Load signals from a file of the user's own.
+    """Load signals from your own file.
 
     Parameters
     ----------
     path : path-like
-        A ``.npy`` or ``.npz`` file of NumPy (without Python objects), a ``.csv`` file of numbers with or
-        without a header line, a ``.parquet`` file of numeric columns (needs pyarrow or pandas), or a ``.mat``
-        file of MATLAB. Signals are rows. Of three axes and more the first counts the signals, in ``.mat``
-        files the last as MATLAB has it, and the others are flattened.
+        A NumPy ``.npy`` or ``.npz`` file (without Python objects), a ``.csv`` file of numbers with or without a
+        header line, a ``.parquet`` file of numeric columns (needs pyarrow or pandas), or a MATLAB ``.mat`` file.
+        Signals are rows. With three or more axes, the first one counts signals (in ``.mat`` files the last one, as in
+        MATLAB), and the others are flattened.
     key : str, default=None
-        The name of the array in a ``.npz`` or ``.mat`` file. Without it the file's only array is taken, or
-        the one that is called ``XTrain``, ``X``, ``images`` or ``signals``.
+        The name of the array in a ``.npz`` or ``.mat`` file. None selects the file's only array, or the one named
+        ``XTrain``, ``X``, ``images`` or ``signals``.
 
     Returns
     -------
     signals : ndarray of shape (n_signals, n_features)
-        In float32 if the file is in single or half precision, else in float64; finite.
+        Finite; float32 if the file is in single or half precision, else float64.
 
     Raises
     ------
     DatasetError
-        If the file is missing, broken, empty or not numeric, or holds NaN or infinity; the message says
+        If the file is missing, damaged, empty or not numeric, or holds NaN or infinity; the message says
         where.
 
     Examples
@@ -83,14 +83,14 @@ def normalize_signals(X: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> np
     Parameters
     ----------
     X : array-like of shape (n_signals, n_features)
-        The signals, finite numbers of any type; left unchanged.
+        The signals: finite numbers of any type, not modified.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
-        The type of the result. Norms are computed in float64 either way, safe against overflow.
+        The dtype of the result. Norms are computed in float64 without overflow.
 
     Returns
     -------
     signals : ndarray of shape (n_signals, n_features)
-        The signals with rows of norm one; rows of zeros stay zeros.
+        The signals scaled to unit norm; zero rows stay zero.
 
     Examples
     --------
@@ -102,11 +102,11 @@ def normalize_signals(X: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> np
     target_dtype = float_dtype(dtype)
     checked: npt.NDArray[Any] = check_array(X, dtype="numeric", input_name="X")
     signals = np.empty(checked.shape, dtype=target_dtype)
-    # Blocks of some 8 MB, so that large integer or float32 sets are never whole in float64.
+    # Blocks of about 8 MB, so that large integer or float32 arrays are never converted to float64 as a whole.
     n_rows = max(1, 2**20 // checked.shape[1])
     for start in range(0, len(checked), n_rows):
         block = checked[start : start + n_rows].astype(np.float64)
-        # The largest value first: the squares of 1e200 overflow, those of 1e-200 vanish.
+        # Divide by the largest value first, because squares of 1e200 overflow and those of 1e-200 underflow.
         for measure in (_largest, _euclidean):
             lengths = measure(block)
             block /= np.where(lengths > 0, lengths, 1.0)
@@ -152,7 +152,7 @@ def float_dtype(dtype: npt.DTypeLike) -> np.dtype[np.floating[Any]]:
 
 
 def read_array(path: Path, key: str | None = None) -> npt.NDArray[np.floating[Any]]:
-    """Read an array file: finite floats, two axes or more, the first counting the signals, none empty."""
+    """Read an array file as finite floats with two or more non-empty axes, the first counting signals."""
     suffix = path.suffix.lower()
     if suffix not in SIGNAL_SUFFIXES:
         raise DatasetError(path, f"the ending {suffix!r} is not known", f"use {', '.join(SIGNAL_SUFFIXES)}")
@@ -188,12 +188,12 @@ def _read_numpy(path: Path, key: str | None) -> npt.NDArray[Any]:
             if stream.read(len(_NPY_MAGIC)) == _NPY_MAGIC:
                 stream.seek(0)
                 return read_npy(stream, path.stat().st_size)
-            # Of the arrays that are there only the one that is asked for is unpacked.
+            # Only the requested array is decompressed.
             name = _pick_name(path, npz_names(stream), key)
             return read_npz(stream, [name], physical_memory())[name]
     except DatasetError:
         raise
-    # zipfile, zlib and NumPy have a dozen ways to say that a file is broken.
+    # zipfile, zlib and NumPy raise many kinds of exceptions on damaged files.
     except Exception as error:
         what = f"no plain array can be read from it ({cause(error)})"
         remedy = "save it again with numpy.save or numpy.savez, without Python objects"
@@ -227,7 +227,7 @@ def _checked(path: Path, array: npt.NDArray[Any]) -> npt.NDArray[np.floating[Any
     if needed > memory:
         raise DatasetError(
             path,
-            f"its signals take {needed / 2**30:.1f} GiB as floating-point numbers, and there are {memory / 2**30:.1f}",
+            f"its signals take {needed / 2**30:.1f} GiB as floating-point numbers, of {memory / 2**30:.1f} GiB here",
             "fit estimators on a memory map of it",
         )
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Numbers from CSV and Parquet files, and the exact place where there is none."""
+"""Numbers from CSV and Parquet files, with the exact position of invalid cells."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_csv(path: Path) -> npt.NDArray[np.float64]:
         raise DatasetError(path, f"cannot be read as text in UTF-8 ({cause(error)})", "save it again") from error
     try:
         with warnings.catch_warnings():
-            # The caller reports a file without rows in its own words.
+            # The caller reports a file without rows.
             warnings.filterwarnings("ignore", message=".*input contained no data", category=UserWarning)
             return np.loadtxt(path, delimiter=delimiter, skiprows=n_skipped, ndmin=2, quotechar='"', encoding=_ENCODING)
     except (ValueError, OSError) as error:
@@ -40,7 +40,7 @@ def read_csv(path: Path) -> npt.NDArray[np.float64]:
 
 
 def bad_csv_cell(path: Path) -> str | None:
-    """Describe the first cell that is not a finite number or row of another length, or return None."""
+    """Describe the first non-finite or non-numeric cell, or row of another length; None if there is none."""
     try:
         n_skipped, delimiter, n_columns = _layout(path)
         for line, row in _rows(path, delimiter):
@@ -62,7 +62,7 @@ def read_parquet(path: Path) -> npt.NDArray[np.float64]:
     columns = _parquet_columns(path)
     for name, values in columns:
         if values.dtype.kind not in "biuf":
-            raise DatasetError(path, f"the column {name!r} is not numeric but {values.dtype}", "leave it out")
+            raise DatasetError(path, f"the column {name!r} is not numeric but {values.dtype}", "remove it")
         missing = np.flatnonzero(~np.isfinite(values))
         if missing.size:
             row = missing[0]
@@ -80,7 +80,7 @@ def _parquet_columns(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
         except ImportError:
             continue
         except Exception as error:
-            raise DatasetError(path, f"not a whole Parquet file ({cause(error)})", "save it again") from error
+            raise DatasetError(path, f"not a Parquet file, or damaged ({cause(error)})", "save it again") from error
     remedy = "pip install pyarrow, or save the signals as .npy"
     raise DatasetError(path, "Parquet files need pyarrow, or pandas with an engine", remedy)
 
@@ -90,7 +90,7 @@ def _parquet_by_pyarrow(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
 
     with pyarrow.parquet.ParquetFile(path) as file:
         table = file.read()
-    # pandas stores a frame's index as a column of its own; it is no feature.
+    # pandas stores a frame's index as a column, which is not a feature.
     index = [name for name in (table.schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
     named = zip(table.column_names, table.columns, strict=True)
     return [(name, _as_plain(column.to_numpy())) for name, column in named if name not in index]
@@ -103,7 +103,7 @@ def _parquet_by_pandas(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
 
 
 def _as_plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    # Booleans and decimals with gaps arrive as objects, None among them. Numbers written as text stay text.
+    # Booleans and decimals with missing values arrive as objects; numbers written as text stay text.
     if values.dtype != object or any(isinstance(value, (str, bytes)) for value in values):
         return values
     try:
@@ -113,7 +113,7 @@ def _as_plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _layout(path: Path) -> tuple[int, str, int]:
-    """Return how many lines come before the first row of numbers, the delimiter, and the number of cells."""
+    """Return the number of lines before the first row of numbers, the delimiter, and the number of cells."""
     with path.open(encoding=_ENCODING, newline="") as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip() and not line.startswith("#"):
