@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.any_data_sets import load_set
 from rkdl import ORKDL
-from rkdl._learning.kernel_vector_update import LBFGS
+from rkdl._learning.kernel_vector_updates import VariableProjection
 
 SETS = ("moons", "swiss-roll", "cancer-standardised", "log-normal", "spectra", "digits-standardised")
 SEEDS = range(5)
@@ -22,16 +22,16 @@ def mean_error(X: np.ndarray) -> float:
 
 def exact_error(X: np.ndarray) -> float:
     """The same with every gradient taken at the optimal atoms of its own point."""
-    lagging = LBFGS._search
+    along = VariableProjection._along
 
-    def search(vector_update, objective, point, free, direction, slope, pulling):
-        return lagging(vector_update, objective, point, free, direction, slope, None)
+    def exact(vector_update, objective, free, direction, gradient_atoms):
+        return along(vector_update, objective, free, direction, None)
 
-    LBFGS._search = search
+    VariableProjection._along = exact
     try:
         return mean_error(X)
     finally:
-        LBFGS._search = lagging
+        VariableProjection._along = along
 
 
 def main() -> None:

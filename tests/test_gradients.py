@@ -9,7 +9,7 @@ import pytest
 
 from rkdl import MORKDL, ORKDL
 from rkdl._features.kernels import RBF
-from rkdl._learning.kernel_vector_update import LBFGS, GradientDescent
+from rkdl._learning.kernel_vector_updates import GradientDescent, VariableProjection
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -55,7 +55,7 @@ def rng():
 
 
 @pytest.fixture
-def surface(monkeypatch, rng):
+def make_objective(monkeypatch, rng):
     """The objective that a fit gives its solver, and a point away from where the fit starts."""
 
     def prepare(case, linear):
@@ -67,7 +67,7 @@ def surface(monkeypatch, rng):
             seen.append(objective)
             return start
 
-        monkeypatch.setattr(LBFGS, "move", stay)
+        monkeypatch.setattr(VariableProjection, "minimize", stay)
         options = {"n_kernel_vectors": N_VECTORS, "n_nonzero_coefs": 2, "max_iter": 1, "random_state": 0, "n_jobs": 1}
         if linear:
             options |= {"linear_weight": 0.5, "linear_n_nonzero_coefs": 2}
@@ -83,9 +83,9 @@ def surface(monkeypatch, rng):
 
 @each_case
 @each_term
-def test_projected_atoms(surface, case, linear):
+def test_projected_atoms(make_objective, case, linear):
     """The best atoms follow the kernel vectors, and their change adds nothing to the gradient."""
-    objective, vectors = surface(case, linear)
+    objective, vectors = make_objective(case, linear)
     point = objective.at(vectors)
     assert point.metric.rank == N_VECTORS
     assert_gradient(objective.gradient(point), lambda x: objective.at(x).value, vectors)
@@ -93,45 +93,45 @@ def test_projected_atoms(surface, case, linear):
 
 @each_case
 @each_term
-def test_held_atoms(surface, rng, case, linear):
-    objective, vectors = surface(case, linear)
+def test_held_atoms(make_objective, rng, case, linear):
+    objective, vectors = make_objective(case, linear)
     held = replace(objective, held_atoms=rng.standard_normal((N_ATOMS, N_VECTORS)))
     assert_gradient(held.gradient(held.at(vectors)), lambda x: held.at(x).value, vectors)
 
 
 @each_case
 @each_term
-def test_pull_in_the_same_walk(surface, rng, case, linear):
+def test_gradient_in_the_same_pass(make_objective, rng, case, linear):
     """A gradient by atoms that were named in advance is that of the objective with those atoms held."""
-    objective, vectors = surface(case, linear)
+    objective, vectors = make_objective(case, linear)
     atoms = rng.standard_normal((N_ATOMS, N_VECTORS))
     held = replace(objective, held_atoms=atoms)
-    point = objective.at(vectors, pulling=atoms)
+    point = objective.at(vectors, gradient_atoms=atoms)
     assert point.value == objective.at(vectors).value
     assert_gradient(objective.gradient(point), lambda x: held.at(x).value, vectors)
 
 
 @each_case
 @each_term
-def test_sphere(surface, rng, case, linear):
+def test_sphere(make_objective, rng, case, linear):
     """With the norms held, L-BFGS moves free vectors of any length; their gradient is tangent to them."""
-    objective, vectors = surface(case, linear)
+    objective, vectors = make_objective(case, linear)
     radius = float(np.sqrt(np.mean(np.sum(vectors**2, axis=1))))
-    vector_update = LBFGS(1, radius)
+    vector_update = VariableProjection(1, radius)
     free = rng.uniform(0.5, 2.0, (N_VECTORS, 1)) * vectors
-    placed = vector_update._place(free)
+    placed = vector_update._on_sphere(free)
     np.testing.assert_allclose(np.linalg.norm(placed, axis=1), radius)
     gradient = vector_update._free_gradient(objective, objective.at(placed), free)
-    assert_gradient(gradient, lambda x: objective.at(vector_update._place(x)).value, free)
+    assert_gradient(gradient, lambda x: objective.at(vector_update._on_sphere(x)).value, free)
     cosines = np.sum(gradient * free, axis=1) / np.linalg.norm(gradient, axis=1) / np.linalg.norm(free, axis=1)
     np.testing.assert_allclose(cosines, 0.0, atol=1e-10)
 
 
 @each_case
 @each_term
-def test_sweep_starts_along_the_gradient(surface, rng, case, linear):
+def test_sweep_starts_along_the_gradient(make_objective, rng, case, linear):
     """A short sweep of the paper's rule is a step along the gradient with the atoms held."""
-    objective, vectors = surface(case, linear)
+    objective, vectors = make_objective(case, linear)
     held = replace(objective, held_atoms=rng.standard_normal((N_ATOMS, N_VECTORS)))
     point = held.at(vectors)
     gradient = held.gradient(point)

@@ -10,11 +10,12 @@ from scipy import sparse
 
 import reference
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, sparse_encode, sparse_encode_gram
-from rkdl._backends.cpu.sweeps import project_rows
+from rkdl._backends.arrays import project_rows, sweep_codes
 from rkdl._coding.pursuit import Codes
 from rkdl._execution import chunks as _signals
-from rkdl._learning.atom_updates import aksvd_sweep, gram_sweep
-from rkdl._learning.kernel_vector_update import LBFGS
+from rkdl._learning.atom_updates import ATOM_UPDATES, AKSVDUpdate, GramUpdate
+from rkdl._learning.full import _CodedKernel
+from rkdl._learning.kernel_vector_updates import VariableProjection
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -86,6 +87,27 @@ def check_stops(Z, limit):
     counts = np.count_nonzero(Z, axis=1)
     assert counts.max() == N_NONZERO
     assert (counts.min() < N_NONZERO) == bool(limit)
+
+
+class Coded:
+    """Codes of signals that are their own features."""
+
+    def __init__(self, Z, Y):
+        self.Z, self.Y = Z, Y
+
+    def codes(self, n_atoms):
+        return sweep_codes([as_codes(self.Z)], n_atoms)
+
+    def update(self, j, couplings, norm):
+        pass
+
+    def correlations(self, j, atoms, rows):
+        return project_rows([self.Y], rows, atoms[j])
+
+
+def dense(codes):
+    """The codes after a sweep, with their zeros."""
+    return Codes(codes.indptr, codes.indices, codes.values).dense(N_ATOMS)
 
 
 def as_codes(Z):
@@ -179,22 +201,23 @@ class TestAtomUpdates:
 
     def test_gram(self, Y, Z, atoms):
         expected_atoms, expected_codes = reference.gram_update(Z, Y, atoms, np.eye(N_FEATURES))
-        factors = gram_sweep(Z.T @ Z, Z.T @ Y, atoms)
-        assert_close(atoms, expected_atoms)
-        assert_close(Z * factors, expected_codes)
+        sweep = GramUpdate()(Z.T @ Z, Z.T @ Y, atoms)
+        assert_close(sweep.atoms, expected_atoms)
+        assert_close(Z * sweep.code_scales, expected_codes)
+        self.check_sums(sweep, Y, expected_codes, expected_atoms)
 
     def test_aksvd(self, Y, Z, atoms):
         expected_atoms, expected_codes = reference.aksvd_update(Z, Y, atoms, np.eye(N_FEATURES))
-        codes, products, targets = as_codes(Z), Z.T @ Z, Z.T @ Y
+        sweep = AKSVDUpdate()(Z.T @ Z, Z.T @ Y, atoms, Coded(Z, Y))
+        assert_close(sweep.atoms, expected_atoms)
+        assert_close(dense(sweep.codes), expected_codes)
+        self.check_sums(sweep, Y, expected_codes, expected_atoms)
 
-        def correlate(j, rows, couplings, norm):
-            return project_rows(Y, rows, atoms[j])
-
-        fits = aksvd_sweep(codes, products, targets, atoms, correlate)
-        assert_close(atoms, expected_atoms)
-        assert_close(codes.to_csr(N_ATOMS).toarray(), expected_codes)
-        assert_close(products, expected_codes.T @ expected_codes)
-        assert_close(fits, np.einsum("tj,tj->j", expected_codes, Y @ expected_atoms.T))
+    @staticmethod
+    def check_sums(sweep, Y, codes, atoms):
+        assert_close(sweep.code_gram, codes.T @ codes)
+        assert_close(sweep.fit, np.sum(codes * (Y @ atoms.T)))
+        assert_close(sweep.objective(np.sum(Y**2)), np.sum((Y - codes @ atoms) ** 2))
 
     def test_metric(self, Y, Z, rng):
         """In coordinates that are not orthonormal, as those of full KDL."""
@@ -203,35 +226,27 @@ class TestAtomUpdates:
         start = reference.normalise(rng.standard_normal((N_ATOMS, N_FEATURES)), metric)
         targets = np.linalg.solve(metric, (Z.T @ Y).T).T
 
-        atoms = start.copy()
         expected_atoms, expected_codes = reference.gram_update(Z, Y, start, metric)
-        factors = gram_sweep(Z.T @ Z, targets, atoms, metric)
-        assert_close(atoms, expected_atoms)
-        assert_close(Z * factors, expected_codes)
+        sweep = GramUpdate()(Z.T @ Z, targets, start, metric=metric)
+        assert_close(sweep.atoms, expected_atoms)
+        assert_close(Z * sweep.code_scales, expected_codes)
 
-        atoms, codes = start.copy(), as_codes(Z)
         expected_atoms, expected_codes = reference.aksvd_update(Z, Y, start, metric)
-        correlations, aims = Y @ atoms.T, Y @ targets.T
-
-        def correlate(j, rows, couplings, norm):
-            """By the recurrence that needs no signals, as full KDL has it."""
-            correlations[:, j] = (aims[:, j] - correlations @ couplings) / norm
-            return correlations[rows, j]
-
-        aksvd_sweep(codes, Z.T @ Z, targets, atoms, correlate, metric)
-        assert_close(correlations, Y @ expected_atoms.T)
-        assert_close(atoms, expected_atoms)
-        assert_close(codes.to_csr(N_ATOMS).toarray(), expected_codes)
+        # By the recurrence that needs no signals.
+        signals = _CodedKernel([as_codes(Z)], Y @ targets.T, Y @ start.T)
+        sweep = AKSVDUpdate()(Z.T @ Z, targets, start, signals, metric)
+        assert_close(signals.products, Y @ expected_atoms.T)
+        assert_close(sweep.atoms, expected_atoms)
+        assert_close(dense(sweep.codes), expected_codes)
 
     @pytest.mark.parametrize("name", ["gram", "aksvd"])
     def test_unused_atom_is_left(self, Y, Z, atoms, name):
         Z[:, 2] = 0.0
-        before = atoms[2].copy()
-        if name == "gram":
-            assert gram_sweep(Z.T @ Z, Z.T @ Y, atoms)[2] == 1.0
-        else:
-            aksvd_sweep(as_codes(Z), Z.T @ Z, Z.T @ Y, atoms, lambda j, rows, couplings, norm: Y[rows] @ atoms[j])
-        np.testing.assert_array_equal(atoms[2], before)
+        before = atoms.copy()
+        sweep = ATOM_UPDATES[name](Z.T @ Z, Z.T @ Y, atoms, Coded(Z, Y))
+        assert sweep.code_scales is None or sweep.code_scales[2] == 1.0
+        np.testing.assert_array_equal(sweep.atoms[2], before[2])
+        np.testing.assert_array_equal(atoms, before)
 
 
 @each_pursuit
@@ -395,13 +410,13 @@ def test_objective_and_gradient(Y, A0, rng, monkeypatch, moving, kernel, pursuit
         seen.append((objective, start))
         return start
 
-    monkeypatch.setattr(LBFGS, "move", stay)
+    monkeypatch.setattr(VariableProjection, "minimize", stay)
     model, vectors, linear, _ = moving(kernel, pursuit, update, solver="lbfgs")
     model.fit(Y)
     [(objective, start)] = seen
 
     A, expected = first_half(Y, vectors, A0, kernel, pursuit, update)
-    Z = np.vstack([item.codes.to_csr(N_ATOMS).toarray() for item in objective.kept])
+    Z = np.vstack([item.codes.to_csr(N_ATOMS).toarray() for item in objective.chunks])
     # The projected objective does not change with the scale of an atom's codes.
     np.testing.assert_array_equal(Z != 0, expected != 0)
     assert_close(Z / np.linalg.norm(Z, axis=0), expected / np.linalg.norm(expected, axis=0))
@@ -417,8 +432,8 @@ def test_objective_and_gradient(Y, A0, rng, monkeypatch, moving, kernel, pursuit
     assert_close(point.value, reference.projected_objective(other, Y, Z, **options))
     assert_close(objective.gradient(point), reference.projected_gradient(other, Y, Z, **options))
 
-    # The gradient of a later step, taken in the same walk by the atoms of the step before.
-    point = objective.at(other, pulling=start.atoms)
+    # The gradient of a later step, taken in the same pass by the atoms of the step before.
+    point = objective.at(other, gradient_atoms=start.atoms)
     assert_close(objective.gradient(point), reference.fixed_gradient(other, Y, Z, start.atoms, **options))
 
     # Where the kernel vectors stay, the atoms are the best ones for the codes.

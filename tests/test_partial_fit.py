@@ -19,7 +19,7 @@ from helpers import Estimators, fitted_bytes, poor_models, rms_error
 from rkdl import DL, KDL, RKDL, config_context
 from rkdl._estimators import stream as _stream
 from rkdl._learning.kernel_vector_replacement import keep_kernel_vectors
-from rkdl._learning.reduced import ReducedProblem
+from rkdl._learning.stream import StreamProblem
 
 pytestmark = poor_models
 
@@ -171,12 +171,12 @@ def test_more_batches_than_are_held(name, X, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         stream.partial_fit(X[700:1300], update=False)
-    assert [len(batch.rows) for batch in stream._stream.held] == [50, 600]
-    assert stream._stream.problem.memory.weight == 650.0
+    assert [len(batch.rows) for batch in stream._stream.buffered] == [50, 600]
+    assert stream._stream.running.weight == 650.0
     # A batch that is too large by itself.
     stream.partial_fit(X[:800], update=False)
-    assert stream._stream.held == ()
-    assert stream._stream.problem.memory.weight == 2100.0
+    assert stream._stream.buffered == ()
+    assert stream._stream.running.weight == 2100.0
     stream.partial_fit(X[1300:])
     assert rms_error(stream, X) < rms_error(clone(start).set_params(n_inner_iter=0).fit(X), X)
 
@@ -204,9 +204,9 @@ def test_held_batches_become_sums_where_they_cannot_wait(X):
     """With a half-life, and where kernel vectors no longer move."""
     for changes in ({"half_life": 300.0}, {"n_inner_iter": 0}):
         stream = start_of("ORKDL", X).partial_fit(X[:300], update=False).partial_fit(X[300:500], update=False)
-        assert len(stream._stream.held) == 2
+        assert len(stream._stream.buffered) == 2
         stream.set_params(**changes).partial_fit(X[500:900])
-        assert stream._stream.held == ()
+        assert stream._stream.buffered == ()
         assert np.isfinite(stream.errors_).all()
 
 
@@ -244,11 +244,11 @@ def test_signals_weigh_the_same_in_batches_of_any_size(name, X):
         stream = clone(start)
         for first, last in itertools.pairwise(edges):
             stream.partial_fit(X[first:last], update=last == 1000)
-        found.append(stream._stream.problem.memory)
-    for memory in found[1:]:
-        np.testing.assert_allclose(memory.products, found[0].products, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(memory.projections, found[0].projections, rtol=1e-9, atol=1e-9)
-        assert memory.weight == 1000.0
+        found.append(stream._stream.running)
+    for running in found[1:]:
+        for ours, first in zip(running.statistics[:2], found[0].statistics[:2], strict=True):
+            np.testing.assert_allclose(ours, first, rtol=1e-9, atol=1e-9)
+        assert running.weight == 1000.0
 
 
 @pytest.mark.parametrize("name", ["DL", "MORKDL"])
@@ -261,10 +261,10 @@ def test_fading_signals_weigh_the_same_in_batches_of_any_size(name, half_life, X
         stream = start_of(name, X).set_params(half_life=half_life, **decodes)
         for first, last in itertools.pairwise(edges):
             stream.partial_fit(X[first:last], update=last in (900, 1000))
-        memory, sums = stream._stream.problem.memory, stream._stream.decoder_sums
-        assert memory.weight == pytest.approx(expected, rel=1e-10)
+        running, sums = stream._stream.running, stream._stream.decoder_sums
+        assert running.weight == pytest.approx(expected, rel=1e-10)
         # The trace of an RBF kernel and of signals of unit norm.
-        assert memory.trace == pytest.approx(expected, rel=1e-10)
+        assert running.statistics.energy == pytest.approx(expected, rel=1e-10)
         assert sums is None or sums.n_signals == pytest.approx(expected, rel=1e-10)
 
 
@@ -277,9 +277,9 @@ def test_sums_of_alike_signals_do_not_depend_on_the_cut(X):
         start.set_params(n_nonzero_coefs=1, fit_inverse_transform=True)
         for first, last in itertools.pairwise(edges):
             start.partial_fit(signals[first:last], update=False)
-        found.append((start._stream.problem.memory, start._stream.decoder_sums))
-    np.testing.assert_allclose(found[0][0].products, found[1][0].products, rtol=1e-9)
-    np.testing.assert_allclose(found[0][0].projections, found[1][0].projections, rtol=1e-9)
+        found.append((start._stream.running, start._stream.decoder_sums))
+    for ours, theirs in zip(found[0][0].statistics[:2], found[1][0].statistics[:2], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
     np.testing.assert_allclose(found[0][1].projections, found[1][1].projections, rtol=1e-9)
 
 
@@ -310,7 +310,7 @@ def test_a_stream_that_does_not_change_loses_nothing(half_life, size, X, monkeyp
     errors = []
     for frozen in (False, True):
         if frozen:
-            monkeypatch.setattr(ReducedProblem, "_exchange", lambda *given: None)
+            monkeypatch.setattr(StreamProblem, "_replace_kernel_vectors", lambda self, iterate: iterate)
         stream = RKDL(20, n_kernel_vectors=30, half_life=half_life, random_state=0).partial_fit(X[:300])
         first = stream.kernel_vectors_
         for start in range(300, len(X), size):

@@ -213,7 +213,7 @@ def test_a_poor_first_batch_that_waits(name, X, references):
         stream.partial_fit(batch, update=len(batch) % 2 == 0)
     stream.partial_fit(X[:200])
     assert rms_error(stream, X[200:]) == pytest.approx(references(name, None)[0], rel=0.1)
-    assert stream._stream.problem.memory.weight == pytest.approx(31 + 1597 + 200)
+    assert stream._stream.running.weight == pytest.approx(31 + 1597 + 200)
 
 
 @pytest.mark.parametrize("half_life", [None, 300.0])
@@ -225,8 +225,8 @@ def test_what_was_seen_keeps_its_weight(half_life, X):
         stream.partial_fit(batch)
     ages = np.arange(1200 + len(X))
     expected = len(ages) if half_life is None else np.sum(0.5 ** (ages / half_life))
-    assert stream._stream.problem.memory.weight == pytest.approx(expected, rel=1e-9)
-    assert stream._stream.problem.memory.trace == pytest.approx(expected, rel=1e-9)
+    assert stream._stream.running.weight == pytest.approx(expected, rel=1e-9)
+    assert stream._stream.running.statistics.energy == pytest.approx(expected, rel=1e-9)
     assert stream._stream.decoder_sums.n_signals == pytest.approx(expected, rel=1e-9)
     assert np.isfinite(stream.decoder_).all()
 

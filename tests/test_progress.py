@@ -26,7 +26,7 @@ from rkdl._features import kernels as _kernels
 from rkdl._learning import chunk_tasks
 from rkdl._learning import full as _full
 from rkdl._learning import kernel_vector_choice as _kernel_vectors
-from rkdl._learning import kernel_vector_update as _descent
+from rkdl._learning import kernel_vector_updates as _descent
 from rkdl._learning import reduced as _learning
 
 COMMON = {"n_components": 6, "n_nonzero_coefs": 2, "max_iter": 6, "tol": 0.0, "random_state": 0, "n_jobs": 1}
@@ -115,7 +115,11 @@ class TestInterrupt:
 
     @pytest.mark.parametrize(
         ("name", "attribute", "count"),
-        [*itertools.product(ESTIMATORS, ["update", "_revive"], [3]), ("DL", "update", 1), ("KDL", "_revive", 1)],
+        [
+            *itertools.product(ESTIMATORS, ["update", "replace_unused_atoms"], [3]),
+            ("DL", "update", 1),
+            ("KDL", "replace_unused_atoms", 1),
+        ],
     )
     def test_state(self, X, monkeypatch, name, attribute, count):
         model = clone(ESTIMATORS[name])
@@ -134,7 +138,7 @@ class TestInterrupt:
         np.testing.assert_array_equal(codes, whole.transform(X))
 
     @pytest.mark.parametrize("name", ["DL", "KDL", "RKDL", "ORKDL-lbfgs"])
-    @pytest.mark.parametrize("attribute", ["update", "_revive"], ids=["between", "within"])
+    @pytest.mark.parametrize("attribute", ["update", "replace_unused_atoms"], ids=["between", "within"])
     def test_before_anything_is_learned(self, X, monkeypatch, name, attribute):
         """What an earlier fit learned stays; without one, the estimator is not fitted."""
         fitted, fresh = clone(ESTIMATORS[name]).fit(X), clone(ESTIMATORS[name])
@@ -332,14 +336,14 @@ def test_signal(model):
 def moves(monkeypatch):
     """Points before and after every move of the kernel vectors."""
     found = []
-    for vector_update in (_descent.LBFGS, _descent.GradientDescent):
+    for vector_update in (_descent.VariableProjection, _descent.GradientDescent):
 
-        def recorded(self, objective, start, original=vector_update.move):
+        def recorded(self, objective, start, original=vector_update.minimize):
             end = original(self, objective, start)
             found.append((start, end))
             return end
 
-        monkeypatch.setattr(vector_update, "move", recorded)
+        monkeypatch.setattr(vector_update, "minimize", recorded)
     return found
 
 

@@ -37,21 +37,21 @@ from rkdl._features.kernels import RBF, Linear, Polynomial
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import make_metric
 from rkdl._learning.chunk_tasks import EncodeTask
-from rkdl._learning.kernel_vector_update import LBFGS, LinearTerm, Objective
+from rkdl._learning.kernel_vector_updates import LinearTerm, Objective, VariableProjection
+from rkdl._learning.statistics import SufficientStatistics
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")
 
-
-from rkdl._backends.torch import atoms as tensor_atoms  # noqa: E402
+from rkdl._backends.cpu import sweeps as cpu_sweeps  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import steps  # noqa: E402
+from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
 from rkdl._backends.torch.backend import BLOCK_ROWS, TORCH, scaled_norms  # noqa: E402
 from rkdl._backends.torch.device import GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
 from rkdl._backends.torch.place import to_device, to_host  # noqa: E402
 from rkdl._backends.torch.signals import StreamedSignals, TensorSignals  # noqa: E402
 from rkdl._coding.pursuit import pursue_padded  # noqa: E402
 from rkdl._execution.device import DeviceExecutor  # noqa: E402
-from rkdl._learning import atom_updates as _atoms  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no CUDA GPU here")
@@ -476,7 +476,8 @@ class TestEngine:
         rng = np.random.default_rng(0)
         vectors = X[:9] + 0.1 * rng.standard_normal((9, 12))
         atoms = rng.standard_normal((5, 9))
-        linear = LinearTerm(0.7, np.eye(9) * 3.0, rng.standard_normal((9, 12)), 5.0) if has_linear else None
+        sums = SufficientStatistics(np.eye(9) * 3.0, rng.standard_normal((9, 12)), 5.0)
+        linear = LinearTerm(0.7, sums) if has_linear else None
         found = []
         there = torch.device(device)
         for executor, lends in (
@@ -496,14 +497,13 @@ class TestEngine:
                 sums, kept = executor.map_reduce(step)
                 products, _, trace, _ = executor.small_to_host(sums)
                 lent = executor.with_vectors_on_device(feature_map) if lends else feature_map
-                surface = Objective(executor, kept, lent.kernel, products, float(trace), executor.to_backend(linear))
-                surface.feature_map = lambda rows, like=lent: replace(like, kernel_vectors=rows)
-                if holds_atoms:
-                    surface.held_atoms = unit
-                point = surface.at(lent.kernel_vectors)
+                held = unit if holds_atoms else None
+                term = executor.to_backend(linear)
+                objective = Objective(executor, kept, lent, products, float(trace), term, held_atoms=held)
+                point = objective.at(lent.kernel_vectors)
                 is_placed = isinstance(executor, DeviceExecutor) and (lends or not executor.is_light)
                 assert isinstance(point.vectors, torch.Tensor) == is_placed
-                found.append((point.value, to_host(surface.gradient(point)), to_host(point.atoms)))
+                found.append((point.value, to_host(objective.gradient(point)), to_host(point.atoms)))
         assert len(found) == (3 if has_linear else 4)
         for parts in found[1:]:
             for ours, theirs in zip(parts, found[0], strict=True):
@@ -534,7 +534,7 @@ class TestEngine:
     def test_quasi_newton_direction(self, device):
         """The recursion on inner products is the one on vectors."""
         rng = np.random.default_rng(0)
-        vector_update, twin = LBFGS(3, None), LBFGS(3, None)
+        vector_update, twin = VariableProjection(3, None), VariableProjection(3, None)
         free, gradient = rng.standard_normal((2, 6, 5))
         for _ in range(12):
             for each, place in ((vector_update, np.array), (twin, lambda part: torch.tensor(part, device=device))):
@@ -618,8 +618,8 @@ class TestEngine:
         ours = torch.tensor(rows, device=device)
         given = (torch.tensor(part, device=device) for part in (products, targets))
         placed = None if metric is None else torch.tensor(metric, device=device)
-        factors = tensor_atoms.gram_sweep(*given, ours, placed).cpu().numpy()
-        np.testing.assert_allclose(factors, _atoms.gram_sweep(products, targets, rows, metric), rtol=1e-10)
+        factors = tensor_sweeps.gram_sweep(*given, ours, placed).cpu().numpy()
+        np.testing.assert_allclose(factors, cpu_sweeps.gram_sweep(products, targets, rows, metric), rtol=1e-10)
         np.testing.assert_allclose(ours.cpu().numpy(), rows, rtol=1e-9, atol=1e-12)
 
     def test_many_rows_keep_their_digits(self, device):
@@ -774,7 +774,7 @@ class TestOutOfMemory:
                     raise torch.OutOfMemoryError("CUDA out of memory")
                 return work(correlations, *rest)
 
-            for module in ("steps", "encode", "full"):
+            for module in ("steps", "encode", "pursuit"):
                 monkeypatch.setattr(f"rkdl._backends.torch.{module}.pursue", pursue)
 
         return limit

@@ -317,8 +317,8 @@ def test_forged_streams(name, X, tmp_path):
     for key, values in {
         "scale": ["x", 10**400, 0.0, float("nan"), None],
         "gamma": ["x", float("inf"), 10**400],
-        "memory": [None, {}, {"trace": "x"}, {**header["stream"]["memory"], "stranger": 1}],
-        "held_chunks": [None, [[0]], [["x"]], [[10**6]], 7],
+        "running": [None, {}, {"energy": "x"}, {**header["stream"]["running"], "stranger": 1}],
+        "buffered_chunks": [None, [[0]], [["x"]], [[10**6]], 7],
         "settings": [None],
         "is_provisional": ["x"],
     }.items():

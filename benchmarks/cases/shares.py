@@ -54,7 +54,7 @@ def run(settings: Settings) -> Iterator[Figure]:
     """One iteration of RKDL, then one evaluation (value and gradient) of ORKDL's objective."""
     import rkdl
     from rkdl._backends.cpu.products import combine, multiply
-    from rkdl._learning.kernel_vector_update import Objective
+    from rkdl._learning.kernel_vector_updates import Objective
     from rkdl._learning.reduced import ReducedProblem
 
     n_signals, n_vectors, n_atoms, s = (600, 30, 10, 3) if settings.tiny else (60_000, 500, 100, 5)

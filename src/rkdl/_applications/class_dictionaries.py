@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhiteMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._features.space import FeatureSpace
+from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.initial_atoms import first_coordinates
-from rkdl._learning.reduced import ReducedProblem
+from rkdl._learning.loop import LearningProblem
+from rkdl._learning.reduced import Model, ReducedProblem
 
 # The features of all signals are stored if they take no more than this.
 FEATURE_BYTES = 512 << 20
@@ -203,7 +205,28 @@ def pad_atoms(atoms: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.pad(atoms, ((0, missing), (0, 0)))) if missing else np.ascontiguousarray(atoms)
 
 
-class ClassProblem:
+class ClassModel(NamedTuple):
+    """The models of all classes; see `rkdl._learning.loop.LearningProblem`."""
+
+    models: tuple[Model, ...]
+
+    @property
+    def objective(self) -> float:
+        """The sum over the classes."""
+        return float(sum(model.objective for model in self.models))
+
+    @property
+    def update_objective(self) -> float:
+        """The sum over the classes."""
+        return float(sum(model.update_objective for model in self.models))
+
+    @property
+    def penalty(self) -> float:
+        """Nothing is minimised besides the error."""
+        return 0.0
+
+
+class ClassProblem(LearningProblem):
     """The dictionaries of all classes as one learning problem for `rkdl._learning.loop.alternate`.
 
     Parameters
@@ -222,12 +245,9 @@ class ClassProblem:
         Draws the initial atoms.
     init : {"rpcholesky", "data", "random"}
         How the initial atoms of a class are drawn, as in the estimators.
-    refit : bool
-        Whether to use the AK-SVD sweep, which refits the codes.
+    atom_update : AtomUpdate
+        How atoms are updated.
     """
-
-    # The objective is the error alone.
-    penalty = 0.0
 
     def __init__(
         self,
@@ -239,37 +259,33 @@ class ClassProblem:
         rng: np.random.RandomState,
         *,
         init: str,
-        refit: bool,
+        atom_update: AtomUpdate,
     ) -> None:
-        self.executor = executor
         self.feature_map = feature_map
         signals = executor.signals
         self._threads = resolve_threads(executor.n_jobs)
         # Classes are learned in parallel; if they are few, their chunks too.
         own_threads = -(-self._threads // len(members))
         n_signals = sum(len(rows) for rows in members)
-        self.objective = self.update_objective = np.inf
-        self.n_revived = self.n_empty = 0
-        self.problems = []
+        self.problems: list[ReducedProblem] = []
         for rows in members:
             count = min(n_atoms, len(rows))
-            white = rng.standard_normal((count, feature_map.size))
+            atoms = rng.standard_normal((count, feature_map.size))
             own = Picked(signals, rows)
             if init != "random":
-                white = first_coordinates(init, own, count, rng, feature_map.features).astype(np.float64)
+                atoms = first_coordinates(init, own, count, rng, feature_map.features).astype(np.float64)
             width = signals.shape[1] + 2 * feature_map.size + 3 * count
             bounds = chunk_bounds(len(rows), width, signals.dtype.itemsize)
             # Asked here: classes learn in threads that do not know the user's settings.
             cache_bytes = keepable(FEATURE_BYTES * len(rows) // n_signals)
             problem = ReducedProblem(
                 ThreadExecutor(own, bounds, own_threads, cache_bytes),
-                feature_map,
-                IdentityMetric(feature_map.size),
-                white,
+                Model.start(feature_map, IdentityMetric(feature_map.size), atoms),
                 pursuit._replace(n_nonzero=min(pursuit.n_nonzero, count)),
-                refit=refit,
+                atom_update=atom_update,
             )
             self.problems.append(problem)
+        super().__init__(executor, self._models())
 
     def __enter__(self) -> ClassProblem:
         self._stack = ExitStack()
@@ -283,14 +299,15 @@ class ClassProblem:
     def encode(self) -> None:
         """Code the signals of each class with its own atoms."""
         self._each(ReducedProblem.encode)
-        self.objective = float(sum(problem.objective for problem in self.problems))
-        self.n_empty = sum(problem.n_empty for problem in self.problems)
+        self.model = self._models()
 
     def update(self) -> None:
         """Update the atoms of each class."""
         self._each(ReducedProblem.update)
-        self.update_objective = float(sum(problem.update_objective for problem in self.problems))
-        self.n_revived = sum(problem.n_revived for problem in self.problems)
+        self.model = self._models()
+
+    def _models(self) -> ClassModel:
+        return ClassModel(tuple(problem.model for problem in self.problems))
 
     def _each(self, function: Callable[[ReducedProblem], None]) -> None:
         # The largest first, for a balanced load.
@@ -298,31 +315,20 @@ class ClassProblem:
         side_by_side(function, queue, self._threads)
 
     @property
-    def whites(self) -> list[np.ndarray]:
+    def whitened_atoms(self) -> list[np.ndarray]:
         """Atoms of every class in the coordinates of the features."""
-        return [problem.white for problem in self.problems]
+        return [problem.model.whitened_atoms for problem in self.problems]
 
     @property
     def pursuits(self) -> list[Pursuit]:
         """Pursuits of the classes."""
         return [problem.pursuit for problem in self.problems]
 
-    def snapshot(self) -> Any:
-        """The current dictionaries, by reference."""
-        return [problem.snapshot() for problem in self.problems]
-
-    def roll_back(self, snapshot: list) -> None:
-        """Make the dictionaries of a snapshot the current ones again."""
-        for problem, own in zip(self.problems, snapshot, strict=True):
+    def roll_back(self, model: ClassModel) -> None:
+        """Make earlier dictionaries the current ones again."""
+        super().roll_back(model)
+        for problem, own in zip(self.problems, model.models, strict=True):
             problem.roll_back(own)
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Nothing: the fit of a classifier writes no checkpoint."""
-        raise NotImplementedError
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Nothing, likewise."""
-        raise NotImplementedError
 
 
 def side_by_side(function: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from rkdl._backends.arrays import is_tensor
 from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows, scatter_rows
 from rkdl._backends.cpu.vectors import VECTOR_BYTES
 
@@ -40,6 +41,10 @@ class Codes(NamedTuple):
     def to_csr(self, n_atoms: int) -> sparse.csr_array:
         """The same codes as SciPy's CSR array, sharing memory."""
         return sparse.csr_array((self.values, self.indices, self.indptr), shape=(self.n_signals, n_atoms))
+
+    def dense(self, n_atoms: int, dtype: Any = None) -> np.ndarray:
+        """The codes (c, n) with their zeros."""
+        return self.to_csr(n_atoms).toarray().astype(dtype or self.values.dtype, copy=False)
 
 
 def pursue(
@@ -78,6 +83,10 @@ def pursue(
     residuals : ndarray of shape (c,)
         Squared norms of the residuals, never negative.
     """
+    if is_tensor(correlations):
+        from rkdl._backends.torch.pursuit import pursue as on_device
+
+        return on_device(correlations, gram, squared_norms, n_nonzero, residual_tol, ols)  # type: ignore[arg-type, return-value]
     given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
     pursue_rows(*given)
     indptr = np.empty(len(correlations) + 1, dtype=np.int32)
@@ -140,25 +149,6 @@ def pursue_padded(*parameters: Any, **options: Any) -> tuple[np.ndarray, np.ndar
     given = arguments(*parameters, **options)
     pursue_rows(*given)
     return given[-4:]
-
-
-def join_codes(parts: list[Codes]) -> Codes:
-    """Codes of consecutive chunks as one, in float64."""
-    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
-    indptr = np.concatenate(([0], np.cumsum(lengths)))
-    indices = np.concatenate([part.indices for part in parts])
-    values = np.concatenate([part.values for part in parts]).astype(np.float64)
-    return Codes(indptr, indices, values)
-
-
-def split_codes(codes: Codes, like: list[Codes]) -> list[Codes]:
-    """The values of joined codes, back in the chunks' shapes and dtypes."""
-    parts, start = [], 0
-    for part in like:
-        stop = start + len(part.values)
-        parts.append(part._replace(values=codes.values[start:stop].astype(part.values.dtype)))
-        start = stop
-    return parts
 
 
 def scatter(codes: Codes, factors: np.ndarray, dense: np.ndarray) -> None:

@@ -32,7 +32,7 @@ from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.space import FeatureSpace
 from rkdl._learning.diagnostics import check_codes, is_fine
 from rkdl._learning.initial_atoms import INITS
-from rkdl._learning.loop import Problem, alternate
+from rkdl._learning.loop import LearningProblem, alternate
 from rkdl._persistence.checkpoint import Checkpoint, describe
 from rkdl._persistence.history import History
 from rkdl._persistence.shapes import ArrayError
@@ -76,7 +76,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     @abstractmethod
     def _problem(
         self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
-    ) -> Problem:
+    ) -> LearningProblem:
         """The learning problem at its start; what a saved state replaces need not be computed."""
 
     @abstractmethod
@@ -249,7 +249,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.errors_ = history.returned_errors
         self.update_errors_ = np.array(history.update_errors)
         self.n_iter_ = len(self.errors_)
-        self.n_revived_ = problem.n_revived
+        self.n_revived_ = problem.model.n_revived
         return is_interrupted or was_interrupted
 
     def _prepare(self, problem: Any) -> bool:
@@ -257,7 +257,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return False
 
     def _alternate(
-        self, problem: Problem, name: str, checkpoint: Checkpoint | None = None, max_iter: int | None = None
+        self, problem: LearningProblem, name: str, checkpoint: Checkpoint | None = None, max_iter: int | None = None
     ) -> tuple[History, bool]:
         """Iterate as the parameters say; `max_iter` if it is given. Whether Ctrl-C ended it comes with the errors."""
         signals = problem.executor.signals
@@ -282,12 +282,12 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             _, is_interrupted = self._alternate(problem, f"{type(self).__name__} of all classes")
         if is_interrupted:
             raise KeyboardInterrupt
-        space = self._space_on(signals.shape[1], *self._learned_vectors(problem, signals))
-        return SharedFeatures.of(space, problem.feature_map, problem.metric, problem.pursuit, signals)
+        model, space = problem.model, self._space_on(signals.shape[1], *self._learned_vectors(problem, signals))
+        return SharedFeatures.of(space, model.feature_map, model.metric, problem.pursuit, signals)
 
-    def _check_learned(self, problem: Problem, n_signals: int) -> None:
+    def _check_learned(self, problem: LearningProblem, n_signals: int) -> None:
         """Warn if the model represents next to nothing; subclasses add their own checks."""
-        check_codes(type(self).__name__, problem.n_empty, n_signals, self.residual_tol, *self._places())
+        check_codes(type(self).__name__, problem.model.n_empty, n_signals, self.residual_tol, *self._places())
 
     def _places(self) -> tuple[str | None, str]:
         """What the kernel compares signals with, None without a kernel, and what to do if its values vanish."""

@@ -32,6 +32,7 @@ from rkdl._estimators.base import DictionaryLearner, read_signals, unchanged_on_
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
 from rkdl._estimators.saving import save
 from rkdl._execution.executor import Executor
+from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.loop import alternate, progress
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import MatrixLike
@@ -363,7 +364,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             work.features.pursuit,
             rng,
             init=str(method.init),
-            refit=method.atom_update == "aksvd",
+            atom_update=ATOM_UPDATES[method.atom_update],
         )
         with problem:
             history, is_interrupted = alternate(
@@ -379,7 +380,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             work.interruption = (
                 f"after {len(history)} of {method.max_iter} iterations and holds what it learned in them"
             )
-        learned = _Learned(problem.whites, problem.pursuits, history.returned_errors, [])
+        learned = _Learned(problem.whitened_atoms, problem.pursuits, history.returned_errors, [])
         del problem
         learned.sharpness = self._calibrate(work, learned) if before is None else before.sharpness
         if self.n_refinements and work.interruption is None:

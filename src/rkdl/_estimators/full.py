@@ -29,6 +29,7 @@ from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
 from rkdl._execution.machine import physical_memory
 from rkdl._features.space import FeatureSpace, PrecomputedSpace
+from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.full import FullProblem, KernelRows
 from rkdl._learning.initial_atoms import first_signals
 from rkdl._utils.inputs import well_formed
@@ -283,28 +284,26 @@ class KDL(KernelLearner):
     ) -> FullProblem:
         signals = executor.signals
         n_signals = signals.shape[0]
-        rows_of, problem_of, memory = KernelRows, FullProblem, physical_memory()
+        memory = physical_memory()
         if hasattr(signals, "device"):
-            from rkdl._backends.torch import full
             from rkdl._backends.torch.device import free_bytes
 
-            rows_of, problem_of = full.TensorKernelRows, full.TensorFullProblem
             memory = free_bytes(signals.device) if signals.device.type == "cuda" else memory
         if self._is_precomputed:
             given = signals.read(0, n_signals) if hasattr(signals, "device") else signals.data
-            rows = rows_of(executor, None, given)
+            rows = KernelRows(executor, None, given)
         else:
             kernel = self._make_kernel(signals)
             needed = n_signals * n_signals * signals.dtype.itemsize
             if needed <= MEMORY_SHARE * memory:
-                rows = rows_of.compute(executor, kernel)
+                rows = KernelRows.compute(executor, kernel)
             else:
                 warn(
                     f"The kernel matrix of {n_signals} signals takes {needed / 2**30:.1f} GiB and there are "
                     f"{memory / 2**30:.1f}: its blocks are computed again in every iteration. RKDL or ORKDL learn from "
                     f"a few kernel vectors instead."
                 )
-                rows = rows_of(executor, kernel, None)
+                rows = KernelRows(executor, kernel, None)
         if not isinstance(self.init, str):
             # Atoms are normalised in feature space, so that the scale of the signals does not matter.
             start = self._initial_array((self.n_components, n_signals), "dual_components_")
@@ -316,12 +315,12 @@ class KDL(KernelLearner):
                 n_picked = len(picked)
                 start[np.arange(n_picked), picked] = 1.0
             start[n_picked:] = rng.standard_normal((self.n_components - n_picked, n_signals))
-        return problem_of(rows, start, pursuit, refit=self.atom_update == "aksvd")
+        return FullProblem(rows, start, pursuit, ATOM_UPDATES[self.atom_update])
 
     def _store(self, problem: Any, signals: Signals) -> None:
         unit = self._feature_scale(signals.scale)
-        self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
-        self.gram_ = host(problem.gram)
+        self.dual_components_ = (host(problem.model.atoms) * unit).astype(signals.dtype)
+        self.gram_ = host(problem.model.gram)
         vectors, self.gamma_ = self._learned_vectors(problem, signals)
         if vectors is None:
             self.__dict__.pop("kernel_vectors_", None)

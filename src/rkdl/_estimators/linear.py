@@ -22,10 +22,10 @@ from rkdl._features.kernels import make_kernel
 from rkdl._features.maps import FeatureMap, FourierMap, LinearMap
 from rkdl._features.metric import IdentityMetric
 from rkdl._features.space import FeatureSpace, FourierSpace, SignalSpace
-from rkdl._learning.atom_updates import normalize_rows
+from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.diagnostics import check_kernel
 from rkdl._learning.initial_atoms import first_coordinates
-from rkdl._learning.reduced import ReducedProblem
+from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._utils.types import Device
 
 
@@ -50,23 +50,16 @@ class _CoordinateLearner(StreamLearner):
             if self.init != "random":
                 found = first_coordinates(self.init, signals, self.n_components, rng, feature_map.features)
                 start[: len(found)] = found
-        return ReducedProblem(
-            executor,
-            feature_map,
-            IdentityMetric(feature_map.size),
-            start,
-            pursuit,
-            refit=self.atom_update == "aksvd",
-        )
+        model = Model.start(feature_map, IdentityMetric(feature_map.size), start)
+        return ReducedProblem(executor, model, pursuit, atom_update=ATOM_UPDATES[self.atom_update])
 
     def _continued(self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
-        problem = self._problem(executor, pursuit, rng, {})
-        problem.feature_map = executor.to_backend(self._space.feature_map(np.dtype(np.float64), executor.signals.scale))
-        problem.white = normalize_rows(executor.to_backend(self.components_.astype(np.float64)))
-        return problem
+        feature_map = self._space.feature_map(np.dtype(np.float64), executor.signals.scale)
+        model = Model.start(feature_map, IdentityMetric(feature_map.size), self.components_.astype(np.float64))
+        return ReducedProblem(executor, model, pursuit, atom_update=ATOM_UPDATES[self.atom_update])
 
     def _store(self, problem: Any, signals: Signals) -> None:
-        self.components_ = host(problem.white).astype(signals.dtype)
+        self.components_ = host(problem.model.whitened_atoms).astype(signals.dtype)
 
     def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
         atoms = self.components_.astype(np.float64)
@@ -394,7 +387,7 @@ class FourierDL(Decoding, _CoordinateLearner):
         return FourierSpace(vectors, gamma)
 
     def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray, float]:
-        frequencies = (host(problem.feature_map.frequencies) * signals.scale).astype(signals.dtype)
+        frequencies = (host(problem.model.feature_map.frequencies) * signals.scale).astype(signals.dtype)
         return frequencies, raw_gamma(self.gamma, signals)
 
     def _noise_tolerance(self, noise: float) -> float:

@@ -15,7 +15,7 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._estimators.reduced import RKDL
 from rkdl._execution.executor import Executor
 from rkdl._learning.kernel_vector_choice import signal_moments
-from rkdl._learning.kernel_vector_update import LBFGS, GradientDescent, KernelVectorUpdate
+from rkdl._learning.kernel_vector_updates import GradientDescent, KernelVectorUpdate, VariableProjection
 from rkdl._learning.reduced import ReducedProblem
 from rkdl._utils.types import Device
 
@@ -218,10 +218,9 @@ class ORKDL(RKDL):
         if not isinstance(self.init, str) or not self._moves() or self.solver != "lbfgs":
             return False
         # Iterations that hold the kernel vectors cost little, and what they end with is the least to be beaten.
-        vector_update, problem.vector_update = problem.vector_update, None
         name = f"{type(self).__name__}, kernel vectors held"
-        _, is_interrupted = self._alternate(problem, name, max_iter=HELD_ITERATIONS)
-        problem.vector_update, problem.update_objective = vector_update, np.inf
+        with problem.vectors_held():
+            _, is_interrupted = self._alternate(problem, name, max_iter=HELD_ITERATIONS)
         return is_interrupted
 
     def _radius(self, executor: Executor, vectors: np.ndarray | None) -> float | None:
@@ -231,7 +230,7 @@ class ORKDL(RKDL):
     def _vector_update(self, executor: Executor, vectors: np.ndarray | None = None) -> KernelVectorUpdate:
         radius = self._radius(executor, vectors)
         if self.solver == "lbfgs":
-            return LBFGS(self.n_inner_iter, radius)
+            return VariableProjection(self.n_inner_iter, radius)
         rate = self.learning_rate
         if rate is not None and self._feature_scale(executor.signals.scale) == 1.0:
             rate *= executor.signals.scale**2

@@ -18,17 +18,18 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.gamma import raw_gamma
 from rkdl._estimators.kernel import KernelLearner
-from rkdl._estimators.stream import StreamLearner
+from rkdl._estimators.stream import Stream, StreamLearner
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import KernelMap
-from rkdl._learning.atom_updates import normalize_rows
+from rkdl._learning.atom_updates import ATOM_UPDATES, unit_gram
 from rkdl._learning.diagnostics import check_rank
 from rkdl._learning.initial_atoms import first_coordinates
 from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
 from rkdl._learning.kernel_vector_replacement import count_candidates
-from rkdl._learning.kernel_vector_update import KernelVectorUpdate
-from rkdl._learning.reduced import ReducedProblem
+from rkdl._learning.kernel_vector_updates import KernelVectorUpdate
+from rkdl._learning.reduced import Model, ReducedProblem
+from rkdl._learning.stream import StreamProblem
 from rkdl._persistence.states import check_kernel_vectors
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Device
@@ -256,7 +257,7 @@ class RKDL(KernelLearner, StreamLearner):
             kernel,
             rng,
             pursuit=self._linear_pursuit(count),
-            refit=self.atom_update == "aksvd",
+            atom_update=ATOM_UPDATES[self.atom_update],
         )
 
     def _problem(
@@ -279,25 +280,23 @@ class RKDL(KernelLearner, StreamLearner):
         metric = feature_map.metric(signals.dtype)
         shape = (self.n_components, len(vectors))
         if saved is not None:
-            white = np.zeros((self.n_components, metric.rank))
+            whitened_atoms = np.zeros((self.n_components, metric.rank))
         elif not isinstance(self.init, str):
-            white = metric.to_white(self._initial_array(shape, "dual_components_"))
+            whitened_atoms = metric.to_white(self._initial_array(shape, "dual_components_"))
         else:
-            white = metric.to_white(rng.standard_normal(shape))
+            whitened_atoms = metric.to_white(rng.standard_normal(shape))
             if self.init != "random":
 
                 def coordinates(rows: np.ndarray) -> np.ndarray:
                     return metric.whiten(feature_map.features(rows).astype(np.float64))
 
                 found = first_coordinates(self.init, signals, self.n_components, rng, coordinates)
-                white[: len(found)] = found
+                whitened_atoms[: len(found)] = found
         return ReducedProblem(
             executor,
-            feature_map,
-            metric,
-            white,
+            Model.start(feature_map, metric, whitened_atoms),
             pursuit,
-            refit=self.atom_update == "aksvd",
+            atom_update=ATOM_UPDATES[self.atom_update],
             vector_update=vector_update,
             linear=self._linear(len(vectors)),
         )
@@ -307,20 +306,22 @@ class RKDL(KernelLearner, StreamLearner):
         saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64) * scale}
         problem = self._problem(executor, pursuit, rng, saved)
         atoms = executor.to_backend(self.dual_components_.astype(np.float64) / self._feature_scale(scale))
-        problem.white = normalize_rows(problem.metric.to_white(atoms))
+        feature_map, metric, *_ = problem.model
+        problem.roll_back(Model.start(feature_map, metric, metric.to_white(atoms)))
         return problem
 
-    def _renew(self, problem: ReducedProblem, executor: Executor) -> None:
-        super()._renew(problem, executor)
-        assert isinstance(problem.feature_map, KernelMap)
-        vectors, earlier = problem.feature_map.kernel_vectors, problem.vector_update
-        problem.linear = self._linear(len(vectors))
+    def _bound(self, stream: Stream, executor: Executor) -> StreamProblem:
+        assert isinstance(stream.model.feature_map, KernelMap)
+        vectors, earlier = stream.model.feature_map.kernel_vectors, stream.vector_update
         # What the earlier one knows of the curvature is that of other sums.
-        problem.vector_update = vector_update = self._vector_update(executor, vectors)
+        vector_update = self._vector_update(executor, vectors)
         if vector_update is not None and earlier is not None:
             vector_update.radius, vector_update.has_warned = earlier.radius, earlier.has_warned
+        pursuit = self._pursuit(self._feature_scale(executor.signals.scale))
+        linear = self._linear(len(vectors))
+        problem = ReducedProblem(executor, stream.model, pursuit, vector_update=vector_update, linear=linear)
         follows = self.half_life is not None and vector_update is None
-        problem.n_candidates = count_candidates(len(vectors)) if follows else 0
+        return StreamProblem(problem, stream.running, count_candidates(len(vectors)) if follows else 0)
 
     def _choose_dtype(self, signals: Signals, reset: bool) -> None:
         # Kernel vectors of a start that will be replaced say nothing about gamma: copies of one signal are all alike.
@@ -356,13 +357,13 @@ class RKDL(KernelLearner, StreamLearner):
 
     def _store(self, problem: Any, signals: Signals) -> None:
         unit = self._feature_scale(signals.scale)
-        self.dual_components_ = (host(problem.atoms) * unit).astype(signals.dtype)
+        self.dual_components_ = (host(problem.model.atoms) * unit).astype(signals.dtype)
         self.kernel_vectors_, self.gamma_ = self._learned_vectors(problem, signals)
-        self.gram_ = host(problem.white @ problem.white.T)
-        self.rank_ = problem.metric.rank
+        self.gram_ = host(unit_gram(problem.model.whitened_atoms))
+        self.rank_ = problem.model.metric.rank
 
     def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray, float]:
-        vectors = (host(problem.feature_map.kernel_vectors) / signals.scale).astype(signals.dtype)
+        vectors = (host(problem.model.feature_map.kernel_vectors) / signals.scale).astype(signals.dtype)
         return vectors, raw_gamma(self.gamma, signals)
 
     def _check_learned(self, problem: Any, n_signals: int) -> None:

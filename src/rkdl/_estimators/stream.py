@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Self
@@ -16,22 +15,25 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 
+from rkdl._backends.arrays import host
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._coding.preimages import DecoderSums
 from rkdl._data.signals import Signals
 from rkdl._estimators.base import DictionaryLearner
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
+from rkdl._learning.atom_replacement import WorstSignals
 from rkdl._learning.buffered_batches import (
     BUFFER_BYTES,
     BufferedBatch,
     JoinedSignals,
+    buffer,
+    buffered_size,
     chunk_rows,
-    held_size,
-    hold,
     on_host,
 )
-from rkdl._learning.reduced import ReducedProblem
+from rkdl._learning.kernel_vector_updates import KernelVectorUpdate
+from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._learning.reservoir import (
     Reservoir,
     count_nonzero_rows,
@@ -42,6 +44,8 @@ from rkdl._learning.reservoir import (
     typical_rows,
 )
 from rkdl._learning.running_statistics import RunningStatistics, fading
+from rkdl._learning.statistics import SufficientStatistics
+from rkdl._learning.stream import StreamProblem
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.types import MatrixLike
 from rkdl._utils.warnings import quiet
@@ -58,61 +62,79 @@ CHECKED_SIGNALS, CHECKED_SHARE = 200, 0.25
 
 @dataclass(frozen=True)
 class Stream:
-    """A learning problem between two batches.
+    """A stream between two batches.
 
     Attributes
     ----------
-    problem : ReducedProblem
-        Atoms, kernel vectors and statistics.
+    model : Model
+        Atoms and kernel vectors.
+    running : RunningStatistics
+        Statistics of all batches but the buffered ones.
+    vector_update : KernelVectorUpdate or None
+        What moved the kernel vectors last.
     scale, gamma : float, float or None
         What its signals are multiplied by, and the kernel's parameter for them.
     settings : dict
         Parameters that its statistics depend on.
     decoder_sums : DecoderSums or None
         Sums that the decoder is learned from, where one is.
-    held : tuple of BufferedBatch
+    buffered : tuple of BufferedBatch
         Batches that wait for an update, and are in neither of the sums.
-    held_sums : DecoderSums or None
-        The decoder's sums with those of the held batches, coded with the current atoms.
+    buffered_sums : DecoderSums or None
+        The decoder's sums with those of the buffered batches, coded with the current atoms.
     is_provisional : bool
         Whether the kernel vectors and the first atoms are to be chosen again, from all signals of the first update.
     has_warned : bool
-        Whether the user was told that not all batches could be held.
+        Whether the user was warned that not all batches could be buffered.
     seen : Reservoir or None
         A sample of the signals seen, where the start may have to be chosen anew.
     """
 
-    problem: ReducedProblem
+    model: Model
+    running: RunningStatistics
+    vector_update: KernelVectorUpdate | None
     scale: float
     gamma: float | None
     settings: dict
     decoder_sums: DecoderSums | None = None
-    held: tuple[BufferedBatch, ...] = ()
-    held_sums: DecoderSums | None = None
+    buffered: tuple[BufferedBatch, ...] = ()
+    buffered_sums: DecoderSums | None = None
     is_provisional: bool = False
     has_warned: bool = False
     seen: Reservoir | None = None
 
     def state(self) -> tuple[dict, dict[str, np.ndarray]]:
-        """Everything that a stream goes on from: numbers, and arrays."""
-        memory = self.problem.memory
-        assert memory is not None
-        parts = {name: value for name, value in vars(memory).items() if name != "linear"}
-        numbers = {name: value for name, value in parts.items() if isinstance(value, bool | int | float)}
-        arrays = {f"memory.{name}": value for name, value in parts.items() if isinstance(value, np.ndarray)}
-        if memory.linear is not None:
-            arrays |= {"linear.0": memory.linear[0], "linear.1": memory.linear[1]}
-            numbers["linear_trace"] = memory.linear[2]
-        for kind, sums in (("decoder", self.decoder_sums), ("held_decoder", self.held_sums)):
+        """Everything that a stream continues from: numbers, and arrays."""
+        running = self.running
+        numbers = {
+            "weight": running.weight,
+            "energy": running.statistics.energy,
+            "residual_energy": running.statistics.residual_energy,
+            "n_waiting": 0 if running.worst is None else running.worst.n_signals,
+            "fades": running.fades,
+        }
+        arrays: dict[str, Any] = {
+            "running.code_gram": running.statistics.code_gram,
+            "running.cross_products": running.statistics.cross_products,
+        }
+        if running.worst is not None:
+            arrays |= {"worst.residuals": running.worst.residuals, "worst.signals": running.worst.signals}
+        if running.linear is not None:
+            arrays |= {
+                "linear.code_gram": running.linear.code_gram,
+                "linear.cross_products": running.linear.cross_products,
+            }
+            numbers["linear_energy"] = running.linear.energy
+        for kind, sums in (("decoder", self.decoder_sums), ("buffered_decoder", self.buffered_sums)):
             if sums is not None:
                 arrays |= {f"{kind}.{name}": np.asarray(part) for name, part in sums._asdict().items()}
-        arrays |= {f"held.{number}": batch.rows for number, batch in enumerate(self.held)}
+        arrays |= {f"buffered.{number}": batch.rows for number, batch in enumerate(self.buffered)}
         header = {
             "scale": self.scale,
             "gamma": self.gamma,
-            "memory": numbers,
+            "running": numbers,
             "settings": self.settings,
-            "held_chunks": [list(batch.chunks) for batch in self.held],
+            "buffered_chunks": [list(batch.chunks) for batch in self.buffered],
             "is_provisional": self.is_provisional,
             "has_warned": self.has_warned,
         }
@@ -120,31 +142,44 @@ class Stream:
             known = vars(self.seen)
             arrays |= {f"seen.{name}": value for name, value in known.items() if isinstance(value, np.ndarray)}
             header["seen"] = {name: value for name, value in known.items() if not isinstance(value, np.ndarray)}
-        return header, {**self.problem.state(), **arrays}
+        if self.vector_update is not None:
+            arrays |= self.vector_update.state()
+        return header, {**self.model.state(), **{name: host(array) for name, array in arrays.items()}}
 
     @classmethod
     def restored(cls, problem: ReducedProblem, numbers: dict, arrays: dict[str, np.ndarray]) -> Stream:
         """The stream of a state; `problem` takes over what is its own."""
         problem.restore({name: array for name, array in arrays.items() if "." not in name})
-        values = {key: value for key, value in numbers["memory"].items() if key != "linear_trace"}
-        values |= _named(arrays, "memory.")
-        if "linear.0" in arrays:
-            values["linear"] = (arrays["linear.0"], arrays["linear.1"], numbers["memory"]["linear_trace"])
-        problem.memory = RunningStatistics(**values)
-        sums, held_sums = (_named(arrays, f"{kind}.") for kind in ("decoder", "held_decoder"))
-        chunks = numbers.get("held_chunks", [])
+        running, linear, worst = numbers["running"], None, None
+        energies = {name: running[name] for name in ("energy", "residual_energy")}
+        statistics = SufficientStatistics(**_named(arrays, "running."), **energies)
+        if "linear.code_gram" in arrays:
+            linear = SufficientStatistics(**_named(arrays, "linear."), energy=running["linear_energy"])
+        if "worst.residuals" in arrays:
+            worst = WorstSignals(running["n_waiting"], **_named(arrays, "worst."))
+        sums, buffered_sums = (_named(arrays, f"{kind}.") for kind in ("decoder", "buffered_decoder"))
+        chunks = numbers.get("buffered_chunks", [])
         return cls(
-            problem,
+            Executor.to_backend(problem.executor, problem.model),
+            RunningStatistics(statistics, running["weight"], linear, worst, running["fades"]),
+            problem.vector_update,
             numbers["scale"],
             numbers["gamma"],
             numbers.get("settings", {}),
             DecoderSums(**sums) if sums else None,
-            tuple(BufferedBatch(arrays[f"held.{number}"], tuple(rows)) for number, rows in enumerate(chunks)),
-            DecoderSums(**held_sums) if held_sums else None,
+            tuple(BufferedBatch(arrays[f"buffered.{number}"], tuple(rows)) for number, rows in enumerate(chunks)),
+            DecoderSums(**buffered_sums) if buffered_sums else None,
             numbers.get("is_provisional", False),
             numbers.get("has_warned", False),
             Reservoir(**numbers["seen"], **_named(arrays, "seen.")) if "seen" in numbers else None,
         )
+
+    def after(self, problem: StreamProblem, **changes: Any) -> Stream:
+        """The stream with what a batch has made of it; everything is in NumPy, so that it may be saved."""
+        own = problem.problem
+        # Of any executor: the base class brings everything to the host.
+        model, running = Executor.to_backend(own.executor, (own.model, problem.running))
+        return replace(self, model=model, running=running, vector_update=own.vector_update, **changes)
 
 
 def _named(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, Any]:
@@ -245,14 +280,14 @@ class StreamLearner(DictionaryLearner):
         """The stream after a batch; the one before it stays as it is, the fitted attributes change."""
         with self._executor(signals) as executor:
             stream = self._enter(executor, is_first)
-            can_hold = self._moves() and self.half_life is None and not signals.is_remote
-            if can_hold and not update:
-                return self._hold(stream, executor)
-            if not can_hold:
-                stream = self._release(stream, len(stream.held), signals)
-            if not stream.held:
+            can_buffer = self._moves() and self.half_life is None and not signals.is_remote
+            if can_buffer and not update:
+                return self._buffer(stream, executor)
+            if not can_buffer:
+                stream = self._release(stream, len(stream.buffered), signals)
+            if not stream.buffered:
                 return self._advance(self._reconsider(stream, executor), executor, update)
-            with self._walk(stream.held, signals, executor.bounds) as joint:
+            with self._walk(stream.buffered, signals, executor.bounds) as joint:
                 stream = self._begin(joint) if stream.is_provisional else self._reconsider(stream, joint)
                 return self._advance(stream, joint, update)
 
@@ -313,10 +348,8 @@ class StreamLearner(DictionaryLearner):
             # Not after every signal: each start from twice as many as the last one, until there are enough.
             if count >= min(self._signals_needed(), max(1, 2 * seen.n_distinct)) and np.isfinite(rows).all():
                 return self._begin_anew(stream, rows, signals)
-        memory = stream.problem.memory
-        assert memory is not None
         n_seen = seen.n_seen + signals.shape[0]
-        if not self._depends_on_scale() or n_seen - seen.n_checked < CHECKED_SHARE * memory.weight:
+        if not self._depends_on_scale() or n_seen - seen.n_checked < CHECKED_SHARE * stream.running.weight:
             return stream
         rows = seen.add(signals, size, self.half_life).rows
         few = distinct_rows(rows[:: -(-len(rows) // CHECKED_SIGNALS)])
@@ -326,9 +359,8 @@ class StreamLearner(DictionaryLearner):
 
     def _begin_anew(self, stream: Stream, rows: np.ndarray, like: Signals) -> Stream:
         """The stream with a start chosen from `rows`, and in its sums the sample for all signals seen."""
-        earlier, memory = stream.seen, stream.problem.memory
+        earlier = stream.seen
         assert earlier is not None
-        assert memory is not None
         with self._walk([BufferedBatch(rows, (len(rows),))], like) as executor:
             fresh = self._begin(executor)
         chosen = fresh.seen
@@ -340,13 +372,15 @@ class StreamLearner(DictionaryLearner):
         except NotFiniteError:
             # Of signals so large beside these that their squares leave the dtype's range nothing can be kept.
             return replace(fresh, has_warned=stream.has_warned, seen=seen)
-        sampled = fresh.problem.memory
-        assert sampled is not None
-        share = memory.weight / sampled.weight
-        fresh.problem.memory = sampled.faded(share)
-        fresh.problem.n_revived += stream.problem.n_revived
-        sums = _faded(fresh.decoder_sums, share)
-        return replace(fresh, decoder_sums=sums, has_warned=stream.has_warned, seen=seen)
+        share = stream.running.weight / fresh.running.weight
+        return replace(
+            fresh,
+            model=fresh.model._replace(n_revived=fresh.model.n_revived + stream.model.n_revived),
+            running=fresh.running.faded(share),
+            decoder_sums=_faded(fresh.decoder_sums, share),
+            has_warned=stream.has_warned,
+            seen=seen,
+        )
 
     def _remember(self, seen: Reservoir | None, signals: Signals) -> Reservoir | None:
         """The sample of what was seen after a batch; none where the start will not be chosen anew."""
@@ -375,68 +409,68 @@ class StreamLearner(DictionaryLearner):
         return False
 
     def _opened(self, problem: ReducedProblem, signals: Signals) -> Stream:
-        problem.memory = RunningStatistics.empty(len(problem.white), problem.feature_map.size)
-        return Stream(problem, signals.scale, signals.median_gamma, self._plain_settings())
+        model = Executor.to_backend(problem.executor, problem.model)
+        running = RunningStatistics.empty(len(model.whitened_atoms), model.feature_map.size)
+        settings = self._plain_settings()
+        return Stream(model, running, problem.vector_update, signals.scale, signals.median_gamma, settings)
 
-    def _attend(self, stream: Stream, executor: Executor) -> ReducedProblem:
-        """A copy of the stream's problem that looks at other signals, with the parameters as they are now."""
+    def _bind(self, stream: Stream, executor: Executor) -> StreamProblem:
+        """The stream's problem on a batch, with the parameters as they are now."""
         executor.signals.scale, executor.signals.median_gamma = stream.scale, stream.gamma
-        problem = copy(stream.problem)
-        self._renew(problem, executor)
-        problem.attend(executor)
-        return problem
+        return self._bound(stream, executor)
+
+    def _bound(self, stream: Stream, executor: Executor) -> StreamProblem:
+        pursuit = self._pursuit(self._feature_scale(executor.signals.scale))
+        return StreamProblem(ReducedProblem(executor, stream.model, pursuit), stream.running)
 
     def _advance(self, stream: Stream, executor: Executor, update: bool) -> Stream:
-        """The stream after the statistics of a walk, and after an update if that is asked for."""
+        """The stream after the statistics of a batch, and after an update where `update`."""
         signals = executor.signals
-        problem = self._attend(stream, executor)
-        # The mean weight of these signals is given to them afterwards, so that their walk is that of a fit.
+        # The mean weight of these signals is given to them afterwards, so that their pass is that of a fit.
         share, weight = fading(signals.shape[0], self.half_life)
-        assert problem.memory is not None
-        problem.memory = problem.memory.faded(share / weight)
+        problem = self._bind(replace(stream, running=stream.running.faded(share / weight)), executor)
         errors, update_errors = self._errors_so_far()
         if update:
-            problem.iterate()
-            if not np.isfinite(problem.update_objective):
+            problem.update()
+            objective = problem.problem.model.update_objective
+            if not np.isfinite(objective):
                 raise NotFiniteError
-            mean = max(problem.update_objective, 0.0) / (signals.shape[1] * problem.memory.weight)
+            mean = max(objective, 0.0) / (signals.shape[1] * problem.running.weight)
             found = float(np.sqrt(mean)) / self._feature_scale(stream.scale)
             errors, update_errors = np.append(errors, found), np.append(update_errors, found)
         else:
             problem.accumulate()
         self.errors_, self.update_errors_ = errors, update_errors
-        sums = self._tell(problem, executor, _faded(stream.decoder_sums, share / weight))
+        sums = self._publish(problem.problem, executor, _faded(stream.decoder_sums, share / weight))
         if update and len(update_errors) == 1:
-            self._check_learned(problem, signals.shape[0])
-        problem.memory = problem.memory.faded(weight)
-        problem.attend(None)
-        return replace(
-            stream,
-            problem=problem,
+            self._check_learned(problem.problem, signals.shape[0])
+        after = stream.after(
+            problem,
             decoder_sums=_faded(sums, weight),
-            held=(),
-            held_sums=None,
+            buffered=(),
+            buffered_sums=None,
             is_provisional=False,
             seen=self._remember(stream.seen, signals),
         )
+        return replace(after, running=after.running.faded(weight))
 
     def _errors_so_far(self) -> tuple[np.ndarray, np.ndarray]:
         return getattr(self, "errors_", np.empty(0)), getattr(self, "update_errors_", np.empty(0))
 
-    def _tell(self, problem: ReducedProblem, executor: Executor, earlier: DecoderSums | None) -> DecoderSums | None:
+    def _publish(self, problem: ReducedProblem, executor: Executor, earlier: DecoderSums | None) -> DecoderSums | None:
         """Set the fitted attributes; returns the decoder's sums."""
         self._store(problem, executor.signals)
         self.computes_in_float64_ = self.__dict__.pop("_is_fine", getattr(self, "computes_in_float64_", False))
         self.errors_, self.update_errors_ = self._errors_so_far()
         self.n_iter_ = len(self.errors_)
-        self.n_revived_ = problem.n_revived
+        self.n_revived_ = problem.model.n_revived
         return self._learn_inverse(executor, earlier)
 
-    def _hold(self, stream: Stream, executor: Executor) -> Stream:
+    def _buffer(self, stream: Stream, executor: Executor) -> Stream:
         """The stream with a batch that waits for an update; the oldest make room."""
         signals = executor.signals
-        room = BUFFER_BYTES - held_size(signals)
-        sizes = [batch.rows.nbytes for batch in stream.held]
+        room = BUFFER_BYTES - buffered_size(signals)
+        sizes = [batch.rows.nbytes for batch in stream.buffered]
         count = 0
         while count < len(sizes) and sum(sizes[count:]) > room:
             count += 1
@@ -451,23 +485,22 @@ class StreamLearner(DictionaryLearner):
         stream = self._release(stream, count, signals)
         if room < 0:
             return self._advance(stream, executor, update=False)
-        problem = self._attend(stream, executor)
+        problem = self._bind(stream, executor)
         # What cannot be learned from is refused now: the update will be that of other batches too.
         problem.check()
-        earlier = stream.held_sums if stream.held else stream.decoder_sums
-        sums = self._tell(problem, executor, earlier)
-        problem.attend(None)
-        held = (*stream.held, hold(signals, executor.bounds))
-        return replace(stream, problem=problem, held=held, held_sums=sums)
+        earlier = stream.buffered_sums if stream.buffered else stream.decoder_sums
+        sums = self._publish(problem.problem, executor, earlier)
+        batches = (*stream.buffered, buffer(signals, executor.bounds))
+        return stream.after(problem, buffered=batches, buffered_sums=sums)
 
     def _release(self, stream: Stream, count: int, like: Signals) -> Stream:
         """The stream with the statistics of its `count` oldest held batches in place of their signals."""
         if count == 0:
             return stream
-        rest, sums = stream.held[count:], stream.held_sums
-        with self._walk(stream.held[:count], like) as executor:
+        rest, sums = stream.buffered[count:], stream.buffered_sums
+        with self._walk(stream.buffered[:count], like) as executor:
             stream = self._advance(stream, executor, update=False)
-        return replace(stream, held=rest, held_sums=sums if rest else None)
+        return replace(stream, buffered=rest, buffered_sums=sums if rest else None)
 
     def _walk(self, held: Sequence[BufferedBatch], like: Signals, bounds: Sequence[tuple[int, int]] = ()) -> Executor:
         """A executor over held batches, and after them over `like` by its bounds; on the device of `like`."""
@@ -491,10 +524,6 @@ class StreamLearner(DictionaryLearner):
     def _moves(self) -> bool:
         """Whether kernel vectors move."""
         return False
-
-    def _renew(self, problem: ReducedProblem, executor: Executor) -> None:
-        """Give a problem that goes on the parameters as they are now."""
-        problem.pursuit = self._pursuit(self._feature_scale(executor.signals.scale))
 
     def _settings(self) -> dict:
         """Parameters that statistics depend on."""

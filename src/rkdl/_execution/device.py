@@ -81,6 +81,10 @@ class DeviceExecutor(Executor):
         """The value with its arrays where the small matrices are computed: on the device, or in NumPy."""
         return to_host(value) if self.is_light else to_device(value, self.device)
 
+    def to_signals(self, value: Any) -> Any:
+        """The value with its arrays on the device."""
+        return to_device(value, self.device)
+
     def small_to_host(self, sums: tuple) -> tuple:
         """Sums of a pass where the small matrices are computed."""
         return fetched(sums) if self.is_light else sums

@@ -111,6 +111,14 @@ class Executor(ABC):
 
         return to_host(value)
 
+    def to_signals(self, value: Any) -> Any:
+        """The value with its arrays where the signals are."""
+        return value
+
+    def attempt(self, work: Callable, rows: Any, state: Any = None) -> tuple[tuple, Any]:
+        """``work(rows, state)``, in pieces where the memory of a device does not hold all rows."""
+        return work(rows, state)
+
     def small_to_host(self, sums: tuple) -> tuple:
         """Sums of a pass where the small matrices are computed."""
         return sums

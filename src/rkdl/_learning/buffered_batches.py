@@ -1,4 +1,4 @@
-"""Batches of a stream that wait for an update, and the walk over them one after another."""
+"""Batches of a stream that wait for an update, and one pass over all of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 from rkdl._backends.arrays import host
 from rkdl._data.signals import Moments, Signals
 
-# Bytes of signals that a stream keeps until the kernel vectors move by them.
+# Bytes of signals that a stream buffers until the next update of its kernel vectors.
 BUFFER_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class BufferedBatch:
-    """Signals as the user gave them, and the chunks that they are walked in.
+    """Signals as the user gave them, and their chunks.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class BufferedBatch:
         return Signals(self.rows, self.rows.dtype)
 
 
-def hold(signals: Signals, bounds: Sequence[tuple[int, int]]) -> BufferedBatch:
+def buffer(signals: Signals, bounds: Sequence[tuple[int, int]]) -> BufferedBatch:
     """A copy of a batch in host memory."""
     return BufferedBatch(np.array(_as_given(on_host(signals))), chunk_rows(bounds))
 
@@ -46,8 +46,8 @@ def chunk_rows(bounds: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     return tuple(stop - start for start, stop in bounds)
 
 
-def held_size(signals: Signals) -> int:
-    """Bytes that a batch takes where it is held."""
+def buffered_size(signals: Signals) -> int:
+    """Bytes that a batch takes in the buffer."""
     return signals.shape[0] * signals.shape[1] * signals.dtype.itemsize
 
 

@@ -1,7 +1,6 @@
-"""What the learning needs of a chunk: codes that stay with it, and sums that leave it.
+"""Chunk tasks of the learning: each maps a chunk and its state to sums, which are added up, and a new state.
 
-With codes Z and features F, the sums are ``S = Z'Z``, ``P = Z'F`` and the traces. Each class is a step for
-`rkdl._execution.executor.Executor`: a picklable function of a chunk and of what was kept with it.
+A task is a picklable function for `rkdl._execution.executor.Executor.map_reduce`.
 """
 
 from __future__ import annotations
@@ -16,34 +15,39 @@ from rkdl._coding.encoder import Encoder
 from rkdl._coding.pursuit import Codes, arguments, packed
 from rkdl._features.kernels import DifferentiableKernel
 from rkdl._features.maps import FeatureMap
+from rkdl._learning.statistics import SufficientStatistics
 
 
 class ChunkState(NamedTuple):
-    """What stays with a chunk between steps; of an iteration to come, its features alone."""
+    """What stays with a chunk between tasks; of an iteration to come, its features alone."""
 
     codes: Codes
     residuals: np.ndarray
     features: np.ndarray | None = None
 
+    def features_alone(self) -> ChunkState:
+        """The state without its codes."""
+        return ChunkState(Codes(*(np.empty(0, dtype=np.int32),) * 3), np.empty(0), self.features)
+
 
 @dataclass(frozen=True)
 class EncodeTask(Encoder):
-    """Sums ``S, P, tr K, sum of squared residuals`` of a chunk; its codes and residuals are kept if it `keeps`."""
+    """Sufficient statistics of a chunk; codes and residuals stay with it if the task `keeps` a state."""
 
     keeps_features: bool = False
     keeps: bool = True
 
-    def __call__(self, signals: np.ndarray, kept: ChunkState | None) -> tuple[tuple, ChunkState | None]:
-        features, correlations = self._correlate(signals, None if kept is None else kept.features)
+    def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
+        features, correlations = self._correlate(signals, None if state is None else state.features)
         norms = self.feature_map.squared_norms(signals)
         given = arguments(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)
         n_atoms = len(self.atoms)
-        products = np.zeros((n_atoms, n_atoms))
-        projections = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
+        code_gram = np.zeros((n_atoms, n_atoms))
+        cross_products = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
         indptr = np.empty(len(signals) + 1, dtype=np.int32)
         # One call for all of it: threads that meet at Python's lock wait for longer than a small chunk takes.
-        total, trace, lost = _learn(*given, features, indptr, products, projections)
-        sums = (products, projections, trace, lost)
+        total, energy, residual_energy = _learn(*given, features, indptr, code_gram, cross_products)
+        sums = SufficientStatistics(code_gram, cross_products, energy, residual_energy)
         if not self.keeps:
             return sums, None
         return sums, ChunkState(
@@ -53,17 +57,17 @@ class EncodeTask(Encoder):
 
 @dataclass(frozen=True)
 class GradientTask:
-    """For codes that are kept: ``P = Z'K(Y, D)``, and the pull of the signals on D if `atoms` are given.
+    """For codes of an earlier task: ``P = Z'K(Y, D)``, and the signals' part of the gradient if `atoms` are given.
 
-    The pull on ``d_i`` is the sum over signals of ``(Z A)_ti`` times the derivative of ``k(y_t, d_i)`` by ``d_i``.
-    Kernel vectors move after their pull, so features are not kept beyond it.
+    That of ``d_i`` is the sum over signals of ``(Z A)_ti`` times the derivative of ``k(y_t, d_i)`` by ``d_i``.
+    Kernel vectors move after their gradient, so features are dropped with it.
     """
 
     kernel: DifferentiableKernel
     kernel_vectors: np.ndarray
     n_atoms: int
     atoms: np.ndarray | None
-    # Whether the kernel vectors are still those that the kept features belong to.
+    # Whether the kernel vectors are still those that the cached features belong to.
     at_features: bool = False
     keeps_features: bool = False
 
@@ -72,41 +76,46 @@ class GradientTask:
         """Codes stay as they are; features are all that it may add."""
         return self.keeps_features
 
-    def __call__(self, signals: np.ndarray, kept: ChunkState) -> tuple[tuple, ChunkState]:
-        known = kept.features if self.at_features else None
+    def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, ChunkState]:
+        known = state.features if self.at_features else None
         features, gradient = self.kernel.value_and_gradient(signals, self.kernel_vectors, known)
-        projections = np.zeros((self.n_atoms, features.shape[1]), dtype=features.dtype)
-        codes = kept.codes
-        accumulate_products(codes.indptr, codes.indices, codes.values, features, projections)
+        cross_products = np.zeros((self.n_atoms, features.shape[1]), dtype=features.dtype)
+        codes = state.codes
+        accumulate_products(codes.indptr, codes.indices, codes.values, features, cross_products)
         if self.atoms is None:
-            return (projections,), kept._replace(features=features) if self.keeps_features else kept
+            return (cross_products,), state._replace(features=features) if self.keeps_features else state
 
         def weigh(factor: np.ndarray) -> np.ndarray:
             weights = np.empty_like(factor)
             _weigh(codes.indptr, codes.indices, codes.values, self.atoms, factor, weights)
             return weights
 
-        return (projections, gradient(weigh)), kept._replace(features=None)
+        return (cross_products, gradient(weigh)), state._replace(features=None)
 
 
 @dataclass(frozen=True)
 class ResidualTask:
-    """Sum of squares of ``Y - Z A`` for codes that are kept and atoms that are signals."""
+    """Sum of squares of ``Y - Z A`` for codes of an earlier task and atoms that are signals."""
 
     keeps: ClassVar[bool] = False
 
     atoms: np.ndarray
 
-    def __call__(self, signals: np.ndarray, kept: ChunkState) -> tuple[tuple, ChunkState]:
-        residual = (signals - kept.codes.to_csr(len(self.atoms)) @ self.atoms).ravel()
-        return (float(np.dot(residual, residual)),), kept
+    def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, ChunkState]:
+        residual = (signals - state.codes.to_csr(len(self.atoms)) @ self.atoms).ravel()
+        return (float(np.dot(residual, residual)),), state
 
 
 @dataclass(frozen=True)
 class Features:
-    """The features (c, p) of a chunk, kept."""
+    """The features (c, p) of a chunk, as its state."""
 
     feature_map: FeatureMap
 
-    def __call__(self, signals: np.ndarray, kept: ChunkState) -> tuple[tuple, np.ndarray]:
+    def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, np.ndarray]:
         return (), self.feature_map.features(signals)
+
+
+def count_empty(state: ChunkState) -> int:
+    """Signals of a chunk that are not zero and have a code of zeros."""
+    return int(((state.codes.counts == 0) & (state.residuals > 0)).sum())

@@ -3,70 +3,80 @@
 With D = Y the best combination for ``sum_t z_tj phi(y_t)`` is column j of the codes itself, so after a sweep every
 atom is a combination of the codes' columns and of the old atoms: 2n coordinates, whatever the number of
 signals. Their metric and the atoms' correlations with the signals follow from ``K Z`` and ``K A'``, and one product
-``K Z`` an iteration is the whole cost. No N x N residual is ever formed.
+``K Z`` per iteration is the whole cost. No N x N residual is ever formed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, host
-from rkdl._backends.cpu.statistics import accumulate_gram
+from rkdl._backends.arrays import cast, code_gram, copied, host, is_tensor, joined, sweep_codes, where, zeros
 from rkdl._coding.encoder import NotFiniteError, Pursuit
-from rkdl._coding.pursuit import Codes, join_codes, pursue
+from rkdl._coding.pursuit import pursue
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel
-from rkdl._learning.atom_updates import aksvd_sweep, gram_sweep
-from rkdl._learning.chunk_tasks import ChunkState
+from rkdl._learning.atom_replacement import worst_signals
+from rkdl._learning.atom_updates import AtomUpdate
+from rkdl._learning.chunk_tasks import ChunkState, count_empty
 from rkdl._learning.initial_atoms import Products
-from rkdl._learning.reduced import count_empty, worst_signals
+from rkdl._learning.loop import LearningProblem
 from rkdl._persistence.states import check_full_state
 
 
 class KernelRows:
-    """Rows of the N x N kernel matrix: kept whole, or computed again for every walk."""
+    """Rows of the N x N kernel matrix: held whole, or computed again for every pass."""
 
-    def __init__(self, executor: Executor, kernel: Kernel | None, matrix: np.ndarray | None) -> None:
+    def __init__(self, executor: Executor, kernel: Kernel | None, matrix: Any) -> None:
         self.executor = executor
-        self.kernel = kernel
+        self.kernel: Any = executor.to_signals(kernel)
         self.matrix = matrix
         self.size = executor.signals.shape[0]
 
     @classmethod
     def compute(cls, executor: Executor, kernel: Kernel) -> KernelRows:
-        """The whole matrix, from the blocks of its upper triangle."""
-        signals, bounds = executor.signals, executor.bounds
-        matrix = np.empty((signals.shape[0],) * 2, dtype=signals.dtype)
+        """The whole matrix: of arrays from the blocks of its upper triangle, of tensors block of rows by block."""
+        rows = cls(executor, kernel, None)
+        signals, bounds, kernel = executor.signals, executor.bounds, rows.kernel
+        if hasattr(signals, "device"):
+            every: Any = signals.read(0, rows.size)
+            rows.matrix = zeros((rows.size, rows.size), every)
+
+            def fill_rows(own: Any, block: Any) -> tuple[tuple, None]:
+                block[:] = kernel(own, every)
+                return (), None
+
+            for start, stop in bounds:
+                executor.attempt(fill_rows, every[start:stop], rows.matrix[start:stop])
+            return rows
+        matrix = rows.matrix = np.empty((rows.size, rows.size), dtype=signals.dtype)
 
         def fill(number: int, start: int, stop: int) -> None:
-            rows = signals.read(start, stop)
+            own = signals.read(start, stop)
             for left, right in bounds[number:]:
-                block = kernel(rows, signals.read(left, right))
+                block = kernel(own, signals.read(left, right))
                 matrix[start:stop, left:right] = block
                 if left > start:
                     matrix[left:right, start:stop] = block.T
 
         with np.errstate(over="ignore", invalid="ignore"):
             executor.map_chunks(fill)
-        return cls(executor, kernel, matrix)
+        return rows
 
-    def rows(self, start: int, stop: int) -> np.ndarray:
+    def rows(self, start: int, stop: int) -> Any:
         """``K[start:stop]``."""
         if self.matrix is not None:
             return self.matrix[start:stop]
-        assert self.kernel is not None
-        signals = self.executor.signals
-        return self.kernel(signals.read(start, stop), signals.read(0, self.size))
+        every = self.executor.signals.read(0, self.size)
+        return self.kernel(every[start:stop], every)
 
-    def diagonal(self) -> np.ndarray:
+    def diagonal(self) -> Any:
         """``k(y, y)`` of every signal."""
         if self.matrix is not None:
-            return self.matrix.diagonal().copy()
-        assert self.kernel is not None
-        parts = [self.kernel.diagonal(self.executor.signals.read(*bound)) for bound in self.executor.bounds]
-        return np.concatenate(parts)
+            return copied(self.matrix.diagonal())
+        return joined([self.kernel.diagonal(self.executor.signals.read(*bound)) for bound in self.executor.bounds])
 
     def products(self, sample: np.ndarray) -> Products:
         """Squared norms of some signals, and a function of i: their products with the i-th of them."""
@@ -78,35 +88,76 @@ class KernelRows:
 
         return diagonal, column
 
-    def times(self, right: np.ndarray) -> np.ndarray:
+    def times(self, right: Any) -> Any:
         """``K @ right`` in the kernel's dtype."""
-        right = np.ascontiguousarray(right, dtype=self.executor.signals.dtype)
-        product = np.empty_like(right)
+        right = cast(right, self.executor.signals.dtype)
+        if is_tensor(self.matrix):
+            return self.matrix @ right
+        if not is_tensor(right):
+            right = np.ascontiguousarray(right)
 
-        def multiply(number: int, start: int, stop: int) -> None:
-            np.matmul(self.rows(start, stop), right, out=product[start:stop])
+        def multiply(number: int, start: int, stop: int) -> Any:
+            if self.matrix is not None:
+                return self.matrix[start:stop] @ right
+            every = self.executor.signals.read(0, self.size)
+            return self.executor.attempt(lambda rows, _: ((), self.kernel(rows, every) @ right), every[start:stop])[1]
 
-        self.executor.map_chunks(multiply)
-        return product
+        return joined(self.for_chunks(multiply))
+
+    def for_chunks(self, task: Callable[[int, int, int], Any]) -> list:
+        """``task(number, start, stop)`` of every chunk."""
+        if hasattr(self.executor.signals, "device"):
+            return [task(number, *bound) for number, bound in enumerate(self.executor.bounds)]
+        found: list = []
+        self.executor.map_chunks(task, found.append)
+        return found
 
 
 class FullModel(NamedTuple):
-    """What an iteration of `FullProblem` ends with; see its attributes."""
+    """What an iteration of `FullProblem` ends with.
 
-    atoms: np.ndarray
-    correlations: np.ndarray
-    gram: np.ndarray
-    objective: float
-    update_objective: float
-    n_revived: int
-    n_empty: int
+    Attributes
+    ----------
+    atoms : array of shape (n, N)
+        Atoms of unit norm in feature space, as combinations of the signals.
+    correlations : array of shape (N, n)
+        Inner products of signals and atoms.
+    gram : array of shape (n, n)
+        Inner products of the atoms.
+    objective, update_objective, n_revived, n_empty : float, float, int, int
+        See `rkdl._learning.loop.Model`.
+    """
+
+    atoms: Any
+    correlations: Any
+    gram: Any
+    objective: float = np.inf
+    update_objective: float = np.inf
+    n_revived: int = 0
+    n_empty: int = 0
+
+    @property
+    def penalty(self) -> float:
+        """Nothing is minimised besides the error."""
+        return 0.0
+
+    def normalized(self) -> FullModel:
+        """The same model with atoms of unit norm; one without direction becomes zero and is replaced later."""
+        squares = self.gram.diagonal()
+        is_long = squares > 1e-12 * squares.max()
+        factors = where(is_long, 1.0 / where(is_long, squares, 1.0) ** 0.5, 0.0)
+        return self._replace(
+            atoms=self.atoms * factors[:, None],
+            correlations=self.correlations * factors,
+            gram=self.gram * factors * factors[:, None],
+        )
 
     def state(self) -> dict[str, np.ndarray]:
         """The model as arrays for a file."""
         return {name: np.asarray(host(value)) for name, value in self._asdict().items()}
 
 
-class FullProblem:
+class FullProblem(LearningProblem):
     """KDL on a kernel matrix.
 
     Parameters
@@ -117,148 +168,91 @@ class FullProblem:
         The first atoms, as combinations of the signals.
     pursuit : Pursuit
         How signals are coded.
-    refit : bool
-        The paper's sweep instead of the statistics' one.
-
-    Attributes
-    ----------
-    atoms : ndarray of shape (n, N)
-        Atoms of unit norm in feature space.
-    gram : ndarray of shape (n, n)
-        Their inner products.
-    correlations : ndarray of shape (N, n)
-        Inner products of signals and atoms.
+    atom_update : AtomUpdate
+        How atoms are updated.
     """
 
-    # Nothing is minimised beside the error.
-    penalty = 0.0
+    model: FullModel
 
-    def __init__(self, kernel_rows: KernelRows, atoms: np.ndarray, pursuit: Pursuit, *, refit: bool) -> None:
+    def __init__(self, kernel_rows: KernelRows, atoms: np.ndarray, pursuit: Pursuit, atom_update: AtomUpdate) -> None:
         self.kernel_rows = kernel_rows
-        self.executor = kernel_rows.executor
         self.pursuit = pursuit
-        self.refit = refit
+        self.atom_update = atom_update
         self.squared_norms = kernel_rows.diagonal()
-        self.trace = float(cast(self.squared_norms, np.float64).sum())
-        if not np.isfinite(self.trace):
+        self.energy = float(cast(self.squared_norms, np.float64).sum())
+        if not np.isfinite(self.energy):
             raise NotFiniteError
-        self.objective = self.update_objective = np.inf
-        self.n_revived = self.n_empty = 0
-        self._coded: Any = None
-        self._begin(atoms)
-
-    def _begin(self, atoms: np.ndarray) -> None:
-        self._set(atoms, self.kernel_rows.times(atoms.T).astype(np.float64))
-
-    def _set(self, atoms: np.ndarray, correlations: np.ndarray, gram: np.ndarray | None = None) -> None:
-        """Normalise and take over a state; an atom without direction becomes zero and is revived later."""
-        gram = atoms @ correlations if gram is None else gram
-        squares = gram.diagonal()
-        floor = 1e-12 * max(float(squares.max(initial=0.0)), np.finfo(np.float64).tiny)
-        factors = np.where(squares > floor, 1.0 / np.sqrt(np.where(squares > floor, squares, 1.0)), 0.0)
-        self.atoms = atoms * factors[:, None]
-        self.correlations = correlations * factors
-        self.gram = gram * factors * factors[:, None]
-
-    def snapshot(self) -> FullModel:
-        """The current model, by reference."""
-        return FullModel(*(getattr(self, name) for name in FullModel._fields))
-
-    def roll_back(self, snapshot: FullModel) -> None:
-        """Make the model of a snapshot the current one again."""
-        self._coded = None
-        vars(self).update(snapshot._asdict())
-
-    def state(self) -> dict[str, np.ndarray]:
-        """What the next iteration starts from: the model and nothing else."""
-        return self.snapshot().state()
+        atoms = kernel_rows.executor.to_signals(atoms)
+        correlations = cast(kernel_rows.times(atoms.T), np.float64)
+        super().__init__(kernel_rows.executor, FullModel(atoms, correlations, atoms @ correlations).normalized())
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over; one that is not of this problem is refused."""
-        check_full_state(state, *self.atoms.shape)
-        self.atoms, self.correlations, self.gram = state["atoms"], state["correlations"], state["gram"]
-        self.objective, self.update_objective = float(state["objective"]), float(state["update_objective"])
-        self.n_revived, self.n_empty = int(state["n_revived"]), int(state["n_empty"])
+        check_full_state(state, *self.model.atoms.shape)
+        arrays = self.executor.to_signals({name: state[name] for name in ("atoms", "correlations", "gram")})
+        numbers = {name: type(value)(state[name]) for name, value in self.model._asdict().items() if name not in arrays}
+        self.model = FullModel(**arrays, **numbers)
 
     def encode(self) -> None:
         """Code the signals with the current model, which gives its error."""
-        dtype = self.executor.signals.dtype
-        gram = self.gram.astype(dtype)
+        dtype, correlations = self.executor.signals.dtype, self.model.correlations
+        gram = cast(self.model.gram, dtype)
 
-        def encode(number: int, start: int, stop: int):
-            correlations = self.correlations[start:stop].astype(dtype)
-            return pursue(correlations, gram, self.squared_norms[start:stop], *self.pursuit)
+        def encode(number: int, start: int, stop: int) -> ChunkState:
+            norms = self.squared_norms[start:stop]
+            return ChunkState(*pursue(cast(correlations[start:stop], dtype), gram, norms, *self.pursuit))
 
-        parts: list[tuple[Codes, np.ndarray]] = []
-        self.executor.map_chunks(encode, parts.append)
-        codes = join_codes([part[0] for part in parts])
-        residuals = np.concatenate([part[1] for part in parts])
-        self._coded = codes, residuals
-        self.objective = float(residuals.sum(dtype=np.float64))
-        self.n_empty = count_empty(ChunkState(codes, residuals))
+        chunks = self._coded = self.kernel_rows.for_chunks(encode)
+        residuals = joined([state.residuals for state in chunks])
+        objective = float(cast(residuals, np.float64).sum())
+        self.model = self.model._replace(objective=objective, n_empty=sum(map(count_empty, chunks)))
 
     def update(self) -> None:
         """Update the atoms for the codes of `encode`, replace unused ones; all or nothing."""
-        n_atoms = len(self.atoms)
-        codes, residuals = self._coded
-        self._coded = None
-        dense = codes.to_csr(n_atoms).toarray()
-        aims = self.kernel_rows.times(dense).astype(np.float64)
+        model, n_atoms = self.model, len(self.model.atoms)
+        chunks, self._coded = self._coded, None
+        parts = [state.codes for state in chunks]
+        dense = joined([codes.dense(n_atoms, np.float64) for codes in parts])
+        aims = cast(self.kernel_rows.times(dense), np.float64)
 
         # Coordinates of the sweep: the codes' columns first, the old atoms after them.
-        metric = np.empty((2 * n_atoms, 2 * n_atoms))
+        metric = zeros((2 * n_atoms, 2 * n_atoms), aims)
         metric[:n_atoms, :n_atoms] = dense.T @ aims
-        metric[:n_atoms, n_atoms:] = dense.T @ self.correlations
+        metric[:n_atoms, n_atoms:] = dense.T @ model.correlations
         metric[n_atoms:, :n_atoms] = metric[:n_atoms, n_atoms:].T
-        metric[n_atoms:, n_atoms:] = self.gram
+        metric[n_atoms:, n_atoms:] = model.gram
         metric = 0.5 * (metric + metric.T)
-        targets = np.eye(n_atoms, 2 * n_atoms)
-        mixed = np.eye(n_atoms, 2 * n_atoms, k=n_atoms)
-        products = np.zeros((n_atoms, n_atoms))
-        accumulate_gram(codes.indptr, codes.indices, codes.values, products)
-        used = products.diagonal() > 0.0
+        targets, mixed = zeros((n_atoms, 2 * n_atoms), aims), zeros((n_atoms, 2 * n_atoms), aims)
+        places = list(range(n_atoms))
+        targets[places, places] = 1.0
+        mixed[places, [n_atoms + place for place in places]] = 1.0
 
-        if self.refit:
-            correlations = self.correlations.copy()
+        products = code_gram(parts, n_atoms)
+        used = host(products.diagonal() > 0.0)
+        signals = _CodedKernel(parts, aims, copied(model.correlations))
+        sweep = self.atom_update(products, targets, mixed, signals, metric)
+        ours, theirs = sweep.atoms[:, :n_atoms], sweep.atoms[:, n_atoms:]
+        found = model._replace(
+            atoms=ours @ dense.T + theirs @ model.atoms,
+            correlations=aims @ ours.T + model.correlations @ theirs.T,
+            gram=sweep.atoms @ metric @ sweep.atoms.T,
+            update_objective=sweep.objective(self.energy, metric),
+        )
+        n_replaced = self.replace_unused_atoms(chunks, used, found)
+        self.model = found.normalized()._replace(n_revived=model.n_revived + n_replaced)
 
-            def correlate(j: int, rows: np.ndarray, couplings: np.ndarray, norm: float) -> np.ndarray:
-                correlations[:, j] = (aims[:, j] - correlations @ couplings) / norm
-                return correlations[rows, j]
-
-            aksvd_sweep(codes, products, targets, mixed, correlate, metric)
-            rows = np.repeat(np.arange(codes.n_signals), np.diff(codes.indptr))
-            fit = float(np.vdot(codes.values, correlations[rows, codes.indices]))
-        else:
-            factors = gram_sweep(products, targets, mixed, metric)
-            products *= factors * factors[:, None]
-            correlations = aims @ mixed[:, :n_atoms].T + self.correlations @ mixed[:, n_atoms:].T
-            fit = float(np.vdot(metric[:n_atoms] * factors[:, None], mixed))
-        gram_now = mixed @ metric @ mixed.T
-        objective = self.trace - 2.0 * fit + float(np.vdot(products, gram_now))
-        atoms = mixed[:, :n_atoms] @ dense.T + mixed[:, n_atoms:] @ self.atoms
-
-        revived = self._revive(residuals, used, atoms, correlations, gram_now)
-        self._set(atoms, correlations, gram_now)
-        self.update_objective = objective
-        self.n_revived += revived
-
-    def _revive(
-        self,
-        residuals: np.ndarray,
-        used: np.ndarray,
-        atoms: np.ndarray,
-        correlations: np.ndarray,
-        gram: np.ndarray,
-    ) -> int:
+    def replace_unused_atoms(self, chunks: list[ChunkState], used: np.ndarray, model: FullModel) -> int:
         """Replace unused atoms by the worst-represented signals, no two alike, in place; returns how many."""
         unused = np.flatnonzero(~used).tolist()
         if not unused:
             return 0
+        atoms, correlations, gram, *_ = model
         rounding = 1e2 * float(np.finfo(self.executor.signals.dtype).eps)
         lengths = np.sqrt(host(self.squared_norms).astype(np.float64))
+        residuals = np.concatenate([host(state.residuals) for state in chunks])
         taken: list[int] = []
         # More candidates than are needed: some may be copies of one another.
-        for t in worst_signals(host(residuals), min(4 * len(unused), len(atoms))).tolist():
+        for t in worst_signals(residuals, min(4 * len(unused), len(atoms))).tolist():
             if len(taken) == len(unused):
                 break
             if lengths[t] == 0.0:
@@ -273,3 +267,22 @@ class FullProblem:
             gram[j] = gram[:, j] = atoms @ correlations[:, j]
             taken.append(t)
         return len(taken)
+
+
+class _CodedKernel:
+    """All codes, and the signals' correlations with the atoms, which follow these; see `CodedSignals`."""
+
+    def __init__(self, parts: list, aims: Any, products: Any) -> None:
+        self.parts, self.aims, self.products = parts, aims, products
+
+    def codes(self, n_atoms: int) -> Any:
+        """The codes, free to change."""
+        return sweep_codes(self.parts, n_atoms)
+
+    def update(self, j: int, couplings: Any, norm: float) -> None:
+        """Atom j has changed, and its correlations with it."""
+        self.products[:, j] = (self.aims[:, j] - self.products @ couplings) / norm
+
+    def correlations(self, j: int, atoms: Any, rows: Any) -> Any:
+        """Inner products of atom j with the signals of `rows`."""
+        return self.products[rows, j]

@@ -18,8 +18,10 @@ from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import RBF, Kernel, offset_of, squared_norms
 from rkdl._features.maps import LinearMap
 from rkdl._features.metric import IdentityMetric
+from rkdl._learning.atom_replacement import worst_signals
+from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.initial_atoms import draw_others, draw_pivots
-from rkdl._learning.reduced import ReducedProblem, worst_signals
+from rkdl._learning.reduced import Model, ReducedProblem
 
 METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
 
@@ -42,7 +44,7 @@ def choose_kernel_vectors(
     rng: np.random.RandomState,
     *,
     pursuit: Pursuit,
-    refit: bool,
+    atom_update: AtomUpdate,
 ) -> np.ndarray:
     """Kernel vectors (count, m), in float64.
 
@@ -58,7 +60,7 @@ def choose_kernel_vectors(
         The kernel that "rpcholesky" is to approximate.
     rng : RandomState
         Randomness.
-    pursuit, refit : Pursuit, bool
+    pursuit, atom_update : Pursuit, AtomUpdate
         How "dictionary" codes and updates.
     """
     signals = executor.signals
@@ -72,7 +74,7 @@ def choose_kernel_vectors(
     with _sampled(executor, max(LARGEST_SAMPLE, SAMPLES_A_VECTOR * count), rng) as few:
         if method == "kmeans":
             return _cluster_centres(few, count, kernel, rng)
-        return train_dictionary(few, count, rng, pursuit=pursuit, refit=refit)
+        return train_dictionary(few, count, rng, pursuit=pursuit, atom_update=atom_update)
 
 
 def draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np.ndarray:
@@ -109,7 +111,7 @@ def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Itera
 
 
 def train_dictionary(
-    executor: Executor, count: int, rng: np.random.RandomState, *, pursuit: Pursuit, refit: bool
+    executor: Executor, count: int, rng: np.random.RandomState, *, pursuit: Pursuit, atom_update: AtomUpdate
 ) -> np.ndarray:
     """A linear dictionary of the signals, its atoms as long as the signals are in the root mean square.
 
@@ -119,11 +121,12 @@ def train_dictionary(
     signals = executor.signals
     starts = draw_signals(signals, count, rng)
     size = signals.shape[1]
-    problem = ReducedProblem(executor, LinearMap(size), IdentityMetric(size), starts, pursuit, refit=refit)
+    model = Model.start(LinearMap(size), IdentityMetric(size), starts)
+    problem = ReducedProblem(executor, model, pursuit, atom_update=atom_update)
     for _ in range(DICTIONARY_ITERATIONS):
         problem.iterate()
     mean, radius, _ = signal_moments(executor)
-    atoms = host(problem.atoms)
+    atoms = host(problem.model.atoms)
     signs = np.where(atoms @ mean < 0.0, -1.0, 1.0)
     return atoms * (signs * radius)[:, None]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -14,60 +14,51 @@ from rkdl._persistence.checkpoint import Checkpoint
 from rkdl._persistence.history import History
 
 
-class Model(Protocol):
-    """What was learned by some iteration."""
+class LearningProblem:
+    """A learning problem for `alternate`: its signals, and its current model.
 
-    def state(self) -> dict[str, np.ndarray]:
-        """The model as arrays for a file."""
+    A model is a value. It has the `objective`, the squared error of the signals coded with it; a `penalty` that is
+    minimised besides; the `update_objective`, the squared error right after the last update with the codes that it was
+    made for; the counts `n_revived` of unused atoms replaced so far and `n_empty` of signals that are not zero and have
+    a code of zeros (where they may be many; else 0); and `state()`, all of it as arrays for a file.
 
-
-class Problem(Protocol):
-    """What the loop asks of a learning problem.
-
-    Attributes
+    Parameters
     ----------
     executor : Executor
-        Walks the signals.
-    objective : float
-        Squared error of the signals, coded with the current model.
-    penalty : float
-        What is minimised beside it.
-    update_objective : float
-        Squared error right after the last update, with the codes that it was made for.
-    n_revived : int
-        Unused atoms replaced so far.
-    n_empty : int
-        Signals that are not zero and have a code of zeros, where they may be many; else 0.
+        Passes over the signals.
+    model : Model, FullModel or ClassModel
+        The first model.
     """
 
-    executor: Executor
-    objective: float
-    penalty: float
-    update_objective: float
-    n_revived: int
-    n_empty: int
+    def __init__(self, executor: Executor, model: Any) -> None:
+        self.executor = executor
+        self.model = model
+        # What `encode` found, for the `update` that follows.
+        self._coded: Any = None
 
     def encode(self) -> None:
         """Code the signals with the current model, which gives its error."""
+        raise NotImplementedError
 
     def update(self) -> None:
         """Update atoms and kernel vectors for the codes; all or nothing."""
+        raise NotImplementedError
 
-    def snapshot(self) -> Model:
-        """The current model, by reference."""
-
-    def roll_back(self, snapshot: Any) -> None:
-        """Make the model of a snapshot the current one again."""
+    def roll_back(self, model: Any) -> None:
+        """Make an earlier model the current one again."""
+        self.model, self._coded = model, None
 
     def state(self) -> dict[str, np.ndarray]:
         """What the next iteration starts from, as arrays for a file."""
+        return self.model.state()
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over."""
+        raise NotImplementedError
 
 
 def alternate(
-    problem: Problem,
+    problem: LearningProblem,
     *,
     max_iter: int,
     tol: float,
@@ -84,8 +75,8 @@ def alternate(
 
     Parameters
     ----------
-    problem : Problem
-        Is left with the best model that was met.
+    problem : LearningProblem
+        Is left with the best model found.
     max_iter, tol : int, float
         Most iterations; relative change of the error below which it has settled.
     n_numbers : int
@@ -113,14 +104,14 @@ def alternate(
         return float(np.sqrt(max(objective, 0.0) / n_numbers)) / unit
 
     history = History()
-    best = problem.snapshot()
-    was_learned = bool(np.isfinite(problem.objective))
+    best = problem.model
+    was_learned = bool(np.isfinite(problem.model.objective))
     if was_learned:
-        history.start_error = history.start_total = error_of(problem.objective)
+        history.start_error = history.start_total = error_of(problem.model.objective)
     if checkpoint is not None and checkpoint.state is not None:
         history = checkpoint.history
         problem.restore(checkpoint.best_state or checkpoint.state)
-        best = problem.snapshot()
+        best = problem.model
         if checkpoint.best_state is not None:
             problem.restore(checkpoint.state)
     with progress(max_iter, verbose, name) as bar:
@@ -133,17 +124,17 @@ def alternate(
                     problem.encode()
                     is_coded = True
                     if not history.errors:
-                        history.start_error = error_of(problem.objective)
-                        history.start_total = error_of(problem.objective + problem.penalty)
-                        best = problem.snapshot()
+                        history.start_error = error_of(problem.model.objective)
+                        history.start_total = error_of(problem.model.objective + problem.model.penalty)
+                        best = problem.model
                 problem.update()
-                update_error = error_of(problem.update_objective)
+                update_error = error_of(problem.model.update_objective)
                 problem.encode()
-                history.errors.append(error_of(problem.objective))
-                history.totals.append(error_of(problem.objective + problem.penalty))
+                history.errors.append(error_of(problem.model.objective))
+                history.totals.append(error_of(problem.model.objective + problem.model.penalty))
                 history.update_errors.append(update_error)
                 if history.has_improved:
-                    best = problem.snapshot()
+                    best = problem.model
                 history.is_settled = _has_settled(history.totals, tol)
                 if bar is not None:
                     bar.set_postfix_str(f"error {history.errors[-1]:.4e}", refresh=False)

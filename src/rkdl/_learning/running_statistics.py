@@ -1,10 +1,13 @@
-"""What a stream leaves behind: sums over the signals seen, fading where old signals are to be forgotten."""
+"""Running statistics of a stream: sums over the signals seen, which fade where old signals are to be forgotten."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import numpy as np
+
+from rkdl._learning.atom_replacement import WorstSignals
+from rkdl._learning.statistics import SufficientStatistics
 
 
 @dataclass(frozen=True)
@@ -13,57 +16,50 @@ class RunningStatistics:
 
     Attributes
     ----------
-    products, projections, trace : ndarray of shape (n, n), ndarray of shape (n, p), float
-        ``S``, ``P`` with the current kernel vectors, and ``tr K(Y, Y)``.
+    statistics : SufficientStatistics
+        Those of all signals seen; the residual energy is that of the signals in `worst`'s count.
     weight : float
         Number of signals, old ones counting less.
-    linear : tuple of ndarray or None
-        ``X'X``, ``X'Y`` and ``|Y|^2`` of the linear term.
-    lost, n_waiting : float, int
-        Sum of squared residuals and number of the signals seen since the atoms were last updated.
-    worst_residuals, worst_signals : ndarray of shape (k,), ndarray of shape (k, m)
-        The worst-represented of them, worst first.
+    linear : SufficientStatistics or None
+        Those of the linear term's codes.
+    worst : WorstSignals or None
+        The worst-represented of the signals seen since the atoms were last updated.
     fades : bool
         Whether anything was ever forgotten.
     """
 
-    products: np.ndarray
-    projections: np.ndarray
-    trace: float
-    weight: float
-    linear: tuple[np.ndarray, np.ndarray, float] | None = None
-    lost: float = 0.0
-    n_waiting: int = 0
-    worst_residuals: np.ndarray | None = None
-    worst_signals: np.ndarray | None = None
+    statistics: SufficientStatistics
+    weight: float = 0.0
+    linear: SufficientStatistics | None = None
+    worst: WorstSignals | None = None
     fades: bool = False
 
     @classmethod
     def empty(cls, n_atoms: int, n_coordinates: int) -> RunningStatistics:
         """Nothing seen yet."""
-        return cls(np.zeros((n_atoms, n_atoms)), np.zeros((n_atoms, n_coordinates)), 0.0, 0.0)
+        return cls(SufficientStatistics(np.zeros((n_atoms, n_atoms)), np.zeros((n_atoms, n_coordinates)), 0.0))
 
     @property
-    def sums(self) -> tuple | None:
-        """What the sums of a walk are added to; None where nothing was seen."""
-        return (self.products, self.projections, self.trace, self.lost) if self.weight > 0.0 else None
+    def past(self) -> SufficientStatistics | None:
+        """The statistics that those of a pass are added to; None where nothing was seen."""
+        return self.statistics if self.weight > 0.0 else None
 
     def faded(self, share: float) -> RunningStatistics:
         """The same with every sum multiplied by `share`."""
         if share == 1.0:
             return self
-        linear = self.linear
-        if linear is not None:
-            linear = (linear[0] * share, linear[1] * share, linear[2] * share)
         return replace(
             self,
-            products=self.products * share,
-            projections=self.projections * share,
-            trace=self.trace * share,
+            statistics=_faded(self.statistics, share),
             weight=self.weight * share,
-            linear=linear,
+            linear=None if self.linear is None else _faded(self.linear, share),
             fades=True,
         )
+
+
+def _faded(statistics: SufficientStatistics, share: float) -> SufficientStatistics:
+    code_gram, cross_products, energy, residual_energy = statistics
+    return SufficientStatistics(code_gram * share, cross_products * share, energy * share, residual_energy)
 
 
 def fading(n_signals: int, half_life: float | None) -> tuple[float, float]:

@@ -21,18 +21,18 @@ _FULL = {**_PROGRESS, "atoms": Expected("nN"), "correlations": Expected("Nn"), "
 _CURVATURE = {"shifts": Expected("kpm"), "changes": Expected("kpm"), "curvatures": Expected("k")}
 _MOVED = {"radius": Expected("", is_optional=True), "rate": Expected("", is_optional=True)}
 _STREAM = {
-    "memory.products": Expected("nn"),
-    "memory.projections": Expected("ns"),
-    "memory.worst_residuals": Expected("w", FLOATS, is_optional=True),
-    "memory.worst_signals": Expected("wm", FLOATS, is_optional=True),
-    "linear.0": Expected("pp", is_optional=True),
-    "linear.1": Expected("pm", is_optional=True),
+    "running.code_gram": Expected("nn"),
+    "running.cross_products": Expected("ns"),
+    "worst.residuals": Expected("w", FLOATS, is_optional=True),
+    "worst.signals": Expected("wm", FLOATS, is_optional=True),
+    "linear.code_gram": Expected("pp", is_optional=True),
+    "linear.cross_products": Expected("pm", is_optional=True),
     "seen.rows": Expected("ym", FLOATS, is_optional=True),
     "seen.keys": Expected("y", is_optional=True),
 }
 _DECODER = {"products": "nn", "projections": "nm", "codes": "n", "signals": "m", "n_signals": ""}
 _SEEN_COUNTS, _SEEN_NUMBERS = ("n_seen", "n_distinct", "n_checked"), ("age", "gamma")
-_MEMORY_NUMBERS = ("trace", "weight", "lost", "n_waiting", "linear_trace")
+_RUNNING_NUMBERS = ("energy", "weight", "residual_energy", "n_waiting", "linear_energy")
 
 
 def check_full_state(state: dict[str, np.ndarray], n_atoms: int, n_signals: int) -> None:
@@ -53,7 +53,7 @@ def check_reduced_state(state: dict[str, np.ndarray], n_atoms: int, n_features: 
     is_moved : bool
         Whether kernel vectors are updated, so that the state includes L-BFGS's curvature pairs.
     """
-    expected = {**_PROGRESS, "penalty": Expected(""), "white": Expected("nr")}
+    expected = {**_PROGRESS, "penalty": Expected(""), "whitened_atoms": Expected("nr")}
     for name in _OBJECTIVES:
         if name in state and np.array_equal(state[name], np.inf):
             # A stream before its first update.
@@ -101,26 +101,26 @@ def check_stream(numbers: dict[str, Any], arrays: dict[str, np.ndarray], sizes: 
     """
     _check_stream_numbers(numbers)
     expected = dict(_STREAM)
-    for kind in ("decoder", "held_decoder"):
+    for kind in ("decoder", "buffered_decoder"):
         if f"{kind}.products" in arrays:
             expected |= {f"{kind}.{name}": Expected(shape, DOUBLE) for name, shape in _DECODER.items()}
-    held = [f"held.{number}" for number in range(len(numbers["held_chunks"]))]
-    own = {name: array for name, array in arrays.items() if "." in name and name not in held}
+    buffered = [f"buffered.{number}" for number in range(len(numbers["buffered_chunks"]))]
+    own = {name: array for name, array in arrays.items() if "." in name and name not in buffered}
     check_arrays(own, expected, sizes)
-    for name, rows in zip(held, numbers["held_chunks"], strict=True):
+    for name, rows in zip(buffered, numbers["buffered_chunks"], strict=True):
         batch = Expected("hm", FLOATS)
         check_arrays(arrays, {name: batch}, {"m": sizes["m"], "h": sum(rows)}, has_others=True)
-    for first, second in (("memory.worst_residuals", "memory.worst_signals"), ("linear.0", "linear.1")):
+    for first, second in (("worst.residuals", "worst.signals"), ("linear.code_gram", "linear.cross_products")):
         if (first in arrays) != (second in arrays):
             raise ArrayError(f"{first} and {second} are not both there")
-    if ("linear.0" in arrays) != ("linear_trace" in numbers["memory"]):
-        raise ArrayError("linear.0 and linear_trace are not both there")
+    if ("linear.code_gram" in arrays) != ("linear_energy" in numbers["running"]):
+        raise ArrayError("linear.code_gram and linear_energy are not both there")
     if not ("seen.rows" in arrays) == ("seen.keys" in arrays) == ("seen" in numbers):
         raise ArrayError("the signals that the stream remembers are not all there")
 
 
 def _check_stream_numbers(numbers: dict[str, Any]) -> None:
-    memory, chunks = numbers.get("memory"), numbers.get("held_chunks")
+    running, chunks = numbers.get("running"), numbers.get("buffered_chunks")
     if not is_finite_number(numbers.get("scale")) or numbers["scale"] <= 0.0:
         raise ArrayError(f"the stream's scale is {numbers.get('scale')!r}")
     if numbers.get("gamma") is not None and not is_finite_number(numbers["gamma"]):
@@ -129,10 +129,10 @@ def _check_stream_numbers(numbers: dict[str, Any]) -> None:
         raise ArrayError("the stream's settings are missing")
     if not all(isinstance(numbers.get(name), bool) for name in ("is_provisional", "has_warned")):
         raise ArrayError("the stream's marks are missing")
-    if not isinstance(memory, dict) or not set(memory) <= {*_MEMORY_NUMBERS, "fades"}:
+    if not isinstance(running, dict) or not set(running) <= {*_RUNNING_NUMBERS, "fades"}:
         raise ArrayError("the stream's sums are missing")
-    if not isinstance(memory.get("fades"), bool) or not all(
-        is_finite_number(memory.get(name, 0 if name == "linear_trace" else None)) for name in _MEMORY_NUMBERS
+    if not isinstance(running.get("fades"), bool) or not all(
+        is_finite_number(running.get(name, 0 if name == "linear_energy" else None)) for name in _RUNNING_NUMBERS
     ):
         raise ArrayError("the stream's sums are not numbers")
     if "seen" in numbers and not _are_counts_of_seen(numbers["seen"]):

@@ -15,6 +15,7 @@ from rkdl._data.signals import Signals
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.threads import ThreadExecutor
+from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.kernel_vector_choice import train_dictionary
 from rkdl._reproduction import paper as _paper
 from rkdl._reproduction import published
@@ -223,8 +224,9 @@ class Round:
             bounds = chunk_bounds(len(self.signals), width, signals.dtype.itemsize)
             begin = perf_counter()
             with ThreadExecutor(signals, bounds, self.n_jobs) as executor:
-                refit = settings["atom_update"] == "aksvd"
-                vectors = train_dictionary(executor, count, rng, pursuit=pursuit, refit=refit)
+                vectors = train_dictionary(
+                    executor, count, rng, pursuit=pursuit, atom_update=ATOM_UPDATES[settings["atom_update"]]
+                )
             self._trained = vectors, perf_counter() - begin, rng.get_state()
         return self._trained
 

@@ -1,14 +1,128 @@
-"""Sweeps over the atoms, compiled."""
+"""Sweeps over the atoms."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from rkdl._backends.cpu.jit import compiled
+from rkdl._backends.cpu.statistics import accumulate_gram
 from rkdl._backends.cpu.vectors import prefetch
 
 # A combination whose squared norm is this small relative to its terms' is rounding, not a direction.
 _SHORT = 1e-24
+
+
+def gram_sweep(
+    code_gram: np.ndarray, targets: np.ndarray, atoms: np.ndarray, metric: np.ndarray | None = None
+) -> np.ndarray:
+    """Update every atom once from the statistics alone; `atoms` changes in place.
+
+    Parameters
+    ----------
+    code_gram : ndarray of shape (n, n)
+        ``S = Z'Z``.
+    targets, atoms : ndarray of shape (n, r)
+        ``Q``, and atoms of unit norm.
+    metric : ndarray of shape (r, r) or None
+        The coordinates' metric; None for the identity.
+
+    Returns
+    -------
+    scales : ndarray of shape (n,)
+        Factors for the codes of each atom; 1 for an atom that is not used.
+    """
+    scales = np.ones(len(atoms))
+    if metric is None:
+        rows = np.ascontiguousarray(atoms)
+        _sweep_plain(np.ascontiguousarray(code_gram), np.ascontiguousarray(targets), rows, scales)
+        if rows is not atoms:
+            atoms[:] = rows
+        return scales
+    for j in range(len(atoms)):
+        if not code_gram[j, j] > 0.0:
+            continue
+        couplings = code_gram[j] * scales
+        couplings[j] = 0.0
+        direction = targets[j] - couplings @ atoms
+        square = float(direction @ (metric @ direction))
+        if square > _SHORT * float(targets[j] @ (metric @ targets[j]) + couplings @ couplings):
+            norm = float(np.sqrt(square))
+            atoms[j] = direction / norm
+            scales[j] = norm / code_gram[j, j]
+    return scales
+
+
+class SweepCodes:
+    """Codes of all signals, refitted atom by atom; ``Z'Z`` follows them.
+
+    Parameters
+    ----------
+    parts : list of Codes
+        The codes of consecutive chunks.
+    n_atoms : int
+        Number of atoms n.
+    """
+
+    def __init__(self, parts: list[Any], n_atoms: int) -> None:
+        self.indptr = np.concatenate(([0], np.cumsum(np.concatenate([codes.counts for codes in parts]))))
+        self.indices = np.concatenate([codes.indices for codes in parts])
+        self.values = np.concatenate([codes.values for codes in parts]).astype(np.float64)
+        self._gram = np.zeros((n_atoms, n_atoms))
+        accumulate_gram(self.indptr, self.indices, self.values, self._gram)
+        self._starts, self._rows, self._positions = _users_of_atoms(self.indptr, self.indices, n_atoms)
+        self._changes = np.empty(n_atoms)
+
+    def beside(self, array: np.ndarray) -> np.ndarray:
+        """The array where the codes are."""
+        return array
+
+    def code_gram(self) -> np.ndarray:
+        """``Z'Z``."""
+        return self._gram
+
+    def couplings(self, j: int) -> np.ndarray:
+        """Row j of ``Z'Z``, a copy."""
+        return self._gram[j].copy()
+
+    def rows(self, j: int) -> np.ndarray:
+        """Signals that use atom j."""
+        return self._rows[self._starts[j] : self._starts[j + 1]]
+
+    def fit(self, j: int, correlations: np.ndarray) -> float:
+        """``sum_t z_tj c_t`` over `rows`."""
+        return float(correlations @ self.values[self._positions[self._starts[j] : self._starts[j + 1]]])
+
+    def refit(self, j: int, correlations: np.ndarray, gram_row: np.ndarray) -> float:
+        """Make the coefficients of atom j the best ones, the others held; their `fit`.
+
+        Parameters
+        ----------
+        j : int
+            The atom.
+        correlations : ndarray
+            Its inner products with the signals of `rows`.
+        gram_row : ndarray of shape (n,)
+            Its inner products with all atoms.
+        """
+        positions = self._positions[self._starts[j] : self._starts[j + 1]]
+        square, fit = _refit(
+            self.indptr, self.indices, self.values, self.rows(j), positions, correlations, gram_row, self._changes
+        )
+        self._gram[j] += self._changes
+        self._gram[j, j] = square
+        self._gram[:, j] = self._gram[j]
+        return fit
+
+    def split(self, like: list[Any]) -> list[Any]:
+        """The codes of consecutive chunks, in the chunks' dtypes."""
+        parts, start = [], 0
+        for codes in like:
+            stop = start + len(codes.values)
+            parts.append(codes._replace(values=self.values[start:stop].astype(codes.values.dtype)))
+            start = stop
+        return parts
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"})

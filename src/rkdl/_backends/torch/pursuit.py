@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from rkdl._backends.torch.backend import has_triton
@@ -27,8 +28,9 @@ class TensorCodes(NamedTuple):
         """Number of rows."""
         return len(self.counts)
 
-    def dense(self, n_atoms: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    def dense(self, n_atoms: int, dtype: Any = None) -> torch.Tensor:
         """The codes (c, n) with their zeros; every sum has one term that is not zero, so any order gives its bits."""
+        dtype = torch.float64 if dtype is np.float64 else dtype
         if self.known is not None and self.known[0] is self.values and dtype in (None, self.values.dtype):
             return self.known[1]
         dense = torch.zeros((self.n_signals, n_atoms), dtype=dtype or self.values.dtype, device=self.values.device)

@@ -1,0 +1,96 @@
+"""Sweeps over the atoms on a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rkdl._backends.cpu import sweeps
+from rkdl._backends.cpu.sweeps import _SHORT
+from rkdl._backends.torch.pursuit import TensorCodes
+
+
+def gram_sweep(
+    code_gram: torch.Tensor, targets: torch.Tensor, atoms: torch.Tensor, metric: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Update every atom once from the statistics alone; `atoms` changes in place.
+
+    The norm that an updated atom is divided by comes back in its codes' factor, so that with ``x_j`` the atoms before
+    they are normalised the sweep is one triangular solve,
+
+        x_j = Q_j - sum_{i<j} (S_ji / S_ii) x_i - sum_{i>j} S_ji a_i
+    """
+    squares = code_gram.diagonal()
+    used = squares > 0.0
+    divisors = torch.where(used, squares, 1.0)
+    free = targets - code_gram.triu(1) @ atoms
+    free = torch.linalg.solve_triangular((code_gram / divisors).tril(-1), free, upper=False, unitriangular=True)
+    lengths = torch.linalg.vecdot(free, free if metric is None else free @ metric)
+    scales = torch.where(used, lengths.clamp(min=0.0).sqrt() / divisors, 1.0)
+    couplings = (code_gram * scales).tril(-1) + code_gram.triu(1)
+    terms = torch.linalg.vecdot(targets, targets if metric is None else targets @ metric)
+    terms = terms + couplings.square().sum(1)
+    is_short = used & ~(lengths > _SHORT * terms)
+    if is_short.any():
+        # An atom without a direction of its own stays as it is, and the ones after it see that.
+        rows = atoms.cpu().numpy()
+        small = None if metric is None else metric.cpu().numpy()
+        found = sweeps.gram_sweep(code_gram.cpu().numpy(), targets.cpu().numpy(), rows, small)
+        atoms.copy_(torch.from_numpy(rows))
+        return torch.from_numpy(found).to(atoms.device)
+    atoms.copy_(torch.where(used[:, None], free / torch.where(used, lengths, 1.0).sqrt()[:, None], atoms))
+    return scales
+
+
+class SweepCodes:
+    """Codes of all signals, refitted atom by atom; they are dense while that lasts.
+
+    Parameters
+    ----------
+    parts : list of TensorCodes
+        The codes of consecutive chunks.
+    n_atoms : int
+        Number of atoms n.
+    """
+
+    def __init__(self, parts: list[TensorCodes], n_atoms: int) -> None:
+        self.dense = torch.cat([codes.dense(n_atoms, torch.float64) for codes in parts])
+
+    def beside(self, array: Any) -> torch.Tensor:
+        """The array where the codes are."""
+        return torch.as_tensor(array, device=self.dense.device)
+
+    def code_gram(self) -> torch.Tensor:
+        """``Z'Z``."""
+        return self.dense.T @ self.dense
+
+    def couplings(self, j: int) -> torch.Tensor:
+        """Row j of ``Z'Z``."""
+        return self.dense.T @ self.dense[:, j]
+
+    def rows(self, j: int) -> slice:
+        """Signals that correlations are needed of: all of them."""
+        return slice(None)
+
+    def fit(self, j: int, correlations: torch.Tensor) -> torch.Tensor:
+        """``sum_t z_tj c_t``."""
+        return self.dense[:, j] @ correlations
+
+    def refit(self, j: int, correlations: torch.Tensor, gram_row: torch.Tensor) -> torch.Tensor:
+        """Make the coefficients of atom j the best ones, the others held; their `fit`."""
+        gram_row[j] = 0.0
+        best = correlations - self.dense @ gram_row
+        self.dense[:, j] = torch.where(self.dense[:, j] != 0.0, best, 0.0)
+        return self.fit(j, correlations)
+
+    def split(self, like: list[TensorCodes]) -> list[TensorCodes]:
+        """The codes of consecutive chunks, in the chunks' dtypes."""
+        parts, start = [], 0
+        for codes in like:
+            values = self.dense[start : start + codes.n_signals].gather(1, codes.indices.long())
+            places = torch.arange(codes.indices.shape[1], device=values.device)
+            values = torch.where(places < codes.counts[:, None], values, 0.0).to(codes.values.dtype)
+            parts.append(codes._replace(values=values))
+            start += codes.n_signals
+        return parts

@@ -1,0 +1,45 @@
+"""The AK-SVD update: the paper's sweep, which refits the codes of an atom before it goes on to the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rkdl._backends.arrays import copied, floats, stacked
+from rkdl._learning.atom_updates.base import CodedSignals, Sweep
+
+# A combination whose square is this small compared to its terms' is rounding, not a direction.
+ROUNDING = 1e-24
+
+
+class AKSVDUpdate:
+    """``a_j <- Q_j - sum_{i != j} S_ji a_i``, normalised; then the best coefficients of a_j on their support."""
+
+    refits_codes = True
+
+    def __call__(self, code_gram: Any, targets: Any, atoms: Any, signals: CodedSignals, metric: Any = None) -> Sweep:
+        """Update every atom once, and its codes with it."""
+        codes = signals.codes(len(atoms))
+        targets, atoms = codes.beside(targets), copied(codes.beside(atoms))
+        fits = []
+
+        def times_metric(vector: Any) -> Any:
+            return vector if metric is None else metric @ vector
+
+        for j in range(len(atoms)):
+            couplings = codes.couplings(j)
+            own, couplings[j] = copied(couplings[j]), 0.0
+            direction = targets[j] - couplings @ atoms
+            terms = targets[j] @ times_metric(targets[j]) + couplings @ couplings
+            own, square, terms = floats(own, direction @ times_metric(direction), terms)
+            if not own > 0.0:
+                continue
+            if square > ROUNDING * terms:
+                norm = square**0.5
+                atoms[j] = direction / norm
+                signals.update(j, couplings, norm)
+                correlations = signals.correlations(j, atoms, codes.rows(j))
+                fits.append(codes.refit(j, correlations, atoms @ times_metric(atoms[j])))
+            else:
+                # An atom without a direction of its own stays as it is.
+                fits.append(codes.fit(j, signals.correlations(j, atoms, codes.rows(j))))
+        return Sweep(atoms, codes.code_gram(), stacked(fits).sum() if fits else 0.0, codes=codes)

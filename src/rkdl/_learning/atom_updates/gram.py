@@ -1,0 +1,28 @@
+"""The Gram update: atoms from the sufficient statistics alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rkdl._backends.arrays import copied, dot, gram_sweep
+from rkdl._learning.atom_updates.base import CodedSignals, Sweep
+
+
+class GramUpdate:
+    """``a_j <- Q_j - sum_{i != j} S_ji a_i``, normalised, for one atom after another.
+
+    The codes of atom j are multiplied by what the atom's norm was, over ``S_jj``, so that the objective is at its
+    minimum over the atom.
+    """
+
+    refits_codes = False
+
+    def __call__(
+        self, code_gram: Any, targets: Any, atoms: Any, signals: CodedSignals | None = None, metric: Any = None
+    ) -> Sweep:
+        """Update every atom once."""
+        atoms = copied(atoms)
+        scales = gram_sweep(code_gram, targets, atoms, metric)
+        duals = targets if metric is None else targets @ metric
+        fit = dot(duals * scales[:, None], atoms)
+        return Sweep(atoms, code_gram * (scales[:, None] * scales), fit, code_scales=scales)

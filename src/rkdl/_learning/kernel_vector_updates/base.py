@@ -1,0 +1,262 @@
+"""The contract of a kernel-vector update, and the objective that it minimises.
+
+For fixed codes Z, with ``S = Z'Z``, ``P(D) = Z'K(Y, D)`` and ``M(D) = K(D, D)``,
+
+    f(D, A) = tr K(Y, Y) - 2 <P, A> + <S, A M A'> + lambda |Y - X D|^2
+    df/dd_i = -2 sum_t (Z A)_ti d2 k(y_t, d_i) + 2 sum_l (A'SA)_il d1 k(d_i, d_l) + 2 lambda (X'X D - X'Y)_i
+
+Variable projection puts ``A = S^-1 P M^-1``, the best atoms for D, into f; the paper's rule holds A. Value and gradient
+of a point come from one pass over the signals, in which its best atoms are not yet known. So the gradient of a step
+after the first is taken with the best atoms of the point before: it lacks the mixed second derivative of f times the
+change of the atoms, which is of the same order as the step. A second pass for every step would give the exact one;
+`benchmarks/gradient_lag.py` prints what the lag costs instead. The first gradient of every iteration is exact, and a
+step is accepted by the exact value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from rkdl._backends.arrays import beside, cast, dot, is_tensor
+from rkdl._execution.executor import Executor
+from rkdl._features.kernels import DifferentiableKernel
+from rkdl._features.maps import KernelMap
+from rkdl._features.metric import Metric, make_metric
+from rkdl._learning.chunk_tasks import GradientTask
+from rkdl._learning.statistics import SufficientStatistics
+
+
+@dataclass(frozen=True)
+class LinearTerm:
+    """``weight |Y - X D|^2``, from ``X'X`` (p, p), ``X'Y`` (p, m) and ``|Y|^2`` of the linear codes X."""
+
+    weight: float
+    statistics: SufficientStatistics
+
+    def value(self, vectors: np.ndarray) -> float:
+        """The term at the kernel vectors (p, m)."""
+        code_gram, cross_products, energy, _ = self.statistics
+        fit = dot(code_gram, vectors @ vectors.T) - 2.0 * dot(cross_products, vectors)
+        return self.weight * (energy + float(fit))
+
+    def gradient(self, vectors: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
+        """Its gradient (p, m), or some rows of it."""
+        code_gram, cross_products, *_ = self.statistics
+        return 2.0 * self.weight * (code_gram[rows] @ vectors - cross_products[rows])
+
+
+class Point(NamedTuple):
+    """Kernel vectors and what is known of them; of an infinite value, nothing more.
+
+    Attributes
+    ----------
+    vectors : array of shape (p, m)
+        Kernel vectors.
+    value : float
+        The objective.
+    metric : Metric
+        ``K(D, D)``.
+    atoms, whitened_atoms : array of shape (n, p), array of shape (n, r)
+        The best atoms (or those held), not of unit norm, as combinations and in whitened coordinates.
+    cross_products : array of shape (n, p)
+        ``P``.
+    signal_gradient, gradient_atoms : array of shape (p, m), array of shape (n, p), or None
+        ``sum_t (Z A)_ti d2 k(y_t, d_i)``, and the atoms A that it was taken with.
+    features : list of ChunkState or None
+        The chunks with their features, where these were cached.
+    """
+
+    vectors: np.ndarray
+    value: float
+    metric: Metric = None  # type: ignore[assignment]
+    atoms: np.ndarray = None  # type: ignore[assignment]
+    whitened_atoms: np.ndarray = None  # type: ignore[assignment]
+    cross_products: np.ndarray = None  # type: ignore[assignment]
+    signal_gradient: np.ndarray | None = None
+    gradient_atoms: np.ndarray | None = None
+    features: list | None = None
+
+
+class PastSignals(NamedTuple):
+    """What stands for ``sum_t z_tj phi(y_t)`` of signals that are gone: combinations (n, q) of vectors (q, m)."""
+
+    kernel_vectors: np.ndarray
+    combinations: np.ndarray
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The learning objective as a function of the kernel vectors, codes fixed.
+
+    Attributes
+    ----------
+    executor : Executor
+        Passes over the signals.
+    chunks : list of ChunkState
+        Codes of the chunks. The first gradient drops cached features, in place, so that nothing else holds them.
+    feature_map : KernelMap
+        The kernel, and the kernel vectors that cached features belong to.
+    code_gram : array of shape (n, n)
+        ``S``.
+    energy : float
+        ``tr K(Y, Y)``.
+    linear : LinearTerm or None
+        The linear term of MORKDL.
+    held_atoms : array of shape (n, p) or None
+        Atoms to hold; None for the best ones at every point.
+    past : PastSignals or None
+        Signals of a stream that were seen before.
+    caches_features : bool
+        Whether features of all signals may be cached for the next iteration.
+    """
+
+    executor: Executor
+    chunks: list
+    feature_map: KernelMap
+    code_gram: np.ndarray
+    energy: float
+    linear: LinearTerm | None = None
+    held_atoms: np.ndarray | None = None
+    past: PastSignals | None = None
+    caches_features: bool = False
+
+    @cached_property
+    def _code_metric(self) -> Metric:
+        return make_metric(self.code_gram, np.float64)
+
+    @property
+    def kernel(self) -> DifferentiableKernel:
+        """The kernel."""
+        return self.feature_map.kernel  # type: ignore[return-value]
+
+    def at(
+        self, vectors: np.ndarray, cross_products: np.ndarray | None = None, gradient_atoms: np.ndarray | None = None
+    ) -> Point:
+        """The objective at kernel vectors (p, m), in one pass over the signals at most.
+
+        Parameters
+        ----------
+        vectors : array of shape (p, m)
+            Kernel vectors.
+        cross_products : array of shape (n, p), default=None
+            ``P`` there, where it is known.
+        gradient_atoms : array of shape (n, p), default=None
+            Atoms to take the gradient with, in the same pass; None for the value alone.
+        """
+        metric, dtype = None, self.executor.signals.dtype
+        if is_tensor(vectors) or _stays_finite(vectors, dtype):
+            metric = make_metric(replace(self.feature_map, kernel_vectors=vectors).matrix(), dtype)
+        if metric is None:
+            return Point(vectors, np.inf)
+        signal_gradient = features = None
+        if cross_products is None:
+            cross_products, signal_gradient, features = self._evaluate(vectors, gradient_atoms)
+        if self.held_atoms is None:
+            targets = metric.whiten(cross_products)
+            # The best atoms for the codes: ``S^-1 Q`` on the span of the atoms that are used.
+            whitened_atoms = self._code_metric.unwhiten(self._code_metric.whiten(targets.T)).T
+            value = self.energy - float(dot(targets, whitened_atoms))
+            atoms = metric.unwhiten(whitened_atoms)
+        else:
+            atoms, whitened_atoms = self.held_atoms, metric.to_white(self.held_atoms)
+            value = self.energy - 2.0 * float(dot(cross_products, atoms))
+            value += float(dot(self.code_gram, atoms @ metric.matrix @ atoms.T))
+        if self.linear is not None:
+            value += self.linear.value(vectors)
+        value = value if np.isfinite(value) else np.inf
+        return Point(
+            vectors, value, metric, atoms, whitened_atoms, cross_products, signal_gradient, gradient_atoms, features
+        )
+
+    def _evaluate(
+        self, vectors: np.ndarray, gradient_atoms: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None, list | None]:
+        dtype = self.executor.signals.dtype
+        atoms = None if gradient_atoms is None else cast(gradient_atoms, dtype)
+        at_features = vectors is self.feature_map.kernel_vectors
+        # A new point without a gradient is the last of an iteration, and the next one encodes with its features.
+        caches_features = self.caches_features and gradient_atoms is None and not at_features
+        task = GradientTask(self.kernel, cast(vectors, dtype), len(self.code_gram), atoms, at_features, caches_features)
+        sums, chunks = self.executor.map_reduce(task, self.chunks)
+        if gradient_atoms is not None:
+            self.chunks[:] = chunks
+        # What has a signal's length stays with the vectors.
+        n_small = 1 if is_tensor(vectors) else len(sums)
+        sums = (*self.executor.small_to_host(sums[:n_small]), *sums[n_small:])
+        cross_products, signal_gradient = sums[0], sums[1] if len(sums) > 1 else None
+        if self.past is not None:
+            places, combinations = self.past
+            values, gradient = self.kernel.value_and_gradient(places, vectors)
+            cross_products = cross_products + combinations @ values
+            if signal_gradient is not None:
+                weights = combinations.T @ gradient_atoms
+                signal_gradient = signal_gradient + gradient(lambda factor: weights * factor)
+        return cross_products, signal_gradient, chunks if caches_features else None
+
+    def with_signal_gradient(self, point: Point) -> Point:
+        """The point with the signals' part of its gradient, by its own atoms where none were named."""
+        if point.signal_gradient is not None:
+            return point
+        signal_gradient = self._evaluate(point.vectors, point.atoms)[1]
+        return point._replace(signal_gradient=signal_gradient, gradient_atoms=point.atoms)
+
+    def gradient(self, point: Point) -> np.ndarray:
+        """The gradient (p, m), by the point's `gradient_atoms`."""
+        point = self.with_signal_gradient(point)
+        assert point.gradient_atoms is not None
+        couplings = point.gradient_atoms.T @ self.code_gram @ point.gradient_atoms
+        _, weighted = self.kernel.value_and_gradient(point.vectors, point.vectors, point.metric.matrix)
+        gradient = weighted(lambda factor: beside(couplings, factor) * factor)
+        gradient -= point.signal_gradient
+        gradient *= 2.0
+        if self.linear is not None:
+            gradient += self.linear.gradient(point.vectors)
+        return gradient
+
+
+class KernelVectorUpdate(Protocol):
+    """Moves the kernel vectors to a smaller objective, codes fixed.
+
+    Attributes
+    ----------
+    n_steps : int
+        Steps per iteration; 0 leaves the kernel vectors where they are.
+    radius : float or None
+        Norm that every kernel vector is held to; None for none.
+    eliminates_atoms : bool
+        Whether the objective has the best atoms at every point, so that no atom update is needed before; else the
+        atoms are held.
+    has_warned : bool
+        Whether the user was warned of something that would be said again in every iteration.
+    """
+
+    eliminates_atoms: bool
+    n_steps: int
+    radius: float | None
+    has_warned: bool
+
+    def minimize(self, objective: Objective, start: Point) -> Point:
+        """A point of `objective` that is no worse than `start`, where the rule can promise that."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What it carries from one iteration to the next, as arrays for a file."""
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a state over."""
+
+
+def radius_state(radius: float | None) -> dict[str, np.ndarray]:
+    """The radius as arrays for a file."""
+    return {} if radius is None else {"radius": np.array(radius)}
+
+
+def _stays_finite(vectors: np.ndarray, dtype: np.dtype) -> bool:
+    """Whether vectors in float64 are finite in the signals' dtype too."""
+    if float(np.vdot(vectors, vectors)) < float(np.finfo(dtype).max):
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(vectors.astype(dtype)).all())

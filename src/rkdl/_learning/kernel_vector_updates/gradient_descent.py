@@ -1,0 +1,119 @@
+"""The paper's rule: gradient descent on one kernel vector after another, the atoms held."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from rkdl._backends.arrays import copied, norm, row_norms
+from rkdl._learning.kernel_vector_updates.base import Objective, Point, radius_state
+from rkdl._utils.warnings import warn
+
+
+class GradientDescent:
+    """The paper's rule: one kernel vector after another, atoms held, a few sweeps per iteration.
+
+    Parameters
+    ----------
+    n_steps : int
+        Sweeps per iteration.
+    radius : float or None
+        Norm that every kernel vector is held to.
+    learning_rate : float or None
+        The fixed rate of the paper, or None for a rate that backtracks until the objective falls.
+    """
+
+    eliminates_atoms = False
+
+    def __init__(self, n_steps: int, radius: float | None, learning_rate: float | None) -> None:
+        self.n_steps = n_steps
+        self.radius = radius
+        self.learning_rate = learning_rate
+        self._rate = learning_rate
+        self.has_warned = False
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The rate found so far."""
+        state = radius_state(self.radius)
+        return state if self._rate is None else {**state, "rate": np.array(self._rate)}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a state over."""
+        self.radius = float(state["radius"]) if "radius" in state else None
+        self._rate = float(state["rate"]) if "rate" in state else self.learning_rate
+
+    def minimize(self, objective: Objective, start: Point) -> Point:
+        """The point after the sweeps; with a rate of its own its value is never above that of the start."""
+        point = start
+        for step in range(self.n_steps):
+            point = objective.with_signal_gradient(point)
+            gradient_atoms = None if step + 1 == self.n_steps else point.atoms
+            if self.learning_rate is None:
+                trial = self._backtrack(objective, point, gradient_atoms)
+            else:
+                trial = self._fixed(objective, point, gradient_atoms, self.learning_rate)
+            if trial is None:
+                break
+            point = trial
+        if self.learning_rate is not None and point.value > start.value:
+            self._warn(f"raised the objective from {start.value:.6g} to {point.value:.6g}")
+        return point
+
+    def _fixed(
+        self, objective: Objective, point: Point, gradient_atoms: np.ndarray | None, rate: float
+    ) -> Point | None:
+        trial = objective.at(self.sweep(objective, point, rate), gradient_atoms=gradient_atoms)
+        if not np.isfinite(trial.value):
+            self._warn("would make the kernel vectors diverge, and they are left where they were")
+            return None
+        return trial
+
+    def _warn(self, what: str) -> None:
+        if not self.has_warned:
+            self.has_warned = True
+            warn(
+                f"learning_rate={self.learning_rate} {what}: lower it, or leave it None for a rate that backtracks.",
+                ConvergenceWarning,
+            )
+
+    def _backtrack(self, objective: Objective, point: Point, gradient_atoms: np.ndarray | None) -> Point | None:
+        if self._rate is None:
+            spread = norm(point.vectors - point.vectors.mean(0))
+            length = norm(objective.gradient(point))
+            self._rate = 0.1 * (spread or 1.0) / length if length > 0.0 else 1.0
+        for _ in range(30):
+            trial = objective.at(self.sweep(objective, point, self._rate), gradient_atoms=gradient_atoms)
+            if trial.value <= point.value:
+                self._rate *= 1.5
+                return trial
+            self._rate *= 0.5
+            # Its features, where they were cached, make room for those of the next.
+            del trial
+        return None
+
+    def sweep(self, objective: Objective, point: Point, rate: float) -> np.ndarray:
+        """Every kernel vector moved once, in order, each seeing the ones moved before it.
+
+        With the atoms held, the signals' part of a vector's gradient depends on that vector alone, so the point's
+        serves the whole sweep.
+        """
+        vectors = copied(point.vectors)
+        couplings = point.atoms.T @ objective.code_gram @ point.atoms
+        kernel = objective.kernel
+        signal_gradient = objective.with_signal_gradient(point).signal_gradient
+        assert signal_gradient is not None
+        linear = objective.linear
+        # A rate that is too large overflows here and is found out by the objective's value.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            for i in range(len(vectors)):
+                own = vectors[i : i + 1]
+                weights = couplings[:, i : i + 1]
+                _, gradient = kernel.value_and_gradient(vectors, own)
+                step = 2.0 * (gradient(weights.__mul__)[0] - signal_gradient[i])
+                if linear is not None:
+                    step += linear.gradient(vectors, i)
+                moved = vectors[i] - rate * step
+                if self.radius is not None:
+                    moved *= self.radius / row_norms(moved[None])
+                vectors[i] = moved
+        return vectors

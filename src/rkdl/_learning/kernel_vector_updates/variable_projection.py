@@ -1,0 +1,156 @@
+"""Variable projection: L-BFGS on the kernel vectors, the best atoms eliminated at every point."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import blas
+from sklearn.exceptions import ConvergenceWarning
+
+from rkdl._backends.arrays import beside, dot, dots, is_tensor, norm, row_norms, stacked
+from rkdl._learning.kernel_vector_updates.base import Objective, Point, radius_state
+from rkdl._learning.kernel_vector_updates.line_searches import LineSearch, Trial, backtrack
+from rkdl._utils.warnings import warn
+
+
+class VariableProjection:
+    """A few L-BFGS steps per iteration on the objective with its best atoms; the curvature is carried over.
+
+    Parameters
+    ----------
+    n_steps : int
+        Steps per iteration.
+    radius : float or None
+        Norm that every kernel vector is held to.
+    line_search : LineSearch, default=backtrack
+        How far to go along a direction.
+    """
+
+    eliminates_atoms = True
+
+    def __init__(self, n_steps: int, radius: float | None, line_search: LineSearch = backtrack) -> None:
+        self.n_steps = n_steps
+        self.radius = radius
+        self.line_search = line_search
+        self.pairs: deque = deque(maxlen=10)
+        self.has_warned = False
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The curvature learned so far."""
+        state = radius_state(self.radius)
+        if not self.pairs:
+            return state
+        shifts, changes, curvatures = zip(*self.pairs, strict=True)
+        return {**state, "shifts": stacked(shifts), "changes": stacked(changes), "curvatures": np.array(curvatures)}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take a state over."""
+        self.radius = float(state["radius"]) if "radius" in state else None
+        self.pairs.clear()
+        if "shifts" in state:
+            curvatures = state["curvatures"].tolist()
+            self.pairs.extend(zip(state["shifts"], state["changes"], curvatures, strict=True))
+
+    def minimize(self, objective: Objective, start: Point) -> Point:
+        """The best point found; its value is never above that of the start."""
+        point, free = start, start.vectors
+        # Curvature that was read from a file goes to where the vectors are.
+        pairs = ((beside(shift, free), beside(change, free), curvature) for shift, change, curvature in self.pairs)
+        self.pairs = deque(pairs, maxlen=self.pairs.maxlen)
+        gradient = self._free_gradient(objective, point, free)
+        if not norm(gradient) > 0.0:
+            self._warn_of_flatness(objective, point)
+            return point
+        for step in range(self.n_steps):
+            direction, slope = self._direction(gradient, free)
+            if not slope < 0.0:
+                break
+            is_last = step + 1 == self.n_steps
+            evaluate = self._along(objective, free, direction, None if is_last else point.atoms)
+            found = self.line_search(evaluate, point.value, slope)
+            if found is None:
+                if not self.pairs:
+                    break
+                # The carried curvature may be of another problem by now: forget it and try once more.
+                self.pairs.clear()
+                continue
+            moved, point = found
+            if is_last:
+                break
+            new_gradient = self._free_gradient(objective, point, moved)
+            self._remember(moved - free, new_gradient - gradient)
+            free, gradient = moved, new_gradient
+        return point
+
+    def _along(
+        self, objective: Objective, free: np.ndarray, direction: np.ndarray, gradient_atoms: np.ndarray | None
+    ) -> Callable[[float], Trial]:
+        """The objective as a function of the step length."""
+
+        def evaluate(length: float) -> Trial:
+            moved = free + (direction if length == 1.0 else length * direction)
+            return Trial(moved, objective.at(self._on_sphere(moved), gradient_atoms=gradient_atoms))
+
+        return evaluate
+
+    def _warn_of_flatness(self, objective: Objective, point: Point) -> None:
+        """Say that the kernel vectors stay, unless there is nothing to gain, or no code."""
+        is_done = point.value <= 1e3 * np.finfo(np.float64).eps * objective.energy
+        if self.has_warned or is_done or not bool((objective.code_gram != 0.0).any()):
+            return
+        self.has_warned = True
+        warn(
+            "The error does not change with the kernel vectors (its gradient is zero), so they stay where they are: "
+            "the kernel vanishes between them and the signals. Lower gamma, scale the signals, or choose other "
+            "kernel_vectors.",
+            ConvergenceWarning,
+        )
+
+    def _on_sphere(self, free: np.ndarray) -> np.ndarray:
+        if self.radius is None:
+            return free
+        return free * (self.radius / row_norms(free)[:, None])
+
+    def _free_gradient(self, objective: Objective, point: Point, free: np.ndarray) -> np.ndarray:
+        gradient = objective.gradient(point)
+        if self.radius is None:
+            return gradient
+        # d = radius v / |v|: only what is tangent to the sphere moves d.
+        unit = point.vectors / self.radius
+        gradient = gradient - (gradient * unit).sum(1)[:, None] * unit
+        return gradient * (self.radius / row_norms(free)[:, None])
+
+    def _direction(self, gradient: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, float]:
+        """The two-loop recursion, and the slope along it; a first step moves the vectors by a tenth of their spread."""
+        if not self.pairs:
+            spread = norm(free - free.mean(0)) or norm(free) or 1.0
+            length = norm(gradient)
+            # In two factors: one alone overflows where the gradient is tiny.
+            return (gradient / length) * (-0.1 * spread), -0.1 * spread * length
+        if is_tensor(gradient):
+            from rkdl._backends.torch.lbfgs import find_direction
+
+            return find_direction(gradient, self.pairs)  # type: ignore[arg-type, return-value]
+        direction = np.ascontiguousarray(-gradient)
+        weights = []
+        for shift, change, curvature in reversed(self.pairs):
+            weight = dot(shift, direction) / curvature
+            _add(direction, change, -weight)
+            weights.append(weight)
+        shift, change, curvature = self.pairs[-1]
+        direction *= curvature / dot(change, change)
+        for (shift, change, curvature), weight in zip(self.pairs, reversed(weights), strict=True):
+            _add(direction, shift, weight - dot(change, direction) / curvature)
+        return direction, float(dot(direction, gradient))
+
+    def _remember(self, shift: np.ndarray, change: np.ndarray) -> None:
+        curvature, shift_square, change_square = dots(shift, change)
+        if curvature > 1e-10 * np.sqrt(shift_square * change_square):
+            self.pairs.append((shift, change, curvature))
+
+
+def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
+    """``total += factor * term`` without an array in between."""
+    blas.daxpy(term.ravel(), total.ravel(), a=factor)
