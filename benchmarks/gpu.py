@@ -213,7 +213,7 @@ def compared(name: str, machine: Machine, model: Any, signals: np.ndarray) -> di
     own, other = here.errors_[-1], there.errors_[-1]
     gap = abs(own - other) / own
     note = f"on {len(signals):,} signals: {other:.5e} on the GPU, {own:.5e} on the CPU in {spent:.1f} s"
-    return row(f"GPU against CPU error, {name}", gap, "relative", "three digits", gap < 5e-4, note)
+    return row(f"GPU and CPU errors, {name}", gap, "relative difference", "three digits", gap < 5e-4, note)
 
 
 def kdl_case(machine: Machine, out: Path) -> list[dict]:

@@ -253,13 +253,13 @@ def test_cifar10_npz_holds_one_class(tmp_path, rng):
     X, y = datasets.fetch_cifar10(label=0, data_home=tmp_path, return_X_y=True)
     np.testing.assert_array_equal(X, images.reshape(6, -1))
     assert y.tolist() == [0] * 6
-    for asked in (
+    for requested in (
         {"label": 1},
         {"label": None},
         {"label": 0, "subset": "test"},
         {"label": 0, "subset": "all"},
     ):
-        message = refused(datasets.fetch_cifar10, data_home=tmp_path, match="airplane", **asked)
+        message = refused(datasets.fetch_cifar10, data_home=tmp_path, match="airplane", **requested)
         assert path.name in message
     assert os.listdir(tmp_path) == [path.name]
 
@@ -319,7 +319,7 @@ def test_broken_cifar10_archive_is_named(tmp_path, rng):
 
 @pytest.mark.parametrize("is_packed", [True, False])
 def test_matlab_variables_are_those_of_scipy(tmp_path, rng, is_packed):
-    """Every numeric type, shape and kind that SciPy writes, beside text, cells and structures."""
+    """Every numeric type, shape and kind that SciPy writes, next to text, cells and structures."""
     path = tmp_path / "all.mat"
     numbers = rng.integers(0, 100, (3, 4, 2))
     variables = {f"of_{code}": numbers.astype(code) for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4")}

@@ -19,11 +19,11 @@ from sklearn.base import ClassifierMixin
 import rkdl
 import rkdl.datasets
 
-# Not asked for: an extended summary where one line says it (ES01), a summary that starts with a verb (SS05 takes
-# "Signals" for one), returned values without a name (RT02), which scikit-learn gives too.
-NOT_ASKED = {"ES01", "SS05", "RT02"}
+# Not required: an extended summary (ES01), a summary that starts with a verb (SS05 mistakes
+# "Signals" for a verb), names of returned values (RT02), which scikit-learn omits too.
+NOT_REQUIRED = {"ES01", "SS05", "RT02"}
 # Methods are explained by their class.
-NOT_ASKED_OF_METHODS = {"SA01", "EX01"}
+NOT_REQUIRED_OF_METHODS = {"SA01", "EX01"}
 
 MODULES = {"rkdl": rkdl, "rkdl.datasets": rkdl.datasets}
 OBJECTS = {
@@ -48,8 +48,8 @@ def own_methods(cls):
 METHODS = [f"{name}.{method}" for name, cls in OBJECTS.items() if inspect.isclass(cls) for method in own_methods(cls)]
 
 
-def errors_of(name, not_asked):
-    return [f"{code}: {text}" for code, text in validate(name)["errors"] if code not in not_asked]
+def errors_of(name, not_required):
+    return [f"{code}: {text}" for code, text in validate(name)["errors"] if code not in not_required]
 
 
 def test_there_is_something_to_check():
@@ -60,17 +60,17 @@ def test_there_is_something_to_check():
 
 @pytest.mark.parametrize("name", TOP_LEVEL)
 def test_docstring(name):
-    assert errors_of(name, NOT_ASKED) == []
+    assert errors_of(name, NOT_REQUIRED) == []
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTS if name not in TOP_LEVEL])
 def test_docstring_of_datasets(name):
-    assert errors_of(name, NOT_ASKED | NOT_ASKED_OF_METHODS) == []
+    assert errors_of(name, NOT_REQUIRED | NOT_REQUIRED_OF_METHODS) == []
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_docstring_of_methods(name):
-    assert errors_of(name, NOT_ASKED | NOT_ASKED_OF_METHODS) == []
+    assert errors_of(name, NOT_REQUIRED | NOT_REQUIRED_OF_METHODS) == []
 
 
 @pytest.mark.parametrize("name", [*MODULES, "rkdl._estimators"])
@@ -108,7 +108,7 @@ def test_parameters_and_their_defaults(name):
             assert "default" not in text, parameter.name
         else:
             assert documented_default(text) == parameter.default, parameter.name
-            # None is told apart from False, 1 from True.
+            # Distinguish None from False and 1 from True.
             assert type(documented_default(text)) is type(parameter.default), parameter.name
 
 

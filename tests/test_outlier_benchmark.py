@@ -77,10 +77,10 @@ def test_ranks_share_ties():
         {"problem": "a", "detector": name, "roc": roc, "fit_seconds": 1.0, "score_seconds": 0.5}
         for name, roc in ((outliers.OURS, 0.9), ("KNN", 0.9), ("LOF", 0.5))
     ]
-    told = outliers.report(records, "odds")
-    assert f"| {outliers.OURS} | 0.9000 | 1.50 | 1.5 |" in told
-    assert "| LOF | 0.5000 | 3.00 | 1.5 |" in told
-    assert "| a | 0.900 | 0.900 | 0.500 |" in told
+    report = outliers.report(records, "odds")
+    assert f"| {outliers.OURS} | 0.9000 | 1.50 | 1.5 |" in report
+    assert "| LOF | 0.5000 | 3.00 | 1.5 |" in report
+    assert "| a | 0.900 | 0.900 | 0.500 |" in report
 
 
 def test_real_problems_are_told_from_planted_ones():

@@ -13,10 +13,10 @@ def test_example():
     found = re.search(r"```python\n(.*?)```\n\nprints[^\n]*\n\n```\n(.*?)```", text, re.DOTALL)
     assert found is not None
     code, printed = found.groups()
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
+    printed_now = io.StringIO()
+    with contextlib.redirect_stdout(printed_now):
         exec(compile(code, str(README), "exec"), {})
-    assert told.getvalue() == printed
+    assert printed_now.getvalue() == printed
 
 
 def test_no_placeholder_is_left():

@@ -190,10 +190,10 @@ class TestText:
         options = [option for option in OPTIONS if option != "--quiet"]
         folder = tmp_path / f"out{EVIL}"
         assert main(["reproduce", str(path), *options, "--out", str(folder)]) == 0
-        told = capsys.readouterr()
-        for text in (told.out, told.err.replace("\r", "").replace("\x1b[A", "")):
+        captured = capsys.readouterr()
+        for text in (captured.out, captured.err.replace("\r", "").replace("\x1b[A", "")):
             assert not set(text) & set("\x1b\x9b\u202e")
-        assert "red\\x1b[31m" in told.out
+        assert "red\\x1b[31m" in captured.out
         page = (folder / "index.html").read_text()
         assert "<b>" not in page
         assert reproduction_page.main([str(folder / "results.json")]) == 0
@@ -233,9 +233,9 @@ class TestText:
             assert "<script" not in page, path
             (tmp_path / "results.json").write_text(json.dumps(content))
             reproduction_page.main([str(tmp_path / "results.json")])
-            told = capsys.readouterr()
-            assert "<script" not in told.out, path
-            assert "\x1b" not in told.out + told.err, path
+            captured = capsys.readouterr()
+            assert "<script" not in captured.out, path
+            assert "\x1b" not in captured.out + captured.err, path
 
     def test_a_forged_checksum(self, images, folder, capsys):
         content = json.loads((folder / "results.json").read_text())
