@@ -25,7 +25,7 @@ NOT_REQUIRED = {"ES01", "SS05", "RT02"}
 # Methods are explained by their class.
 NOT_REQUIRED_OF_METHODS = {"SA01", "EX01"}
 
-MODULES = {"rkdl": rkdl, "rkdl.datasets": rkdl.datasets}
+MODULES = {"rkdl": rkdl, "rkdl.datasets": rkdl.datasets, "rkdl.kernels": rkdl.kernels}
 OBJECTS = {
     f"{prefix}.{name}": getattr(module, name)
     for prefix, module in MODULES.items()

@@ -34,6 +34,7 @@ from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import RBF, Linear, Polynomial
+from rkdl._features.kernels.radial import Centred
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import make_metric
 from rkdl._learning.chunk_tasks import EncodeTask
@@ -514,7 +515,7 @@ class TestEngine:
         """What is known of pairs of kernel vectors, from their inner products and in one product."""
         rng = np.random.default_rng(0)
         rows, weights = X[:9], rng.standard_normal((9, 9))
-        kernels = [kernel, RBF(0.3, shift=X[:9].mean(axis=0))] if isinstance(kernel, RBF) else [kernel]
+        kernels = [kernel, Centred(RBF(0.3), X[:9].mean(axis=0))] if isinstance(kernel, RBF) else [kernel]
         for own in kernels:
             expected = KernelMap(own, rows).matrix()
             there = to_device(KernelMap(own, rows), torch.device(device))
@@ -638,13 +639,13 @@ class TestEngine:
 
     def test_there_and_back(self, device, X):
         memory = {
-            "map": KernelMap(RBF(0.3, shift=X[0]), X[:4]),
+            "map": KernelMap(Centred(RBF(0.3), X[0]), X[:4]),
             "pair": (X[:2], 1.0),
             "metric": make_metric(np.eye(3), np.float64),
         }
         again = to_host(to_device(memory, torch.device(device)))
         assert type(again["map"]) is KernelMap
-        assert type(again["map"].kernel) is RBF
+        assert again["map"].kernel.kernel == RBF(0.3)
         np.testing.assert_array_equal(again["map"].kernel.shift, X[0])
         np.testing.assert_array_equal(again["pair"][0], X[:2])
         np.testing.assert_array_equal(again["metric"].factor, np.eye(3))

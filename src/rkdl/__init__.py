@@ -37,7 +37,13 @@ _HOMES = {
 }
 
 
+# Modules that are imported when they are first used.
+_MODULES = ("kernels",)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"rkdl.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'rkdl' has no attribute {name!r}")
     value = getattr(import_module(_HOMES.get(name, "rkdl._estimators")), name)
@@ -46,4 +52,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

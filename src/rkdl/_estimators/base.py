@@ -29,6 +29,7 @@ from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import plan_chunks
 from rkdl._execution.executor import Executor
 from rkdl._execution.threads import ThreadExecutor
+from rkdl._features.kernels import has_user_code
 from rkdl._features.space import FeatureSpace
 from rkdl._learning.diagnostics import check_codes, is_fine
 from rkdl._learning.initial_atoms import INITS
@@ -209,7 +210,9 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
             # A kernel or a source of signals that is the user's may differentiate.
             given = getattr(getattr(signals, "source", signals), "data", None)
-            is_alone = not callable(getattr(self, "kernel", None)) and (is_tensor(given) or type(given) is np.ndarray)
+            is_alone = not has_user_code(getattr(self, "kernel", None)) and (
+                is_tensor(given) or type(given) is np.ndarray
+            )
             return DeviceExecutor(signals, width, is_light(width, n_features), is_alone)  # type: ignore[arg-type]
         return ThreadExecutor(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
 

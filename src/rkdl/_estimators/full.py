@@ -50,13 +50,15 @@ class KDL(KernelLearner):
     ----------
     n_components : int, default=20
         Number of atoms.
-    kernel : {"rbf", "poly", "linear", "precomputed"} or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
-        returns the matrix of kernel values (or of two rows that returns a number, which is slow).
+    kernel : {"rbf", "poly", "linear", "precomputed"}, Kernel or callable, default="rbf"
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, which has
+        its own parameters, or a function of two matrices that returns the matrix of kernel values (or of two rows that
+        returns a number, which is slow).
         With "precomputed", X is the kernel matrix in `fit`, and kernel values with the training signals after it.
     gamma : float, "median" or "scale", default="median"
         Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
-        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC. A `Kernel` uses its own
+        parameters instead of `gamma`, `degree` and `coef0`.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
@@ -108,7 +110,7 @@ class KDL(KernelLearner):
     gram_ : ndarray of shape (n_components, n_components)
         Inner products of the atoms in feature space.
     gamma_ : float
-        Value of `gamma` used.
+        Value of `gamma` used; for a `Kernel`, its own gamma or the one its rule found, 1.0 if it has neither.
     computes_in_float64_ : bool
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
         still float32.
@@ -333,7 +335,7 @@ class KDL(KernelLearner):
         data = host(signals.data)
         # A copy, so that the model does not change with the user's array.
         vectors = data.toarray() if sparse.issparse(data) else np.array(data, dtype=signals.dtype, order="C")
-        return vectors.astype(signals.dtype, copy=False), raw_gamma(self.gamma, signals)
+        return vectors.astype(signals.dtype, copy=False), raw_gamma(self._gamma_parameter, signals)
 
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
         return PrecomputedSpace(n_features) if self._is_precomputed else super()._space_on(n_features, vectors, gamma)

@@ -16,7 +16,7 @@ from rkdl._estimators.denoising import Decoder, Decoding
 from rkdl._estimators.gamma import KERNEL_SAMPLE, RULES, find_gamma, raw_gamma, sample_gamma, spread_sample
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
-from rkdl._features.kernels import Kernel, make_kernel
+from rkdl._features.kernels import Kernel, as_kernel, family, gamma_parameter, has_user_code, make_kernel
 from rkdl._features.space import FeatureSpace, KernelSpace
 from rkdl._learning.diagnostics import check_kernel
 from rkdl._utils.types import MatrixLike
@@ -42,7 +42,22 @@ class KernelLearner(Decoding):
 
     @property
     def _is_linear(self) -> bool:  # type: ignore[override]
-        return isinstance(self.kernel, str) and self.kernel == "linear"
+        return family(self.kernel) == "linear"
+
+    @property
+    def _gamma_parameter(self) -> float | str:
+        """Gamma, or the rule that finds it: the kernel's own if it is an object."""
+        return gamma_parameter(self.kernel, self.gamma)
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with the numbers that were found for its parameters."""
+        gamma = vars(self).get("gamma_")
+        if gamma is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no kernel_: it is not fitted, or the kernel is precomputed."
+            )
+        return as_kernel(self.kernel, gamma, self.degree, self.coef0)._resolved(gamma)
 
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
         return KernelSpace(self.kernel, self.degree, self.coef0, vectors, gamma)
@@ -51,7 +66,7 @@ class KernelLearner(Decoding):
         return self.dual_components_, self.gram_
 
     def _inspect(self, executor: Executor) -> None:
-        if callable(self.kernel):
+        if has_user_code(self.kernel):
             # A user's function must see the signals unscaled.
             executor.signals.check_finite()
         else:
@@ -59,41 +74,47 @@ class KernelLearner(Decoding):
 
     def _ready(self, X: MatrixLike) -> tuple[Any, Encoder, float]:
         signals, encoder, unit = super()._ready(X)
-        if callable(self.kernel):
+        if has_user_code(self.kernel):
             signals.check_finite()
         return signals, encoder, unit
 
     def _make_kernel(self, signals: Signals) -> Kernel:
         """The kernel for signals as they are read, after scaling."""
-        raw_gamma(self.gamma, signals)
+        raw_gamma(self._gamma_parameter, signals)
         sample = spread_sample(signals, KERNEL_SAMPLE)
         kernel = make_kernel(
             self.kernel,
-            gamma=find_gamma(self.gamma, signals),
+            gamma=find_gamma(self._gamma_parameter, signals),
             degree=self.degree,
             coef0=self.coef0,
             sample=sample,
+            scale=signals.scale,
             check=True,
         )
         check_kernel(kernel, sample)
         return kernel
 
     def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        if self.kernel not in KERNELS:
+        if family(self.kernel) == "precomputed" or has_user_code(self.kernel):
             # A function of the user decides on its dtype.
             return None
-        if self.kernel == "linear":
+        if self._is_linear:
             return super()._sample_products(sample)
-        gamma = sample_gamma(self.gamma, sample)
+        gamma = sample_gamma(self._gamma_parameter, sample)
         kernel = make_kernel(self.kernel, gamma=gamma, degree=self.degree, coef0=self.coef0, sample=sample)
         return kernel(sample, sample)
 
     def _places(self) -> tuple[str | None, str]:
         other = "scale the signals, leave out extreme ones, or use more atoms."
-        return "atoms", other.capitalize() if callable(self.kernel) else f"Lower gamma, {other}"
+        return "atoms", other.capitalize() if has_user_code(self.kernel) else f"{self._widening.capitalize()}, {other}"
+
+    @property
+    def _widening(self) -> str:
+        """What makes the kernel wider."""
+        return "lower gamma" if family(self.kernel) else "widen the kernel"
 
     def _decoder(self, dtype: np.dtype) -> Decoder:
-        name = self.kernel if isinstance(self.kernel, str) else None
+        name = family(self.kernel)
         if hasattr(self, "decoder_") or name not in ("rbf", "linear"):
             return super()._decoder(dtype)
         if name == "linear":
@@ -107,7 +128,7 @@ class KernelLearner(Decoding):
             )
 
     def _noise_tolerance(self, noise: float) -> float:
-        name = self.kernel if isinstance(self.kernel, str) else None
+        name = family(self.kernel)
         if name not in ("rbf", "linear"):
             raise ValueError(
                 f"The residual that noise leaves is not known for kernel={self.kernel!r}: set residual_tol and leave "

@@ -32,12 +32,14 @@ class ORKDL(RKDL):
     ----------
     n_components : int, default=20
         Number of atoms.
-    kernel : {"rbf", "poly", "linear"} or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
-        returns the matrix of kernel values (or of two rows that returns a number, which is slow).
+    kernel : {"rbf", "poly", "linear"}, Kernel or callable, default="rbf"
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, which has
+        its own parameters, or a function of two matrices that returns the matrix of kernel values (or of two rows that
+        returns a number, which is slow).
     gamma : float, "median" or "scale", default="median"
         Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
-        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC. A `Kernel` uses its own
+        parameters instead of `gamma`, `degree` and `coef0`.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
@@ -110,7 +112,7 @@ class ORKDL(RKDL):
     gram_ : ndarray of shape (n_components, n_components)
         Inner products of the atoms in feature space.
     gamma_ : float
-        Value of `gamma` used.
+        Value of `gamma` used; for a `Kernel`, its own gamma or the one its rule found, 1.0 if it has neither.
     computes_in_float64_ : bool
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
         still float32.
@@ -246,13 +248,15 @@ class MORKDL(ORKDL):
     ----------
     n_components : int, default=20
         Number of atoms.
-    kernel : {"rbf", "poly", "linear"} or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
-        returns the matrix of kernel values (or of two rows that returns a number, which is slow).
-        It must have a derivative, which a callable has not.
+    kernel : {"rbf", "poly", "linear"}, Kernel or callable, default="rbf"
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, which has
+        its own parameters, or a function of two matrices that returns the matrix of kernel values (or of two rows that
+        returns a number, which is slow).
+        It must have a gradient, which a function has not.
     gamma : float, "median" or "scale", default="median"
         Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
-        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC. A `Kernel` uses its own
+        parameters instead of `gamma`, `degree` and `coef0`.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
@@ -333,7 +337,7 @@ class MORKDL(ORKDL):
     gram_ : ndarray of shape (n_components, n_components)
         Inner products of the atoms in feature space.
     gamma_ : float
-        Value of `gamma` used.
+        Value of `gamma` used; for a `Kernel`, its own gamma or the one its rule found, 1.0 if it has neither.
     computes_in_float64_ : bool
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
         still float32.

@@ -20,7 +20,7 @@ from rkdl._estimators.gamma import raw_gamma
 from rkdl._estimators.kernel import KernelLearner
 from rkdl._estimators.stream import Stream, StreamLearner
 from rkdl._execution.executor import Executor
-from rkdl._features.kernels import Kernel
+from rkdl._features.kernels import Kernel, has_user_code
 from rkdl._features.maps import KernelMap
 from rkdl._learning.atom_updates import ATOM_UPDATES, unit_gram
 from rkdl._learning.diagnostics import check_rank
@@ -45,12 +45,14 @@ class RKDL(KernelLearner, StreamLearner):
     ----------
     n_components : int, default=20
         Number of atoms.
-    kernel : {"rbf", "poly", "linear"} or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a function of two matrices that
-        returns the matrix of kernel values (or of two rows that returns a number, which is slow).
+    kernel : {"rbf", "poly", "linear"}, Kernel or callable, default="rbf"
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, which has
+        its own parameters, or a function of two matrices that returns the matrix of kernel values (or of two rows that
+        returns a number, which is slow).
     gamma : float, "median" or "scale", default="median"
         Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
-        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC. A `Kernel` uses its own
+        parameters instead of `gamma`, `degree` and `coef0`.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
@@ -115,7 +117,7 @@ class RKDL(KernelLearner, StreamLearner):
     gram_ : ndarray of shape (n_components, n_components)
         Inner products of the atoms in feature space.
     gamma_ : float
-        Value of `gamma` used.
+        Value of `gamma` used; for a `Kernel`, its own gamma or the one its rule found, 1.0 if it has neither.
     computes_in_float64_ : bool
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
         still float32.
@@ -268,10 +270,12 @@ class RKDL(KernelLearner, StreamLearner):
         known = None if saved is None else check_kernel_vectors(saved, signals.shape[1])
         vector_update = self._vector_update(executor, known)
         if vector_update is not None and not kernel.differentiable:
+            is_kernel = isinstance(self.kernel, Kernel)
+            remedy = "write its gradient(X, Y, weights)" if is_kernel else "use a Kernel, 'rbf', 'poly' or 'linear'"
             raise ValueError(
                 f"{type(self).__name__} moves the kernel vectors along the kernel's derivative, and "
-                f"kernel={self.kernel!r} is a function without one: use 'rbf', 'poly' or 'linear', or RKDL, which "
-                f"needs no derivative."
+                f"kernel={self.kernel!r} is a {'kernel' if is_kernel else 'function'} without one: {remedy}, or RKDL, "
+                f"which needs no derivative."
             )
         vectors = self._first_kernel_vectors(executor, kernel, rng) if known is None else known
         if saved is None and vector_update is not None and vector_update.radius is not None:
@@ -332,12 +336,12 @@ class RKDL(KernelLearner, StreamLearner):
         return max(needed, self.n_kernel_vectors) if isinstance(self.kernel_vectors, str) else needed
 
     def _depends_on_scale(self) -> bool:
-        if isinstance(self.kernel, str) and self.kernel == "linear":
+        if self._is_linear:
             return False
-        return isinstance(self.gamma, str) or isinstance(self.kernel_vectors, str)
+        return isinstance(self._gamma_parameter, str) or isinstance(self.kernel_vectors, str)
 
     def _settings(self) -> dict:
-        kernel = self.kernel if isinstance(self.kernel, str) else "a function"
+        kernel = "a function" if has_user_code(self.kernel) else str(self.kernel)
         values = {"kernel": kernel, "degree": self.degree, "coef0": self.coef0}
         return {**super()._settings(), "n_kernel_vectors": self._count(), "gamma": self.gamma, **values}
 
@@ -364,19 +368,19 @@ class RKDL(KernelLearner, StreamLearner):
 
     def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray, float]:
         vectors = (host(problem.model.feature_map.kernel_vectors) / signals.scale).astype(signals.dtype)
-        return vectors, raw_gamma(self.gamma, signals)
+        return vectors, raw_gamma(self._gamma_parameter, signals)
 
     def _check_learned(self, problem: Any, n_signals: int) -> None:
         super()._check_learned(problem, n_signals)
         count, size = self.kernel_vectors_.shape
-        limit = size if isinstance(self.kernel, str) and self.kernel == "linear" else count
+        limit = size if self._is_linear else count
         dtype = problem.executor.signals.dtype
         check_rank(type(self).__name__, self.rank_, count, self.n_components, limit, dtype)
 
     def _places(self) -> tuple[str | None, str]:
         words = ["scale the signals", "leave out extreme ones"]
-        if not callable(self.kernel):
-            words.insert(0, "lower gamma")
+        if not has_user_code(self.kernel):
+            words.insert(0, self._widening)
         if not isinstance(self.kernel_vectors, str) or self.kernel_vectors != "kmeans":
             words.append("choose kernel_vectors='kmeans'")
         told = f"{', '.join(words[:-1])}, or {words[-1]}."

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rkdl._backends.arrays import host
 from rkdl._estimators.fitted import check_fitted
+from rkdl._features.kernels import PUBLIC, Kernel, from_plain, to_plain
 from rkdl._persistence.files import read_file, write_file
 from rkdl._persistence.shapes import ArrayError
 from rkdl._persistence.states import check_stream
@@ -65,8 +66,9 @@ def load(path: str | os.PathLike, *, kernel: Callable | None = None) -> Any:
     ----------
     path : str or path
         The file.
-    kernel : callable, default=None
-        The kernel, if the estimator was saved with a function as its kernel: files do not contain functions.
+    kernel : callable or Kernel, default=None
+        The kernel, if the estimator was saved with a function or a class of your own as its kernel: files do not
+        contain code.
 
     Returns
     -------
@@ -147,7 +149,7 @@ def _restore(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
         if isinstance(value, dict) and "function" in value:
             if not callable(kernel):
                 raise ValueError(
-                    f"{path} was saved with {key}={_brief(value['function'])}, a function, which a file does not "
+                    f"{path} was saved with {key}={_brief(value['function'])}, your own, which a file does not "
                     f"hold: give it as load(path, kernel=...)."
                 )
             values[key] = kernel
@@ -177,8 +179,11 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
         parameters = value.get_params(deep=False).items()
         held = {key: _encode(f"{name}.parameter.{key}", item, arrays) for key, item in parameters}
         return {"method": {"estimator": type(value).__name__, "parameters": held}}
+    if isinstance(value, Kernel) and (not value._has_user_code or type(value).__name__ in PUBLIC):
+        return {"kernel": to_plain(value)}
     if callable(value):
-        return {"function": f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', '?')}"}
+        own = type(value) if isinstance(value, Kernel) else value
+        return {"function": f"{getattr(own, '__module__', '?')}.{getattr(own, '__qualname__', '?')}"}
     if isinstance(value, tuple | list) and all(isinstance(item, _PLAIN) for item in value):
         return {type(value).__name__: list(value)}
     array = np.asarray(host(value))
@@ -194,6 +199,8 @@ def _decode(path: str, name: str, value: Any, arrays: dict[str, np.ndarray], ker
     """The value of an entry of the header; an array is taken out of the arrays."""
     if value is None or isinstance(value, _PLAIN):
         return value
+    if "kernel" in value:
+        return from_plain(value["kernel"])
     if "method" in value:
         return _restore(path, value["method"], arrays, kernel, f"{name}.")
     if "tuple" in value or "list" in value:

@@ -394,7 +394,7 @@ class StreamLearner(DictionaryLearner):
     def _signals_needed(self) -> int:
         """Different signals that are enough to choose a start from; 0 where nothing of it comes from signals."""
         draws = isinstance(self.init, str) and self.init != "random"
-        gamma = getattr(self, "gamma", None)
+        gamma = getattr(self, "_gamma_parameter", getattr(self, "gamma", None))
         return max(FEWEST_SIGNALS if draws or isinstance(gamma, str) else 0, self.n_components if draws else 0)
 
     def _is_unsettled(self) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rkdl._data.signals import is_safe, safe_scale
-from rkdl._features.kernels import Custom, make_kernel
+from rkdl._features.kernels import Kernel, family, has_user_code, make_kernel
+from rkdl._features.kernels.radial import Radial
 from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
 
 
@@ -92,27 +94,29 @@ class KernelSpace(FeatureSpace):
 
     @property
     def is_linear(self) -> bool:  # type: ignore[override]
-        return isinstance(self.kernel, str) and self.kernel == "linear"
+        return family(self.kernel) == "linear"
 
     @property
     def is_user_function(self) -> bool:  # type: ignore[override]
-        return callable(self.kernel)
+        return has_user_code(self.kernel)
 
     @property
     def has_unit_norms(self) -> bool:  # type: ignore[override]
-        if isinstance(self.kernel, str):
-            return self.kernel == "rbf"
+        if isinstance(self.kernel, str | Radial):
+            return family(self.kernel) not in ("poly", "linear")
         # As far as some kernel vectors and their multiples show.
         some = np.concatenate([factor * self.vectors[:16] for factor in (0.5, 1.0, 2.0)])
-        norms = Custom.wrap(self.kernel, some).diagonal(some)
+        norms = self._kernel(some, 1.0).diagonal(some)
         return bool(norms.min() > 0.0 and norms.max() - norms.min() <= 1e-5 * norms.max())
 
     def feature_map(self, dtype: np.dtype, scale: float) -> KernelMap:
         """``K(Y, D)``."""
         vectors = self.vectors if scale == 1.0 else self.vectors * scale
-        gamma = self.gamma / scale / scale
-        kernel = make_kernel(self.kernel, gamma=gamma, degree=self.degree, coef0=self.coef0, sample=vectors)
-        return KernelMap(kernel, vectors.astype(dtype))
+        return KernelMap(self._kernel(vectors, scale), vectors.astype(dtype))
+
+    def _kernel(self, sample: np.ndarray, scale: float) -> Kernel:
+        options: Any = {"gamma": self.gamma / scale / scale, "degree": self.degree, "coef0": self.coef0}
+        return make_kernel(self.kernel, **options, sample=sample, scale=scale)
 
     def scale(self, dtype: np.dtype) -> float:
         """The power of two that the kernel vectors need in this dtype; mostly 1."""

@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from rkdl._features.kernels import RBF, Custom, Kernel, Linear, median_gamma
+from rkdl._features.kernels import Kernel, Linear
+from rkdl._features.kernels.inner_products import InnerProduct
+from rkdl._features.kernels.radial import Radial
+from rkdl._features.widths import median_gamma
 from rkdl._utils.warnings import warn
 
 # Where nine tenths of all pairs are this similar, up to this, the kernel is flat.
@@ -74,7 +77,8 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
     sample : ndarray of shape (n_sample, n_features)
         Signals; zeros and copies of one another do not count.
     """
-    if isinstance(kernel, Linear):
+    core = kernel._core
+    if isinstance(core, Linear):
         return
     rows = np.unique(sample[np.any(sample, axis=1)], axis=0).astype(np.float64)
     if len(rows) < 3:
@@ -85,20 +89,23 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
         warn(
             f"The kernel is nearly constant on a sample of the signals (nine tenths of all pairs have a similarity "
             f"within {FLAT} of one): every signal looks the same to it, and any error is small. "
-            f"{_remedy(kernel, rows, 'small')}"
+            f"{_remedy(core, rows, 'small')}"
         )
-    elif isinstance(kernel, RBF | Custom) and is_identity(matrix):
+    elif not isinstance(core, InnerProduct) and is_identity(matrix):
         warn(
             f"The kernel is nearly the identity on a sample of the signals (half of them have no other one with a "
-            f"value above {ALONE}): atoms represent little but themselves. {_remedy(kernel, rows, 'large')}"
+            f"value above {ALONE}): atoms represent little but themselves. {_remedy(core, rows, 'large')}"
         )
 
 
 def _remedy(kernel: Kernel, sample: np.ndarray, fault: str) -> str:
-    if isinstance(kernel, RBF):
-        ratio = median_gamma(sample) / kernel._gamma
-        return f"gamma is too {fault} for them: gamma='median' would be {ratio:.1g} times it."
-    if isinstance(kernel, Custom):
+    if isinstance(kernel, Radial):
+        name, _ = kernel._width()
+        power = 1.0 if name == "gamma" else -0.5
+        ratio = (median_gamma(sample) / kernel._gamma) ** power
+        fault = fault if power > 0.0 else {"small": "large", "large": "small"}[fault]
+        return f"{name} is too {fault} for them: {name}='median' would be {ratio:.1g} times it."
+    if not isinstance(kernel, InnerProduct):
         return "Change the kernel's width, or scale the signals."
     return "Raise gamma, lower coef0, or scale the signals."
 

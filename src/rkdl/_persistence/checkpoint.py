@@ -13,7 +13,7 @@ import numpy as np
 
 from rkdl._backends.arrays import host
 from rkdl._execution.executor import Executor
-from rkdl._features.kernels import Custom
+from rkdl._features.kernels import Kernel, make_kernel
 from rkdl._persistence.files import BusyError, check_writable, locked, read_file, write_file
 from rkdl._persistence.history import History
 from rkdl._persistence.shapes import ArrayError, is_finite_number
@@ -176,11 +176,14 @@ def _describe(value: Any, sample: np.ndarray) -> Any:
     if isinstance(value, np.random.RandomState):
         # Its state has advanced since the fit began.
         return "RandomState"
+    if isinstance(value, Kernel) and not value._has_user_code:
+        return repr(value)
     if callable(value):
         # By its values: neither its name nor its code identifies what it closes over.
         if not np.isfinite(sample).all():
             return "a function"
-        return f"a function with the values {_digest(Custom.wrap(value, sample)(sample, sample))}"
+        kernel = make_kernel(value, gamma=1.0, degree=1, coef0=0.0, sample=sample)
+        return f"a function with the values {_digest(kernel(sample, sample))}"
     if type(value).__name__ == "device":
         return str(value)
     array = np.asarray(host(value))

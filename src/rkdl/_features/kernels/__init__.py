@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -37,32 +39,64 @@ def as_kernel(kernel: Any, gamma: float | str, degree: int, coef0: float) -> Ker
     return {"rbf": lambda: RBF(gamma), "poly": lambda: Polynomial(degree, gamma, coef0), "linear": Linear}[kernel]()
 
 
+def has_user_code(kernel: Any) -> bool:
+    """Whether an estimator's kernel, a name, a function or a `Kernel`, runs code of the user's."""
+    return kernel._has_user_code if isinstance(kernel, Kernel) else callable(kernel)
+
+
+def family(kernel: Any) -> str | None:
+    """The name of an estimator's kernel, whether it was given by that or as an object; None for any other."""
+    names = {RBF: "rbf", Polynomial: "poly", Linear: "linear"}
+    return kernel if isinstance(kernel, str) else names.get(type(kernel))
+
+
+def gamma_parameter(kernel: Any, gamma: float | str) -> float | str:
+    """A number, or the rule that finds one: of a `Kernel` its own, of any other the estimator's `gamma`.
+
+    All parameters of a kernel that are found at fit follow from one gamma. 1.0 where a kernel has none.
+    """
+    if not isinstance(kernel, Kernel):
+        return gamma
+    rules = kernel._rules()
+    if len(rules) > 1:
+        raise ValueError(f"kernel={kernel!r} has parameters by 'median' and by 'scale': use one rule, or numbers.")
+    own = kernel._own_gamma()
+    return rules.pop() if rules else 1.0 if own is None else own
+
+
 def make_kernel(
-    name: str | Callable[..., Any],
+    kernel: str | Callable[..., Any],
     *,
     gamma: float,
     degree: int,
     coef0: float,
     sample: np.ndarray,
+    scale: float = 1.0,
     check: bool = False,
 ) -> Kernel:
     """The kernel of an estimator's parameters, with scikit-learn's meanings, as the learning uses it.
 
     Parameters
     ----------
-    name : {"rbf", "poly", "linear"}, callable or Kernel
+    kernel : {"rbf", "poly", "linear"}, callable or Kernel
         The kernel.
     gamma, degree, coef0 : float, int, float
-        Its parameters.
+        Its parameters; of a `Kernel`, `gamma` is what its rule gives. For the signals as they are read.
     sample : ndarray of shape (n_sample, n_features)
         A few signals, to try a callable on and to place the origin of distances.
+    scale : float, default=1.0
+        What the signals were multiplied by when they were read; the numbers in a `Kernel` are meant for them before.
     check : bool, default=False
         Whether to try on the sample that what may not be a kernel is one.
     """
-    kernel = as_kernel(name, gamma, degree, coef0)._prepared(sample)
-    if check and _may_be_indefinite(kernel):
-        _check_definite(kernel, sample)
-    return kernel
+    found = as_kernel(kernel, gamma, degree, coef0)
+    if isinstance(kernel, Kernel):
+        # Features of the inner product itself are scaled where they are used.
+        found = (kernel if isinstance(kernel, Linear) else kernel._rescaled(scale))._resolved(gamma)
+    found = found._prepared(sample)
+    if check and _may_be_indefinite(found):
+        _check_definite(found, sample)
+    return found
 
 
 def _may_be_indefinite(kernel: Kernel) -> bool:
@@ -90,3 +124,40 @@ def _check_definite(kernel: Kernel, sample: np.ndarray) -> None:
             f"The kernel is not positive semidefinite: on a sample of the signals its matrix has the negative "
             f"eigenvalue {lowest:.3g}. A polynomial kernel needs coef0 >= 0."
         )
+
+
+def to_plain(kernel: Kernel) -> dict[str, Any]:
+    """A kernel of the library as names and numbers, for a file."""
+    if type(kernel).__name__ not in PUBLIC or getattr(sys.modules[__name__], type(kernel).__name__) is not type(kernel):
+        raise ValueError(
+            f"The kernel holds a {type(kernel).__qualname__}, a class of your own, which rkdl.load could not make "
+            f"again: make the whole kernel a class of your own and give it to load, or use skops or pickle."
+        )
+    values = {own.name: getattr(kernel, own.name) for own in fields(kernel) if own.compare}  # type: ignore[arg-type]
+    return {"class": type(kernel).__name__, **{name: _plain(value) for name, value in values.items()}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [to_plain(part) for part in value]
+    if isinstance(value, Kernel):
+        return to_plain(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def from_plain(plain: dict[str, Any]) -> Kernel:
+    """The kernel of names and numbers; what is none is refused with a TypeError."""
+    values = dict(plain)
+    name = values.pop("class")
+    if name not in PUBLIC or name == "Kernel":
+        raise TypeError("a kernel is none of rkdl.kernels")
+    for key, value in values.items():
+        if isinstance(value, list):
+            values[key] = tuple(from_plain(part) for part in value)
+        elif isinstance(value, dict):
+            values[key] = from_plain(value)
+    try:
+        kernel: Kernel = getattr(sys.modules[__name__], name)(**values)
+    except ValueError as error:
+        raise TypeError(str(error)) from error
+    return kernel

@@ -8,6 +8,7 @@ function that multiplies an array by weights W,
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from math import isfinite
 from numbers import Real
@@ -59,6 +60,13 @@ class Kernel:
     >>> ORKDL(4, kernel=Quadratic(), n_kernel_vectors=12, random_state=0).fit(X).kernel_vectors_.shape
     (12, 6)
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, own in vars(cls).items():
+            # A verb without words of its own does what the base class says.
+            if inspect.isfunction(own) and own.__doc__ is None:
+                own.__doc__ = getattr(getattr(Kernel, name, None), "__doc__", None)
 
     def __call__(self, X: Any, Y: Any) -> Any:
         """Kernel values of all pairs of rows.
@@ -136,16 +144,25 @@ class Kernel:
         """Whether it runs code of the user's, which sees signals as the user gave them."""
         return True
 
+    @property
+    def _core(self) -> Kernel:
+        """The kernel without what `_prepared` added for the sake of digits."""
+        return self
+
     def _rules(self) -> set[str]:
         """Names of rules among the parameters."""
         return set()
+
+    def _own_gamma(self) -> float | None:
+        """Its gamma, where it has one that is a number."""
+        return None
 
     def _resolved(self, gamma: float) -> Kernel:
         """The kernel with numbers for all parameters; `gamma` is what the rule gives."""
         return self
 
     def _rescaled(self, scale: float) -> Kernel:
-        """The kernel of signals that are multiplied by `scale`: its values there are those of this one here."""
+        """The kernel whose values of signals multiplied by `scale` are those of this one; rules stay rules."""
         return self
 
     def _prepared(self, sample: np.ndarray) -> Kernel:
@@ -187,6 +204,7 @@ class BuiltIn(Kernel):
 
     @property
     def differentiable(self) -> bool:
+        """Whether there is a gradient."""
         return True
 
     @property
@@ -196,16 +214,16 @@ class BuiltIn(Kernel):
     def gradient(self, X: Any, Y: Any, weights: Any) -> Any:
         return self.value_and_gradient(X, Y)[1](lambda factor: weights * factor)
 
-    gradient.__doc__ = Kernel.gradient.__doc__
-
     def _prepared(self, sample: np.ndarray) -> Kernel:
         return self
 
 
-def check_gamma(gamma: float, sample: np.ndarray) -> None:
-    """Refuse a gamma that leaves the range of the signals' dtype."""
-    if not gamma <= float(np.finfo(sample.dtype).max) / 4.0:
-        raise ValueError(f"gamma={gamma} is too large for signals of {sample.dtype}: lower it, or scale the signals.")
+def check_range(name: str, value: float, gamma: float, sample: np.ndarray) -> None:
+    """Refuse a parameter whose gamma leaves the range of the signals' dtype."""
+    if gamma <= float(np.finfo(sample.dtype).max) / 4.0:
+        return
+    size, remedy = ("large", "lower") if name == "gamma" else ("small", "raise")
+    raise ValueError(f"{name}={value} is too {size} for signals of {sample.dtype}: {remedy} it, or scale the signals.")
 
 
 def number(kernel: Kernel, value: float | str) -> float:

@@ -79,15 +79,11 @@ class Sum(Composite):
     def diagonal(self, X: Any) -> Any:
         return reduce(add, (part.diagonal(X) for part in self.parts))
 
-    __call__.__doc__, diagonal.__doc__ = Kernel.__call__.__doc__, Kernel.diagonal.__doc__
-
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
         found = [part.value_and_gradient(X, Y) for part in self.parts]
         # The terms' own values serve their gradients, and stay as they are.
         total = sum((own for own, _ in found[1:]), start=found[0][0])
         return total, lambda weigh: reduce(add, (gradient(weigh) for _, gradient in found))
-
-    value_and_gradient.__doc__ = Kernel.value_and_gradient.__doc__
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.parts))
@@ -119,8 +115,6 @@ class Product(Composite):
     def diagonal(self, X: Any) -> Any:
         return reduce(mul, (part.diagonal(X) for part in self.parts))
 
-    __call__.__doc__, diagonal.__doc__ = Kernel.__call__.__doc__, Kernel.diagonal.__doc__
-
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
         found = [part.value_and_gradient(X, Y) for part in self.parts]
 
@@ -132,8 +126,6 @@ class Product(Composite):
             return reduce(add, terms)
 
         return reduce(mul, (value for value, _ in found)), gradient
-
-    value_and_gradient.__doc__ = Kernel.value_and_gradient.__doc__
 
     def __repr__(self) -> str:
         return " * ".join(f"({part!r})" if isinstance(part, Sum) else repr(part) for part in self.parts)
@@ -198,14 +190,11 @@ class Scaled(Kernel):
     def diagonal(self, X: Any) -> Any:
         return self.kernel.diagonal(X) * float(self.factor)
 
-    __call__.__doc__, diagonal.__doc__ = Kernel.__call__.__doc__, Kernel.diagonal.__doc__
     gradient = BuiltIn.gradient
 
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
         own, gradient = self.kernel.value_and_gradient(X, Y)
         return own * float(self.factor), lambda weigh: gradient(weigh) * float(self.factor)
-
-    value_and_gradient.__doc__ = Kernel.value_and_gradient.__doc__
 
     def __repr__(self) -> str:
         own = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)

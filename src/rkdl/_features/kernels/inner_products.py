@@ -18,8 +18,8 @@ from rkdl._features.kernels.base import (
     Kernel,
     ValueAndGradient,
     Weigh,
-    check_gamma,
     check_positive_or_rule,
+    check_range,
     number,
     rules_in,
 )
@@ -91,14 +91,18 @@ class Polynomial(InnerProduct):
     def _rules(self) -> set[str]:
         return rules_in(self.gamma)
 
+    def _own_gamma(self) -> float | None:
+        return None if self._rules() else number(self, self.gamma)
+
     def _resolved(self, gamma: float) -> Kernel:
         return replace(self, gamma=gamma) if isinstance(self.gamma, str) else self
 
     def _rescaled(self, scale: float) -> Kernel:
-        return replace(self, gamma=number(self, self.gamma) / scale / scale)
+        return self if self._rules() else replace(self, gamma=number(self, self.gamma) / scale / scale)
 
     def _prepared(self, sample: np.ndarray) -> Kernel:
-        check_gamma(number(self, self.gamma), sample)
+        gamma = number(self, self.gamma)
+        check_range("gamma", gamma, gamma, sample)
         return self
 
     def _base(self, products: Any) -> Any:
@@ -117,8 +121,6 @@ class Polynomial(InnerProduct):
     def diagonal(self, X: Any) -> Any:
         backend = backend_of(X)
         return backend.power(self._base(backend.squared_norms(X)), self.degree)
-
-    __call__.__doc__, diagonal.__doc__ = Kernel.__call__.__doc__, Kernel.diagonal.__doc__
 
     def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
         backend = backend_of(X)
@@ -151,8 +153,6 @@ class Linear(InnerProduct):
 
     def diagonal(self, X: Any) -> Any:
         return backend_of(X).squared_norms(X)
-
-    __call__.__doc__, diagonal.__doc__ = Kernel.__call__.__doc__, Kernel.diagonal.__doc__
 
     def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
         values = self(X, Y) if values is None else values

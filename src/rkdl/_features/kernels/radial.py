@@ -5,7 +5,7 @@ To add one, derive from `Radial`, list it in `__all__`, and add it to the grid o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,9 @@ from rkdl._features.kernels.base import (
     Kernel,
     ValueAndGradient,
     Weigh,
-    check_gamma,
     check_positive,
     check_positive_or_rule,
+    check_range,
     number,
     rules_in,
 )
@@ -29,13 +29,18 @@ __all__ = ["RBF", "Matern", "RationalQuadratic"]
 
 @dataclass(frozen=True)
 class Radial(BuiltIn):
-    """A function of ``s = gamma |x - y|^2``; `shift` is subtracted from signals that sit far from zero."""
-
-    shift: Any = field(default=None, repr=False, compare=False, kw_only=True)
+    """A function of ``s = gamma |x - y|^2``."""
 
     @property
     def _gamma(self) -> float:
         raise NotImplementedError
+
+    def _width(self) -> tuple[str, float]:
+        """Name and value of the parameter that sets the width."""
+        raise NotImplementedError
+
+    def _own_gamma(self) -> float | None:
+        return None if self._rules() else self._gamma
 
     def _values(self, squares: Any) -> Any:
         """Kernel values from s, which may change in place."""
@@ -46,33 +51,23 @@ class Radial(BuiltIn):
         raise NotImplementedError
 
     def _prepared(self, sample: np.ndarray) -> Kernel:
-        check_gamma(self._gamma, sample)
+        check_range(*self._width(), self._gamma, sample)
         shift = offset_of(sample)
-        return self if shift is None else replace(self, shift=shift)
-
-    def _centred(self, rows: Any) -> Any:
-        if self.shift is None:
-            return rows
-        return rows - backend_of(rows).as_like(self.shift, rows)
+        return self if shift is None else Centred(self, shift)
 
     def __call__(self, X: Any, Y: Any) -> Any:
-        X, Y = self._centred(X), self._centred(Y)
         return self._values(backend_of(X).distances(X, Y, self._gamma))
 
     def diagonal(self, X: Any) -> Any:
         return backend_of(X).full((len(X),), 1.0, X)
 
-    __call__.__doc__, diagonal.__doc__ = Kernel.__call__.__doc__, "``k(x, x) = 1`` of every row."
-
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
-        is_same, X = X is Y, self._centred(X)
-        Y = X if is_same else self._centred(Y)
         backend, factor = backend_of(X), 2.0 * self._gamma
         values, slope = self._slope(X, Y, values)
 
         def gradient(weigh: Weigh) -> Any:
             weights = weigh(slope)
-            if not is_same:
+            if X is not Y:
                 return backend.radial_gradient(weights, X, Y, factor)
             # One product; the weights may be in NumPy, where small matrices are, though X is on a device.
             both = factor * weights.T
@@ -82,8 +77,33 @@ class Radial(BuiltIn):
         return values, gradient
 
     def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
-        """Kernel values of centred rows, and ``-dk/ds``."""
+        """Kernel values, and ``-dk/ds``."""
         return self._values_and_slope(backend_of(X).distances(X, Y, self._gamma))
+
+
+@dataclass(frozen=True)
+class Centred(BuiltIn):
+    """A kernel of the distance for signals that sit far from zero: `shift` is subtracted, or digits would be lost."""
+
+    kernel: Radial
+    shift: Any
+
+    @property
+    def _core(self) -> Kernel:
+        return self.kernel
+
+    def _centred(self, rows: Any) -> Any:
+        return rows - backend_of(rows).as_like(self.shift, rows)
+
+    def __call__(self, X: Any, Y: Any) -> Any:
+        return self.kernel(self._centred(X), self._centred(Y))
+
+    def diagonal(self, X: Any) -> Any:
+        return self.kernel.diagonal(X)
+
+    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+        rows = self._centred(X)
+        return self.kernel.value_and_gradient(rows, rows if X is Y else self._centred(Y), values)
 
 
 @dataclass(frozen=True)
@@ -120,6 +140,9 @@ class RBF(Radial):
     def _gamma(self) -> float:
         return number(self, self.gamma)
 
+    def _width(self) -> tuple[str, float]:
+        return "gamma", self._gamma
+
     def _rules(self) -> set[str]:
         return rules_in(self.gamma)
 
@@ -127,13 +150,10 @@ class RBF(Radial):
         return replace(self, gamma=gamma) if isinstance(self.gamma, str) else self
 
     def _rescaled(self, scale: float) -> Kernel:
-        return replace(self, gamma=self._gamma / scale / scale)
+        return self if self._rules() else replace(self, gamma=self._gamma / scale / scale)
 
     def __call__(self, X: Any, Y: Any) -> Any:
-        X, Y = self._centred(X), self._centred(Y)
         return backend_of(X).rbf(X, Y, self._gamma)
-
-    __call__.__doc__ = Kernel.__call__.__doc__
 
     def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
         # The slope is the value.
@@ -152,7 +172,12 @@ class _WithLengthScale(Radial):
 
     @property
     def _gamma(self) -> float:
-        return number(self, self.length_scale) ** -2.0
+        length = number(self, self.length_scale)
+        # In two steps, which may end at infinity where a power would raise.
+        return 1.0 / length / length
+
+    def _width(self) -> tuple[str, float]:
+        return "length_scale", number(self, self.length_scale)
 
     def _rules(self) -> set[str]:
         return rules_in(self.length_scale)
@@ -161,7 +186,7 @@ class _WithLengthScale(Radial):
         return replace(self, length_scale=gamma**-0.5) if isinstance(self.length_scale, str) else self
 
     def _rescaled(self, scale: float) -> Kernel:
-        return replace(self, length_scale=number(self, self.length_scale) * scale)
+        return self if self._rules() else replace(self, length_scale=number(self, self.length_scale) * scale)
 
     def _values(self, squares: Any) -> Any:
         return self._values_and_slope(squares)[0]
