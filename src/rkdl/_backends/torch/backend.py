@@ -163,7 +163,7 @@ class TorchBackend:
             if is_clear or 1.0 / float(self.inverse_factor(factor).square().sum(0).max()) > 2.0 * zero:
                 return None, factor
         found = CPU.cholesky(self.to_host(matrix), dtype)
-        return None if found is None else tuple(upload(part, matrix.device) for part in found)
+        return None if found is None else (upload(found[0], matrix.device), upload(found[1], matrix.device))
 
     def inverse_factor(self, factor: torch.Tensor) -> torch.Tensor:
         """Small solves are mostly launches: the factor is inverted once, and whitening is a product."""

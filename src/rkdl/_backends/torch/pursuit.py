@@ -78,7 +78,7 @@ def pursue(
             *parts, residuals = pursue_plainly(correlations, gram, squared_norms, *options)
     else:
         *parts, residuals = pursue_plainly(correlations, gram, squared_norms, *options)
-    return TensorCodes(*parts), residuals
+    return TensorCodes(parts[0], parts[1], parts[2]), residuals
 
 
 Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
@@ -101,7 +101,8 @@ def pursue_plainly(
     ]
     if len(parts) == 1:
         return parts[0]
-    return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
+    indices, values, counts, residuals = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
+    return indices, values, counts, residuals
 
 
 def _pursue_rows(

@@ -66,7 +66,7 @@ class Kernel:
         for name, own in vars(cls).items():
             # A verb without words of its own does what the base class says.
             if inspect.isfunction(own) and own.__doc__ is None:
-                own.__doc__ = getattr(getattr(Kernel, name, None), "__doc__", None)
+                own.__doc__ = getattr(vars(Kernel).get(name), "__doc__", None)
 
     def __call__(self, X: Any, Y: Any) -> Any:
         """Kernel values of all pairs of rows.

@@ -22,6 +22,7 @@ class Composite(Kernel):
     parts: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
         bad = [part for part in self.parts if not isinstance(part, Kernel)]
         if bad or not self.parts:
             raise TypeError(f"{type(self).__name__} is made of kernels, got {bad[0] if bad else self.parts!r}.")
