@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rkdl._backends.arrays import squared_norms
 from rkdl._backends.cpu.products import multiply
 from rkdl._coding.pursuit import pursue
-from rkdl._features.kernels import squared_norms
 
 # Residuals that differ by less than this are not magnified to the spread of other dictionaries' residuals: this one
 # represents all signals, or the differences are rounding errors.

@@ -10,12 +10,12 @@ from scipy import sparse
 from sklearn.utils import assert_all_finite, check_array
 
 from rkdl._backends.arrays import host, is_tensor
+from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._coding.encoder import Encoder, Pursuit, conditioning_scale, for_each_chunk, group_by_magnitude
 from rkdl._coding.pursuit import Codes, pursue, scatter
 from rkdl._data.signals import Signals, is_safe
 from rkdl._data.sources import RowSource, check_source, gather, is_dask, is_source
 from rkdl._execution.blas import one_blas_thread
-from rkdl._features.kernels import squared_norms as row_squares
 from rkdl._features.maps import LinearMap
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import FLOATS

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.arrays import largest, limits, places, where, zeros
+from rkdl._backends.arrays import largest, limits, places, squared_norms, where, zeros
 from rkdl._backends.cpu.statistics import accumulate_gram, accumulate_products
 from rkdl._coding.encoder import Encoder
-from rkdl._features.kernels import RBF, squared_norms
+from rkdl._features.kernels import RBF
 
 # Kernel vectors whose mean the fixed-point iteration starts from.
 NEAREST = 5

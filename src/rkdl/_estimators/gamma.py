@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rkdl._data.signals import Signals
-from rkdl._features.kernels import median_gamma
+from rkdl._features.widths import median_gamma
 
 SAMPLE = 1000
 # Signals that a kernel is judged by.

@@ -28,7 +28,7 @@ from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.pool import submit
 from rkdl._execution.threads import ThreadExecutor
-from rkdl._features.kernels import centre_of
+from rkdl._features.widths import centre_of
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import FLOATS, MatrixLike
 from rkdl._utils.warnings import quiet, warn

@@ -13,7 +13,7 @@ import numpy as np
 from rkdl._backends.cpu.statistics import _learn, _weigh, accumulate_products
 from rkdl._coding.encoder import Encoder
 from rkdl._coding.pursuit import Codes, arguments, packed
-from rkdl._features.kernels import DifferentiableKernel
+from rkdl._features.kernels import Kernel
 from rkdl._features.maps import FeatureMap
 from rkdl._learning.statistics import SufficientStatistics
 
@@ -63,7 +63,7 @@ class GradientTask:
     Kernel vectors move after their gradient, so features are dropped with it.
     """
 
-    kernel: DifferentiableKernel
+    kernel: Kernel
     kernel_vectors: np.ndarray
     n_atoms: int
     atoms: np.ndarray | None

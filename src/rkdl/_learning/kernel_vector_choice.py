@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import host, squared_norms
 from rkdl._backends.cpu.products import multiply
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.executor import Executor
 from rkdl._execution.threads import ThreadExecutor
-from rkdl._features.kernels import RBF, Kernel, offset_of, squared_norms
+from rkdl._features.kernels import RBF, Kernel
 from rkdl._features.maps import LinearMap
 from rkdl._features.metric import IdentityMetric
+from rkdl._features.widths import offset_of
 from rkdl._learning.atom_replacement import worst_signals
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.initial_atoms import draw_others, draw_pivots

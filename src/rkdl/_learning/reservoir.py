@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rkdl._backends.arrays import squared_norms
 from rkdl._data.signals import Signals
-from rkdl._features.kernels import median_gamma, squared_norms
+from rkdl._features.widths import median_gamma
 
 # A stream remembers this many signals, fewer if they take more than so many bytes.
 RESERVOIR_SIGNALS, RESERVOIR_BYTES = 500, 16 << 20

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from rkdl._backends.arrays import squared_norms as squared_norms
 from rkdl._features.kernels import base, composites, inner_products, radial
 from rkdl._features.kernels.base import *  # noqa: F403
 from rkdl._features.kernels.base import Kernel
@@ -20,11 +19,6 @@ from rkdl._features.kernels.inner_products import *  # noqa: F403
 from rkdl._features.kernels.inner_products import Linear, Polynomial
 from rkdl._features.kernels.radial import *  # noqa: F403
 from rkdl._features.kernels.radial import RBF
-from rkdl._features.widths import centre_of as centre_of
-from rkdl._features.widths import median_gamma as median_gamma
-from rkdl._features.widths import offset_of as offset_of
-
-DifferentiableKernel = Kernel
 
 #: What `rkdl.kernels` offers.
 PUBLIC = sorted([*base.__all__, *composites.__all__, *inner_products.__all__, *radial.__all__])

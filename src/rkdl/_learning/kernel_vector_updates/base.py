@@ -23,7 +23,7 @@ import numpy as np
 
 from rkdl._backends.arrays import beside, cast, dot, is_tensor
 from rkdl._execution.executor import Executor
-from rkdl._features.kernels import DifferentiableKernel
+from rkdl._features.kernels import Kernel
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import Metric, make_metric
 from rkdl._learning.chunk_tasks import GradientTask
@@ -129,7 +129,7 @@ class Objective:
         return make_metric(self.code_gram, np.float64)
 
     @property
-    def kernel(self) -> DifferentiableKernel:
+    def kernel(self) -> Kernel:
         """The kernel."""
         return self.feature_map.kernel  # type: ignore[return-value]
 
