@@ -141,7 +141,7 @@ class TestReturnedModel:
         assert _has_settled(errors, 0.0) is False
 
     def test_the_best_model_survives_the_process(self, tmp_path):
-        """A checkpoint holds it beside the last one."""
+        """A checkpoint holds the best model and the last one."""
         X, path = moons(), tmp_path / "fit.rkdl"
         for seed in range(6):
             model = RKDL(20, init="data", random_state=seed, tol=0.0)

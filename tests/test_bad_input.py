@@ -782,7 +782,7 @@ class TestScales:
 
     @cover("dtype scale", CLASSES, EXTREME, base=[DL, RKDL])
     def test_a_zero_signal_after_fit(self, kind, dtype, scale, X):
-        """A signal's code does not depend on the signals beside it."""
+        """A signal's code does not depend on the other signals of the call."""
         X = (X * scale).astype(dtype)
         model = make(kind).fit(X)
         zero = np.zeros((1, 6), dtype=dtype)
@@ -1151,8 +1151,8 @@ class TestSparseEncode:
         for size in (3, 40, 100):
             codes = sparse_encode(np.ones((1, size)), np.eye(size), n_nonzero_coefs=2, pursuit=pursuit)
             assert codes.nonzero()[1].tolist() == [0, 1]
-            twins = np.vstack([np.eye(size), np.eye(size)])
-            codes = sparse_encode(np.eye(size), twins, n_nonzero_coefs=2, pursuit=pursuit)
+            copies = np.vstack([np.eye(size), np.eye(size)])
+            codes = sparse_encode(np.eye(size), copies, n_nonzero_coefs=2, pursuit=pursuit)
             np.testing.assert_array_equal(codes, np.hstack([np.eye(size), np.zeros((size, size))]))
 
     @pytest.mark.parametrize(
@@ -1349,8 +1349,8 @@ class TestSparseEncodeGram:
         np.testing.assert_array_equal(codes, encode_products(X, dictionary, n_nonzero_coefs=5))
 
 
-class TestMagnitudesSideBySide:
-    """A signal's code does not depend on the signals beside it, however large they are."""
+class TestMixedMagnitudes:
+    """A signal's code does not depend on the other signals of the call, however large they are."""
 
     @pytest.mark.parametrize(("dtype", "huge"), [(np.float32, -3.4028235e38), (np.float64, 1e200)])
     @pytest.mark.parametrize("sparse_output", [False, True])

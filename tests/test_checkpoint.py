@@ -1,4 +1,4 @@
-"""Fits that survive their process, and files that hold no code: same bits, whole files, clear refusals."""
+"""Checkpoints and saved models: resumed fits are bitwise identical, files are never half written and hold no code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def X():
 
 
 @each_estimator
-def test_goes_on_with_the_same_bits(name, X, tmp_path):
+def test_a_resumed_fit_is_bitwise_identical(name, X, tmp_path):
     path = tmp_path / "fit.rkdl"
     expected = fitted_bytes(copy_of(name).fit(X))
     for made in (1, 3, 5, 5):
@@ -162,7 +162,7 @@ class TestRefusals:
             model = copy_of("RKDL", kernel=kernel(0.1), max_iter=2).fit(X[:60], checkpoint=path)
             assert model.n_iter_ == 2
 
-    def test_found_out_before_any_walk(self, path, X, monkeypatch):
+    def test_refused_before_any_pass_over_the_data(self, path, X, monkeypatch):
         class Source:
             shape, dtype, n_read = X.shape, X.dtype, 0
 
@@ -226,7 +226,7 @@ def child(path, before=""):
 
 @pytest.mark.slow
 def test_killed_at_random_moments(X, tmp_path):
-    """SIGKILL wherever it falls; every fresh process goes on, and the last one ends at the same bits."""
+    """SIGKILL at any moment: every new process resumes, and the last result is bitwise identical."""
     path = tmp_path / "fit.rkdl"
     chance = random.Random(0)
     start = time.perf_counter()
@@ -265,7 +265,7 @@ def test_killed_at_random_moments(X, tmp_path):
     ],
 )
 def test_killed_while_writing(before, X, tmp_path):
-    """The checkpoint before is whole, and the fit goes on from it."""
+    """The previous checkpoint is intact, and the fit resumes from it."""
     path = tmp_path / "fit.rkdl"
     process = child(path, "import os\n" + before.format(path=str(path)))
     process.communicate(timeout=PATIENCE)

@@ -271,31 +271,31 @@ class TestWhatIsComputed:
         own = -model.decision_function(X)[np.arange(len(y)), y]
         assert np.sqrt(own.sum() / X.size) == pytest.approx(model.errors_[-1], rel=0.03)
 
-    def test_the_pull_is_the_gradient(self):
-        """A small step along the pull lowers the cross-entropy as fast as its slope says."""
+    def test_the_step_is_along_the_gradient(self):
+        """A small step lowers the cross-entropy at the rate that its gradient predicts."""
         rng = np.random.default_rng(0)
         X = rng.standard_normal((40, 6))
         labels = np.arange(40) % 2
-        whites = [rng.standard_normal((8, 6)) for _ in range(2)]
-        whites = [white / np.linalg.norm(white, axis=1, keepdims=True) for white in whites]
+        whitened = [rng.standard_normal((8, 6)) for _ in range(2)]
+        whitened = [own / np.linalg.norm(own, axis=1, keepdims=True) for own in whitened]
         pursuit, sharpness = Pursuit(2, -1.0, True), 0.5
 
-        def told(atoms):
+        def evaluate(atoms):
             padded = [pad_atoms(own) for own in atoms]
             coder = ClassCoder(LinearMap(6), padded, [own @ own.T for own in padded], [pursuit] * 2)
             return _refinement._chunk_gradient(coder, X, np.sum(X**2, axis=1), labels, sharpness)
 
-        loss, pulls, _ = told(whites)
+        loss, gradients, _ = evaluate(whitened)
         for k in range(2):
-            pull = pulls[k][:8]
+            gradient = gradients[k][:8]
             # Along the sphere, where codes of unit atoms are what the pursuit says.
-            pull -= np.sum(pull * whites[k], axis=1, keepdims=True) * whites[k]
+            gradient -= np.sum(gradient * whitened[k], axis=1, keepdims=True) * whitened[k]
             step = 1e-7
-            moved = list(whites)
-            moved[k] = whites[k] + step * pull
+            moved = list(whitened)
+            moved[k] = whitened[k] + step * gradient
             moved[k] /= np.linalg.norm(moved[k], axis=1, keepdims=True)
-            slope = (told(moved)[0] - loss) / step
-            assert slope == pytest.approx(-2.0 * sharpness * np.sum(pull**2), rel=1e-2)
+            rate = (evaluate(moved)[0] - loss) / step
+            assert rate == pytest.approx(-2.0 * sharpness * np.sum(gradient**2), rel=1e-2)
 
     def test_refinement_lowers_the_cross_entropy(self, digits):
         X, y, X_new, y_new = digits

@@ -263,7 +263,7 @@ print(json.dumps(found))
 
 
 class Recorder:
-    """A callable kernel that remembers the shapes it was asked for."""
+    """A callable kernel that records the shapes it is called with."""
 
     def __init__(self):
         self.shapes = []
@@ -505,7 +505,7 @@ def growth(call, many):
 
 
 class TestMemoryOfTransform:
-    """`transform` walks chunks: its memory does not grow with the signals beyond its output."""
+    """`transform` works chunk by chunk: its memory does not grow with the signals, beyond its output."""
 
     @every
     def test_dense(self, kind, X, many):
@@ -542,7 +542,7 @@ class TestMemoryOfFit:
         assert growth(model.fit, many) < 1.5 * features + 2 * codes
 
 
-def test_version_is_told():
+def test_version():
     assert rkdl.__version__.count(".") == 2
 
 

@@ -88,7 +88,7 @@ def test_three_workers(name, X, blocks, three_workers):
 
 
 def test_one_worker(X, blocks, tmp_path):
-    """The same bits; and when it dies, everything is lost and read again."""
+    """Bitwise identical; and when the worker dies, everything is lost and read again."""
     count, flag = tmp_path / "count", tmp_path / "flag"
     with cluster(1) as one, distributed.Client(one, set_as_default=True) as client:
         for name in ("RKDL", "ORKDL", "MORKDL"):
@@ -112,12 +112,12 @@ def test_blocks_stay_or_are_read_again(X, three_workers, tmp_path):
             assert fitted_bytes(model) == fitted_bytes(copy_of("RKDL", kernel_vectors=X[:12]).fit(X))
         reads[persist] = len(count.read_text())
     assert reads[True] == len(CHUNKS)
-    # One walk to inspect, two to learn; and rows that are taken for gamma and the first atoms.
+    # One pass to inspect, two to learn; and rows that are read for gamma and the first atoms.
     assert reads[False] >= 3 * len(CHUNKS)
 
 
 def test_nothing_is_left_behind(blocks, three_workers):
-    """What a fit kept on the workers is gone when it ends, and so is the executor's hold on the signals."""
+    """When a fit ends, the workers hold neither its chunk states nor the signals."""
     model = within(lambda: copy_of("MORKDL").fit(blocks))
     assert model.n_iter_ == 2
     for _ in range(100):
@@ -130,8 +130,8 @@ def test_nothing_is_left_behind(blocks, three_workers):
     assert not left
 
 
-def test_tasks_of_a_walk(blocks):
-    """Two tasks a chunk at most, one where nothing new is kept, whatever the number of chunks."""
+def test_tasks_per_pass(blocks):
+    """At most two tasks per chunk, one where no chunk state is returned, whatever the number of chunks."""
     from rkdl._data.dask import DaskSignals
     from rkdl._execution.dask import pass_graph
     from rkdl._execution.executor import _squares
@@ -350,7 +350,7 @@ def killing(client, part, moment, flag):
     ],
 )
 def test_a_worker_dies(name, part, moment, X, three_workers, tmp_path):
-    """Its chunks are read and worked on again; the result is the same."""
+    """Its chunks are read and processed again; the result is bitwise identical."""
     count = tmp_path / "count"
     with killing(three_workers, part, moment, tmp_path / "flag"):
         model = within(lambda: copy_of(name).fit(counted(X, count)))

@@ -67,21 +67,23 @@ def differences(first, second):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if "RKDL" in name or name == "FourierDL"])
-def test_kept_features(X, monkeypatch, name, dtype):
-    """Features that are kept between walks are those that would be computed again."""
+def test_cached_features(X, monkeypatch, name, dtype):
+    """Features cached between passes are bitwise those that would be computed again."""
     model = clone(ESTIMATORS[name]).set_params(max_iter=4)
-    kept = clone(model).fit(X.astype(dtype))
-    walks = []
+    cached = clone(model).fit(X.astype(dtype))
+    computed = []
     features = _maps.KernelMap.features if "RKDL" in name else _maps.FourierMap.features
     owner = _maps.KernelMap if "RKDL" in name else _maps.FourierMap
-    monkeypatch.setattr(owner, "features", lambda self, signals: walks.append(len(signals)) or features(self, signals))
+    monkeypatch.setattr(
+        owner, "features", lambda self, signals: computed.append(len(signals)) or features(self, signals)
+    )
     clone(model).fit(X.astype(dtype))
-    n_kept = sum(walks)
+    n_cached = sum(computed)
     with config_context(kept_bytes=0):
         again = clone(model).fit(X.astype(dtype))
-    assert sum(walks) > 2 * n_kept
-    np.testing.assert_array_equal(kept.errors_, again.errors_)
-    np.testing.assert_array_equal(kept.transform(X.astype(dtype)), again.transform(X.astype(dtype)))
+    assert sum(computed) > 2 * n_cached
+    np.testing.assert_array_equal(cached.errors_, again.errors_)
+    np.testing.assert_array_equal(cached.transform(X.astype(dtype)), again.transform(X.astype(dtype)))
 
 
 @pytest.mark.parametrize("kept_bytes", [-1, 1.5, "64"])
@@ -217,11 +219,11 @@ def _skopsed(model):
 )
 def test_round_trip(small, name, copied):
     model = clone(ESTIMATORS[name]).fit(small)
-    twin = copied(model)
-    assert differences(fitted_bytes(model), fitted_bytes(twin)) == []
-    assert twin.get_params() == model.get_params()
-    assert twin.transform(small).tobytes() == model.transform(small).tobytes()
-    assert twin.reconstruction_error(small).tobytes() == model.reconstruction_error(small).tobytes()
+    copy = copied(model)
+    assert differences(fitted_bytes(model), fitted_bytes(copy)) == []
+    assert copy.get_params() == model.get_params()
+    assert copy.transform(small).tobytes() == model.transform(small).tobytes()
+    assert copy.reconstruction_error(small).tobytes() == model.reconstruction_error(small).tobytes()
 
 
 @pytest.mark.usefixtures("one_thread")
