@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,33 +16,16 @@ from scipy import sparse
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from sklearn.model_selection import cross_val_score
 
+import helpers
 import rkdl
-from helpers import poor_models
+from helpers import CLASSES, REDUCED, atoms_of, by_class, poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, sparse_encode, sparse_encode_gram
 
 pytestmark = poor_models
 
-COMMON = {"n_components": 5, "n_nonzero_coefs": 2, "max_iter": 5, "tol": 0.0, "random_state": 0}
-OWN = {
-    DL: {},
-    KDL: {},
-    RKDL: {"n_kernel_vectors": 12},
-    ORKDL: {"n_kernel_vectors": 12},
-    MORKDL: {"n_kernel_vectors": 12},
-    FourierDL: {"n_fourier_features": 32},
-}
-REDUCED = [RKDL, ORKDL, MORKDL]
-
-
-def grid(kinds):
-    return pytest.mark.parametrize("kind", kinds, ids=lambda kind: kind.__name__)
-
-
-every = grid(list(OWN))
-
-
-def make(kind, **changes):
-    return kind(**{**COMMON, **OWN[kind], **changes})
+SIZES = {"n_components": 5, "n_nonzero_coefs": 2, "n_kernel_vectors": 12, "n_fourier_features": 32, "max_iter": 5}
+make = partial(helpers.make, **SIZES)
+every = by_class(CLASSES)
 
 
 def signals(count, seed=0):
@@ -51,11 +35,6 @@ def signals(count, seed=0):
 @pytest.fixture
 def X():
     return signals(60)
-
-
-def atoms_of(model):
-    """The fitted atoms, in the form that `init` takes."""
-    return model.components_ if hasattr(model, "components_") else model.dual_components_
 
 
 def unit_norms(model, X):
@@ -110,7 +89,7 @@ class Test03InitIgnored:
         assert cold.errors_[0] > 1.02 * cold.errors_[-1]
         assert warm.errors_[0] < 1.01 * cold.errors_[-1]
 
-    @grid([DL, KDL])
+    @by_class([DL, KDL])
     def test_given_atoms_leave_nothing_to_chance(self, kind, X):
         start = np.random.default_rng(1).standard_normal((5, 6 if kind is DL else 60))
         one, other = (make(kind, init=start, random_state=seed).fit(X) for seed in (1, 2))
@@ -118,7 +97,7 @@ class Test03InitIgnored:
         third = make(kind, init=start[::-1] + 0.5, random_state=1).fit(X)
         assert not np.allclose(atoms_of(one), atoms_of(third))
 
-    @grid(REDUCED)
+    @by_class(REDUCED)
     def test_given_kernel_vectors_need_no_count(self, kind, X):
         """The default count does not agree with the array, and need not."""
         model = kind(5, kernel_vectors=X[:7], n_nonzero_coefs=2, max_iter=2, random_state=0).fit(X)
@@ -189,7 +168,7 @@ class Test08SingularKernel:
         np.testing.assert_allclose(full.errors_, linear.errors_, rtol=1e-8)
         np.testing.assert_allclose(full.transform(X), linear.transform(X), atol=1e-6)
 
-    @grid(REDUCED)
+    @by_class(REDUCED)
     @pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
     @pytest.mark.parametrize("dtype", [np.float64, np.float32])
     def test_nearly_equal_kernel_vectors(self, kind, kernel, dtype, X):
@@ -285,7 +264,7 @@ class Test15DiagonalOfTheKernel:
         assert max(min(shape) for shape in kernel.shapes) <= 256
         assert max(rows * columns for rows, columns in kernel.shapes) <= 3000 * 64
 
-    @grid([KDL, RKDL])
+    @by_class([KDL, RKDL])
     def test_errors_of_new_signals(self, kind, X):
         model = make(kind, kernel=Recorder()).fit(X)
         new = signals(4000, seed=1)
@@ -463,12 +442,12 @@ class Test19DtypeAndSparsity:
 class Test20SizeOfTheModel:
     """A fitted model carries the whole training set."""
 
-    @grid([kind for kind in OWN if kind is not KDL])
+    @by_class([kind for kind in CLASSES if kind is not KDL])
     def test_pickle_does_not_grow_with_the_signals(self, kind):
         few, many = (len(pickle.dumps(make(kind).fit(signals(count)))) for count in (50, 2000))
         assert many < 1.05 * few + 200
 
-    @grid(REDUCED)
+    @by_class(REDUCED)
     @pytest.mark.parametrize("method", ["dictionary", "random", "kmeans", "rpcholesky"])
     def test_no_attribute_is_a_view_of_the_signals(self, kind, method):
         model = make(kind, kernel_vectors=method).fit(signals(2000))
@@ -533,7 +512,7 @@ class TestMemoryOfTransform:
 class TestMemoryOfFit:
     """Features belong to the kernel vectors: when these move, one set of them is held, never an old and a new."""
 
-    @grid([ORKDL, MORKDL])
+    @by_class([ORKDL, MORKDL])
     @pytest.mark.parametrize("solver", ["lbfgs", "gd"])
     def test_features_are_held_once(self, kind, solver, many):
         model = make(kind, kernel_vectors=many[:32], gamma=0.1, solver=solver, max_iter=3, n_jobs=1)
