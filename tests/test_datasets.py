@@ -34,28 +34,15 @@ MNIST_MD5 = {
 }
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 @pytest.fixture(autouse=True)
 def _no_data_folder(monkeypatch, tmp_path, request):
     """Keep the user's own folders, and proxies, out of the tests on made-up files."""
-    if "real_data" not in request.fixturenames:
+    if "data_folder" not in request.fixturenames:
         monkeypatch.delenv("RKDL_DATA", raising=False)
         monkeypatch.setenv("HOME", str(tmp_path / "user"))
         # Made-up files are not the published ones, and tests of that say so.
         monkeypatch.setattr(_published, "CONTENT_MD5", {})
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
-@pytest.fixture
-def real_data():
-    folder = os.environ.get("RKDL_DATA")
-    if not folder:
-        pytest.skip("RKDL_DATA does not name a folder with the data sets")
-    return Path(folder)
 
 
 def refused(call, *args, match, **kwargs):
@@ -336,8 +323,8 @@ def test_matlab_variables_are_those_of_scipy(tmp_path, rng, is_packed):
         assert value.dtype == other.dtype, name
 
 
-def test_odds_files_are_read_as_scipy_reads_them(real_data):
-    paths = sorted((real_data / "odds").glob("*.mat"))
+def test_odds_files_are_read_as_scipy_reads_them(data_folder):
+    paths = sorted((data_folder / "odds").glob("*.mat"))
     if not paths:
         pytest.skip("no ODDS sets")
     for path in paths:
@@ -918,9 +905,9 @@ def test_import_is_light():
 
 
 @pytest.mark.slow
-def test_real_mnist(real_data):
+def test_real_mnist(data_folder):
     for name, checksum in MNIST_MD5.items():
-        assert hashlib.md5(gzip.decompress((real_data / "mnist" / name).read_bytes())).hexdigest() == checksum
+        assert hashlib.md5(gzip.decompress((data_folder / "mnist" / name).read_bytes())).hexdigest() == checksum
     everything = datasets.fetch_mnist(subset="all", download_if_missing=False)
     assert everything.data.shape == (70000, 784)
     assert np.bincount(everything.target[:60000])[4] == 5842
@@ -930,14 +917,14 @@ def test_real_mnist(real_data):
     np.testing.assert_array_equal(signals[0], datasets.normalize_signals(everything.data[:1])[0])
 
 
-def test_real_cifar10(real_data):
+def test_real_cifar10(data_folder):
     signals, image_shape, _ = datasets.load_experiment("cifar10", download_if_missing=False)
     assert_unit(signals, (5000, 1024), np.float32)
     assert image_shape == (32, 32)
 
 
 @pytest.mark.parametrize("name", datasets.ODDS_NAMES)
-def test_real_odds(real_data, name):
+def test_real_odds(data_folder, name):
     data, target = datasets.fetch_odds(name, return_X_y=True)
     assert np.isfinite(data).all()
     assert 0 < target.mean() < 0.4

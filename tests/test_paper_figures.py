@@ -1,6 +1,5 @@
 """The paper's figures on its own data: gamma = 0.1, unit norms, n = 20, s = 4, p = 50, ten iterations, four seeds."""
 
-import os
 from functools import cache
 
 import numpy as np
@@ -17,9 +16,7 @@ PAPER = {"pursuit": "omp", "atom_update": "aksvd", "init": "random"}
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not os.environ.get("RKDL_DATA"), reason="RKDL_DATA does not name a folder with MNIST and CIFAR-10"
-    ),
+    pytest.mark.usefixtures("data_folder"),
     # A group a data set, so that parallel workers do not fit the same models twice.
     pytest.mark.parametrize(
         "name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("mnist", "cifar10")]

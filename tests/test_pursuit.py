@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy import sparse
@@ -16,7 +16,6 @@ from rkdl import sparse_encode, sparse_encode_gram
 
 each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
-quick = settings(max_examples=120, deadline=None)
 
 
 @st.composite
@@ -55,7 +54,6 @@ def squared_residuals(X, dictionary, codes):
 
 class TestProperties:
     @each_pursuit
-    @quick
     @given(problem=problems, s=st.integers(1, 6))
     def test_sparse_and_least_squares(self, pursuit, problem, s):
         X, dictionary = problem
@@ -72,7 +70,6 @@ class TestProperties:
             np.testing.assert_allclose(np.linalg.norm(residual), np.linalg.norm(x - best @ chosen), atol=slack)
 
     @each_pursuit
-    @quick
     @given(problem=problems)
     def test_residual_never_grows_with_s(self, pursuit, problem):
         X, dictionary = problem
@@ -83,7 +80,6 @@ class TestProperties:
             before = after
 
     @each_pursuit
-    @quick
     @given(problem=problems, share=st.floats(0.0, 1.2))
     def test_tolerance(self, pursuit, problem, share):
         """Every signal reaches the tolerance, or nothing that is left of it correlates with an atom."""
@@ -102,7 +98,6 @@ class TestProperties:
             left = squared_residuals(X, dictionary, shorter)
             assert (left > tol - slack)[counts == count].all()
 
-    @quick
     @given(problem=general())
     def test_tolerance_uses_every_atom_if_it_must(self, problem):
         X, dictionary = problem
@@ -116,7 +111,6 @@ class TestProperties:
             apart = other - np.linalg.lstsq(chosen.T, other.T, rcond=None)[0].T @ chosen
             assert (np.linalg.norm(apart, axis=1) <= 1.5e-4).all()
 
-    @quick
     @given(problem=problems)
     def test_two_atoms_of_ols_are_no_worse_than_those_of_omp(self, problem):
         X, dictionary = problem
@@ -126,7 +120,6 @@ class TestProperties:
         assert (ols <= omp * (1 + 1e-9) + 1e-12).all()
 
     @each_pursuit
-    @quick
     @given(problem=general(), s=st.integers(1, 5))
     def test_gram_gives_the_same(self, pursuit, problem, s):
         X, dictionary = problem
@@ -136,7 +129,6 @@ class TestProperties:
         np.testing.assert_allclose(codes @ dictionary, expected @ dictionary, atol=1e-7)
 
     @each_pursuit
-    @quick
     @given(problem=problems, s=st.integers(1, 5))
     def test_scale_of_atoms_and_signals(self, pursuit, problem, s):
         """Powers of two change no digit: atoms of any length are chosen as soon, and the codes follow."""

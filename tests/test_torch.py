@@ -15,6 +15,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
+from helpers import COMMON, Estimators
 from rkdl import (
     DL,
     KDL,
@@ -57,30 +58,16 @@ from rkdl._execution.device import DeviceExecutor  # noqa: E402
 HAS_GPU = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no CUDA GPU here")
 
-COMMON = {"n_components": 8, "n_nonzero_coefs": 3, "max_iter": 2, "tol": 0.0, "random_state": 0}
 REDUCED = {**COMMON, "n_kernel_vectors": 12}
-ESTIMATORS = {
-    "DL": DL(**COMMON),
-    "DL-aksvd-omp": DL(atom_update="aksvd", pursuit="omp", **COMMON),
-    "DL-tolerance": DL(residual_tol=0.3, **COMMON),
-    "FourierDL": FourierDL(n_fourier_features=32, **COMMON),
-    "KDL": KDL(**COMMON),
-    "KDL-aksvd": KDL(atom_update="aksvd", init="random", **COMMON),
-    "RKDL-dictionary": RKDL(kernel="poly", **REDUCED),
-    "RKDL-kmeans": RKDL(kernel_vectors="kmeans", atom_update="aksvd", **REDUCED),
-    "RKDL-rpcholesky": RKDL(kernel_vectors="rpcholesky", init="random", **REDUCED),
-    "RKDL-linear": RKDL(kernel="linear", n_kernel_vectors=9, kernel_vectors="random", **COMMON),
-    "RKDL-callable": RKDL(kernel=lambda X, Y: (1.0 + X @ Y.T) ** 2, **REDUCED),
-    "ORKDL-lbfgs": ORKDL(**REDUCED),
-    "ORKDL-gd": ORKDL(solver="gd", **REDUCED),
-    "MORKDL-lbfgs": MORKDL(kernel="poly", degree=2, **REDUCED),
-    "MORKDL-gd": MORKDL(solver="gd", residual_tol=0.05, **REDUCED),
-}
-STREAMS = {name: ESTIMATORS[name] for name in ("DL", "FourierDL", "RKDL-dictionary", "ORKDL-lbfgs", "MORKDL-gd")}
+ESTIMATORS = Estimators(
+    *("DL", "DL-aksvd-omp", "DL-tolerance", "FourierDL", "KDL", "KDL-aksvd", "RKDL-poly", "RKDL-kmeans-aksvd"),
+    *("RKDL-rpcholesky", "RKDL-linear", "RKDL-callable", "ORKDL", "ORKDL-gd", "MORKDL-poly", "MORKDL-gd-tolerance"),
+)
+STREAMS = {name: ESTIMATORS[name] for name in ("DL", "FourierDL", "RKDL-poly", "ORKDL", "MORKDL-gd-tolerance")}
 KERNELS = [RBF(0.2), Polynomial(3, 0.2, 1.0), Linear()]
 TOLERANCE = {np.float64: 1e-10, np.float32: 1e-5}
 
-each_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+each_estimator = ESTIMATORS.each()
 each_stream = pytest.mark.parametrize("name", STREAMS)
 each_dtype = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
@@ -322,7 +309,7 @@ class TestBack:
             np.testing.assert_allclose(found, known, atol=slack)
 
     def test_a_stream_of_tensors(self, tensors, X):
-        model = clone(ESTIMATORS["ORKDL-lbfgs"]).set_params(fit_inverse_transform=True)
+        model = clone(ESTIMATORS["ORKDL"]).set_params(fit_inverse_transform=True)
         expected = clone(model)
         for batch in (X[:300], X[300:]):
             model.partial_fit(tensors.give(batch))
@@ -780,7 +767,7 @@ class TestOutOfMemory:
 
         return limit
 
-    @pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL-kmeans", "ORKDL-lbfgs", "MORKDL-gd"])
+    @pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL-kmeans-aksvd", "ORKDL", "MORKDL-gd-tolerance"])
     def test_chunks_shrink(self, name, device, work, X, few_rows_fit):
         given = torch.tensor(X, device=device)
         expected = clone(ESTIMATORS[name]).fit(given)
@@ -942,7 +929,7 @@ class TestOthersCode:
 class TestLife:
     """Copies, files and checkpoints of models that learned on a device."""
 
-    @pytest.mark.parametrize("name", ["DL", "KDL", "ORKDL-lbfgs", "MORKDL-gd"])
+    @pytest.mark.parametrize("name", ["DL", "KDL", "ORKDL", "MORKDL-gd-tolerance"])
     def test_copies(self, name, device, X, tmp_path):
         given = torch.tensor(X, device=device)
         model = clone(ESTIMATORS[name]).set_params(device=device).fit(given)
@@ -961,7 +948,7 @@ class TestLife:
         model.save(tmp_path / "model.rkdl")
         assert load(tmp_path / "model.rkdl").device == device
 
-    @pytest.mark.parametrize("name", ["DL", "KDL", "ORKDL-lbfgs", "MORKDL-gd"])
+    @pytest.mark.parametrize("name", ["DL", "KDL", "ORKDL", "MORKDL-gd-tolerance"])
     def test_checkpoint(self, name, device, work, X, tmp_path):
         given = torch.tensor(X, device=device)
         expected = clone(ESTIMATORS[name]).set_params(max_iter=4).fit(given).errors_

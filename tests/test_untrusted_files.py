@@ -16,35 +16,30 @@ import time
 import tracemalloc
 import warnings
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
+import helpers
 import rkdl
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, datasets
+from helpers import Estimators
+from rkdl import DL, KDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, datasets
 from rkdl._persistence.npz import read_npy
 from rkdl.datasets import DatasetError, _published
 from rkdl.datasets._pickled_arrays import read_pickled_arrays
 
-COMMON = {"n_components": 6, "n_nonzero_coefs": 2, "max_iter": 2, "tol": 0.0, "random_state": 0}
-REDUCED = {**COMMON, "n_kernel_vectors": 7}
-METHODS = {
-    "DL": DL(**COMMON),
-    "FourierDL": FourierDL(n_fourier_features=8, **COMMON),
-    "KDL": KDL(**COMMON),
-    "RKDL": RKDL(**REDUCED),
-    "ORKDL": ORKDL(**REDUCED),
-    "ORKDL-gd": ORKDL(solver="gd", **REDUCED),
-    "MORKDL": MORKDL(**REDUCED),
-}
+SIZES = {"n_components": 6, "n_nonzero_coefs": 2, "n_kernel_vectors": 7, "n_fourier_features": 8}
+make = partial(helpers.make, **SIZES)
+METHODS = Estimators("DL", "FourierDL", "KDL", "RKDL", "ORKDL", "ORKDL-gd", "MORKDL", **SIZES)
 MODELS = {
     **METHODS,
-    "RKDL-decoder": RKDL(fit_inverse_transform=True, **REDUCED),
-    "KDL-precomputed": KDL(kernel="precomputed", **COMMON),
-    "KDLClassifier": KDLClassifier(RKDL(**REDUCED), random_state=0),
-    "KDLClassifier-DL": KDLClassifier(DL(**COMMON), random_state=0),
-    "KDLClassifier-Fourier": KDLClassifier(FourierDL(n_fourier_features=8, **COMMON), random_state=0),
+    "RKDL-decoder": make(RKDL, fit_inverse_transform=True),
+    "KDL-precomputed": make(KDL, kernel="precomputed"),
+    "KDLClassifier": KDLClassifier(make(RKDL), random_state=0),
+    "KDLClassifier-DL": KDLClassifier(make(DL), random_state=0),
+    "KDLClassifier-Fourier": KDLClassifier(make(FourierDL), random_state=0),
     "KDLOutlierDetector": KDLOutlierDetector(n_members=2, max_iter=2, random_state=0),
 }
 MIB = 2**20
