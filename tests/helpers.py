@@ -130,3 +130,17 @@ class RowSlices:
     def __getitem__(self, rows):
         assert isinstance(rows, slice)
         return self.data[rows]
+
+
+def interrupt_after(monkeypatch, count, owner, attribute):
+    """Raise KeyboardInterrupt in place of every call of a function after the first `count`."""
+    original = getattr(owner, attribute)
+    calls = []
+
+    def interrupted(*args, **kwargs):
+        calls.append(None)
+        if len(calls) > count:
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, attribute, interrupted)

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
-from helpers import poor_models
+from helpers import interrupt_after, poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, load
 from rkdl._applications import class_dictionaries as _classes
 from rkdl._applications import refinement as _refinement
@@ -655,15 +655,7 @@ class TestProgress:
     @pytest.mark.parametrize("after", [1, 2])
     def test_ctrl_c_while_learning(self, after, blobs, monkeypatch):
         X, y = blobs
-        update, count = _classes.ClassProblem.update, []
-
-        def interrupted(self):
-            if len(count) == after:
-                raise KeyboardInterrupt
-            count.append(1)
-            update(self)
-
-        monkeypatch.setattr(_classes.ClassProblem, "update", interrupted)
+        interrupt_after(monkeypatch, after, _classes.ClassProblem, "update")
         model = make()
         with pytest.raises(KeyboardInterrupt, match=f"interrupted after {after} of 4 iterations"):
             model.fit(X, y)
@@ -759,15 +751,7 @@ class TestProgress:
     @pytest.mark.parametrize("after", [4, 5])
     def test_ctrl_c_in_the_second_round_keeps_the_first(self, after, blobs, monkeypatch):
         X, y = blobs
-        update, count = _classes.ClassProblem.update, []
-
-        def interrupted(self):
-            if len(count) == after:
-                raise KeyboardInterrupt
-            count.append(1)
-            update(self)
-
-        monkeypatch.setattr(_classes.ClassProblem, "update", interrupted)
+        interrupt_after(monkeypatch, after, _classes.ClassProblem, "update")
         model = make().set_params(estimator__tol=0.0)
         with pytest.raises(KeyboardInterrupt, match="without the held-out ones"):
             model.fit(X, y)

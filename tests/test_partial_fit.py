@@ -61,6 +61,12 @@ def test_one_batch_is_one_iteration(name, X):
 EDGES = [0, 100, 650, 700, 1300, 1797]
 
 
+def fit_in_batches(estimator, X):
+    """Fit with the batches of the streams below for chunks."""
+    with config_context(chunk_rows=tuple(np.diff(EDGES).tolist())):
+        return clone(estimator).fit(X)
+
+
 @pytest.mark.parametrize("n_components", [12, 150])
 @pytest.mark.parametrize("name", FIXED)
 def test_an_epoch_is_one_iteration(name, n_components, X):
@@ -71,9 +77,7 @@ def test_an_epoch_is_one_iteration(name, n_components, X):
         start.set_params(n_components=n_components)
         if hasattr(start, "kernel_vectors"):
             start.set_params(kernel_vectors=X[:30], gamma=0.5)
-    with config_context(chunk_rows=tuple(np.diff(EDGES).tolist())):
-        batch = clone(start).fit(X)
-    stream = clone(start)
+    batch, stream = fit_in_batches(start, X), clone(start)
     for first, last in itertools.pairwise(EDGES):
         with config_context(chunk_rows=len(X)):
             stream.partial_fit(X[first:last], update=last == len(X))
@@ -86,9 +90,7 @@ def test_an_epoch_is_one_iteration(name, n_components, X):
 def test_an_epoch_is_one_iteration_where_kernel_vectors_move(name, chosen, X):
     """To the last bit too: the batches are held until the update, which chooses the start where none is given."""
     start = copy_of(name) if chosen else start_of(name, X)
-    with config_context(chunk_rows=tuple(np.diff(EDGES).tolist())):
-        batch = clone(start).fit(X)
-    stream = clone(start)
+    batch, stream = fit_in_batches(start, X), clone(start)
     for first, last in itertools.pairwise(EDGES):
         with config_context(chunk_rows=len(X)):
             stream.partial_fit(X[first:last], update=last == len(X))

@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from helpers import PATIENCE, atoms_of
+from helpers import PATIENCE, atoms_of, interrupt_after
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLOutlierDetector
 from rkdl._estimators import denoising as _denoising
 from rkdl._estimators import reduced as _reduced
@@ -85,20 +85,6 @@ class TestBar:
         assert model.n_iter_ <= n_updates < 200
         assert f"{n_updates}/200" in capsys.readouterr().err
         np.testing.assert_array_equal(model.errors_, DL(**options).fit(X).errors_)
-
-
-def interrupt_after(monkeypatch, count, owner, attribute):
-    """Raise KeyboardInterrupt in place of every call of a function after the first `count`."""
-    original = getattr(owner, attribute)
-    calls = []
-
-    def interrupted(*args, **kwargs):
-        calls.append(None)
-        if len(calls) > count:
-            raise KeyboardInterrupt
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(owner, attribute, interrupted)
 
 
 def fit_interrupted(model, X, count):
