@@ -128,6 +128,7 @@ class TestManners:
         X, y, X_new, y_new = digits
         assert make(name).fit(X, y).score(X_new, y_new) > 0.85
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL"])
     def test_a_name_stands_for_a_method(self, name, blobs):
         X, y = blobs
@@ -154,6 +155,7 @@ class TestManners:
         losses = -cross_val_score(make(), X, y, cv=3, scoring="neg_log_loss", error_score="raise")
         assert losses.max() < np.log(3.0)
 
+    @pytest.mark.slow
     @each_method
     def test_threads_do_not_change_the_result(self, name, digits):
         X, y, X_new, _ = digits
@@ -173,6 +175,7 @@ class TestManners:
         model = make(estimator__random_state=3).set_params(random_state=None)
         np.testing.assert_array_equal(clone(model).fit(X, y).components_, clone(model).fit(X, y).components_)
 
+    @pytest.mark.slow
     @each_method
     def test_float32_stays(self, name, digits):
         X, y, X_new, y_new = (part.astype(np.float32) if part.ndim == 2 else part for part in digits)
@@ -182,6 +185,7 @@ class TestManners:
         double = make(name).fit(X.astype(np.float64), y)
         assert abs(model.score(X_new, y_new) - double.score(X_new.astype(np.float64), y_new)) < 0.03
 
+    @pytest.mark.slow
     @each_method
     def test_sparse_signals_are_the_dense_ones(self, name, digits):
         X, y, X_new, _ = digits
@@ -603,6 +607,7 @@ class TestBadInput:
 
 
 class TestKeeping:
+    @pytest.mark.slow
     @each_method
     def test_saved_and_loaded(self, name, blobs, tmp_path):
         X, y = blobs

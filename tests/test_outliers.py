@@ -192,6 +192,7 @@ def test_one_threshold_where_learning_makes_no_difference():
     np.testing.assert_array_equal(clone(detector).fit_predict(X), labels)
 
 
+@pytest.mark.slow
 def test_two_thresholds_where_it_does():
     X = np.random.default_rng(0).standard_normal((60, 20))
     detector = KDLOutlierDetector(contamination=0.1, random_state=0)
@@ -201,6 +202,7 @@ def test_two_thresholds_where_it_does():
     assert (detector.predict(strange)[-2:] == -1).all()
 
 
+@pytest.mark.slow
 def test_the_threshold_changes_no_score(monkeypatch):
     X = np.random.default_rng(0).standard_normal((80, 10))
     detector = KDLOutlierDetector(random_state=0).fit(X)
@@ -265,6 +267,7 @@ def test_contamination_out_of_range(contamination):
         KDLOutlierDetector(contamination=contamination).fit(np.eye(5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contamination", ["auto", 0.1, 0.5])
 @pytest.mark.filterwarnings("ignore:The scores of all")
 def test_equal_signals_tie_and_none_is_an_outlier(contamination):
@@ -276,6 +279,7 @@ def test_equal_signals_tie_and_none_is_an_outlier(contamination):
     assert (detector.predict(np.array([[2.0, 2.0, 2.0], [5.0, 2.0, 2.0]])) == [1, -1]).all()
 
 
+@pytest.mark.slow
 def test_tied_scores_are_labelled_alike():
     """Copies of one signal are all outliers or all not, also where the share would cut them."""
     rng = np.random.default_rng(0)
@@ -295,6 +299,7 @@ def test_float32_in_float32_out(planted):
     assert np.corrcoef(np.argsort(np.argsort(scores)), np.argsort(np.argsort(detector.score_samples(X))))[0, 1] > 0.99
 
 
+@pytest.mark.slow
 def test_sparse_and_dense_agree(planted):
     X, _ = planted
     rows = sparse.csr_array(X)
@@ -302,6 +307,7 @@ def test_sparse_and_dense_agree(planted):
     np.testing.assert_array_equal(KDLOutlierDetector(**FEW).fit(rows).score_samples(rows), detector.score_samples(X))
 
 
+@pytest.mark.slow
 def test_memory_map_and_array_agree(planted, tmp_path):
     X, _ = planted
     mapped = np.memmap(tmp_path / "signals", dtype=np.float64, mode="w+", shape=X.shape)
@@ -311,6 +317,7 @@ def test_memory_map_and_array_agree(planted, tmp_path):
     np.testing.assert_array_equal(detector.fit(mapped).score_samples(mapped), expected)
 
 
+@pytest.mark.slow
 def test_dask_and_zarr_arrays_agree_with_arrays(planted):
     array, zarr = pytest.importorskip("dask.array"), pytest.importorskip("zarr")
     X, _ = planted
@@ -320,6 +327,7 @@ def test_dask_and_zarr_arrays_agree_with_arrays(planted):
         np.testing.assert_array_equal(clone(detector).fit(signals).score_samples(signals), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [2, 5])
 def test_threads_change_nothing(planted, n_jobs):
     X, _ = planted
@@ -330,6 +338,7 @@ def test_threads_change_nothing(planted, n_jobs):
     assert one.offset_ == several.offset_
 
 
+@pytest.mark.slow
 def test_a_random_state_is_drawn_from(planted):
     X, _ = planted
     rng = np.random.RandomState(0)
@@ -339,6 +348,7 @@ def test_a_random_state_is_drawn_from(planted):
     np.testing.assert_array_equal(first, again)
 
 
+@pytest.mark.slow
 def test_round_trips(planted, tmp_path):
     X, _ = planted
     detector = KDLOutlierDetector(**FEW).fit(X)
@@ -394,6 +404,7 @@ def test_an_offset_changes_nothing():
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_signals_beyond_the_range_of_numbers(planted):
     X, _ = planted
     for dtype in (np.float32, np.float64):
@@ -416,6 +427,7 @@ def test_masked_and_malformed(planted):
             act(broken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_not_finite(planted, value):
     X, _ = planted
@@ -430,6 +442,7 @@ def test_not_finite(planted, value):
     np.testing.assert_array_equal(detector.score_samples(X), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_signals", [2, 3, 5, 11])
 def test_few_signals(n_signals):
     X = np.random.default_rng(0).standard_normal((n_signals, 3))
@@ -486,6 +499,7 @@ def test_fitted_attributes(planted):
     assert detector.scale_ == 1.0
 
 
+@pytest.mark.slow
 def test_progress(planted, capsys):
     KDLOutlierDetector(verbose=1, **FEW).fit(planted[0])
     assert "KDLOutlierDetector" in capsys.readouterr().err

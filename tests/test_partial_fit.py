@@ -129,6 +129,7 @@ def test_kinds_of_held_batches(name, X, tmp_path):
     assert learned(stream) == learned(batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "given"), [*((name, "tensor") for name in MOVED), ("ORKDL", "device"), ("ORKDL", "both")]
 )
@@ -183,6 +184,7 @@ def test_more_batches_than_are_held(name, X, monkeypatch):
     assert rms_error(stream, X) < rms_error(clone(start).set_params(n_inner_iter=0).fit(X), X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ORKDL", "ORKDL-gd", "MORKDL"])
 def test_held_batches_are_saved(name, X, tmp_path):
     """Those of the first epoch, whose start is not yet chosen, and of a later one."""
@@ -285,6 +287,7 @@ def test_sums_of_alike_signals_do_not_depend_on_the_cut(X):
     np.testing.assert_allclose(found[0][1].projections, found[1][1].projections, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL", "RKDL-poly", "ORKDL", "MORKDL"])
 def test_a_stream_that_changes(name, X):
     """With a half-life it follows; without, it stays with what it saw first."""
@@ -306,6 +309,7 @@ def test_a_stream_that_changes(name, X):
     assert errors[300.0, True] - best < 0.5 * gap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("half_life", "size"), [(200.0, 5), (200.0, 200), (1000.0, 40)])
 def test_a_stream_that_does_not_change_loses_nothing(half_life, size, X, monkeypatch):
     """Kernel vectors of RKDL that are replaced were not missed."""

@@ -88,6 +88,7 @@ def test_a_poor_first_batch_is_overcome(name, half_life, kind, X, references):
     assert stream.n_iter_ == len(stream.errors_) == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("DL", "zeros"), ("FourierDL", "smaller"), ("MORKDL", "one"), *(("RKDL", kind) for kind in KINDS)],
@@ -160,6 +161,7 @@ def test_a_given_start_stays(X, monkeypatch):
     assert found == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DL", "FourierDL", "RKDL", "ORKDL", "MORKDL"])
 def test_signals_one_by_one_from_the_first(name, X, monkeypatch, references):
     """Each start from twice as many signals as the last, until there are enough."""

@@ -86,9 +86,11 @@ def outcome(model, X):
     }
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    "source", [name if name == "memmap" else pytest.param(name, marks=pytest.mark.slow) for name in SOURCES]
+)
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_same_bits(name, source, X, tmp_path):
+def test_bitwise_identical_to_arrays(name, source, X, tmp_path):
     assert outcome(ESTIMATORS[name], SOURCES[source](X, tmp_path)) == outcome(ESTIMATORS[name], X)
 
 

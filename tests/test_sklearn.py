@@ -47,10 +47,14 @@ def expected_failures(estimator):
     }
 
 
-@pytest.mark.filterwarnings("ignore:n_nonzero_coefs", "ignore:n_kernel_vectors")
+@parametrize_with_checks([make(kind) for kind in CLASSES])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks(
     [
-        *(make(kind) for kind in CLASSES),
         make(KDL, kernel="precomputed"),
         make(KDL, kernel="poly", atom_update="aksvd", pursuit="omp"),
         make(RKDL, kernel_vectors="kmeans", sparse_output=True),
@@ -62,7 +66,7 @@ def expected_failures(estimator):
     ],
     expected_failed_checks=expected_failures,
 )
-def test_scikit_learn_checks(estimator, check):
+def test_scikit_learn_checks_with_other_settings(estimator, check):
     check(estimator)
 
 

@@ -251,6 +251,7 @@ BACK = {
 }
 
 
+@pytest.mark.slow
 class TestBack:
     """From codes to signals."""
 
@@ -649,6 +650,7 @@ class TestEngine:
             np.testing.assert_allclose(found.errors_, expected.errors_, rtol=1e-4)
 
 
+@pytest.mark.slow
 class TestDevices:
     @each_estimator
     def test_arrays_go_through_a_device(self, name, device, X):
@@ -749,6 +751,7 @@ class TestDevices:
         np.testing.assert_allclose(found.errors_[-1], clone(model).fit(X).errors_[-1], rtol=1e-2)
 
 
+@pytest.mark.slow
 class TestOutOfMemory:
     @pytest.fixture
     def few_rows_fit(self, monkeypatch):
@@ -926,6 +929,7 @@ class TestOthersCode:
             assert type(found) is torch.Tensor
 
 
+@pytest.mark.slow
 class TestLife:
     """Copies, files and checkpoints of models that learned on a device."""
 

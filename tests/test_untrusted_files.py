@@ -177,6 +177,7 @@ def use(model, X):
             getattr(model, method)(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_forged_models(name, X, tmp_path):
     """A fitted attribute of another shape, dtype or content is refused, or does no harm."""
