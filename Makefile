@@ -3,7 +3,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ROUNDS ?= 3
 STATIC = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
-PYTEST = $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+# Test processes: two suit any machine, more are faster where there are more cores.
+JOBS ?= 2
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
 
 .PHONY: reproduce check test lint bench clean
 
