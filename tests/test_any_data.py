@@ -259,7 +259,7 @@ class TestWords:
         with pytest.warns(UserWarning, match=r"100% of the signals have a code of zeros: residual_tol=5\.0"):
             RKDL(residual_tol=5.0, random_state=0).partial_fit(digits)
 
-    def test_sizes_are_told_of_at_the_users_line(self, digits):
+    def test_warnings_about_sizes_point_at_the_users_line(self, digits):
         with pytest.warns(UserWarning, match="n_nonzero_coefs=4 exceeds the number of atoms, 2") as caught:
             RKDL(2, random_state=0).fit(digits).transform(digits)
         assert {one.filename for one in caught} == {__file__}

@@ -51,7 +51,7 @@ def test_sets_are_many_small_finite_and_the_same_at_every_call():
     assert len(loaded) >= 28
 
 
-def test_sets_of_the_data_folder_are_left_out_with_a_word_without_it(monkeypatch):
+def test_sets_of_the_data_folder_are_skipped_with_a_message_without_it(monkeypatch):
     monkeypatch.delenv("RKDL_DATA", raising=False)
     for name in ("wilt", "glass-standardised", "mnist-four"):
         with pytest.raises(MissingDataError, match="RKDL_DATA"):

@@ -373,7 +373,7 @@ class TestKernelValues:
         list(itertools.product([np.float64, np.float32], [1e10, 1e20, 1e300])),
         base=[RKDL, FourierDL],
     )
-    def test_gamma_so_large_that_no_two_signals_meet(self, kind, dtype, gamma, X):
+    def test_gamma_so_large_that_the_kernel_is_the_identity(self, kind, dtype, gamma, X):
         X = X.astype(dtype)
         model = make(kind, gamma=gamma)
         if gamma < np.finfo(dtype).max:
@@ -392,7 +392,7 @@ class TestKernelValues:
         list(itertools.product([np.float64, np.float32], [1e4, 1e10, 1e20])),
         base=[KDL],
     )
-    def test_an_atom_holds_one_signal_where_the_kernel_is_the_identity(self, kind, dtype, gamma, X):
+    def test_an_atom_represents_one_signal_where_the_kernel_is_the_identity(self, kind, dtype, gamma, X):
         """Five orthonormal atoms hold five of forty orthonormal signals, whatever they are."""
         vectors = {} if kind is KDL else {"kernel_vectors": X.astype(dtype)}
         model, _, errors, score = fit_finite(make(kind, gamma=gamma, **vectors), X.astype(dtype))
@@ -657,7 +657,7 @@ class TestPrecomputed:
             atol=tolerance,
         )
 
-    def test_what_cannot_be_told(self, K):
+    def test_errors_of_new_rows_are_unknown(self, K):
         model = make(KDL, kernel="precomputed").fit(K)
         for method in ("reconstruction_error", "score"):
             # The matrix of the training signals tells their norms; other rows do not.
@@ -1027,7 +1027,7 @@ class TestOptions:
 
     @cover("scale", OPTIMIZED, [1.0, 1e-3, 1e3], base=[ORKDL])
     @pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
-    def test_a_rate_of_its_own_never_raises_the_error(self, kind, kernel, scale, X):
+    def test_the_default_rate_never_raises_the_error(self, kind, kernel, scale, X):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model = make(kind, kernel=kernel, solver="gd").fit(X * scale)

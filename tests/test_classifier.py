@@ -325,7 +325,7 @@ class TestWhatIsComputed:
         assert sum(seen) == len(X_new)
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_far_signals_are_told_apart(self, dtype, digits):
+    def test_far_signals_are_classified(self, dtype, digits):
         X, y, X_new, y_new = digits
         model = make(estimator__gamma=0.1).fit(X.astype(dtype), y)
         far = ((3.5 if dtype is np.float32 else 6.0) * X_new).astype(dtype)
@@ -367,7 +367,7 @@ class TestWhatIsComputed:
 
 
 class TestProbabilities:
-    def test_equal_ones_are_told_of(self, blobs):
+    def test_equal_probabilities_give_a_warning(self, blobs):
         X, y = blobs
         words = r"all classes are equally probable, to within 0.001, since the dictionary of every class "
         for gamma, said in ((1e-25, "represents every signal.*too small"), (1e9, "leaves every .*too large")):

@@ -55,7 +55,7 @@ class Test02MoreNonzerosThanAtoms:
     """`n_nonzero_coefs > n_components` crashes a grid search."""
 
     @every
-    def test_cross_validation_goes_on(self, kind, X):
+    def test_cross_validation_does_not_fail(self, kind, X):
         with pytest.warns(UserWarning, match="n_nonzero_coefs=7 exceeds the number of atoms, 5"):
             scores = cross_val_score(make(kind, n_nonzero_coefs=7), X, cv=2, error_score="raise")
         assert np.isfinite(scores).all()
@@ -287,7 +287,7 @@ class Test15DiagonalOfTheKernel:
         model.transform(signals(3, seed=1))
         assert 3 * 40 <= len(calls) <= 3 * 40 + 20
 
-    def test_a_kernel_with_a_diagonal_of_its_own_is_asked_for_it(self, X):
+    def test_a_kernel_with_a_diagonal_method_is_called_for_it(self, X):
         class WithDiagonal(Recorder):
             def diag(self, A):
                 self.diagonals = getattr(self, "diagonals", 0) + 1
@@ -393,7 +393,7 @@ class Test18DefaultSparsity:
     def test_no_sparsity_at_all(self, kind, n_components, X):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            # More atoms than kernel vectors are told of; that is not the point here.
+            # More atoms than kernel vectors give a warning, which is not the point here.
             warnings.filterwarnings("ignore", message="n_components=40 exceeds the number of kernel vectors")
             codes = make(kind, n_components=n_components, n_nonzero_coefs=None, max_iter=1).fit(X).transform(X)
         assert 1 <= (codes != 0).sum(axis=1).max() <= max(1, n_components // 10)

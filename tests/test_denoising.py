@@ -362,7 +362,7 @@ class TestStreams:
         np.testing.assert_allclose(model.decoder_, whole.decoder_, atol=1e-8)
 
     @every_streamed
-    def test_a_stream_that_is_saved_goes_on(self, kind, X, tmp_path):
+    def test_a_saved_stream_continues(self, kind, X, tmp_path):
         model = make(kind, fit_inverse_transform=True, half_life=100.0).partial_fit(X[:150])
         model.save(tmp_path / "model")
         loaded = rkdl.load(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""The same bits whatever runs them: threads, forks, copies, memory layouts. And inputs that stay as they were."""
+"""Results are bitwise identical whatever the threads, forks, copies and memory layouts; inputs are left unchanged."""
 
 from __future__ import annotations
 

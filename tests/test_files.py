@@ -61,7 +61,7 @@ def keep_writing(path, first, count):
 
 class TestReplacing:
     @pytest.mark.slow
-    def test_writers_and_readers_never_meet(self, tmp_path):
+    def test_readers_never_see_a_half_written_file(self, tmp_path):
         """Two processes write, this one reads: every file that it sees is whole."""
         path = tmp_path / "numbers.rkdl"
         write_numbers(path, -1.0)
@@ -238,7 +238,7 @@ class TestFullDisk:
         assert names(tmp_path) == ["model.rkdl"]
         assert (tmp_path / "model.rkdl").read_bytes() == before
 
-    def test_a_fit_goes_on(self, X, tmp_path, monkeypatch):
+    def test_a_fit_continues_without_its_checkpoint(self, X, tmp_path, monkeypatch):
         expected = small().fit(X).components_
         fill_disk(monkeypatch)
         with pytest.warns(

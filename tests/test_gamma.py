@@ -29,7 +29,7 @@ def expected(X):
 
 @each_estimator
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
-def test_it_is_that_of_scikit_learn(name, dtype, X):
+def test_gamma_is_that_of_scikit_learn(name, dtype, X):
     X = np.round(5.0 * X).astype(dtype) if dtype is np.int64 else X.astype(dtype)
     found = fresh(name).fit(X).gamma_
     np.testing.assert_allclose(found, expected(X), rtol=1e-12)
@@ -39,7 +39,7 @@ def test_it_is_that_of_scikit_learn(name, dtype, X):
 
 @pytest.mark.slow
 @each_estimator
-def test_wherever_the_signals_are(name, X):
+def test_every_kind_of_signals(name, X):
     torch, da = pytest.importorskip("torch"), pytest.importorskip("dask.array")
     twice = sparse.coo_array((np.tile(0.5 * X.ravel(), 2), np.tile(np.indices(X.shape).reshape(2, -1), 2)), X.shape)
     for form in (
@@ -86,7 +86,7 @@ def test_moments_add_up(chunks, X):
 
 
 @pytest.mark.parametrize("name", ["FourierDL", "RKDL", "ORKDL"])
-def test_a_stream_keeps_that_of_its_beginning(name, X, tmp_path):
+def test_a_stream_keeps_its_first_gamma(name, X, tmp_path):
     model = fresh(name).partial_fit(X[:150]).partial_fit(1.5 * X[150:])
     np.testing.assert_allclose(model.gamma_, expected(X[:150]), rtol=1e-12)
     model.save(tmp_path / "model.rkdl")

@@ -83,7 +83,7 @@ def test_ranks_share_ties():
     assert "| a | 0.900 | 0.900 | 0.500 |" in report
 
 
-def test_real_problems_are_told_from_planted_ones():
+def test_real_and_planted_problems_are_distinguished():
     assert [outlier_problems.is_real(name) for name in SMALL] == [True, True, False, False, False]
     assert sum(map(outlier_problems.is_real, outlier_problems.NAMES)) == 27
 

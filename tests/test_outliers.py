@@ -170,7 +170,7 @@ def fresh_share(kind, n_signals, n_features, **options):
     ("n_signals", "n_features", "kind"),
     [(50, 20, "heavy"), (100, 20, "normal"), (100, 100, "heavy"), (200, 2, "normal")],
 )
-def test_fresh_inliers_are_marked_as_often_as_asked(kind, n_signals, n_features):
+def test_contamination_holds_for_new_inliers(kind, n_signals, n_features):
     """However few signals were learned from: the threshold is set on signals that were not."""
     fresh, own = fresh_share(kind, n_signals, n_features, contamination=0.1)
     assert 0.04 < fresh < 0.16
@@ -224,7 +224,7 @@ def test_signals_that_are_left_out(n_signals, n_folds, least):
 
 
 @pytest.mark.slow
-def test_equal_scores_are_told_of(planted):
+def test_equal_scores_give_a_warning(planted):
     X, _ = planted
     words = r"scores of all \d+ training signals are equal, to within 0.001: .*no outliers. "
     with pytest.warns(UserWarning, match=words + "Probably gamma=1e-12 is too small .* 'median'"):

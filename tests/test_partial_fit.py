@@ -70,7 +70,7 @@ def fit_in_batches(estimator, X):
 @pytest.mark.parametrize("n_components", [12, 150])
 @pytest.mark.parametrize("name", FIXED)
 def test_an_epoch_is_one_iteration(name, n_components, X):
-    """To the last bit, with the batches for chunks; unused atoms are revived by the same signals."""
+    """Bitwise, with the batches for chunks; unused atoms are replaced by the same signals."""
     start = start_of(name, X) if n_components == 12 else copy_of(name, init="random", n_nonzero_coefs=1)
     if n_components > 12:
         # Kernel vectors and frequencies must not come from the first batch.
@@ -88,7 +88,7 @@ def test_an_epoch_is_one_iteration(name, n_components, X):
 @pytest.mark.parametrize("chosen", [False, True])
 @pytest.mark.parametrize("name", MOVED)
 def test_an_epoch_is_one_iteration_where_kernel_vectors_move(name, chosen, X):
-    """To the last bit too: the batches are held until the update, which chooses the start where none is given."""
+    """Bitwise too: the batches are buffered until the update, which chooses the start where none is given."""
     start = copy_of(name) if chosen else start_of(name, X)
     batch, stream = fit_in_batches(start, X), clone(start)
     for first, last in itertools.pairwise(EDGES):
@@ -164,7 +164,7 @@ def test_held_batches_and_a_dask_array(X, monkeypatch):
 
 @pytest.mark.parametrize("name", ["ORKDL", "MORKDL-gd"])
 def test_more_batches_than_are_held(name, X, monkeypatch):
-    """The oldest become sums, which is told once, and the kernel vectors move by the others."""
+    """The oldest become sums, with one warning, and the others update the kernel vectors."""
     start = start_of(name, X)
     monkeypatch.setattr(_stream, "BUFFER_BYTES", X[:690].nbytes)
     stream = clone(start)
@@ -337,7 +337,7 @@ def test_where_kernel_vectors_of_a_stream_stay(changes, X):
 
 
 @pytest.mark.parametrize("kind", ["tensor", "dask", "file"])
-def test_kernel_vectors_are_replaced_wherever_the_signals_are(kind, X, tmp_path):
+def test_kernel_vectors_are_replaced_for_every_kind_of_signals(kind, X, tmp_path):
     streams = [copy_of("RKDL", half_life=200.0) for _ in range(2)]
     if kind == "dask":
         blocks = pytest.importorskip("dask.array")
@@ -385,7 +385,7 @@ def test_kernel_vectors_that_are_kept():
 
 
 @each_estimator
-def test_goes_on_after_fit(name, X):
+def test_partial_fit_continues_a_fit(name, X):
     model = copy_of(name, max_iter=3).fit(X[:900])
     before = rms_error(model, X[900:])
     expected = model.gamma_ if hasattr(model, "gamma_") else None
@@ -395,21 +395,21 @@ def test_goes_on_after_fit(name, X):
     assert len(model.errors_) == 4
 
 
-def test_fit_begins_anew(X):
+def test_fit_starts_from_scratch(X):
     model = copy_of("RKDL").partial_fit(X[:300]).partial_fit(X[300:600])
     assert learned(model.fit(X)) == learned(copy_of("RKDL").fit(X))
     assert not hasattr(model, "_stream")
 
 
 @each_estimator
-def test_a_pickle_goes_on(name, X):
+def test_a_pickled_stream_continues(name, X):
     model = copy_of(name).partial_fit(X[:500])
     again = pickle.loads(pickle.dumps(model))
     assert learned(again.partial_fit(X[500:])) == learned(model.partial_fit(X[500:]))
 
 
 @each_estimator
-def test_a_file_goes_on(name, X, tmp_path):
+def test_a_saved_stream_continues(name, X, tmp_path):
     """The statistics are in it, those that wait for an update too."""
     model = copy_of(name, half_life=500.0).partial_fit(X[:500]).partial_fit(X[500:700], update=False)
     model.save(tmp_path / "model.rkdl")
@@ -549,7 +549,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("name", CHANGES)
-def test_changed_parameters_hold_from_the_next_batch_on(name, waits, X, tmp_path):
+def test_changed_parameters_apply_from_the_next_batch_on(name, waits, X, tmp_path):
     """In the living stream as in one that was saved."""
     model = copy_of(name).partial_fit(X[:500])
     if waits:
@@ -574,7 +574,7 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("name", "begin"), [*((name, "load") for name in REFUSED), ("RKDL", "fit"), ("RKDL", "partial_fit")]
 )
-def test_what_was_learned_cannot_follow_every_change(name, begin, X, tmp_path):
+def test_changed_sizes_and_kernels_are_refused(name, begin, X, tmp_path):
     """Sizes and the kernel are refused with the value, and set back they are taken."""
     model, other = (getattr(copy_of(name), begin.replace("load", "partial_fit"))(X[:500]) for _ in range(2))
     if begin == "load":

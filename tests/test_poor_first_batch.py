@@ -93,7 +93,7 @@ def test_a_poor_first_batch_is_overcome(name, half_life, kind, X, references):
     ("name", "kind"),
     [("DL", "zeros"), ("FourierDL", "smaller"), ("MORKDL", "one"), *(("RKDL", kind) for kind in KINDS)],
 )
-def test_files_and_pickles_go_on(name, kind, X, tmp_path):
+def test_saved_and_pickled_streams_continue(name, kind, X, tmp_path):
     """Saved after every batch, those from which the start is chosen anew included."""
     model = clone(ESTIMATORS[name]).set_params(half_life=800.0)
     other, third = clone(model), clone(model)
@@ -273,7 +273,7 @@ def test_float32_after_a_poor_batch(X):
         *itertools.product(["ORKDL"], ["tensor", "dask"], ["zeros"]),
     ],
 )
-def test_wherever_the_signals_are(name, kind, poor, X, tmp_path):
+def test_every_kind_of_signals(name, kind, poor, X, tmp_path):
     model = clone(ESTIMATORS[name])
     expected = clone(model)
     as_given = sparse.csr_array

@@ -184,7 +184,7 @@ class TestInterrupt:
         plain = clone(ESTIMATORS["RKDL"]).fit(2.0 * X)
         np.testing.assert_array_equal(model.transform(X), plain.transform(X))
 
-    def test_a_stream_goes_on(self, X, monkeypatch):
+    def test_a_stream_continues(self, X, monkeypatch):
         model = clone(ESTIMATORS["RKDL"])
         interrupt_after(monkeypatch, 3, _learning.ReducedProblem, "update")
         fit_interrupted(model, X, 3)
@@ -364,7 +364,7 @@ class TestDescent:
         ],
     )
     def test_rate_that_is_too_large(self, X, dtype, estimator, kernel, rate):
-        """It is told of by its name, in a warning with a finite result."""
+        """The warning names it, and the result is finite."""
         options = {**REDUCED, **KERNELS[kernel], "kernel_vectors": X[:10], "max_iter": 3}
         model = estimator(solver="gd", learning_rate=rate, n_inner_iter=2, **options)
         with warnings.catch_warnings(record=True) as caught:

@@ -1,4 +1,4 @@
-"""Signals that are not in memory: the same bits as those that are, read ahead and in bounded memory."""
+"""Signals that are not in memory: results bitwise identical to those of arrays, in bounded memory."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_what_signals_cannot_be(data, words):
 
 
 class Short(Rows):
-    """Gives one row less than it is asked for, but from the start."""
+    """Returns one row less than requested, except at the start."""
 
     def __getitem__(self, rows):
         return super().__getitem__(rows)[: -1 if rows.start else None]
@@ -281,7 +281,7 @@ def test_a_source_that_gives_fewer_rows_is_refused(X):
 
 
 @pytest.mark.parametrize("chunks", [None, (None, 20), ((100, 200), (20,)), "rows", ()])
-def test_blocks_that_are_told_in_another_way(chunks, X):
+def test_other_ways_to_declare_blocks(chunks, X):
     source = Rows(X)
     source.chunks = chunks
     np.testing.assert_array_equal(make(RKDL).fit(source).errors_, make(RKDL).fit(X).errors_)
@@ -295,7 +295,7 @@ def test_slices_that_are_sparse(X):
     np.testing.assert_array_equal(make(RKDL).fit(Sparse(X)).errors_, make(RKDL).fit(X).errors_)
 
 
-def test_large_blocks_are_told_and_rows_are_taken_block_by_block(X, monkeypatch):
+def test_large_blocks_give_a_warning_and_are_read_one_by_one(X, monkeypatch):
     monkeypatch.setattr(_sources, "LARGEST_BLOCK", 1000)
     source = Rows(X)
     source.chunks = (500, 20)

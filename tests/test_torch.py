@@ -675,7 +675,7 @@ class TestDevices:
             np.testing.assert_array_equal(clone(model).fit(given).errors_, expected)
 
     def test_signals_that_do_not_stay(self, device, X, monkeypatch):
-        """The same bits where two chunks at a time are all that fits."""
+        """Bitwise identical where only two chunks fit at a time."""
         expected = ORKDL(**REDUCED, device=device).fit(X).errors_
         monkeypatch.setattr("rkdl._backends.torch.signals.KEPT_SHARE", 0.0)
         with config_context(chunk_rows=(300, 100, 300)):
@@ -728,7 +728,7 @@ class TestDevices:
         assert "pip install 'rkdl[torch]'" in done.stdout
 
     @each_estimator
-    def test_two_runs_have_the_same_bits(self, name, device, work, X):
+    def test_two_runs_are_bitwise_identical(self, name, device, work, X):
         given = torch.tensor(X, device=device, dtype=torch.float32)
         first, second = (clone(ESTIMATORS[name]).fit(given) for _ in range(2))
         np.testing.assert_array_equal(first.errors_, second.errors_)
