@@ -10,7 +10,7 @@ from scipy import sparse
 
 import reference
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, sparse_encode, sparse_encode_gram
-from rkdl._backends.arrays import project_rows, sweep_codes
+from rkdl._backends.cpu.backend import CPU
 from rkdl._coding.pursuit import Codes
 from rkdl._execution import chunks as _signals
 from rkdl._learning.atom_updates import ATOM_UPDATES, AKSVDUpdate, GramUpdate
@@ -96,13 +96,13 @@ class Coded:
         self.Z, self.Y = Z, Y
 
     def codes(self, n_atoms):
-        return sweep_codes([as_codes(self.Z)], n_atoms)
+        return CPU.sweep_codes([as_codes(self.Z)], n_atoms)
 
     def update(self, j, couplings, norm):
         pass
 
     def correlations(self, j, atoms, rows):
-        return project_rows([self.Y], rows, atoms[j])
+        return CPU.project_rows([self.Y], rows, atoms[j])
 
 
 def dense(codes):

@@ -46,7 +46,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 from rkdl._backends.cpu import sweeps as cpu_sweeps  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
-from rkdl._backends.torch import steps  # noqa: E402
 from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
 from rkdl._backends.torch.backend import BLOCK_ROWS, TORCH, scaled_norms  # noqa: E402
 from rkdl._backends.torch.device import GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
@@ -758,14 +757,14 @@ class TestOutOfMemory:
         """No more signals are coded at a time than this."""
 
         def limit(rows):
-            work = steps.pursue
+            work = tensor_pursuit.pursue
 
             def pursue(correlations, *rest):
                 if len(correlations) > rows:
                     raise torch.OutOfMemoryError("CUDA out of memory")
                 return work(correlations, *rest)
 
-            for module in ("steps", "encode", "pursuit"):
+            for module in ("encode", "pursuit"):
                 monkeypatch.setattr(f"rkdl._backends.torch.{module}.pursue", pursue)
 
         return limit

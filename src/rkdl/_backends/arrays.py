@@ -86,62 +86,18 @@ def limits(array: Any) -> Any:
     return (sys.modules["torch"] if is_tensor(array) else np).finfo(array.dtype)
 
 
-def as_kind(array: Any, like: Any) -> Any:
+def as_like(array: Any, like: Any) -> Any:
     """The array in the dtype, and on the device, of another one."""
-    if is_tensor(like):
-        return sys.modules["torch"].as_tensor(array, dtype=like.dtype, device=like.device)
-    return array.astype(like.dtype)
+    return backend_of(like).as_like(array, like)
 
 
 def floats(*values: Any) -> list[float]:
     """Scalars as Python floats, waiting for a device once."""
     if any(map(is_tensor, values)):
-        return sys.modules["torch"].stack(values).tolist()
+        return stacked(values).tolist()
     return [float(value) for value in values]
 
 
 def joined(parts: list[Any]) -> Any:
     """Arrays one after another along their first axis."""
-    if len(parts) == 1:
-        return parts[0]
-    return sys.modules["torch"].cat(parts) if is_tensor(parts[0]) else np.concatenate(parts)
-
-
-def code_gram(parts: list[Any], n_atoms: int) -> Any:
-    """``Z'Z`` of the codes of consecutive chunks, in float64."""
-    if is_tensor(parts[0].values):
-        dense = [codes.dense(n_atoms, np.float64) for codes in parts]
-        return sum(codes.T @ codes for codes in dense)
-    from rkdl._backends.cpu.statistics import accumulate_gram
-
-    gram = np.zeros((n_atoms, n_atoms))
-    for codes in parts:
-        accumulate_gram(codes.indptr, codes.indices, codes.values.astype(np.float64), gram)
-    return gram
-
-
-def sweep_codes(parts: list[Any], n_atoms: int) -> Any:
-    """Codes of consecutive chunks as the `SweepCodes` of their backend."""
-    if is_tensor(parts[0].values):
-        from rkdl._backends.torch import sweeps
-    else:
-        from rkdl._backends.cpu import sweeps  # type: ignore[no-redef]
-    return sweeps.SweepCodes(parts, n_atoms)
-
-
-def project_rows(features: list[Any], rows: Any, vector: Any) -> Any:
-    """Inner products in float64 of a vector with `rows` of the features: of one array, or all rows of tensors."""
-    if is_tensor(vector):
-        return sys.modules["torch"].cat([part @ vector.to(part.dtype) for part in features]).double()
-    from rkdl._backends.cpu import sweeps
-
-    return sweeps.project_rows(features[0], rows, vector)
-
-
-def gram_sweep(code_gram: Any, targets: Any, atoms: Any, metric: Any = None) -> Any:
-    """Update every atom once from ``S = Z'Z`` and the targets, in place; returns the scales (n,) of the codes."""
-    if is_tensor(atoms):
-        from rkdl._backends.torch import sweeps
-    else:
-        from rkdl._backends.cpu import sweeps  # type: ignore[no-redef]
-    return sweeps.gram_sweep(code_gram, targets, atoms, metric)
+    return parts[0] if len(parts) == 1 else backend_of(parts[0]).concatenate(parts)

@@ -57,6 +57,15 @@ class Backend(Protocol):
     def largest(self, rows: Array, count: int) -> tuple[Array, Array]:
         """The `count` largest numbers of every row and their places, in no order."""
 
+    def smallest(self, rows: Array) -> tuple[Array, Array]:
+        """The smallest number of every row and its place."""
+
+    def column_sums(self, rows: Array) -> Array:
+        """Sums (m,) over the rows, in float64."""
+
+    def group_sums(self, rows: Array, groups: Array, weights: Array, count: int) -> tuple[Array, Array, Array]:
+        """Weighted sums (count, m) and weights (count,) of the rows of every group, and their numbers (count,)."""
+
     def finfo(self, array: Array) -> Any:
         """`eps`, `tiny` and `max` of the array's dtype."""
 
@@ -107,6 +116,21 @@ class Backend(Protocol):
 
     def radial_gradient(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
         """``factor sum_t weights_ti (x_t - y_i)`` (n, m) in float64."""
+
+    def code_gram(self, parts: list, n_atoms: int) -> Array:
+        """``Z'Z`` in float64 of the codes of consecutive chunks."""
+
+    def gram_sweep(self, code_gram: Array, targets: Array, atoms: Array, metric: Array | None) -> Array:
+        """Update every atom once from ``S = Z'Z`` and the targets, in place; the scales (n,) for the atoms' codes."""
+
+    def sweep_codes(self, parts: list, n_atoms: int) -> Any:
+        """Codes of consecutive chunks for an AK-SVD sweep, which refits them: a `SweepCodes`."""
+
+    def project_rows(self, features: list, rows: Any, vector: Array) -> Array:
+        """Inner products in float64 of a vector with `rows` of the features: of one array, or all rows of tensors."""
+
+    def lbfgs_direction(self, gradient: Array, pairs: Any) -> tuple[Array, float]:
+        """L-BFGS from pairs ``(shift, change of the gradient, curvature)``, oldest first: direction and slope."""
 
     def cholesky(self, matrix: Array, dtype: Any) -> tuple[Array | None, Array] | None:
         """Pivots (rank,), None for all in order, and the factor (rank, rank) of a positive semidefinite matrix.

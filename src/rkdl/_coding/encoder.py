@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.cpu.products import multiply
+from rkdl._backends.base import backend_of, is_tensor
 from rkdl._coding.pursuit import Codes, pursue
 from rkdl._data.signals import Signals, is_safe, safe_scale
 from rkdl._execution.chunks import chunk_bounds
@@ -126,7 +126,7 @@ class Encoder:
         if squared_norms is not None:
             norms = squared_norms
         elif self.pursuit.residual_tol < 0.0:
-            norms = np.full(len(signals), np.inf, dtype=correlations.dtype)
+            norms = backend_of(correlations).full((len(signals),), np.inf, correlations)
         else:
             norms = self.feature_map.squared_norms(signals)
         return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
@@ -160,6 +160,9 @@ class Encoder:
 
     def _correlate(self, signals: np.ndarray, features: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         features, correlations = self._multiply(signals, features)
+        if is_tensor(correlations):
+            # Nothing waits for a device here: what is not finite shows in the sums.
+            return features, correlations
         flat = correlations.ravel()
         with np.errstate(over="ignore", invalid="ignore"):
             # One non-finite feature makes this sum non-finite.
@@ -171,4 +174,4 @@ class Encoder:
         with np.errstate(over="ignore", invalid="ignore"):
             if features is None:
                 features = self.feature_map.features(signals)
-            return features, multiply(features, self.atoms)
+            return features, backend_of(features).product(features, self.atoms)

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.arrays import largest, limits, places, squared_norms, where, zeros
+from rkdl._backends.arrays import cast, largest, limits, places, squared_norms, where, zeros
+from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.cpu.statistics import accumulate_gram, accumulate_products
 from rkdl._coding.encoder import Encoder
 from rkdl._features.kernels import RBF
@@ -90,6 +91,8 @@ class Decode(Encoder):
 
     def __call__(self, signals: np.ndarray, kept: Any) -> tuple[DecoderSums, None]:
         codes = self.codes(signals)
+        if is_tensor(signals):
+            return self._sum_dense(signals, codes.dense(self.n_atoms)), None
         if self.unit_length:
             assert self.gram is not None
             codes = codes._replace(values=to_unit_length(codes.to_csr(self.n_atoms), self.gram).data)
@@ -102,6 +105,17 @@ class Decode(Encoder):
         accumulate_products(codes.indptr, codes.indices, codes.values, signals - mean, projections)
         whole = projections.astype(np.float64) + np.outer(total, mean)
         return DecoderSums(products, whole, total, signals.sum(axis=0, dtype=np.float64), float(len(signals))), None
+
+    def _sum_dense(self, signals: Any, codes: Any) -> DecoderSums:
+        """The sums of codes (c, n) with their zeros."""
+        backend = backend_of(signals)
+        if self.unit_length:
+            codes = to_unit_length(codes, self.gram)
+        wide = cast(codes, np.float64)
+        total, mean = wide.sum(0), signals.mean(0)
+        projections = backend.weighted_sum(codes, signals - mean) + total[:, None] * cast(mean, np.float64)
+        count = backend.full((), len(signals), total)
+        return DecoderSums(wide.T @ wide, projections, total, backend.column_sums(signals), count)
 
 
 def learn_decoder(

@@ -18,6 +18,7 @@ from scipy import sparse
 
 from rkdl._backends.arrays import is_tensor
 from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows, scatter_rows
+from rkdl._backends.cpu.statistics import _learn, _weigh, accumulate_products
 from rkdl._backends.cpu.vectors import VECTOR_BYTES
 
 
@@ -45,6 +46,22 @@ class Codes(NamedTuple):
     def dense(self, n_atoms: int, dtype: Any = None) -> np.ndarray:
         """The codes (c, n) with their zeros."""
         return self.to_csr(n_atoms).toarray().astype(dtype or self.values.dtype, copy=False)
+
+    def times(self, atoms: np.ndarray) -> np.ndarray:
+        """``Z A`` (c, m)."""
+        return self.to_csr(len(atoms)) @ atoms
+
+    def cross_products(self, features: np.ndarray, n_atoms: int) -> np.ndarray:
+        """``Z'F`` (n, p)."""
+        found = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
+        accumulate_products(self.indptr, self.indices, self.values, features, found)
+        return found
+
+    def weigh(self, atoms: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        """``(Z A) * factor`` (c, p)."""
+        weights = np.empty_like(factor)
+        _weigh(self.indptr, self.indices, self.values, atoms, factor, weights)
+        return weights
 
 
 def pursue(
@@ -92,6 +109,31 @@ def pursue(
     indptr = np.empty(len(correlations) + 1, dtype=np.int32)
     total = pack_rows(given.counts, given.indices, given.values, indptr)
     return packed(given, indptr, total), given.residuals
+
+
+def pursue_and_sum(
+    correlations: Any,
+    gram: Any,
+    squared_norms: Any,
+    features: Any,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+    dictionary: Any = None,
+) -> tuple[Codes, np.ndarray, tuple]:
+    """As `pursue`; with ``Z'Z``, ``Z'F`` and the sums of squared norms and residuals."""
+    if is_tensor(correlations):
+        from rkdl._backends.torch.pursuit import pursue_and_sum as on_device
+
+        return on_device(correlations, gram, squared_norms, features, n_nonzero, residual_tol, ols)  # type: ignore[return-value]
+    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
+    n_signals, n_atoms = correlations.shape
+    code_gram = np.zeros((n_atoms, n_atoms))
+    cross_products = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
+    indptr = np.empty(n_signals + 1, dtype=np.int32)
+    # One call for all of it: threads that meet at Python's lock wait for longer than a small chunk takes.
+    total, energy, residual_energy = _learn(*given, features, indptr, code_gram, cross_products)
+    return packed(given, indptr, total), given.residuals, (code_gram, cross_products, energy, residual_energy)
 
 
 class Arguments(NamedTuple):

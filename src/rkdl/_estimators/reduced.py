@@ -18,7 +18,7 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.gamma import raw_gamma
 from rkdl._estimators.kernel import KernelLearner
-from rkdl._estimators.stream import Stream, StreamLearner
+from rkdl._estimators.stream import StreamLearner
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, has_user_code
 from rkdl._features.maps import KernelMap
@@ -29,7 +29,7 @@ from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS, ch
 from rkdl._learning.kernel_vector_replacement import count_candidates
 from rkdl._learning.kernel_vector_updates import KernelVectorUpdate
 from rkdl._learning.reduced import Model, ReducedProblem
-from rkdl._learning.stream import StreamProblem
+from rkdl._learning.stream import Stream, StreamProblem
 from rkdl._persistence.states import check_kernel_vectors
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Device

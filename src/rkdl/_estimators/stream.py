@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -15,14 +15,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 
-from rkdl._backends.arrays import host
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._coding.preimages import DecoderSums
 from rkdl._data.signals import Signals
 from rkdl._estimators.base import DictionaryLearner
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
-from rkdl._learning.atom_replacement import WorstSignals
 from rkdl._learning.buffered_batches import (
     BUFFER_BYTES,
     BufferedBatch,
@@ -32,8 +30,7 @@ from rkdl._learning.buffered_batches import (
     chunk_rows,
     on_host,
 )
-from rkdl._learning.kernel_vector_updates import KernelVectorUpdate
-from rkdl._learning.reduced import Model, ReducedProblem
+from rkdl._learning.reduced import ReducedProblem
 from rkdl._learning.reservoir import (
     Reservoir,
     count_nonzero_rows,
@@ -44,8 +41,7 @@ from rkdl._learning.reservoir import (
     typical_rows,
 )
 from rkdl._learning.running_statistics import RunningStatistics, fading
-from rkdl._learning.statistics import SufficientStatistics
-from rkdl._learning.stream import StreamProblem
+from rkdl._learning.stream import Stream, StreamProblem, fade_sums
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.types import MatrixLike
 from rkdl._utils.warnings import quiet
@@ -58,132 +54,6 @@ FEWEST_SIGNALS = 20
 OTHER_SCALE = 4.0
 # The sample of what was seen is looked at again, up to so many signals of it, when so large a share of it is new.
 CHECKED_SIGNALS, CHECKED_SHARE = 200, 0.25
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A stream between two batches.
-
-    Attributes
-    ----------
-    model : Model
-        Atoms and kernel vectors.
-    running : RunningStatistics
-        Statistics of all batches but the buffered ones.
-    vector_update : KernelVectorUpdate or None
-        What moved the kernel vectors last.
-    scale, gamma : float, float or None
-        What its signals are multiplied by, and the kernel's parameter for them.
-    settings : dict
-        Parameters that its statistics depend on.
-    decoder_sums : DecoderSums or None
-        Sums that the decoder is learned from, where one is.
-    buffered : tuple of BufferedBatch
-        Batches that wait for an update, and are in neither of the sums.
-    buffered_sums : DecoderSums or None
-        The decoder's sums with those of the buffered batches, coded with the current atoms.
-    is_provisional : bool
-        Whether the kernel vectors and the first atoms are to be chosen again, from all signals of the first update.
-    has_warned : bool
-        Whether the user was warned that not all batches could be buffered.
-    seen : Reservoir or None
-        A sample of the signals seen, where the start may have to be chosen anew.
-    """
-
-    model: Model
-    running: RunningStatistics
-    vector_update: KernelVectorUpdate | None
-    scale: float
-    gamma: float | None
-    settings: dict
-    decoder_sums: DecoderSums | None = None
-    buffered: tuple[BufferedBatch, ...] = ()
-    buffered_sums: DecoderSums | None = None
-    is_provisional: bool = False
-    has_warned: bool = False
-    seen: Reservoir | None = None
-
-    def state(self) -> tuple[dict, dict[str, np.ndarray]]:
-        """Everything that a stream continues from: numbers, and arrays."""
-        running = self.running
-        numbers = {
-            "weight": running.weight,
-            "energy": running.statistics.energy,
-            "residual_energy": running.statistics.residual_energy,
-            "n_waiting": 0 if running.worst is None else running.worst.n_signals,
-            "fades": running.fades,
-        }
-        arrays: dict[str, Any] = {
-            "running.code_gram": running.statistics.code_gram,
-            "running.cross_products": running.statistics.cross_products,
-        }
-        if running.worst is not None:
-            arrays |= {"worst.residuals": running.worst.residuals, "worst.signals": running.worst.signals}
-        if running.linear is not None:
-            arrays |= {
-                "linear.code_gram": running.linear.code_gram,
-                "linear.cross_products": running.linear.cross_products,
-            }
-            numbers["linear_energy"] = running.linear.energy
-        for kind, sums in (("decoder", self.decoder_sums), ("buffered_decoder", self.buffered_sums)):
-            if sums is not None:
-                arrays |= {f"{kind}.{name}": np.asarray(part) for name, part in sums._asdict().items()}
-        arrays |= {f"buffered.{number}": batch.rows for number, batch in enumerate(self.buffered)}
-        header = {
-            "scale": self.scale,
-            "gamma": self.gamma,
-            "running": numbers,
-            "settings": self.settings,
-            "buffered_chunks": [list(batch.chunks) for batch in self.buffered],
-            "is_provisional": self.is_provisional,
-            "has_warned": self.has_warned,
-        }
-        if self.seen is not None:
-            known = vars(self.seen)
-            arrays |= {f"seen.{name}": value for name, value in known.items() if isinstance(value, np.ndarray)}
-            header["seen"] = {name: value for name, value in known.items() if not isinstance(value, np.ndarray)}
-        if self.vector_update is not None:
-            arrays |= self.vector_update.state()
-        return header, {**self.model.state(), **{name: host(array) for name, array in arrays.items()}}
-
-    @classmethod
-    def restored(cls, problem: ReducedProblem, numbers: dict, arrays: dict[str, np.ndarray]) -> Stream:
-        """The stream of a state; `problem` takes over what is its own."""
-        problem.restore({name: array for name, array in arrays.items() if "." not in name})
-        running, linear, worst = numbers["running"], None, None
-        energies = {name: running[name] for name in ("energy", "residual_energy")}
-        statistics = SufficientStatistics(**_named(arrays, "running."), **energies)
-        if "linear.code_gram" in arrays:
-            linear = SufficientStatistics(**_named(arrays, "linear."), energy=running["linear_energy"])
-        if "worst.residuals" in arrays:
-            worst = WorstSignals(running["n_waiting"], **_named(arrays, "worst."))
-        sums, buffered_sums = (_named(arrays, f"{kind}.") for kind in ("decoder", "buffered_decoder"))
-        chunks = numbers.get("buffered_chunks", [])
-        return cls(
-            Executor.to_backend(problem.executor, problem.model),
-            RunningStatistics(statistics, running["weight"], linear, worst, running["fades"]),
-            problem.vector_update,
-            numbers["scale"],
-            numbers["gamma"],
-            numbers.get("settings", {}),
-            DecoderSums(**sums) if sums else None,
-            tuple(BufferedBatch(arrays[f"buffered.{number}"], tuple(rows)) for number, rows in enumerate(chunks)),
-            DecoderSums(**buffered_sums) if buffered_sums else None,
-            numbers.get("is_provisional", False),
-            numbers.get("has_warned", False),
-            Reservoir(**numbers["seen"], **_named(arrays, "seen.")) if "seen" in numbers else None,
-        )
-
-    def after(self, problem: StreamProblem, **changes: Any) -> Stream:
-        """The stream with what a batch has made of it; everything is in NumPy, so that it may be saved."""
-        own = problem.problem
-        # Of any executor: the base class brings everything to the host.
-        model, running = Executor.to_backend(own.executor, (own.model, problem.running))
-        return replace(self, model=model, running=running, vector_update=own.vector_update, **changes)
-
-
-def _named(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, Any]:
-    return {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
 
 
 def _learns_from_sums(model: Any) -> bool:
@@ -377,7 +247,7 @@ class StreamLearner(DictionaryLearner):
             fresh,
             model=fresh.model._replace(n_revived=fresh.model.n_revived + stream.model.n_revived),
             running=fresh.running.faded(share),
-            decoder_sums=_faded(fresh.decoder_sums, share),
+            decoder_sums=fade_sums(fresh.decoder_sums, share),
             has_warned=stream.has_warned,
             seen=seen,
         )
@@ -441,12 +311,12 @@ class StreamLearner(DictionaryLearner):
         else:
             problem.accumulate()
         self.errors_, self.update_errors_ = errors, update_errors
-        sums = self._publish(problem.problem, executor, _faded(stream.decoder_sums, share / weight))
+        sums = self._publish(problem.problem, executor, fade_sums(stream.decoder_sums, share / weight))
         if update and len(update_errors) == 1:
             self._check_learned(problem.problem, signals.shape[0])
         after = stream.after(
             problem,
-            decoder_sums=_faded(sums, weight),
+            decoder_sums=fade_sums(sums, weight),
             buffered=(),
             buffered_sums=None,
             is_provisional=False,
@@ -556,10 +426,3 @@ class StreamLearner(DictionaryLearner):
             self.__dict__.pop(name, None)
         self._fit_settings = self._plain_settings()
         return is_interrupted
-
-
-def _faded(sums: DecoderSums | None, share: float) -> DecoderSums | None:
-    if sums is None or share == 1.0:
-        return sums
-    parts: list[Any] = [share * part for part in sums]
-    return DecoderSums(*parts)

@@ -15,7 +15,6 @@ import torch
 from rkdl._backends.torch.device import KEPT_SHARE, free_bytes, product_precision, tensor_chunks
 from rkdl._backends.torch.place import to_device, to_host
 from rkdl._backends.torch.signals import StreamedSignals, TensorSignals
-from rkdl._backends.torch.steps import tensor_step
 from rkdl._execution.config import keepable
 from rkdl._execution.executor import ChunkTask, Executor
 from rkdl._utils.warnings import warn
@@ -126,7 +125,7 @@ class DeviceExecutor(Executor):
 
     def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
         """One pass over the data, as `Executor.map_reduce`; sums are tensors."""
-        work = tensor_step(to_device(task, self.device))
+        work: Any = to_device(task, self.device)
         totals = None if start is None else self._wide(start)
 
         def apply(number: int, first: int, last: int) -> tuple[tuple, Any]:

@@ -153,9 +153,9 @@ class Executor(ABC):
 
 
 def _squares(rows: np.ndarray, state: Any) -> tuple[tuple, None]:
-    flat = rows.ravel()
+    flat = rows.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
-        return (float(np.dot(flat, flat)),), None
+        return (flat @ flat,), None
 
 
 _squares.keeps = False  # type: ignore[attr-defined]

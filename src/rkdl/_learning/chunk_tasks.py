@@ -6,13 +6,14 @@ A task is a picklable function for `rkdl._execution.executor.Executor.map_reduce
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.cpu.statistics import _learn, _weigh, accumulate_products
+from rkdl._backends.arrays import dot
 from rkdl._coding.encoder import Encoder
-from rkdl._coding.pursuit import Codes, arguments, packed
+from rkdl._coding.pursuit import Codes, pursue_and_sum
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import FeatureMap
 from rkdl._learning.statistics import SufficientStatistics
@@ -40,19 +41,12 @@ class EncodeTask(Encoder):
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
         features, correlations = self._correlate(signals, None if state is None else state.features)
         norms = self.feature_map.squared_norms(signals)
-        given = arguments(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)
-        n_atoms = len(self.atoms)
-        code_gram = np.zeros((n_atoms, n_atoms))
-        cross_products = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
-        indptr = np.empty(len(signals) + 1, dtype=np.int32)
-        # One call for all of it: threads that meet at Python's lock wait for longer than a small chunk takes.
-        total, energy, residual_energy = _learn(*given, features, indptr, code_gram, cross_products)
-        sums = SufficientStatistics(code_gram, cross_products, energy, residual_energy)
-        if not self.keeps:
-            return sums, None
-        return sums, ChunkState(
-            packed(given, indptr, total), given.residuals, features if self.keeps_features else None
+        codes, residuals, sums = pursue_and_sum(
+            correlations, self.gram, norms, features, *self._limited(), dictionary=self.atoms
         )
+        if not self.keeps:
+            return SufficientStatistics(*sums), None
+        return SufficientStatistics(*sums), ChunkState(codes, residuals, features if self.keeps_features else None)
 
 
 @dataclass(frozen=True)
@@ -79,18 +73,10 @@ class GradientTask:
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, ChunkState]:
         known = state.features if self.at_features else None
         features, gradient = self.kernel.value_and_gradient(signals, self.kernel_vectors, known)
-        cross_products = np.zeros((self.n_atoms, features.shape[1]), dtype=features.dtype)
-        codes = state.codes
-        accumulate_products(codes.indptr, codes.indices, codes.values, features, cross_products)
+        cross_products = state.codes.cross_products(features, self.n_atoms)
         if self.atoms is None:
             return (cross_products,), state._replace(features=features) if self.keeps_features else state
-
-        def weigh(factor: np.ndarray) -> np.ndarray:
-            weights = np.empty_like(factor)
-            _weigh(codes.indptr, codes.indices, codes.values, self.atoms, factor, weights)
-            return weights
-
-        return (cross_products, gradient(weigh)), state._replace(features=None)
+        return (cross_products, gradient(partial(state.codes.weigh, self.atoms))), state._replace(features=None)
 
 
 @dataclass(frozen=True)
@@ -102,8 +88,8 @@ class ResidualTask:
     atoms: np.ndarray
 
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, ChunkState]:
-        residual = (signals - state.codes.to_csr(len(self.atoms)) @ self.atoms).ravel()
-        return (float(np.dot(residual, residual)),), state
+        residual = signals - state.codes.times(self.atoms)
+        return (dot(residual, residual),), state
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, code_gram, copied, host, is_tensor, joined, sweep_codes, where, zeros
+from rkdl._backends.arrays import cast, copied, host, is_tensor, joined, where, zeros
+from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._coding.pursuit import pursue
 from rkdl._execution.executor import Executor
@@ -227,7 +228,7 @@ class FullProblem(LearningProblem):
         targets[places, places] = 1.0
         mixed[places, [n_atoms + place for place in places]] = 1.0
 
-        products = code_gram(parts, n_atoms)
+        products = backend_of(aims).code_gram(parts, n_atoms)
         used = host(products.diagonal() > 0.0)
         signals = _CodedKernel(parts, aims, copied(model.correlations))
         sweep = self.atom_update(products, targets, mixed, signals, metric)
@@ -277,7 +278,7 @@ class _CodedKernel:
 
     def codes(self, n_atoms: int) -> Any:
         """The codes, free to change."""
-        return sweep_codes(self.parts, n_atoms)
+        return backend_of(self.aims).sweep_codes(self.parts, n_atoms)
 
     def update(self, j: int, couplings: Any, norm: float) -> None:
         """Atom j has changed, and its correlations with it."""

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
-from rkdl._backends.arrays import host, squared_norms
-from rkdl._backends.cpu.products import multiply
+from rkdl._backends.arrays import cast, host
+from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.executor import Executor
@@ -140,8 +139,9 @@ def signal_moments(executor: Executor) -> tuple[np.ndarray, float, float]:
 
 
 def _moments(signals: np.ndarray, kept: object) -> tuple[tuple, None]:
-    squares = squared_norms(signals).astype(np.float64)
-    return (signals.sum(axis=0, dtype=np.float64), squares.sum(), np.sqrt(squares).sum()), None
+    backend = backend_of(signals)
+    squares = cast(backend.squared_norms(signals), np.float64)
+    return (backend.column_sums(signals), squares.sum(), (squares**0.5).sum()), None
 
 
 @dataclass(frozen=True)
@@ -160,23 +160,19 @@ class _Assign:
     def __call__(self, signals: np.ndarray, kept: object) -> tuple[tuple, np.ndarray]:
         if self.shift is not None:
             signals = signals - self.shift
-        squares = squared_norms(self.centres)
-        scores = multiply(signals, self.centres)
+        backend = backend_of(signals)
+        scores = backend.product(signals, self.centres)
         scores *= -2
-        scores += squares
-        nearest = scores.argmin(axis=1)
-        distances = np.maximum(scores[np.arange(len(signals)), nearest] + squared_norms(signals), 0)
-        weights = np.ones(len(signals), dtype=signals.dtype)
+        scores += backend.squared_norms(self.centres)
+        lowest, nearest = backend.smallest(scores)
+        distances = (lowest + backend.squared_norms(signals)).clip(min=0)
+        weights = backend.full((len(signals),), 1.0, signals)
         if self.gamma is not None:
             # In float64: gamma may be beyond the signals' dtype.
-            weights = np.exp(distances.astype(np.float64) * -self.gamma).astype(signals.dtype)
+            weights = backend.as_like(backend.exp(cast(distances, np.float64) * -self.gamma), signals)
             distances = 1 - weights
-        members = sparse.csr_array(
-            (weights, (nearest, np.arange(len(signals)))), shape=(len(self.centres), len(signals))
-        )
-        counts = np.bincount(nearest, minlength=len(self.centres))
-        sums = members @ signals, members.sum(axis=1), counts, distances.sum(dtype=np.float64)
-        return sums, distances
+        sums = backend.group_sums(signals, nearest, weights, len(self.centres))
+        return (*sums, cast(distances, np.float64).sum()), distances
 
 
 def _cluster_centres(executor: Executor, count: int, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import as_kind, cast, host, is_tensor, project_rows, row_norms, sweep_codes
+from rkdl._backends.arrays import as_like, cast, host, is_tensor, row_norms
+from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
 from rkdl._features.maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
@@ -426,14 +427,15 @@ class _CodedFeatures:
     def codes(self, n_atoms: int) -> Any:
         """The codes, free to change."""
         self.chunks[:] = self.executor.gather(_itself, self.chunks)
-        return sweep_codes([state.codes for state in self.chunks], n_atoms)
+        parts = [state.codes for state in self.chunks]
+        return backend_of(parts[0].values).sweep_codes(parts, n_atoms)
 
     def update(self, j: int, couplings: Any, norm: float) -> None:
         """Features do not change with the atoms."""
 
     def correlations(self, j: int, atoms: Any, rows: Any) -> Any:
         """Inner products of atom j with the signals of `rows`."""
-        return project_rows(self.features, rows, self.metric.unwhiten(atoms[j : j + 1])[0])
+        return backend_of(atoms).project_rows(self.features, rows, self.metric.unwhiten(atoms[j : j + 1])[0])
 
 
 def _itself(state: Any) -> Any:
@@ -443,4 +445,4 @@ def _itself(state: Any) -> Any:
 def _rescale(state: ChunkState, scales: Any) -> ChunkState:
     """The chunk's state with the codes of every atom multiplied by its scale."""
     codes = state.codes
-    return state._replace(codes=codes._replace(values=codes.values * as_kind(scales, codes.values)[codes.indices]))
+    return state._replace(codes=codes._replace(values=codes.values * as_like(scales, codes.values)[codes.indices]))

@@ -2,24 +2,164 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from rkdl._backends.arrays import host
+from rkdl._coding.preimages import DecoderSums
+from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Custom
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import make_metric
-from rkdl._learning.atom_replacement import find_worst
+from rkdl._learning.atom_replacement import WorstSignals, find_worst
 from rkdl._learning.atom_updates import normalize_rows
+from rkdl._learning.buffered_batches import BufferedBatch
 from rkdl._learning.chunk_tasks import GradientTask
 from rkdl._learning.kernel_vector_replacement import MIN_SIGNALS_PER_ATOM, keep_kernel_vectors
-from rkdl._learning.kernel_vector_updates import PastSignals
-from rkdl._learning.reduced import Iterate, ReducedProblem
+from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, PastSignals
+from rkdl._learning.reduced import Iterate, Model, ReducedProblem
+from rkdl._learning.reservoir import Reservoir
 from rkdl._learning.running_statistics import RunningStatistics
+from rkdl._learning.statistics import SufficientStatistics
 
 # A fading sum never ends at zero: atoms used less than this, relative to the most used one, are unused.
 FADED_USE = 1e-6
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream between two batches.
+
+    Attributes
+    ----------
+    model : Model
+        Atoms and kernel vectors.
+    running : RunningStatistics
+        Statistics of all batches but the buffered ones.
+    vector_update : KernelVectorUpdate or None
+        What moved the kernel vectors last.
+    scale, gamma : float, float or None
+        What its signals are multiplied by, and the kernel's parameter for them.
+    settings : dict
+        Parameters that its statistics depend on.
+    decoder_sums : DecoderSums or None
+        Sums that the decoder is learned from, where one is.
+    buffered : tuple of BufferedBatch
+        Batches that wait for an update, and are in neither of the sums.
+    buffered_sums : DecoderSums or None
+        The decoder's sums with those of the buffered batches, coded with the current atoms.
+    is_provisional : bool
+        Whether the kernel vectors and the first atoms are to be chosen again, from all signals of the first update.
+    has_warned : bool
+        Whether the user was warned that not all batches could be buffered.
+    seen : Reservoir or None
+        A sample of the signals seen, where the start may have to be chosen anew.
+    """
+
+    model: Model
+    running: RunningStatistics
+    vector_update: KernelVectorUpdate | None
+    scale: float
+    gamma: float | None
+    settings: dict
+    decoder_sums: DecoderSums | None = None
+    buffered: tuple[BufferedBatch, ...] = ()
+    buffered_sums: DecoderSums | None = None
+    is_provisional: bool = False
+    has_warned: bool = False
+    seen: Reservoir | None = None
+
+    def state(self) -> tuple[dict, dict[str, np.ndarray]]:
+        """Everything that a stream continues from: numbers, and arrays."""
+        running = self.running
+        numbers = {
+            "weight": running.weight,
+            "energy": running.statistics.energy,
+            "residual_energy": running.statistics.residual_energy,
+            "n_waiting": 0 if running.worst is None else running.worst.n_signals,
+            "fades": running.fades,
+        }
+        arrays: dict[str, Any] = {
+            "running.code_gram": running.statistics.code_gram,
+            "running.cross_products": running.statistics.cross_products,
+        }
+        if running.worst is not None:
+            arrays |= {"worst.residuals": running.worst.residuals, "worst.signals": running.worst.signals}
+        if running.linear is not None:
+            arrays |= {
+                "linear.code_gram": running.linear.code_gram,
+                "linear.cross_products": running.linear.cross_products,
+            }
+            numbers["linear_energy"] = running.linear.energy
+        for kind, sums in (("decoder", self.decoder_sums), ("buffered_decoder", self.buffered_sums)):
+            if sums is not None:
+                arrays |= {f"{kind}.{name}": np.asarray(part) for name, part in sums._asdict().items()}
+        arrays |= {f"buffered.{number}": batch.rows for number, batch in enumerate(self.buffered)}
+        header = {
+            "scale": self.scale,
+            "gamma": self.gamma,
+            "running": numbers,
+            "settings": self.settings,
+            "buffered_chunks": [list(batch.chunks) for batch in self.buffered],
+            "is_provisional": self.is_provisional,
+            "has_warned": self.has_warned,
+        }
+        if self.seen is not None:
+            known = vars(self.seen)
+            arrays |= {f"seen.{name}": value for name, value in known.items() if isinstance(value, np.ndarray)}
+            header["seen"] = {name: value for name, value in known.items() if not isinstance(value, np.ndarray)}
+        if self.vector_update is not None:
+            arrays |= self.vector_update.state()
+        return header, {**self.model.state(), **{name: host(array) for name, array in arrays.items()}}
+
+    @classmethod
+    def restored(cls, problem: ReducedProblem, numbers: dict, arrays: dict[str, np.ndarray]) -> Stream:
+        """The stream of a state; `problem` takes over what is its own."""
+        problem.restore({name: array for name, array in arrays.items() if "." not in name})
+        running, linear, worst = numbers["running"], None, None
+        energies = {name: running[name] for name in ("energy", "residual_energy")}
+        statistics = SufficientStatistics(**_named(arrays, "running."), **energies)
+        if "linear.code_gram" in arrays:
+            linear = SufficientStatistics(**_named(arrays, "linear."), energy=running["linear_energy"])
+        if "worst.residuals" in arrays:
+            worst = WorstSignals(running["n_waiting"], **_named(arrays, "worst."))
+        sums, buffered_sums = (_named(arrays, f"{kind}.") for kind in ("decoder", "buffered_decoder"))
+        chunks = numbers.get("buffered_chunks", [])
+        return cls(
+            Executor.to_backend(problem.executor, problem.model),
+            RunningStatistics(statistics, running["weight"], linear, worst, running["fades"]),
+            problem.vector_update,
+            numbers["scale"],
+            numbers["gamma"],
+            numbers.get("settings", {}),
+            DecoderSums(**sums) if sums else None,
+            tuple(BufferedBatch(arrays[f"buffered.{number}"], tuple(rows)) for number, rows in enumerate(chunks)),
+            DecoderSums(**buffered_sums) if buffered_sums else None,
+            numbers.get("is_provisional", False),
+            numbers.get("has_warned", False),
+            Reservoir(**numbers["seen"], **_named(arrays, "seen.")) if "seen" in numbers else None,
+        )
+
+    def after(self, problem: StreamProblem, **changes: Any) -> Stream:
+        """The stream with what a batch has made of it; everything is in NumPy, so that it may be saved."""
+        own = problem.problem
+        # Of any executor: the base class brings everything to the host.
+        model, running = Executor.to_backend(own.executor, (own.model, problem.running))
+        return replace(self, model=model, running=running, vector_update=own.vector_update, **changes)
+
+
+def _named(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, Any]:
+    return {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
+
+
+def fade_sums(sums: DecoderSums | None, share: float) -> DecoderSums | None:
+    """The sums multiplied by `share`."""
+    if sums is None or share == 1.0:
+        return sums
+    parts: list[Any] = [share * part for part in sums]
+    return DecoderSums(*parts)
 
 
 class StreamProblem:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy import sparse
+from scipy.linalg import blas, lapack
 
+from rkdl._backends.cpu import sweeps
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.products import combine, multiply
+from rkdl._backends.cpu.statistics import accumulate_gram
 from rkdl._utils.types import FLOATS
+
+
+def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
+    """``total += factor * term`` without an array in between."""
+    blas.daxpy(term.ravel(), total.ravel(), a=factor)
 
 
 class CPUBackend:
@@ -44,6 +52,44 @@ class CPUBackend:
     def largest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         at = np.argpartition(rows, -count, axis=1)[:, -count:]
         return np.take_along_axis(rows, at, axis=1), at
+
+    def smallest(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        at = rows.argmin(axis=1)
+        return rows[np.arange(len(rows)), at], at
+
+    def column_sums(self, rows: np.ndarray) -> np.ndarray:
+        return rows.sum(axis=0, dtype=np.float64)
+
+    def group_sums(
+        self, rows: np.ndarray, groups: np.ndarray, weights: np.ndarray, count: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        members = sparse.csr_array((weights, (groups, np.arange(len(rows)))), shape=(count, len(rows)))
+        return members @ rows, members.sum(axis=1), np.bincount(groups, minlength=count)
+
+    def code_gram(self, parts: list, n_atoms: int) -> np.ndarray:
+        gram = np.zeros((n_atoms, n_atoms))
+        for codes in parts:
+            accumulate_gram(codes.indptr, codes.indices, codes.values.astype(np.float64), gram)
+        return gram
+
+    gram_sweep = staticmethod(sweeps.gram_sweep)
+    sweep_codes = sweeps.SweepCodes
+
+    def project_rows(self, features: list[np.ndarray], rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        return sweeps.project_rows(features[0], rows, vector)
+
+    def lbfgs_direction(self, gradient: np.ndarray, pairs: Any) -> tuple[np.ndarray, float]:
+        direction = np.ascontiguousarray(-gradient)
+        weights = []
+        for shift, change, curvature in reversed(pairs):
+            weight = np.vdot(shift, direction) / curvature
+            _add(direction, change, -weight)
+            weights.append(weight)
+        shift, change, curvature = pairs[-1]
+        direction *= curvature / np.vdot(change, change)
+        for (shift, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
+            _add(direction, shift, weight - np.vdot(change, direction) / curvature)
+        return direction, float(np.vdot(direction, gradient))
 
     def finfo(self, array: np.ndarray) -> Any:
         return np.finfo(array.dtype)

@@ -66,6 +66,59 @@ class TorchBackend:
         found, at = rows.topk(count, dim=1, sorted=False)
         return found, at
 
+    def smallest(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found, at = rows.min(dim=1)
+        return found, at
+
+    def column_sums(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.sum(0, dtype=torch.float64)
+
+    def group_sums(
+        self, rows: torch.Tensor, groups: torch.Tensor, weights: torch.Tensor, count: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        members = rows.new_zeros((len(rows), count)).scatter_(1, groups[:, None], weights[:, None])
+        counts = torch.bincount(groups, minlength=count)
+        return self.weighted_sum(members, rows), members.sum(0, dtype=torch.float64), counts
+
+    def code_gram(self, parts: list, n_atoms: int) -> torch.Tensor:
+        dense = [codes.dense(n_atoms, np.float64) for codes in parts]
+        return torch.stack([codes.T @ codes for codes in dense]).sum(0)
+
+    def gram_sweep(
+        self, code_gram: torch.Tensor, targets: torch.Tensor, atoms: torch.Tensor, metric: torch.Tensor | None
+    ) -> torch.Tensor:
+        from rkdl._backends.torch.sweeps import gram_sweep
+
+        return gram_sweep(code_gram, targets, atoms, metric)
+
+    def sweep_codes(self, parts: list, n_atoms: int) -> Any:
+        from rkdl._backends.torch.sweeps import SweepCodes
+
+        return SweepCodes(parts, n_atoms)
+
+    def project_rows(self, features: list[torch.Tensor], rows: Any, vector: torch.Tensor) -> torch.Tensor:
+        return torch.cat([part @ vector.to(part.dtype) for part in features]).double()
+
+    def lbfgs_direction(self, gradient: torch.Tensor, pairs: Any) -> tuple[torch.Tensor, float]:
+        # On the coefficients of a combination of shifts, changes and the gradient: inner products are all it needs,
+        # and the device is waited for once.
+        count = len(pairs)
+        vectors = torch.stack([shift for shift, _, _ in pairs] + [change for _, change, _ in pairs] + [gradient])
+        flat = vectors.reshape(len(vectors), -1)
+        products = (flat @ flat.T).cpu().numpy()
+        curvatures = [curvature for _, _, curvature in pairs]
+        combination = np.zeros(2 * count + 1)
+        combination[-1] = -1.0
+        weights = np.zeros(count)
+        for i in reversed(range(count)):
+            weights[i] = products[i] @ combination / curvatures[i]
+            combination[count + i] -= weights[i]
+        combination *= curvatures[-1] / products[2 * count - 1, 2 * count - 1]
+        for i in range(count):
+            combination[i] += weights[i] - products[count + i] @ combination / curvatures[i]
+        direction = (torch.from_numpy(combination).to(flat.device) @ flat).reshape(gradient.shape)
+        return direction, float(products[-1] @ combination)
+
     def finfo(self, array: torch.Tensor) -> Any:
         return torch.finfo(array.dtype)
 

@@ -16,7 +16,6 @@ from rkdl._backends.torch.backend import torch_dtype, upload
 from rkdl._backends.torch.place import to_device, to_host
 from rkdl._backends.torch.pursuit import TensorCodes, pursue
 from rkdl._backends.torch.signals import StreamedSignals, TensorSignals
-from rkdl._backends.torch.steps import encode
 from rkdl._coding import encode as _encode
 from rkdl._coding.encoder import Encoder, NotFiniteError
 from rkdl._coding.pursuit import Codes, scatter
@@ -192,7 +191,7 @@ def residuals_of(model: Any, signals: Any, encoder: Encoder, unit: float, factor
     """Norms of the residuals and of the signals in feature space, as tensors, or arrays where arrays were given."""
 
     def work(placed: Any, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        features, norms, codes, squares = encode(placed, rows)
+        features, norms, codes, squares = placed.encode(rows)
         if isinstance(placed.feature_map, LinearMap):
             # From the residual itself: the difference of squares has no digits left where the fit is close.
             residual = rows - codes.dense(len(placed.atoms)) @ placed.atoms

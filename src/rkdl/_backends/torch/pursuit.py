@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from rkdl._backends.torch.backend import has_triton
+from rkdl._backends.torch.backend import TORCH, has_triton
 from rkdl._coding.pursuit import pursue_padded
 
 # Bytes that the plain pursuit's rows may take at a time.
 PLAIN_BYTES = 1 << 30
+# Codes with their zeros are remembered for the tasks to come while they are no more numbers than this.
+KNOWN_CODES = 1 << 20
 
 
 class TensorCodes(NamedTuple):
@@ -35,6 +37,22 @@ class TensorCodes(NamedTuple):
             return self.known[1]
         dense = torch.zeros((self.n_signals, n_atoms), dtype=dtype or self.values.dtype, device=self.values.device)
         return dense.scatter_add_(1, self.indices.long(), self.values.to(dense.dtype))
+
+    def times(self, atoms: torch.Tensor) -> torch.Tensor:
+        """``Z A`` (c, m)."""
+        return self.dense(len(atoms)) @ atoms
+
+    def cross_products(self, features: torch.Tensor, n_atoms: int) -> torch.Tensor:
+        """``Z'F`` (n, p) in float64."""
+        return TORCH.weighted_sum(self.dense(n_atoms), features)
+
+    def weigh(self, atoms: torch.Tensor, factor: torch.Tensor) -> Any:
+        """``(Z A) * factor`` (c, p)."""
+        if factor.device.type == "cuda" and has_triton() and self.known is None:
+            from rkdl._backends.torch import triton_kernels
+
+            return triton_kernels.weigh(self.indices, self.values, atoms, factor)
+        return self.times(atoms).mul_(factor)
 
 
 def pursue(
@@ -79,6 +97,20 @@ def pursue(
     else:
         *parts, residuals = pursue_plainly(correlations, gram, squared_norms, *options)
     return TensorCodes(parts[0], parts[1], parts[2]), residuals
+
+
+def pursue_and_sum(
+    correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, features: torch.Tensor, *options: Any
+) -> tuple[TensorCodes, torch.Tensor, tuple]:
+    """As `rkdl._coding.pursuit.pursue_and_sum`; small dense codes are remembered for the tasks to come."""
+    codes, residuals = pursue(correlations, gram, squared_norms, *options)
+    dense = codes.dense(correlations.shape[1])
+    wide = dense.double()
+    energies = squared_norms.sum(dtype=torch.float64), residuals.sum(dtype=torch.float64)
+    sums = (wide.T @ wide, TORCH.weighted_sum(dense, features), *energies)
+    if dense.numel() <= KNOWN_CODES:
+        codes = codes._replace(known=(codes.values, dense))
+    return codes, residuals, sums
 
 
 Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rkdl._backends.arrays import copied, dot, gram_sweep
+from rkdl._backends.arrays import copied, dot
+from rkdl._backends.base import backend_of
 from rkdl._learning.atom_updates.base import CodedSignals, Sweep
 
 
@@ -22,7 +23,7 @@ class GramUpdate:
     ) -> Sweep:
         """Update every atom once."""
         atoms = copied(atoms)
-        scales = gram_sweep(code_gram, targets, atoms, metric)
+        scales = backend_of(atoms).gram_sweep(code_gram, targets, atoms, metric)
         duals = targets if metric is None else targets @ metric
         fit = dot(duals * scales[:, None], atoms)
         return Sweep(atoms, code_gram * (scales[:, None] * scales), fit, code_scales=scales)

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import blas
 from sklearn.exceptions import ConvergenceWarning
 
-from rkdl._backends.arrays import beside, dot, dots, is_tensor, norm, row_norms, stacked
+from rkdl._backends.arrays import beside, dots, norm, row_norms, stacked
+from rkdl._backends.base import backend_of
 from rkdl._learning.kernel_vector_updates.base import Objective, Point, radius_state
 from rkdl._learning.kernel_vector_updates.line_searches import LineSearch, Trial, backtrack
 from rkdl._utils.warnings import warn
@@ -129,28 +129,9 @@ class VariableProjection:
             length = norm(gradient)
             # In two factors: one alone overflows where the gradient is tiny.
             return (gradient / length) * (-0.1 * spread), -0.1 * spread * length
-        if is_tensor(gradient):
-            from rkdl._backends.torch.lbfgs import find_direction
-
-            return find_direction(gradient, self.pairs)  # type: ignore[arg-type, return-value]
-        direction = np.ascontiguousarray(-gradient)
-        weights = []
-        for shift, change, curvature in reversed(self.pairs):
-            weight = dot(shift, direction) / curvature
-            _add(direction, change, -weight)
-            weights.append(weight)
-        shift, change, curvature = self.pairs[-1]
-        direction *= curvature / dot(change, change)
-        for (shift, change, curvature), weight in zip(self.pairs, reversed(weights), strict=True):
-            _add(direction, shift, weight - dot(change, direction) / curvature)
-        return direction, float(dot(direction, gradient))
+        return backend_of(gradient).lbfgs_direction(gradient, self.pairs)
 
     def _remember(self, shift: np.ndarray, change: np.ndarray) -> None:
         curvature, shift_square, change_square = dots(shift, change)
         if curvature > 1e-10 * np.sqrt(shift_square * change_square):
             self.pairs.append((shift, change, curvature))
-
-
-def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
-    """``total += factor * term`` without an array in between."""
-    blas.daxpy(term.ravel(), total.ravel(), a=factor)
