@@ -26,10 +26,17 @@ FLOORS = [
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
-# Folders whose imports may point to the rooms named here, each for a reason.
+# Files that may import from rooms above them, each for a reason; a list to shorten, not to extend.
 ALLOWED = {
-    # Twins of what is above, until that is written over the backend's primitives.
-    "_backends/torch": {"_learning", "_coding", "_features", "_execution", "_data"},
+    # Chunk sizes on a GPU follow the limits that users configure.
+    "_backends/torch/device.py": {"_execution"},
+    # Tensors as signals: subclasses of what `_data` opens.
+    "_backends/torch/read.py": {"_data"},
+    "_backends/torch/signals.py": {"_data"},
+    # Chunk tasks and coding of tensors that are not yet written over the backend's primitives.
+    "_backends/torch/encode.py": {"_coding", "_data", "_execution", "_features"},
+    "_backends/torch/pursuit.py": {"_coding"},
+    "_backends/torch/steps.py": {"_coding", "_execution", "_learning"},
 }
 
 
@@ -59,7 +66,7 @@ def test_imports_point_downwards():
     for path in ROOT.rglob("*.py"):
         place = path.relative_to(ROOT)
         here = place.parts[0].removesuffix(".py").replace("__init__", "rkdl")
-        allowed = ALLOWED.get(place.parent.as_posix(), set())
+        allowed = ALLOWED.get(place.as_posix(), set())
         for room in set(imported_rooms(path)) - allowed:
             if FLOOR[room] < FLOOR[here]:
                 upwards.add(f"{place} imports from {room}")
