@@ -14,10 +14,10 @@ from rkdl._features.kernels import Kernel
 from rkdl._features.metric import IdentityMetric, Metric, make_metric
 
 
-@dataclass(frozen=True)
-class LinearMap:
-    """Signals as they are: linear dictionary learning."""
+class FeatureMap:
+    """Features that are signals as they are; what maps share unless they say otherwise."""
 
+    # Number of features.
     size: int
 
     @property
@@ -30,24 +30,35 @@ class LinearMap:
         return signals
 
     def squared_norms(self, signals: Any) -> Any:
-        """``|y|^2`` of every signal."""
-        return squared_norms(signals)
+        """``|phi(y)|^2`` of every signal."""
+        raise NotImplementedError
 
-    def metric(self, dtype: np.dtype) -> IdentityMetric:
-        """The identity."""
+    def metric(self, dtype: np.dtype) -> Metric | IdentityMetric:
+        """The metric of the features, its rank decided for signals of `dtype`: the identity."""
         return IdentityMetric(self.size)
 
     def state(self) -> dict[str, Any]:
-        """Nothing that learning changes."""
+        """What learning changes, as arrays."""
         return {}
 
-    def restored(self, state: dict[str, Any]) -> LinearMap:
-        """The same map."""
-        return self
+    def restored(self, state: dict[str, Any]) -> FeatureMap:
+        """The map of a state."""
+        return replace(self, **{name: state[name] for name in self.state()})  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
-class FourierMap:
+class LinearMap(FeatureMap):
+    """Signals as they are: linear dictionary learning."""
+
+    size: int
+
+    def squared_norms(self, signals: Any) -> Any:
+        """``|y|^2`` of every signal."""
+        return squared_norms(signals)
+
+
+@dataclass(frozen=True)
+class FourierMap(FeatureMap):
     """Random Fourier features: cosine and sine of each frequency, so that every signal has norm one."""
 
     frequencies: Any
@@ -58,8 +69,8 @@ class FourierMap:
         return self.frequencies.shape[1]
 
     @property
-    def size(self) -> int:
-        """Number of features, two a frequency."""
+    def size(self) -> int:  # type: ignore[override]
+        """Number of features, two per frequency."""
         return 2 * len(self.frequencies)
 
     def features(self, signals: Any) -> Any:
@@ -72,22 +83,14 @@ class FourierMap:
         """One for every signal."""
         return backend_of(signals).full((len(signals),), 1.0, signals)
 
-    def metric(self, dtype: np.dtype) -> IdentityMetric:
-        """The identity."""
-        return IdentityMetric(self.size)
-
     def state(self) -> dict[str, Any]:
         """What a map of the same kind is made from."""
         return {"frequencies": self.frequencies}
 
-    def restored(self, state: dict[str, Any]) -> FourierMap:
-        """The map of a state."""
-        return replace(self, frequencies=state["frequencies"])
-
 
 @dataclass(frozen=True)
-class KernelMap:
-    """Kernel values with a set of kernel vectors: the reduced methods, and KDL when it meets new signals."""
+class KernelMap(FeatureMap):
+    """Kernel values with a set of kernel vectors: the reduced methods, and KDL on new signals."""
 
     kernel: Kernel
     kernel_vectors: Any
@@ -100,7 +103,7 @@ class KernelMap:
         return self.kernel_vectors.shape[1]
 
     @property
-    def size(self) -> int:
+    def size(self) -> int:  # type: ignore[override]
         """Number of kernel vectors."""
         return len(self.kernel_vectors)
 
@@ -135,42 +138,21 @@ class KernelMap:
         """What a map of the same kind is made from."""
         return {"kernel_vectors": self.kernel_vectors}
 
-    def restored(self, state: dict[str, Any]) -> KernelMap:
-        """The map of a state."""
-        return replace(self, kernel_vectors=state["kernel_vectors"])
-
 
 @dataclass(frozen=True)
-class GivenKernelMap:
+class GivenKernelMap(FeatureMap):
     """Rows that are kernel values already: a precomputed kernel."""
 
     size: int
-
-    @property
-    def signal_size(self) -> int:
-        """Length of a row."""
-        return self.size
-
-    def features(self, signals: Any) -> Any:
-        """The rows themselves."""
-        return signals
 
     def squared_norms(self, signals: Any) -> Any:
         """Not known, so that no residual is ever small."""
         backend = backend_of(signals)
         return backend.full((len(signals),), float(backend.finfo(signals).max) / len(signals), signals)
 
-    def state(self) -> dict[str, Any]:
-        """Nothing that learning changes."""
-        return {}
-
-    def restored(self, state: dict[str, Any]) -> GivenKernelMap:
-        """The same map."""
-        return self
-
 
 @dataclass(frozen=True)
-class WhiteMap:
+class WhiteMap(FeatureMap):
     """Kernel values in coordinates whose metric is the identity, so that what learns from them is linear.
 
     Attributes
@@ -200,7 +182,7 @@ class WhiteMap:
         return self.kernel_map.signal_size
 
     @property
-    def size(self) -> int:
+    def size(self) -> int:  # type: ignore[override]
         """Number of coordinates."""
         return len(self.whitening)
 
@@ -211,18 +193,3 @@ class WhiteMap:
     def squared_norms(self, signals: Any) -> Any:
         """``k(y, y)`` of every signal, of which the coordinates hold a part."""
         return self.kernel_map.squared_norms(signals)
-
-    def metric(self, dtype: np.dtype) -> IdentityMetric:
-        """The identity."""
-        return IdentityMetric(self.size)
-
-    def state(self) -> dict[str, Any]:
-        """Nothing that learning changes."""
-        return {}
-
-    def restored(self, state: dict[str, Any]) -> WhiteMap:
-        """The same map."""
-        return self
-
-
-FeatureMap = LinearMap | FourierMap | KernelMap | GivenKernelMap | WhiteMap

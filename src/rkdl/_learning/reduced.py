@@ -205,7 +205,7 @@ class ReducedProblem(LearningProblem):
         # Empty codes of many signals leave much; where little is left nobody need count them.
         is_poor = iterate.objective > POOR_SHARE * float(iterate.statistics.energy)
         n_empty = sum(self.executor.gather(count_empty, iterate.chunks)) if is_poor else 0
-        penalty = 0.0 if iterate.linear is None else iterate.linear.value(self.model.feature_map.kernel_vectors)  # type: ignore[union-attr]
+        penalty = 0.0 if iterate.linear is None else iterate.linear.value(self.model.feature_map.kernel_vectors)  # type: ignore[attr-defined]
         self.model = self.model._replace(objective=iterate.objective, penalty=penalty, n_empty=n_empty)
 
     def encode_again(self, iterate: Iterate) -> Iterate:
@@ -265,7 +265,7 @@ class ReducedProblem(LearningProblem):
         self._cached = None
         start = objective.at(feature_map.kernel_vectors, statistics.cross_products if past is None else None)
         point = update.minimize(objective, start)
-        feature_map = replace(iterate.feature_map, kernel_vectors=self.executor.to_backend(point.vectors))  # type: ignore[arg-type, call-arg]
+        feature_map = replace(iterate.feature_map, kernel_vectors=self.executor.to_backend(point.vectors))  # type: ignore[type-var, call-arg]
         self._cache(feature_map, point.features)
         scales = row_norms(point.whitened_atoms)
         return iterate._replace(
