@@ -13,7 +13,7 @@ from rkdl._features.kernels import base, composites, inner_products, radial
 from rkdl._features.kernels.base import *  # noqa: F403
 from rkdl._features.kernels.base import Kernel
 from rkdl._features.kernels.composites import *  # noqa: F403
-from rkdl._features.kernels.composites import Composite, Scaled
+from rkdl._features.kernels.composites import Composite
 from rkdl._features.kernels.custom import Custom
 from rkdl._features.kernels.inner_products import *  # noqa: F403
 from rkdl._features.kernels.inner_products import Linear, Polynomial
@@ -96,8 +96,6 @@ def make_kernel(
 def _may_be_indefinite(kernel: Kernel) -> bool:
     if isinstance(kernel, Composite):
         return any(map(_may_be_indefinite, kernel.parts))
-    if isinstance(kernel, Scaled):
-        return _may_be_indefinite(kernel.kernel)
     return kernel._has_user_code or (isinstance(kernel, Polynomial) and kernel.coef0 < 0.0)
 
 

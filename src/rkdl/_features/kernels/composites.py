@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add, mul
 from typing import Any
@@ -15,17 +15,10 @@ from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weigh
 __all__ = ["Product", "Scaled", "Sum"]
 
 
-@dataclass(frozen=True)
 class Composite(Kernel):
-    """A kernel made of others."""
+    """A kernel made of others, its `parts`."""
 
     parts: tuple[Kernel, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(self.parts))
-        bad = [part for part in self.parts if not isinstance(part, Kernel)]
-        if bad or not self.parts:
-            raise TypeError(f"{type(self).__name__} is made of kernels, got {bad[0] if bad else self.parts!r}.")
 
     @property
     def differentiable(self) -> bool:
@@ -40,7 +33,8 @@ class Composite(Kernel):
         return set().union(*(part._rules() for part in self.parts))
 
     def _each(self, function: Callable[[Kernel], Kernel]) -> Kernel:
-        return replace(self, parts=tuple(function(part) for part in self.parts))
+        """The same of other parts."""
+        return type(self)(tuple(function(part) for part in self.parts))  # type: ignore[call-arg]
 
     def _resolved(self, gamma: float) -> Kernel:
         return self._each(lambda part: part._resolved(gamma))
@@ -50,6 +44,11 @@ class Composite(Kernel):
 
     def _prepared(self, sample: np.ndarray) -> Kernel:
         return self._each(lambda part: part._prepared(sample))
+
+    def _check_parts(self) -> None:
+        bad = [part for part in self.parts if not isinstance(part, Kernel)]
+        if bad or not self.parts:
+            raise TypeError(f"{type(self).__name__} is made of kernels, got {bad[0] if bad else self.parts!r}.")
 
     gradient = BuiltIn.gradient
 
@@ -73,6 +72,12 @@ class Sum(Composite):
     >>> Sum((RBF(0.5), Linear())) == RBF(0.5) + Linear()
     True
     """
+
+    parts: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+        self._check_parts()
 
     def __call__(self, X: Any, Y: Any) -> Any:
         return reduce(add, (part(X, Y) for part in self.parts))
@@ -110,6 +115,12 @@ class Product(Composite):
     True
     """
 
+    parts: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+        self._check_parts()
+
     def __call__(self, X: Any, Y: Any) -> Any:
         return reduce(mul, (part(X, Y) for part in self.parts))
 
@@ -133,7 +144,7 @@ class Product(Composite):
 
 
 @dataclass(frozen=True)
-class Scaled(Kernel):
+class Scaled(Composite):
     """A kernel multiplied by a positive number; ``number * kernel`` makes one.
 
     Parameters
@@ -158,40 +169,22 @@ class Scaled(Kernel):
     factor: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kernel, Kernel):
-            raise TypeError(
-                f"Scaled has kernel={self.kernel!r}: give one of rkdl.kernels, or of a class derived from it."
-            )
+        self._check_parts()
         check_positive(self, "factor")
 
     @property
-    def differentiable(self) -> bool:
-        """Whether the kernel has a gradient."""
-        return self.kernel.differentiable
+    def parts(self) -> tuple[Kernel, ...]:  # type: ignore[override]
+        """The kernel alone."""
+        return (self.kernel,)
 
-    @property
-    def _has_user_code(self) -> bool:
-        return self.kernel._has_user_code
-
-    def _rules(self) -> set[str]:
-        return self.kernel._rules()
-
-    def _resolved(self, gamma: float) -> Kernel:
-        return replace(self, kernel=self.kernel._resolved(gamma))
-
-    def _rescaled(self, scale: float) -> Kernel:
-        return replace(self, kernel=self.kernel._rescaled(scale))
-
-    def _prepared(self, sample: np.ndarray) -> Kernel:
-        return replace(self, kernel=self.kernel._prepared(sample))
+    def _each(self, function: Callable[[Kernel], Kernel]) -> Kernel:
+        return Scaled(function(self.kernel), self.factor)
 
     def __call__(self, X: Any, Y: Any) -> Any:
         return self.kernel(X, Y) * float(self.factor)
 
     def diagonal(self, X: Any) -> Any:
         return self.kernel.diagonal(X) * float(self.factor)
-
-    gradient = BuiltIn.gradient
 
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
         own, gradient = self.kernel.value_and_gradient(X, Y)
