@@ -50,8 +50,8 @@ from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
 from rkdl._backends.torch.backend import BLOCK_ROWS, TORCH, scaled_norms  # noqa: E402
 from rkdl._backends.torch.device import GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
 from rkdl._backends.torch.place import to_device, to_host  # noqa: E402
-from rkdl._backends.torch.signals import StreamedSignals, TensorSignals  # noqa: E402
 from rkdl._coding.pursuit import pursue_padded  # noqa: E402
+from rkdl._data.tensors import StreamedSignals, TensorSignals  # noqa: E402
 from rkdl._execution.device import DeviceExecutor  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available()
@@ -676,7 +676,7 @@ class TestDevices:
     def test_signals_that_do_not_stay(self, device, X, monkeypatch):
         """Bitwise identical where only two chunks fit at a time."""
         expected = ORKDL(**REDUCED, device=device).fit(X).errors_
-        monkeypatch.setattr("rkdl._backends.torch.signals.KEPT_SHARE", 0.0)
+        monkeypatch.setattr("rkdl._data.tensors.KEPT_SHARE", 0.0)
         with config_context(chunk_rows=(300, 100, 300)):
             found = ORKDL(**REDUCED, device=device).fit(X).errors_
         np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -764,7 +764,7 @@ class TestOutOfMemory:
                     raise torch.OutOfMemoryError("CUDA out of memory")
                 return work(correlations, *rest)
 
-            for module in ("encode", "pursuit"):
+            for module in ("pursuit",):
                 monkeypatch.setattr(f"rkdl._backends.torch.{module}.pursue", pursue)
 
         return limit

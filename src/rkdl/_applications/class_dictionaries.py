@@ -44,9 +44,8 @@ class Picked(Signals):
     """Some rows of other signals, in any order."""
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
-        super().__init__(signals.data, signals.dtype, signals.scale)
+        super().__init__(signals.data, signals.dtype, signals.scale, (len(rows), signals.shape[1]))
         self.is_in_memory = signals.is_in_memory
-        self.shape = (len(rows), signals.shape[1])
         self._signals, self._rows = signals, rows
 
     def read(self, start: int, stop: int) -> np.ndarray:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite, check_array
 
-from rkdl._backends.arrays import host, is_tensor
+from rkdl._backends.arrays import host
 from rkdl._backends.arrays import squared_norms as row_squares
-from rkdl._coding.encoder import Encoder, Pursuit, conditioning_scale, for_each_chunk, group_by_magnitude
+from rkdl._backends.base import backend_of
+from rkdl._coding.encoder import (
+    Encoder,
+    Pursuit,
+    are_in_range,
+    conditioning_scale,
+    for_each_chunk,
+    group_by_magnitude,
+    square_sum,
+)
 from rkdl._coding.pursuit import Codes, pursue, scatter
+from rkdl._data.open import gather, is_dask, is_plain, open_signals
 from rkdl._data.signals import Signals, is_safe
-from rkdl._data.sources import RowSource, check_source, gather, is_dask, is_source
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.maps import LinearMap
 from rkdl._utils.inputs import well_formed
@@ -24,6 +34,7 @@ from rkdl._utils.warnings import warn
 PURSUITS = ("ols", "omp")
 
 
+@one_blas_thread()
 def sparse_encode(
     X: Any,
     dictionary: Any,
@@ -82,35 +93,26 @@ def sparse_encode(
     >>> sparse_encode([[3.0, 0.1, -2.0]], dictionary, n_nonzero_coefs=2)
     array([[ 3.,  0., -2.]])
     """
-    if device is not None or is_tensor(X) or is_tensor(dictionary):
-        return _encode_on_device(X, dictionary, device, sparse_output, n_jobs, n_nonzero_coefs, residual_tol, pursuit)
-    # A chunk's own sums show what is not finite, at no extra walk over the signals.
-    if not _is_plain(X):
-        X = gather(X) if is_dask(X) else well_formed(X)
-    if not _is_plain(X) and is_source(X):
-        check_source(X, "sparse_encode")
-        signals: Signals = RowSource(X)
-    else:
-        if not _is_plain(X):
-            X = check_array(X, dtype=FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
-        signals = Signals(X, X.dtype)
-    if not _is_plain(dictionary):
-        dictionary = check_array(well_formed(dictionary, "dictionary"), dtype=FLOATS, input_name="dictionary")
-    if X.shape[1] != dictionary.shape[1]:
+    # A chunk's own sums show what is not finite, without an extra pass over the signals.
+    signals = open_signals(gather(X) if is_dask(X) else X, caller="sparse_encode", device=device)
+    if not is_plain(dictionary):
+        dictionary = check_array(well_formed(host(dictionary), "dictionary"), dtype=FLOATS, input_name="dictionary")
+    n_signals, n_features = signals.shape
+    if n_features != dictionary.shape[1]:
         raise ValueError(
-            f"X has {X.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
+            f"X has {n_features} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
         )
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
-    # A few signals meet few atoms: their rows of the Gram matrix alone are computed.
-    few = X.shape[0] * options.n_nonzero < len(dictionary) // 2
     unit, norms = _unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
-    # BLAS threads would go on spinning, for a while, beside those that walk the chunks.
-    with one_blas_thread():
-        gram = None if few else unit @ unit.T
-    encoder = Encoder(LinearMap(X.shape[1]), unit, gram, options)
+    gram = None
+    # A few signals choose few atoms, whose rows of the Gram matrix alone are computed. A device computes its own.
+    if signals.device is None and n_signals * options.n_nonzero >= len(dictionary) // 2:
+        gram = unit @ unit.T
+    encoder = Encoder(LinearMap(n_features), unit, gram, options)
     return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms)
 
 
+@one_blas_thread()
 def sparse_encode_gram(
     gram: Any,
     correlations: Any,
@@ -166,12 +168,9 @@ def sparse_encode_gram(
     >>> sparse_encode_gram(gram, [[2.0, 1.0]], n_nonzero_coefs=1)
     array([[2., 0.]])
     """
-    if device is not None or is_tensor(correlations):
-        signals = _device_signals(correlations, device, "correlations")
-        signals.check_finite()
-    else:
-        correlations = check_array(well_formed(correlations, "correlations"), dtype=FLOATS, input_name="correlations")
-        signals = Signals(correlations, correlations.dtype)
+    given = gather(correlations) if is_dask(correlations) else correlations
+    signals = open_signals(given, caller="sparse_encode_gram", device=device, name="correlations")
+    signals.check_finite("correlations")
     n_signals, dtype = signals.shape[0], signals.dtype
     gram = check_array(well_formed(host(gram), "gram"), dtype=np.float64, input_name="gram")
     n_atoms = len(gram)
@@ -210,68 +209,18 @@ def sparse_encode_gram(
     return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms, squared_norms=squares)
 
 
-def _device_signals(X: Any, device: Any, name: str) -> Signals:
-    """Signals on a device: a tensor where it is or is wanted, an array chunk by chunk."""
-    from rkdl._backends.torch.device import resolve_device
-    from rkdl._backends.torch.read import read_tensor
-    from rkdl._backends.torch.signals import StreamedSignals
-
-    if is_tensor(X):
-        return read_tensor(X, device, "sparse_encode")
-    place = resolve_device(device)
-    X = well_formed(X, name)
-    X = check_array(X, dtype=FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name=name)
-    return StreamedSignals(Signals(X, X.dtype), place)
-
-
-def _encode_on_device(
-    X: Any,
-    dictionary: Any,
-    device: Any,
-    sparse_output: bool,
-    n_jobs: int | None,
-    n_nonzero_coefs: int | None,
-    residual_tol: float | None,
-    pursuit: str,
-) -> Any:
-    """`sparse_encode` of a tensor, or through a device."""
-    if device is None and not is_tensor(X):
-        # Atoms alone that are a tensor decide nothing.
-        return sparse_encode(
-            X,
-            host(dictionary),
-            n_nonzero_coefs=n_nonzero_coefs,
-            residual_tol=residual_tol,
-            pursuit=pursuit,
-            sparse_output=sparse_output,
-            n_jobs=n_jobs,
-        )
-    signals = _device_signals(X, device, "X")
-    dictionary = check_array(well_formed(host(dictionary), "dictionary"), dtype=FLOATS, input_name="dictionary")
-    if signals.shape[1] != dictionary.shape[1]:
-        raise ValueError(
-            f"X has {signals.shape[1]} features and the atoms of dictionary have {dictionary.shape[1]}: they must "
-            f"agree."
-        )
-    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
-    unit, norms = _unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
-    # The inner products of the atoms are computed on the device.
-    encoder = Encoder(LinearMap(signals.shape[1]), unit, None, options)
-    return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms)
-
-
-def _is_plain(array: Any) -> bool:
-    """Whether scikit-learn's checks would return the array as it is; they take longer than coding a signal."""
-    return type(array) is np.ndarray and array.ndim == 2 and array.size > 0 and array.dtype in FLOATS
-
-
+@dataclass(frozen=True)
 class GramEncoder:
-    """Codes rows that are correlations already."""
+    """Codes rows that are correlations already; `factors` (n,) make them those with atoms of unit norm."""
 
-    def __init__(self, gram: np.ndarray, factors: np.ndarray, pursuit: Pursuit) -> None:
-        self.gram = gram
-        self.factors = factors
-        self.pursuit = pursuit
+    gram: Any
+    factors: Any
+    pursuit: Pursuit
+    is_linear: ClassVar[bool] = True
+
+    def with_gram(self) -> GramEncoder:
+        """As `Encoder.with_gram`."""
+        return self
 
     @property
     def n_atoms(self) -> int:
@@ -291,11 +240,18 @@ class GramEncoder:
         pursuit = self.pursuit._replace(residual_tol=self.pursuit.residual_tol * scale * scale)
         return GramEncoder(self.gram, self.factors, pursuit), rows * rows.dtype.type(scale), scale
 
+    def plain_codes(self, rows: np.ndarray) -> None:
+        """As `Encoder.plain_codes`."""
+        return None
+
+    def checked_codes(self, rows: Any, squared_norms: Any) -> tuple[Any, Any]:
+        """As `Encoder.checked_codes`."""
+        correlations = rows * backend_of(rows).as_like(self.factors, rows)
+        return pursue(correlations, self.gram, squared_norms, *self.pursuit)[0], rows
+
     def codes(self, rows: np.ndarray, squared_norms: np.ndarray | None) -> Codes:
         """As `Encoder.codes`."""
-        assert squared_norms is not None
-        correlations = rows * self.factors.astype(rows.dtype)
-        return pursue(correlations, self.gram, squared_norms, *self.pursuit)[0]
+        return self.checked_codes(rows, squared_norms)[0]
 
 
 def encode_signals(
@@ -324,11 +280,8 @@ def encode_signals(
     squared_norms : ndarray of shape (n_signals,), default=None
         Squared norms of the signals, where the encoder cannot tell them.
     """
-    if hasattr(signals, "device"):
-        from rkdl._backends.torch.encode import encode_signals as encode
-
-        options: Any = {"factors": factors, "squared_norms": squared_norms}
-        return encode(signals, encoder, sparse_output, n_jobs, **options)  # type: ignore[arg-type]
+    if signals.device is not None:
+        return _encode_on_device(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
     n_signals, n_atoms = signals.shape[0], encoder.n_atoms
     dtype = signals.dtype
     wide_factors = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_atoms,))
@@ -374,6 +327,63 @@ def encode_signals(
     if dense is not None:
         return dense
     return _join(parts, n_signals).to_csr(n_atoms)
+
+
+def _encode_on_device(
+    signals: Any, encoder: Any, sparse_output: bool, n_jobs: int | None, factors: Any, squared_norms: Any
+) -> Any:
+    """As `encode_signals`; signals whose squares leave the range of their dtype are left to the CPU."""
+    from rkdl._backends.torch.pursuit import TensorCodes
+    from rkdl._execution.device import DeviceExecutor, send_home
+
+    n_atoms = encoder.n_atoms
+    wide = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_atoms,))
+    # To NumPy what is sparse travels; a tensor's zeros are written where it is.
+    is_dense = signals.home is not None and not sparse_output
+    with DeviceExecutor(signals, encoder.row_width) as executor:
+        scale = None if (wide == 1.0).all() else wide.astype(signals.dtype)
+        placed, scale, norms = executor.to_backend((encoder, scale, squared_norms))
+        placed = placed.with_gram()
+
+        def work(rows: Any, own: Any) -> tuple[tuple, Any]:
+            codes, checked = placed.checked_codes(rows, own)
+            if scale is not None:
+                codes = codes._replace(values=codes.values * scale[codes.indices])
+            return (square_sum(checked),), codes.dense(n_atoms) if is_dense else codes
+
+        checks, parts = executor.attempt_chunks(work, norms)
+        if are_in_range(checks, signals, encoder):
+            if is_dense:
+                return backend_of(parts[0]).concatenate(parts).to(signals.home)
+            if signals.home is not None:
+                return TensorCodes.joined(parts).to_csr(n_atoms).to(signals.home)
+            return _assemble([_compact(part) for part in parts], n_atoms, sparse_output)
+    found = encode_signals(
+        signals.on_host(), encoder, sparse_output, n_jobs, factors=factors, squared_norms=squared_norms
+    )
+    return send_home(found, signals)
+
+
+def _compact(padded: Any) -> Codes:
+    """Codes of a chunk that came from a device."""
+    indices, values, counts = padded[:3]
+    indptr = np.zeros(len(counts) + 1, dtype=np.int32)
+    np.cumsum(counts, out=indptr[1:])
+    is_used = np.arange(indices.shape[1], dtype=np.int32) < counts[:, None]
+    return Codes(indptr, indices[is_used], values[is_used])
+
+
+def _assemble(parts: list[Codes], n_atoms: int, sparse_output: bool) -> np.ndarray | sparse.csr_array:
+    """Codes of consecutive chunks as one array."""
+    n_signals = sum(part.n_signals for part in parts)
+    if sparse_output:
+        return _join(parts, n_signals).to_csr(n_atoms)
+    dense = np.zeros((n_signals, n_atoms), dtype=parts[0].values.dtype)
+    ones, start = np.ones(n_atoms, dtype=dense.dtype), 0
+    for part in parts:
+        scatter(part, ones, dense[start : start + part.n_signals])
+        start += part.n_signals
+    return dense
 
 
 def _join(parts: list[Codes], n_signals: int) -> Codes:

@@ -45,6 +45,84 @@ def for_each_chunk(signals: Signals, width: int, n_jobs: int | None, task: Calla
             raise
 
 
+def map_rows(
+    signals: Any, encoder: Encoder, decoder: Any, width: int, n_jobs: int | None, work: Callable[..., tuple[Any, Any]]
+) -> Any:
+    """Rows of results (n_signals, width), as a tensor where the signals came as one.
+
+    Parameters
+    ----------
+    signals : Signals
+        The signals.
+    encoder, decoder : Encoder, LinearDecoder or FixedPoint or None
+        Given to `work` where the signals are: in NumPy, or on their device.
+    width : int
+        Numbers of a result.
+    n_jobs : int or None
+        Threads.
+    work : callable
+        ``work(encoder, decoder, rows, scale)`` of rows multiplied by `scale`: numbers whose squares tell whether the
+        results can be trusted, and the results.
+    """
+    row_width = encoder.row_width + (0 if decoder is None else decoder.row_width)
+    if signals.device is not None:
+        return _map_rows_on_device(signals, encoder, decoder, row_width, width, n_jobs, work)
+    results = np.empty((signals.shape[0], width), dtype=signals.dtype)
+
+    def task(number: int, start: int, stop: int) -> None:
+        given = signals.read(start, stop)
+        for group in group_by_magnitude(given):
+            coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
+            results[start + group] = work(coder, decoder, rows, scale)[1]
+
+    for_each_chunk(signals, row_width, n_jobs, task)
+    return results
+
+
+def _map_rows_on_device(
+    signals: Any, encoder: Encoder, decoder: Any, row_width: int, width: int, n_jobs: int | None, work: Callable
+) -> Any:
+    from rkdl._execution.device import DeviceExecutor, send_home
+
+    with DeviceExecutor(signals, row_width) as executor:
+        placed, placed_decoder = executor.to_backend((encoder, decoder))
+        placed = placed.with_gram()
+
+        def apply(rows: Any, state: Any) -> tuple[tuple, Any]:
+            checked, results = work(placed, placed_decoder, rows, 1.0)
+            return (square_sum(checked),), results
+
+        checks, parts = executor.attempt_chunks(apply)
+        results = backend_of(parts[0]).concatenate(parts)
+        # Numbers that are not finite, of features that are, come from a decoder.
+        if not encoder.is_linear and not np.isfinite(backend_of(results).norm(results)):
+            checks.append(np.inf)
+        if are_in_range(checks, signals, encoder):
+            return send_home(results, signals)
+    # Signals that are not finite, huge or tiny are left to the CPU.
+    return send_home(map_rows(signals.on_host(), encoder, decoder, width, n_jobs, work), signals)
+
+
+def square_sum(numbers: Any) -> Any:
+    """Sum of all squares; of a tensor a tensor, so that nothing waits for it."""
+    return backend_of(numbers).dot(numbers, numbers)
+
+
+def are_in_range(means: list[float], signals: Any, encoder: Any) -> bool:
+    """Whether codes of chunks on a device can be trusted, from mean squares; features not finite are refused.
+
+    Zero is the mean square of zeros, or of squares that vanished.
+    """
+    if not encoder.is_linear:
+        if not np.isfinite(means).all():
+            signals.check_finite()
+            raise NotFiniteError
+        return True
+    if not all(is_safe(mean, signals.dtype) for mean in means if mean != 0.0):
+        return False
+    return 0.0 not in means or signals.largest() == 0.0
+
+
 class Pursuit(NamedTuple):
     """How a signal is coded: at most `n_nonzero` atoms, down to a squared residual of `residual_tol`."""
 
@@ -105,15 +183,22 @@ class Encoder:
         """Number of atoms."""
         return len(self.atoms)
 
+    def with_gram(self) -> Encoder:
+        """The encoder with all inner products of its atoms."""
+        return self if self.gram is not None else replace(self, gram=self.atoms @ self.atoms.T)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the features are the signals, so that codes grow with them."""
+        return isinstance(self.feature_map, LinearMap)
+
     @property
     def row_width(self) -> int:
         """Numbers that a signal occupies while it is coded: itself, its features, its correlations."""
-        own_features = 0 if isinstance(self.feature_map, LinearMap) else self.feature_map.size
+        own_features = 0 if self.is_linear else self.feature_map.size
         return self.feature_map.signal_size + own_features + 2 * self.n_atoms
 
-    def encode(
-        self, signals: np.ndarray, features: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray, Codes, np.ndarray]:
+    def encode(self, signals: Any, features: Any = None) -> tuple[Any, Any, Any, Any]:
         """Features, squared norms, codes and squared residuals of a chunk; `features` where they are known."""
         features, correlations = self._correlate(signals, features)
         norms = self.feature_map.squared_norms(signals)
@@ -122,14 +207,7 @@ class Encoder:
 
     def codes(self, signals: np.ndarray, squared_norms: np.ndarray | None = None) -> Codes:
         """Codes of a chunk alone."""
-        _, correlations = self._correlate(signals)
-        if squared_norms is not None:
-            norms = squared_norms
-        elif self.pursuit.residual_tol < 0.0:
-            norms = backend_of(correlations).full((len(signals),), np.inf, correlations)
-        else:
-            norms = self.feature_map.squared_norms(signals)
-        return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
+        return self._pursue(signals, self._correlate(signals)[1], squared_norms)
 
     def plain_codes(self, signals: np.ndarray) -> Codes | None:
         """Codes of a chunk whose correlations show that nothing leaves the dtype's range; None for any other."""
@@ -138,8 +216,7 @@ class Encoder:
         _, correlations = self._multiply(signals)
         if not has_safe_squares(correlations):
             return None
-        norms = np.full(len(signals), np.inf, dtype=correlations.dtype)
-        return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
+        return self._pursue(signals, correlations)
 
     def _limited(self) -> Pursuit:
         # No more atoms than coordinates are independent; what a further one could fit is rounding.
@@ -150,7 +227,7 @@ class Encoder:
 
         Only where features are linear in the signals, so that codes are multiplied alike; elsewhere nothing changes.
         """
-        if not isinstance(self.feature_map, LinearMap):
+        if not self.is_linear:
             return self, signals, 1.0
         scale = conditioning_scale(signals)
         if scale == 1.0:
@@ -158,10 +235,25 @@ class Encoder:
         pursuit = self.pursuit._replace(residual_tol=self.pursuit.residual_tol * scale * scale)
         return replace(self, pursuit=pursuit), signals * signals.dtype.type(scale), scale
 
-    def _correlate(self, signals: np.ndarray, features: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def checked_codes(self, signals: Any, squared_norms: Any = None) -> tuple[Any, Any]:
+        """Codes of a chunk, and the numbers whose squares tell whether they can be trusted."""
+        features, correlations = self._correlate(signals)
+        codes = self._pursue(signals, correlations, squared_norms)
+        return codes, features if self.is_linear else correlations
+
+    def _pursue(self, signals: Any, correlations: Any, squared_norms: Any = None) -> Any:
+        if squared_norms is not None:
+            norms = squared_norms
+        elif self.pursuit.residual_tol < 0.0:
+            norms = backend_of(correlations).full((len(signals),), np.inf, correlations)
+        else:
+            norms = self.feature_map.squared_norms(signals)
+        return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
+
+    def _correlate(self, signals: Any, features: Any = None) -> tuple[Any, Any]:
         features, correlations = self._multiply(signals, features)
         if is_tensor(correlations):
-            # Nothing waits for a device here: what is not finite shows in the sums.
+            # Looking would wait for the device: what is not finite shows when all chunks are done.
             return features, correlations
         flat = correlations.ravel()
         with np.errstate(over="ignore", invalid="ignore"):
@@ -170,7 +262,7 @@ class Encoder:
                 raise NotFiniteError
         return features, correlations
 
-    def _multiply(self, signals: np.ndarray, features: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def _multiply(self, signals: Any, features: Any = None) -> tuple[Any, Any]:
         with np.errstate(over="ignore", invalid="ignore"):
             if features is None:
                 features = self.feature_map.features(signals)

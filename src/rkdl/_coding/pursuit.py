@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.arrays import is_tensor
+from rkdl._backends.base import is_tensor
 from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows, scatter_rows
 from rkdl._backends.cpu.statistics import _learn, _weigh, accumulate_products
 from rkdl._backends.cpu.vectors import VECTOR_BYTES
@@ -38,6 +38,10 @@ class Codes(NamedTuple):
     def counts(self) -> np.ndarray:
         """Non-zeros of every row."""
         return np.diff(self.indptr)
+
+    def as_matrix(self, n_atoms: int) -> sparse.csr_array:
+        """The codes as something to multiply with: here CSR."""
+        return self.to_csr(n_atoms)
 
     def to_csr(self, n_atoms: int) -> sparse.csr_array:
         """The same codes as SciPy's CSR array, sharing memory."""
@@ -65,15 +69,15 @@ class Codes(NamedTuple):
 
 
 def pursue(
-    correlations: np.ndarray,
-    gram: np.ndarray | None,
-    squared_norms: np.ndarray,
+    correlations: Any,
+    gram: Any,
+    squared_norms: Any,
     n_nonzero: int,
     residual_tol: float,
     ols: bool,
-    dictionary: np.ndarray | None = None,
-) -> tuple[Codes, np.ndarray]:
-    """Sparse codes of a chunk of signals against atoms of unit norm.
+    dictionary: Any = None,
+) -> tuple[Any, Any]:
+    """Sparse codes of a chunk of signals against atoms of unit norm; arrays in, arrays out, tensors in, tensors out.
 
     Parameters
     ----------
@@ -95,15 +99,16 @@ def pursue(
 
     Returns
     -------
-    codes : Codes
+    codes : Codes or TensorCodes
         The sparse codes.
     residuals : ndarray of shape (c,)
         Squared norms of the residuals, never negative.
     """
     if is_tensor(correlations):
-        from rkdl._backends.torch.pursuit import pursue as on_device
+        from rkdl._backends.torch.pursuit import pursue as pursue_tensors
 
-        return on_device(correlations, gram, squared_norms, n_nonzero, residual_tol, ols)  # type: ignore[arg-type, return-value]
+        gram = dictionary @ dictionary.T if gram is None else gram
+        return pursue_tensors(correlations, gram, squared_norms, n_nonzero, residual_tol, ols)
     given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
     pursue_rows(*given)
     indptr = np.empty(len(correlations) + 1, dtype=np.int32)

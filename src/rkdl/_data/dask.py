@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 import dask
@@ -14,8 +14,7 @@ from dask import threaded
 from dask.base import get_scheduler
 from dask.optimization import cull
 
-from rkdl._data.signals import Moments, Signals
-from rkdl._data.sources import float_dtype
+from rkdl._data.signals import Moments, Signals, float_dtype
 from rkdl._utils.inputs import well_formed
 
 # One fit at a time changes Dask's settings.
@@ -41,7 +40,7 @@ class DaskSignals(Signals):
         if rows != data.chunks[0] or len(data.chunks[1]) > 1:
             data = data.rechunk((rows, -1))
         super().__init__(data, float_dtype(data.dtype))
-        self._blocks_of: tuple[Any, dict, list] | None = None
+        self._blocks_of: tuple[dict, list] | None = None
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows `start` to `stop`, brought here."""
@@ -71,20 +70,20 @@ class DaskSignals(Signals):
 
     def blocks(self) -> tuple[dict, list]:
         """The graph that the chunks come from, and their keys in it; not to be written to."""
-        if self._blocks_of is None or self._blocks_of[0] is not self.data:
+        if self._blocks_of is None:
             keys = [key for (key,) in self.data.__dask_keys__()]
             given = self.data.__dask_graph__()
             graph = dict(self.data.__dask_optimize__(given, keys))
             # Blocks that are on the workers already are futures, which Dask's optimisation leaves out.
             graph |= {key: given[key] for key in keys if key not in graph}
-            self._blocks_of = self.data, graph, keys
-        return self._blocks_of[1:]
+            self._blocks_of = graph, keys
+        return self._blocks_of
 
-    def become(self, data: Any) -> None:
-        """Read the same numbers from another Dask array, and let go of this one."""
-        self.data, self._blocks_of = data, None
+    def persisted(self) -> Self:
+        """The same signals, computed and kept by the workers."""
+        return self._replaced(data=self.data.persist(), _blocks_of=None)
 
-    def check_finite(self) -> None:
+    def check_finite(self, name: str = "X") -> None:
         """Refuse NaN and infinity with scikit-learn's words."""
         self.each(_check_block, "rkdl-check", self.dtype)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Self
 
 import numpy as np
 from scipy import sparse
@@ -55,6 +56,8 @@ class Moments:
 class Signals:
     """Rows of `data` in one dtype, multiplied by a power of two where their squares would leave its range.
 
+    Immutable: `with_scale` and `widened` return other signals that share the data.
+
     Parameters
     ----------
     data : array-like or CSR matrix of shape (n_signals, n_features)
@@ -63,20 +66,28 @@ class Signals:
         float32 or float64.
     scale : float, default=1.0
         What rows are multiplied by when they are read.
+    shape : tuple of int, default=None
+        Number of signals and of features, where it is not that of `data`.
+
+    Attributes
+    ----------
+    result_dtype : dtype
+        The dtype of results: that of the signals as they were given.
     """
 
-    def __init__(self, data: Any, dtype: Any, scale: float = 1.0) -> None:
-        self.data = data
-        self.dtype = np.dtype(dtype)
-        self.scale = scale
-        self.shape: tuple[int, int] = tuple(data.shape)
-        self.median_gamma: float | None = None
+    def __init__(self, data: Any, dtype: Any, scale: float = 1.0, shape: tuple[int, int] | None = None) -> None:
+        self.data: Final[Any] = data
+        self.dtype: Final[np.dtype] = np.dtype(dtype)
+        self.result_dtype: Final[np.dtype] = self.dtype
+        self.scale: Final[float] = scale
+        self.shape: Final[tuple[int, int]] = tuple(data.shape) if shape is None else shape
 
-    # The dtype of results, where it is not that in which the signals are worked on.
-    given_dtype: np.dtype | None = None
-    # Whether a walk happens elsewhere, and few signals are better fetched than visited.
+    # The torch device that rows are read to, None for NumPy; and, for tensors, the one that results go back to.
+    device: Any = None
+    home: Any = None
+    # Whether passes run elsewhere, on a cluster.
     is_remote = False
-    # Whether the signals fit in memory, so that something of their size may be kept beside them.
+    # Whether the signals are in memory, so that there is room for something of their size.
     is_in_memory = True
 
     def _finish(self, rows: Any) -> np.ndarray:
@@ -85,18 +96,27 @@ class Signals:
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
         return rows if self.scale == 1.0 else rows * self.dtype.type(self.scale)
 
-    def widen(self) -> None:
-        """Work on the signals in float64 from here on; results go back to the dtype that they have now."""
-        self.given_dtype, self.dtype = self.dtype, np.dtype(np.float64)
+    def with_scale(self, scale: float) -> Self:
+        """The same signals, multiplied by another number when they are read."""
+        return self if scale == self.scale else self._replaced(scale=scale)
 
-    @property
-    def result_dtype(self) -> np.dtype:
-        """The dtype of results."""
-        return self.dtype if self.given_dtype is None else self.given_dtype
+    def widened(self) -> Self:
+        """The same signals in float64; results go back to the dtype that they were given in."""
+        return self.with_dtype(np.dtype(np.float64))
+
+    def with_dtype(self, dtype: np.dtype) -> Self:
+        """The same signals, read in another dtype."""
+        return self if dtype == self.dtype else self._replaced(dtype=dtype)
+
+    def _replaced(self, **changes: Any) -> Self:
+        """A copy with other attributes; what it holds of rows that were read is not shared."""
+        other = copy(self)
+        vars(other).update(changes)
+        return other
 
     def as_given(self, result: Any) -> Any:
         """A result in the dtype of results."""
-        return result if self.given_dtype is None else cast(result, self.given_dtype)
+        return result if self.dtype == self.result_dtype else cast(result, self.result_dtype)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows `start` to `stop`, C-contiguous, scaled; not to be written to."""
@@ -110,23 +130,27 @@ class Signals:
         taken[order] = rows
         return taken
 
+    def on_host(self) -> Signals:
+        """The same signals, read into host memory."""
+        return self
+
     def subset(self, indices: np.ndarray) -> Signals:
         """Some of the signals, in memory."""
         return Signals(self.take(indices), self.dtype)
 
     def reading(self) -> AbstractContextManager:
-        """Lasts as long as a walk; a source that is slow to read reads announced rows ahead."""
+        """Lasts as long as a pass; a source that is slow to read reads announced rows ahead."""
         return nullcontext()
 
     def announce(self, start: int, stop: int) -> None:
         """These rows will be read soon."""
 
-    def check_finite(self) -> None:
+    def check_finite(self, name: str = "X") -> None:
         """Refuse NaN and infinity with scikit-learn's words."""
         for block in self._blocks():
             # A sum of numbers near the dtype's largest may be infinity less infinity.
             with np.errstate(over="ignore", invalid="ignore"):
-                assert_all_finite(block, input_name="X")
+                assert_all_finite(block, input_name=name)
 
     def largest(self) -> float:
         """The largest magnitude of all numbers."""
@@ -155,6 +179,21 @@ def _values_of(matrix: Any) -> np.ndarray:
         matrix.sum_duplicates()
     values: np.ndarray = matrix.data[: matrix.indptr[-1]]
     return values
+
+
+def check_shape(shape: tuple[int, ...], kind: str, caller: str) -> None:
+    """Refuse what is not rows of signals; `kind` is what they are in."""
+    if len(shape) != 2:
+        raise ValueError(f"Expected 2D array, got {len(shape)}D {kind} instead: one signal a row.")
+    for count, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
+        if count < 1:
+            raise ValueError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by {caller}.")
+
+
+def float_dtype(dtype: Any) -> np.dtype:
+    """float32 and float64 stay, other numbers become float64."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize == 4 else np.float64)
 
 
 def is_safe(mean_square: float, dtype: Any) -> bool:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import mmap
 import threading
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 
-from rkdl._data.signals import Signals
+from rkdl._data.signals import Signals, check_shape, float_dtype
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.warnings import warn
 
 # Bytes of a storage block that is kept while its rows are asked for; larger ones are read piece by piece.
 LARGEST_BLOCK = 64 << 20
@@ -25,13 +25,8 @@ _TAKEN_AT_ONCE = 128
 _AROUND = 256 << 10
 
 
-def is_dask(X: Any) -> bool:
-    """Whether signals are a Dask array, told without importing Dask."""
-    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "to_delayed") and hasattr(X, "chunks")
-
-
 def is_source(X: Any) -> bool:
-    """Whether signals are to be read chunk by chunk: shape, dtype and row slices, and not an array in memory."""
+    """Whether signals are read chunk by chunk: shape, dtype and row slices, and not an array in memory."""
     if isinstance(X, np.ndarray):
         return isinstance(X, np.memmap) and X.ndim == 2
     if isinstance(X, np.generic) or sparse.issparse(X) or hasattr(X, "iloc") or not hasattr(type(X), "__getitem__"):
@@ -42,40 +37,14 @@ def is_source(X: Any) -> bool:
         return False
 
 
-def check_source(X: Any, name: str) -> None:
-    """Refuse what no signals can be read from; `name` is the estimator's."""
+def check_source(X: Any, caller: str) -> None:
+    """Refuse what no signals can be read from."""
     shape, dtype = tuple(X.shape), np.dtype(X.dtype)
-    check_shape(shape, type(X).__name__, name)
+    check_shape(shape, type(X).__name__, caller)
     if dtype.kind == "c":
         raise ValueError(f"Complex data not supported: X is of dtype {dtype}.")
     if dtype.kind not in "fiub":
         raise ValueError(f"X is of dtype {dtype}: signals are numbers.")
-
-
-def check_shape(shape: tuple[int, ...], kind: str, name: str) -> None:
-    """Refuse what is not rows of signals; `kind` is what they are in and `name` the estimator's."""
-    if len(shape) != 2:
-        raise ValueError(f"Expected 2D array, got {len(shape)}D {kind} instead: one signal a row.")
-    for count, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
-        if count < 1:
-            raise ValueError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by {name}.")
-
-
-def gather(X: Any) -> Any:
-    """All rows of a source or of a Dask array, in memory."""
-    rows = well_formed(X.compute() if is_dask(X) else X[0 : X.shape[0]])
-    if tuple(rows.shape) != tuple(X.shape):
-        raise ValueError(
-            f"The rows of X have shape {tuple(rows.shape)} together, and X says {tuple(X.shape)}: its `shape` and its "
-            f"{'blocks' if is_dask(X) else 'slices'} must agree."
-        )
-    return rows if sparse.issparse(rows) else np.asarray(rows)
-
-
-def float_dtype(dtype: Any) -> np.dtype:
-    """float32 and float64 stay, other numbers become float64."""
-    dtype = np.dtype(dtype)
-    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize == 4 else np.float64)
 
 
 class RowSource(Signals):
@@ -98,16 +67,17 @@ class RowSource(Signals):
         n_bytes = self._storage_rows * self.shape[1] * np.dtype(data.dtype).itemsize
         self._block_rows = self._storage_rows if n_bytes <= LARGEST_BLOCK else 1
         if self._block_rows < self._storage_rows:
-            warnings.warn(
+            warn(
                 f"The signals are stored in blocks of {n_bytes / 2**20:.0f} MiB, each unpacked anew for every chunk "
-                f"that is read of it: store them in blocks of at most {LARGEST_BLOCK >> 20} MiB.",
-                UserWarning,
-                stacklevel=4,
+                f"that is read of it: store them in blocks of at most {LARGEST_BLOCK >> 20} MiB."
             )
         self._block: tuple[int, np.ndarray] | None = None
         self._lock = threading.Lock()
         self._reader: ThreadPoolExecutor | None = None
         self._ahead: dict[tuple[int, int], Future] = {}
+
+    def _replaced(self, **changes: Any) -> Self:
+        return super()._replaced(_reader=None, _ahead={}, **changes)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -18,17 +18,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from rkdl._applications.class_dictionaries import SharedFeatures
-from rkdl._backends.arrays import host, is_tensor
+from rkdl._backends.arrays import host
+from rkdl._backends.base import backend_of
 from rkdl._coding.encode import PURSUITS, check_pursuit, encode_signals
-from rkdl._coding.encoder import Encoder, Pursuit, for_each_chunk, group_by_magnitude
+from rkdl._coding.encoder import Encoder, Pursuit, map_rows
+from rkdl._data.open import is_dask, open_signals
 from rkdl._data.signals import Signals
-from rkdl._data.sources import RowSource, check_source, float_dtype, is_dask, is_source
 from rkdl._estimators.gamma import KERNEL_SAMPLE, spread_sample
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.config import plan_chunks
 from rkdl._execution.executor import Executor
-from rkdl._execution.threads import ThreadExecutor
+from rkdl._execution.open import open_executor
 from rkdl._features.kernels import has_user_code
 from rkdl._features.space import FeatureSpace
 from rkdl._learning.diagnostics import check_codes, is_fine
@@ -38,7 +38,7 @@ from rkdl._persistence.checkpoint import Checkpoint, describe
 from rkdl._persistence.history import History
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, Array, Device, MatrixLike
+from rkdl._utils.types import Array, Device, MatrixLike
 
 
 class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -76,20 +76,30 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     @abstractmethod
     def _problem(
-        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+        self,
+        executor: Executor,
+        pursuit: Pursuit,
+        rng: np.random.RandomState,
+        gamma: float | None,
+        saved: dict | None = None,
     ) -> LearningProblem:
-        """The learning problem at its start; what a saved state replaces need not be computed."""
+        """The learning problem, ready to iterate; what a saved state will replace need not be chosen.
+
+        `gamma` is that of `_find_gamma`.
+        """
 
     @abstractmethod
-    def _store(self, problem: Any, signals: Signals) -> None:
-        """Set the fitted attributes from a learned problem."""
+    def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
+        """Set the fitted attributes from the problem's state."""
 
     @abstractmethod
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
         """The feature space on these kernel vectors or frequencies, all in the units of the user's signals."""
 
     @abstractmethod
-    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray | None, float | None]:
+    def _learned_vectors(
+        self, problem: Any, signals: Signals, gamma: float | None
+    ) -> tuple[np.ndarray | None, float | None]:
         """Kernel vectors or frequencies of a learned problem and the kernel's gamma, in the user's units."""
 
     @abstractmethod
@@ -107,6 +117,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """What features are multiplied by when signals are multiplied by `scale`."""
         return scale if self._is_linear else 1.0
 
+    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
         """Learn a dictionary from signals.
@@ -142,30 +153,17 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
-        """Signals in memory or not, checked; whether they are finite is seen in the first walk over them."""
-        if is_tensor(X):
-            from rkdl._backends.torch.read import read_tensor
+        """Signals in memory or not, checked; whether they are finite is seen in the first pass over them."""
+        signals = read_signals(self, X, reset=reset, device=self.device)
+        # On a cluster when the blocks are there, or they would be computed once more.
+        return signals if signals.is_remote and reset else self._choose_dtype(signals, reset)
 
-            found = read_tensor(X, self.device, type(self).__name__)
-            validate_data(self, found.data, reset=reset, skip_check_array=True)
-            self._choose_dtype(found, reset)
-            return found
-        if self.device is not None and is_dask(X):
-            raise ValueError(
-                f"device={str(self.device)!r} is for signals of one machine, and X is a Dask array: device=None."
-            )
-        rows = read_signals(self, X, reset=reset)
-        if not (rows.is_remote and reset):
-            # On a cluster when the blocks are there, or they would be computed once more.
-            self._choose_dtype(rows, reset)
-        return self._on_device(rows)
-
-    def _choose_dtype(self, signals: Signals, reset: bool) -> None:
-        """Process float32 signals in float64 where float32 cannot resolve their residuals."""
+    def _choose_dtype(self, signals: Signals, reset: bool) -> Signals:
+        """Signals of float32 that float32 has too few digits for, in float64; others as they are."""
         if reset:
             self._is_fine = self._is_fine_for(signals)
-        if signals.dtype == np.float32 and (self._is_fine if reset else getattr(self, "computes_in_float64_", False)):
-            signals.widen()
+        is_fine = self._is_fine if reset else getattr(self, "computes_in_float64_", False)
+        return signals.widened() if is_fine else signals
 
     def _is_fine_for(self, signals: Signals) -> bool:
         """Whether float32 cannot resolve the residuals of these signals."""
@@ -173,8 +171,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if not np.isfinite(sample).all():
             # Refused in the first pass over the data.
             return False
-        # One thread of BLAS: a fork during a product of several leaves OpenBLAS locked in the child and in the parent.
-        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             products = self._sample_products(sample)
         limit = self.n_nonzero_coefs or self.n_components
         return products is not None and is_fine(products, min(limit, self.n_components))
@@ -185,53 +182,30 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         unit = float(np.abs(sample).max(initial=0.0)) or 1.0
         return (sample / unit) @ (sample / unit).T
 
-    def _on_device(self, rows: Signals) -> Signals:
-        """Rows in host memory or on disk, for a walk through `device` where there is one."""
-        if self.device is None:
-            return rows
-        from rkdl._backends.torch.device import resolve_device
-        from rkdl._backends.torch.signals import StreamedSignals
-
-        return StreamedSignals(rows, resolve_device(self.device))
-
     def _executor(self, signals: Signals) -> Executor:
-        """What walks the signals while they are learned from."""
-        if signals.is_remote:
-            from rkdl._data.dask import DaskSignals
-            from rkdl._execution.dask import DaskExecutor
-
-            assert isinstance(signals, DaskSignals)
-            return DaskExecutor(signals, self.n_jobs)
-        n_signals, n_features = signals.shape
-        width = self._working_width(n_signals, n_features)
-        if hasattr(signals, "device"):
-            from rkdl._backends.torch.device import is_light
-            from rkdl._execution.device import DeviceExecutor
-
-            # A kernel or a source of signals that is the user's may differentiate.
-            given = getattr(getattr(signals, "source", signals), "data", None)
-            is_alone = not has_user_code(getattr(self, "kernel", None)) and (
-                is_tensor(given) or type(given) is np.ndarray
-            )
-            return DeviceExecutor(signals, width, is_light(width, n_features), is_alone)  # type: ignore[arg-type]
-        return ThreadExecutor(signals, plan_chunks(n_signals, width, signals.dtype.itemsize), self.n_jobs)
+        """What runs the chunk tasks of the learning."""
+        width = self._working_width(*signals.shape)
+        # A kernel of the user's may differentiate.
+        return open_executor(signals, width, self.n_jobs, is_alone=not has_user_code(getattr(self, "kernel", None)))
 
     def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> bool:
         """Learn and set the fitted attributes; returns whether Ctrl-C ended the iterations early."""
         rng = check_random_state(self.random_state)
         n_signals = signals.shape[0]
         self._check_sizes(n_signals)
-        with self._executor(signals) as executor, ExitStack() as stack:
+        with self._executor(signals) as opened, ExitStack() as stack:
             checkpoint, saved = None, None
             if path is not None:
-                # Before the first pass over the data, which may take long.
-                description = describe(type(self).__name__, self.get_params(deep=False), executor)
+                # Before the first walk, which may be long.
+                description = describe(type(self).__name__, self.get_params(deep=False), opened)
                 checkpoint = stack.enter_context(Checkpoint(path, description, self.max_iter))
                 saved = checkpoint.state
-            self._inspect(executor)
+            executor = self._inspect(self._with_dtype(opened))
+            signals = executor.signals
+            gamma = self._find_gamma(signals)
             unit = self._feature_scale(signals.scale)
             try:
-                problem = self._problem(executor, self._pursuit(unit), rng, saved)
+                problem = self._problem(executor, self._pursuit(unit), rng, gamma, saved)
                 was_interrupted = saved is None and self._prepare(problem)
                 # What an interrupted preparation ended with is stored.
                 max_iter = 0 if was_interrupted else self.max_iter
@@ -239,7 +213,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             except ArrayError as error:
                 assert checkpoint is not None
                 raise checkpoint.refused(error) from error
-            self._store(problem, signals)
+            self._store(problem, signals, gamma)
             self._check_learned(problem, n_signals)
             try:
                 self._learn_inverse(executor)
@@ -277,15 +251,15 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _share_features(self, executor: Executor, rng: np.random.RandomState) -> SharedFeatures:
         """Features for the dictionaries of several classes: kernel vectors are chosen, and moved if they are to be."""
-        self._inspect(executor)
         signals = executor.signals
-        problem: Any = self._problem(executor, self._pursuit(self._feature_scale(signals.scale)), rng)
+        gamma = self._find_gamma(signals)
+        problem: Any = self._problem(executor, self._pursuit(self._feature_scale(signals.scale)), rng, gamma)
         is_interrupted = self._prepare(problem)
         if problem.vector_update is not None and not is_interrupted:
             _, is_interrupted = self._alternate(problem, f"{type(self).__name__} of all classes")
         if is_interrupted:
             raise KeyboardInterrupt
-        model, space = problem.model, self._space_on(signals.shape[1], *self._learned_vectors(problem, signals))
+        model, space = problem.model, self._space_on(signals.shape[1], *self._learned_vectors(problem, signals, gamma))
         return SharedFeatures.of(space, model.feature_map, model.metric, problem.pursuit, signals)
 
     def _check_learned(self, problem: LearningProblem, n_signals: int) -> None:
@@ -300,11 +274,23 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Learn the decoder, if there is to be one, and return the sums that it was learned from."""
         return None
 
-    def _inspect(self, executor: Executor) -> None:
-        """Refuse signals that are not finite, and scale those whose squares overflow or underflow."""
-        if executor.signals.is_remote:
-            self._choose_dtype(executor.signals, True)
-        executor.signals.scale = executor.find_scale()
+    def _with_dtype(self, executor: Executor) -> Executor:
+        """The executor for signals in the dtype that they are learned from in; a cluster's blocks are there by now."""
+        if not executor.signals.is_remote:
+            return executor
+        return executor.with_signals(self._choose_dtype(executor.signals, True))
+
+    def _inspect(self, executor: Executor) -> Executor:
+        """The executor for signals whose squares stay in the dtype's range; what cannot be learned from is refused."""
+        return executor.with_signals(executor.signals.with_scale(self._find_scale(executor)))
+
+    def _find_scale(self, executor: Executor) -> float:
+        """What the signals are to be multiplied by."""
+        return executor.find_scale()
+
+    def _find_gamma(self, signals: Signals) -> float | None:
+        """The kernel's gamma for the signals as they are read; None without a kernel."""
+        return None
 
     def _check_sizes(self, n_signals: int) -> None:
         """Warn of sizes that do not go together; subclasses add their own checks."""
@@ -320,6 +306,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom per row.")
         return array
 
+    @one_blas_thread()
     def transform(self, X: MatrixLike) -> Array:
         """Compute sparse codes of signals.
 
@@ -341,6 +328,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         codes = encode_signals(signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit)
         return signals.as_given(codes)
 
+    @one_blas_thread()
     def reconstruction_error(self, X: MatrixLike) -> Array:
         """Compute the norm of the residual of each signal in feature space.
 
@@ -361,6 +349,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             return reconstruction_error_lazily(self, self._ready(X)[0])
         return self._residuals(X)[0]
 
+    @one_blas_thread()
     def score(self, X: MatrixLike, y: None = None) -> float:
         """Compute the fraction of the signals' energy in feature space that their codes explain; higher is better.
 
@@ -412,42 +401,26 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Norms of residuals and signals in feature space, multiplied by `factor`."""
         signals, encoder, unit = self._ready(X)
-        residuals, norms = self._compute_residuals(signals, encoder, unit / factor, factor)
-        return signals.as_given(residuals), signals.as_given(norms)
 
-    def _compute_residuals(
-        self, signals: Signals, encoder: Encoder, unit: float, factor: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if hasattr(signals, "device"):
-            from rkdl._backends.torch.encode import residuals_of
+        def work(coder: Encoder, decoder: None, rows: Any, scale: float) -> tuple[Any, Any]:
+            features, norms, codes, squares = coder.encode(rows)
+            squares = self._squared_residuals(rows, codes, squares, coder)
+            with np.errstate(over="ignore"):
+                both = backend_of(norms).stack([squares, norms]).T
+                return features, both**0.5 / (scale * unit / factor)
 
-            return residuals_of(self, signals, encoder, unit, factor)
-        residuals = np.empty(signals.shape[0], dtype=signals.dtype)
-        norms = np.empty(signals.shape[0], dtype=signals.dtype)
+        both = signals.as_given(map_rows(signals, encoder, None, 2, self.n_jobs, work))
+        return both[:, 0], both[:, 1]
 
-        def task(number: int, start: int, stop: int) -> None:
-            given = signals.read(start, stop)
-            for group in group_by_magnitude(given):
-                coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
-                _, chunk_norms, codes, squares = coder.encode(rows)
-                divisor = scale * unit
-                with np.errstate(over="ignore"):
-                    residuals[start + group] = self._residual_norms(rows, codes, squares, coder) / divisor
-                    norms[start + group] = np.sqrt(chunk_norms) / divisor
-
-        for_each_chunk(signals, encoder.row_width, self.n_jobs, task)
-        return residuals, norms
-
-    def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
-        return np.sqrt(squares)
+    def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
+        return squares
 
     def _ready(self, X: MatrixLike) -> tuple[Any, Encoder, float]:
         check_is_fitted(self)
         signals = self._read_signals(X, reset=False)
-        scale = signals.scale = self._space.scale(signals.dtype)
-        with one_blas_thread():
-            encoder = self._encoder(signals.dtype, scale)
-        return signals, encoder, self._feature_scale(scale)
+        scale = self._space.scale(signals.dtype)
+        encoder = self._encoder(signals.dtype, scale)
+        return signals.with_scale(scale), encoder, self._feature_scale(scale)
 
     @property
     def _space(self) -> FeatureSpace:
@@ -505,24 +478,8 @@ def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
         raise
 
 
-def read_signals(estimator: Any, X: Any, *, reset: bool) -> Signals:
-    """Signals in memory or not, checked; whether they are finite is seen in the first walk over them."""
-    X = well_formed(X)
-    if is_dask(X):
-        from rkdl._data.dask import DaskSignals
-
-        check_source(X, type(estimator).__name__)
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-        return DaskSignals(X)
-    if is_source(X):
-        check_source(X, type(estimator).__name__)
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-        return RowSource(X)
-    # Integers and the like become floats chunk by chunk, not all at once.
-    kind = getattr(getattr(X, "dtype", None), "kind", "O")
-    dtype: Any = None if isinstance(X, np.ndarray) and kind in "iub" else FLOATS
-    if kind == "f" and isinstance(X, np.ndarray) and X.dtype.itemsize == 4:
-        # In whatever byte order.
-        dtype = np.float32
-    X = validate_data(estimator, X, dtype=dtype, accept_sparse="csr", reset=reset, ensure_all_finite=False)
-    return Signals(X, float_dtype(X.dtype))
+def read_signals(estimator: Any, X: Any, *, reset: bool, device: Any = None) -> Signals:
+    """Signals in memory or not, whose features are those of the estimator, or with `reset` become them."""
+    signals = open_signals(X, caller=type(estimator).__name__, device=device)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return signals

@@ -31,6 +31,7 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._estimators.base import DictionaryLearner, read_signals, unchanged_on_failure
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
 from rkdl._estimators.saving import save
+from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
 from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.loop import alternate, progress
@@ -156,6 +157,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Learn one dictionary per class.
@@ -185,6 +187,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             warn(message)
         return self
 
+    @one_blas_thread()
     def predict(self, X: MatrixLike) -> np.ndarray:
         """Predict the class of each signal: the one whose dictionary leaves the smallest residual.
 
@@ -203,6 +206,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         is_faint = (shares < FAINT).all(axis=1)
         return self.classes_[np.where(is_faint, shares.argmax(axis=1), residuals.argmin(axis=1))]
 
+    @one_blas_thread()
     def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Compute how well the dictionary of each class represents the signals.
 
@@ -224,6 +228,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         scores = np.where(is_faint, shares[:, 1] - shares[:, 0], residuals[:, 0] - residuals[:, 1])
         return scores.astype(residuals.dtype)
 
+    @one_blas_thread()
     def predict_proba(self, X: MatrixLike) -> np.ndarray:
         """Compute class probabilities, calibrated on held-out signals.
 
@@ -300,7 +305,8 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         seed = self.random_state if self.random_state is not None else method.random_state
         rng = check_random_state(seed)
         method.set_params(n_jobs=self.n_jobs, verbose=max(self.verbose, method.verbose))
-        with method._executor(signals) as executor:
+        with method._executor(signals) as opened:
+            executor = method._inspect(opened)
             features = method._share_features(executor, rng)
             if features.feature_map.size < 2:
                 warn(
@@ -477,7 +483,8 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         space = method._space_on(self.n_features_in_, self.kernel_vectors_, self.gamma_)
         if space.is_user_function:
             signals.check_finite()
-        scale = signals.scale = space.scale(signals.dtype)
+        scale = space.scale(signals.dtype)
+        signals = signals.with_scale(scale)
         unit, length = space.feature_scale(scale), space.atom_scale(scale)
         tolerance = -1.0 if method.residual_tol is None else method.residual_tol * unit * unit
         pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit == "ols")

@@ -8,21 +8,20 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from rkdl._backends.arrays import host, is_tensor
-from rkdl._coding.encoder import Encoder, NotFiniteError, for_each_chunk, group_by_magnitude
-from rkdl._coding.preimages import Decode, DecoderSums, FixedPoint, LinearDecoder, learn_decoder
-from rkdl._data.signals import Signals
-from rkdl._data.sources import RowSource, check_source, float_dtype, is_dask, is_source
+from rkdl._backends.arrays import host
+from rkdl._coding.encoder import Encoder, NotFiniteError, map_rows
+from rkdl._coding.preimages import Decode, DecoderSums, FixedPoint, LinearDecoder, decode_rows, learn_decoder
+from rkdl._data.open import is_dask, open_signals
+from rkdl._data.signals import Signals, float_dtype
+from rkdl._data.sources import check_source
 from rkdl._estimators.base import DictionaryLearner
+from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
-from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, Array, MatrixLike
+from rkdl._utils.types import Array, MatrixLike
 
 Decoder = LinearDecoder | FixedPoint
 
@@ -38,6 +37,7 @@ class Denoising(DictionaryLearner):
     def _noise_tolerance(self, noise: float) -> float:
         """The squared residual in feature space that noise of this standard deviation leaves."""
 
+    @one_blas_thread()
     def inverse_transform(self, X: MatrixLike) -> Array:
         """Reconstruct signals from their codes.
 
@@ -62,40 +62,18 @@ class Denoising(DictionaryLearner):
             return decode_lazily(self, X)
         codes = self._read_codes(X)
         decoder = self._decoder(codes.dtype)
-        if hasattr(codes, "device"):
-            from rkdl._backends.torch.encode import decoded
-
-            return decoded(decoder, codes)
-        signals = np.empty((codes.shape[0], self.n_features_in_), dtype=codes.dtype)
-
-        def task(number: int, start: int, stop: int) -> None:
-            rows = codes.read(start, stop)
-            assert_all_finite(rows, input_name="X")
-            signals[start:stop] = decoder(rows)
-
-        for_each_chunk(codes, decoder.row_width, self.n_jobs, task)
-        return signals
+        return decode_rows(codes, decoder, self.n_features_in_, self.n_jobs)
 
     def _read_codes(self, X: MatrixLike) -> Any:
-        codes: Any
-        if is_tensor(X):
-            from rkdl._backends.torch.read import read_tensor
-
-            codes = read_tensor(X, self.device, type(self).__name__)
-        elif is_source(X):
-            check_source(X, type(self).__name__)
-            codes = RowSource(X)
-        else:
-            X = well_formed(X)
-            given = check_array(X, dtype=FLOATS, accept_sparse="csr", ensure_all_finite=False, input_name="X")
-            codes = Signals(sparse.csr_array(given) if sparse.issparse(given) else given, given.dtype)
+        codes = open_signals(X, caller=type(self).__name__, device=self.device)
         self._check_width(codes)
-        return codes if hasattr(codes, "device") else self._on_device(codes)
+        return codes
 
     def _check_width(self, codes: Any) -> None:
         if codes.shape[1] != self.n_components:
             raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {self.n_components} atoms.")
 
+    @one_blas_thread()
     def denoise(self, X: MatrixLike, *, noise: float | None = None) -> Array:
         """Replace signals by what their codes represent: `transform` and `inverse_transform` in one pass over the data.
 
@@ -125,23 +103,14 @@ class Denoising(DictionaryLearner):
             pursuit = encoder.pursuit._replace(n_nonzero=encoder.n_atoms, residual_tol=tolerance)
             encoder = replace(encoder, pursuit=pursuit)
         decoder = self._decoder(signals.dtype)
-        if hasattr(signals, "device"):
-            from rkdl._backends.torch.encode import denoised
 
-            return signals.as_given(denoised(self, signals, encoder, decoder, unit, noise))
-        cleaned = np.empty(signals.shape, dtype=signals.dtype)
+        def work(coder: Encoder, decoder: Any, rows: Any, scale: float) -> tuple[Any, Any]:
+            codes, checked = coder.checked_codes(rows)
+            codes = codes._replace(values=codes.values / unit)
+            # The scale differs from 1 only without a kernel, where the decoder has no intercept.
+            return checked, decoder(codes.as_matrix(encoder.n_atoms)) / scale
 
-        def task(number: int, start: int, stop: int) -> None:
-            given = signals.read(start, stop)
-            for group in group_by_magnitude(given):
-                coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
-                codes = coder.codes(rows).to_csr(encoder.n_atoms)
-                codes.data /= codes.dtype.type(unit)
-                # The scale differs from 1 only without a kernel, where the decoder has no intercept.
-                cleaned[start + group] = decoder(codes) / signals.dtype.type(scale)
-
-        for_each_chunk(signals, encoder.row_width + decoder.row_width, self.n_jobs, task)
-        return signals.as_given(cleaned)
+        return signals.as_given(map_rows(signals, encoder, decoder, signals.shape[1], self.n_jobs, work))
 
     def _check_noise(self, noise: Any) -> None:
         if noise is None:
@@ -163,6 +132,7 @@ class Decoding(Denoising):
     fit_inverse_transform: bool
     decoder_alpha: float
 
+    @one_blas_thread()
     def fit_decoder(self, X: MatrixLike) -> Self:
         """Learn a linear decoder from codes to signals, for any kernel; the dictionary does not change.
 

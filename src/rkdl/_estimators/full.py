@@ -20,8 +20,8 @@ from rkdl._backends.arrays import host, is_tensor
 from rkdl._coding.encode import encode_signals
 from rkdl._coding.encoder import Pursuit
 from rkdl._coding.pursuit import pursue
+from rkdl._data.open import gather
 from rkdl._data.signals import Signals, is_safe
-from rkdl._data.sources import gather, is_dask, is_source
 from rkdl._estimators.denoising import Decoder
 from rkdl._estimators.gamma import raw_gamma
 from rkdl._estimators.kernel import KERNELS, KernelLearner
@@ -196,6 +196,7 @@ class KDL(KernelLearner):
         self.random_state = random_state
         self.verbose = verbose
 
+    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
         """Learn a dictionary from signals, or from their kernel matrix.
@@ -220,14 +221,13 @@ class KDL(KernelLearner):
         self : object
             The fitted estimator.
         """
-        if is_dask(X) and any(np.isnan(size) for size in X.shape):
-            raise ValueError("The Dask array does not know the sizes of its chunks: call X.compute_chunk_sizes().")
-        if is_source(X) and self.device is None:
-            # The kernel matrix needs all signals at once.
+        if self.device is None and not is_tensor(X):
+            # Every signal meets every other one: they are needed together.
             X = gather(X)
         super().fit(X, y, checkpoint=checkpoint)
         return self
 
+    @one_blas_thread()
     def transform(self, X: MatrixLike) -> Array:
         """Compute sparse codes of signals.
 
@@ -269,33 +269,41 @@ class KDL(KernelLearner):
         X = validate_data(self, well_formed(X), dtype=FLOATS, reset=reset)
         return Signals(X, X.dtype)
 
-    def _inspect(self, executor: Executor) -> None:
-        if self._is_precomputed:
-            if self.fit_inverse_transform:
-                self._check_decodable()
-            _check_kernel_matrix(host(executor.signals.data).astype(executor.signals.dtype, copy=False))
-        else:
-            super()._inspect(executor)
+    def _find_scale(self, executor: Executor) -> float:
+        if not self._is_precomputed:
+            return super()._find_scale(executor)
+        if self.fit_inverse_transform:
+            self._check_decodable()
+        _check_kernel_matrix(host(executor.signals.data).astype(executor.signals.dtype, copy=False))
+        return 1.0
+
+    def _find_gamma(self, signals: Signals) -> float | None:
+        return None if self._is_precomputed else super()._find_gamma(signals)
 
     def _working_width(self, n_signals: int, n_features: int) -> int:
         # A chunk is a row block of the kernel matrix.
         return n_signals
 
     def _problem(
-        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+        self,
+        executor: Executor,
+        pursuit: Pursuit,
+        rng: np.random.RandomState,
+        gamma: float | None,
+        saved: dict | None = None,
     ) -> FullProblem:
         signals = executor.signals
         n_signals = signals.shape[0]
         memory = physical_memory()
-        if hasattr(signals, "device"):
+        if signals.device is not None:
             from rkdl._backends.torch.device import free_bytes
 
             memory = free_bytes(signals.device) if signals.device.type == "cuda" else memory
         if self._is_precomputed:
-            given = signals.read(0, n_signals) if hasattr(signals, "device") else signals.data
+            given = signals.read(0, n_signals) if signals.device is not None else signals.data
             rows = KernelRows(executor, None, given)
         else:
-            kernel = self._make_kernel(signals)
+            kernel = self._make_kernel(signals, gamma)
             needed = n_signals * n_signals * signals.dtype.itemsize
             if needed <= MEMORY_SHARE * memory:
                 rows = KernelRows.compute(executor, kernel)
@@ -319,23 +327,25 @@ class KDL(KernelLearner):
             start[n_picked:] = rng.standard_normal((self.n_components - n_picked, n_signals))
         return FullProblem(rows, start, pursuit, ATOM_UPDATES[self.atom_update])
 
-    def _store(self, problem: Any, signals: Signals) -> None:
+    def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
         unit = self._feature_scale(signals.scale)
         self.dual_components_ = (host(problem.model.atoms) * unit).astype(signals.dtype)
         self.gram_ = host(problem.model.gram)
-        vectors, self.gamma_ = self._learned_vectors(problem, signals)
+        vectors, self.gamma_ = self._learned_vectors(problem, signals, gamma)
         if vectors is None:
             self.__dict__.pop("kernel_vectors_", None)
         else:
             self.kernel_vectors_ = vectors
 
-    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray | None, float | None]:
+    def _learned_vectors(
+        self, problem: Any, signals: Signals, gamma: float | None
+    ) -> tuple[np.ndarray | None, float | None]:
         if self._is_precomputed:
             return None, None
         data = host(signals.data)
         # A copy, so that the model does not change with the user's array.
         vectors = data.toarray() if sparse.issparse(data) else np.array(data, dtype=signals.dtype, order="C")
-        return vectors.astype(signals.dtype, copy=False), raw_gamma(self._gamma_parameter, signals)
+        return vectors.astype(signals.dtype, copy=False), raw_gamma(self._gamma_parameter, gamma, signals.scale)
 
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
         return PrecomputedSpace(n_features) if self._is_precomputed else super()._space_on(n_features, vectors, gamma)
@@ -351,8 +361,7 @@ class KDL(KernelLearner):
                 "square kernel matrix: for other signals give the kernel by name or as a function."
             )
         squares = np.maximum(kernel.diagonal(), 0.0)
-        with one_blas_thread():
-            correlations = kernel @ encoder.atoms.T
+        correlations = kernel @ encoder.atoms.T
         residuals = pursue(correlations, encoder.gram, squares, *encoder.pursuit)[1]
         return tuple(alike_home(factor * np.sqrt(part), signals) for part in (residuals, squares))  # type: ignore[return-value]
 
@@ -376,12 +385,11 @@ class KDL(KernelLearner):
 
 def alike_home(values: np.ndarray, signals: Signals) -> Any:
     """Values as a tensor where the signals came as one."""
-    home = getattr(signals, "home", None)
-    if home is None:
+    if signals.home is None:
         return values
     from rkdl._backends.torch.backend import upload
 
-    return upload(values, home)
+    return upload(values, signals.home)
 
 
 def _is_training_matrix(kernel: np.ndarray) -> bool:

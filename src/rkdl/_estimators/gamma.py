@@ -31,13 +31,16 @@ def find_gamma(gamma: float | str, signals: Signals) -> float:
     signals : Signals
         The signals.
     """
-    if isinstance(gamma, str):
-        # What the rule gave is kept with the signals: a stream goes on with the gamma of its beginning.
-        if signals.median_gamma is None:
-            found = scale_gamma(signals) if gamma == "scale" else median_gamma(spread_sample(signals))
-            signals.median_gamma = found
-        return signals.median_gamma
-    return float(gamma) / signals.scale / signals.scale
+    if not isinstance(gamma, str):
+        return float(gamma) / signals.scale / signals.scale
+    found = scale_gamma(signals) if gamma == "scale" else median_gamma(spread_sample(signals))
+    raw = raw_gamma(gamma, found, signals.scale)
+    if not 0.0 < raw < np.inf:
+        raise ValueError(
+            f"gamma={gamma!r} of these signals is {raw}: their squared distances leave the range of float64; scale "
+            f"the signals."
+        )
+    return found
 
 
 def scale_gamma(signals: Signals) -> float:
@@ -52,17 +55,12 @@ def scale_gamma(signals: Signals) -> float:
     return min(max(gamma, float(np.finfo(np.float64).tiny)), float(np.finfo(np.float64).max))
 
 
-def raw_gamma(gamma: float | str, signals: Signals) -> float:
-    """`gamma` for the signals as the user gave them."""
+def raw_gamma(gamma: float | str, found: float | None, scale: float) -> float:
+    """`gamma` for the signals as the user gave them, from the one found for signals multiplied by `scale`."""
     if not isinstance(gamma, str):
         return float(gamma)
-    found = find_gamma(gamma, signals) * signals.scale * signals.scale
-    if not 0.0 < found < np.inf:
-        raise ValueError(
-            f"gamma={gamma!r} of these signals is {found}: their squared distances leave the range of float64; scale "
-            f"the signals."
-        )
-    return found
+    assert found is not None
+    return found * scale * scale
 
 
 def sample_gamma(gamma: float | str, sample: np.ndarray) -> float:

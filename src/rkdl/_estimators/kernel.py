@@ -13,8 +13,7 @@ from rkdl._coding.encoder import Encoder
 from rkdl._coding.preimages import FixedPoint, LinearDecoder, squared_residual_of_noise
 from rkdl._data.signals import Signals
 from rkdl._estimators.denoising import Decoder, Decoding
-from rkdl._estimators.gamma import KERNEL_SAMPLE, RULES, find_gamma, raw_gamma, sample_gamma, spread_sample
-from rkdl._execution.blas import one_blas_thread
+from rkdl._estimators.gamma import KERNEL_SAMPLE, RULES, find_gamma, sample_gamma, spread_sample
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, as_kernel, family, gamma_parameter, has_user_code, make_kernel
 from rkdl._features.space import FeatureSpace, KernelSpace
@@ -65,12 +64,15 @@ class KernelLearner(Decoding):
     def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
         return self.dual_components_, self.gram_
 
-    def _inspect(self, executor: Executor) -> None:
+    def _find_scale(self, executor: Executor) -> float:
         if has_user_code(self.kernel):
             # A user's function must see the signals unscaled.
             executor.signals.check_finite()
-        else:
-            super()._inspect(executor)
+            return 1.0
+        return super()._find_scale(executor)
+
+    def _find_gamma(self, signals: Signals) -> float | None:
+        return find_gamma(self._gamma_parameter, signals)
 
     def _ready(self, X: MatrixLike) -> tuple[Any, Encoder, float]:
         signals, encoder, unit = super()._ready(X)
@@ -78,13 +80,13 @@ class KernelLearner(Decoding):
             signals.check_finite()
         return signals, encoder, unit
 
-    def _make_kernel(self, signals: Signals) -> Kernel:
-        """The kernel for signals as they are read, after scaling."""
-        raw_gamma(self._gamma_parameter, signals)
+    def _make_kernel(self, signals: Signals, gamma: float | None) -> Kernel:
+        """The kernel for the signals as they are read."""
+        assert gamma is not None
         sample = spread_sample(signals, KERNEL_SAMPLE)
         kernel = make_kernel(
             self.kernel,
-            gamma=find_gamma(self._gamma_parameter, signals),
+            gamma=gamma,
             degree=self.degree,
             coef0=self.coef0,
             sample=sample,
@@ -122,10 +124,9 @@ class KernelLearner(Decoding):
             atoms = self.dual_components_.astype(np.float64) @ self.kernel_vectors_.astype(np.float64)
             return LinearDecoder(atoms.astype(dtype))
         scale = self._space.scale(dtype)
-        with one_blas_thread():
-            return FixedPoint.prepare(
-                self.gamma_ / scale / scale, self.dual_components_, self.kernel_vectors_ * scale, dtype, scale
-            )
+        return FixedPoint.prepare(
+            self.gamma_ / scale / scale, self.dual_components_, self.kernel_vectors_ * scale, dtype, scale
+        )
 
     def _noise_tolerance(self, noise: float) -> float:
         name = family(self.kernel)

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn import config_context, get_config
 
 from rkdl._data.dask import DaskSignals, aligned, checked_block
-from rkdl._data.sources import float_dtype
+from rkdl._data.signals import float_dtype
 
 
 def transform_lazily(model: Any, signals: DaskSignals) -> Any:

@@ -10,7 +10,7 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import host, squared_norms
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.preimages import LinearDecoder, squared_residual_of_noise
 from rkdl._data.signals import Signals
@@ -32,14 +32,19 @@ from rkdl._utils.types import Device
 class _CoordinateLearner(StreamLearner):
     """Base of the methods whose atoms are feature vectors, so that the metric is the identity."""
 
-    def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> FeatureMap:
+    def _feature_map(self, signals: Signals, rng: np.random.RandomState, gamma: float | None) -> FeatureMap:
         raise NotImplementedError
 
     def _problem(
-        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+        self,
+        executor: Executor,
+        pursuit: Pursuit,
+        rng: np.random.RandomState,
+        gamma: float | None,
+        saved: dict | None = None,
     ) -> ReducedProblem:
         signals = executor.signals
-        feature_map = self._feature_map(signals, rng)
+        feature_map = self._feature_map(signals, rng, gamma)
         shape = (self.n_components, feature_map.size)
         if saved is not None:
             start = np.zeros(shape)
@@ -53,12 +58,14 @@ class _CoordinateLearner(StreamLearner):
         model = Model.start(feature_map, IdentityMetric(feature_map.size), start)
         return ReducedProblem(executor, model, pursuit, atom_update=ATOM_UPDATES[self.atom_update])
 
-    def _continued(self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
+    def _continued(
+        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, gamma: float | None
+    ) -> ReducedProblem:
         feature_map = self._space.feature_map(np.dtype(np.float64), executor.signals.scale)
         model = Model.start(feature_map, IdentityMetric(feature_map.size), self.components_.astype(np.float64))
         return ReducedProblem(executor, model, pursuit, atom_update=ATOM_UPDATES[self.atom_update])
 
-    def _store(self, problem: Any, signals: Signals) -> None:
+    def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
         self.components_ = host(problem.model.whitened_atoms).astype(signals.dtype)
 
     def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
@@ -186,19 +193,18 @@ class DL(Denoising, _CoordinateLearner):
 
     _is_linear = True
 
-    def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> LinearMap:
+    def _feature_map(self, signals: Signals, rng: np.random.RandomState, gamma: float | None) -> LinearMap:
         return LinearMap(signals.shape[1])
 
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
         return SignalSpace(n_features)
 
-    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[None, None]:
+    def _learned_vectors(self, problem: Any, signals: Signals, gamma: float | None) -> tuple[None, None]:
         return None, None
 
-    def _residual_norms(self, rows: Any, codes: Any, squares: np.ndarray, encoder: Encoder) -> np.ndarray:
+    def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
         # From the residual itself: a difference of squares loses all digits where the fit is close.
-        residual = rows - codes.to_csr(self.n_components) @ encoder.atoms
-        return np.sqrt(np.einsum("ij,ij->i", residual, residual))
+        return squared_norms(rows - codes.as_matrix(self.n_components) @ encoder.atoms)
 
     def _decoder(self, dtype: np.dtype) -> LinearDecoder:
         return LinearDecoder(self.components_.astype(dtype, copy=False))
@@ -357,15 +363,17 @@ class FourierDL(Decoding, _CoordinateLearner):
     def _depends_on_scale(self) -> bool:
         return isinstance(self.gamma, str)
 
+    def _find_gamma(self, signals: Signals) -> float | None:
+        return find_gamma(self.gamma, signals)
+
     def _settings(self) -> dict:
         return {**super()._settings(), "n_fourier_features": self.n_fourier_features, "gamma": self.gamma}
 
     def _working_width(self, n_signals: int, n_features: int) -> int:
         return n_features + 2 * self.n_fourier_features + 3 * self.n_components
 
-    def _feature_map(self, signals: Signals, rng: np.random.RandomState) -> FourierMap:
-        raw_gamma(self.gamma, signals)
-        gamma = find_gamma(self.gamma, signals)
+    def _feature_map(self, signals: Signals, rng: np.random.RandomState, gamma: float | None) -> FourierMap:
+        assert gamma is not None
         sample = spread_sample(signals, KERNEL_SAMPLE)
         check_kernel(make_kernel("rbf", gamma=gamma, degree=1, coef0=0.0, sample=sample), sample)
         count = -(-self.n_fourier_features // 2)
@@ -379,16 +387,16 @@ class FourierDL(Decoding, _CoordinateLearner):
     def _places(self) -> tuple[str | None, str]:
         return "atoms", "Lower gamma, or use more atoms."
 
-    def _store(self, problem: Any, signals: Signals) -> None:
-        super()._store(problem, signals)
-        self.frequencies_, self.gamma_ = self._learned_vectors(problem, signals)
+    def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
+        super()._store(problem, signals, gamma)
+        self.frequencies_, self.gamma_ = self._learned_vectors(problem, signals, gamma)
 
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
         return FourierSpace(vectors, gamma)
 
-    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray, float]:
+    def _learned_vectors(self, problem: Any, signals: Signals, gamma: float | None) -> tuple[np.ndarray, float]:
         frequencies = (host(problem.model.feature_map.frequencies) * signals.scale).astype(signals.dtype)
-        return frequencies, raw_gamma(self.gamma, signals)
+        return frequencies, raw_gamma(self.gamma, gamma, signals.scale)
 
     def _noise_tolerance(self, noise: float) -> float:
         return squared_residual_of_noise("rbf", noise, self.n_features_in_, self.gamma_)

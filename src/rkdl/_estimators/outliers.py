@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
 from sklearn.utils import Tags, assert_all_finite, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from rkdl._applications.anomaly_scores import Member, robust_location, upper_fence
-from rkdl._backends.arrays import host
+from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
-from rkdl._data.sources import RowSource, check_source, float_dtype, gather, is_dask, is_source
-from rkdl._estimators.base import unchanged_on_failure
-from rkdl._estimators.gamma import RULES, find_gamma, raw_gamma
+from rkdl._data.sources import is_source
+from rkdl._estimators.base import read_signals, unchanged_on_failure
+from rkdl._estimators.gamma import RULES, find_gamma
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
@@ -29,11 +29,11 @@ from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.pool import submit
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.widths import centre_of
-from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, MatrixLike
+from rkdl._utils.types import MatrixLike
 from rkdl._utils.warnings import quiet, warn
 
 # Folds for scoring signals that no dictionary has learned from, where there are few signals.
+
 N_FOLDS = 10
 # Warn if the scores of at least FEW signals differ by less than EQUAL.
 FEW, EQUAL = 5, 1e-3
@@ -177,6 +177,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         """Learn the dictionaries and the threshold.
@@ -197,6 +198,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self._fit_scores(X)
         return self
 
+    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_predict(self, X: MatrixLike, y: None = None) -> np.ndarray:
         """Learn from signals and label the outliers among them.
@@ -217,6 +219,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         # Their own threshold, as the dictionaries have learned from all of them.
         return _labels(scores - scores.dtype.type(self._offset(scores)))
 
+    @one_blas_thread()
     def score_samples(self, X: MatrixLike) -> np.ndarray:
         """Compute how well signals are represented; lower is more abnormal.
 
@@ -231,11 +234,11 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             Scores; about zero for a signal that is represented as well as the median training signal.
         """
         check_is_fitted(self)
-        signals = self._read_signals(X, reset=False)
-        signals.scale = self.scale_
+        signals = self._read_signals(X, reset=False).with_scale(self.scale_)
         locations = np.stack([self.medians_, self.spreads_], axis=1)
         return _combine(self._anomalies(signals, self._members()), locations, signals.dtype)
 
+    @one_blas_thread()
     def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Compute `score_samples` minus `offset_`: negative for outliers.
 
@@ -252,6 +255,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         scores = self.score_samples(X)
         return scores - scores.dtype.type(self.offset_)
 
+    @one_blas_thread()
     def predict(self, X: MatrixLike) -> np.ndarray:
         """Label outliers.
 
@@ -280,9 +284,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         signals = self._read_signals(X, reset=True)
         rng = check_random_state(self.random_state)
         with self._executor(signals, self.n_kernel_vectors) as executor:
-            signals.scale = executor.find_scale()
+            signals = signals.with_scale(executor.find_scale())
         gamma = find_gamma(self.gamma, signals)
-        raw_gamma(self.gamma, signals)
         width = np.arange(self.n_members) % len(factors)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
         tasks = [(gamma * factors[k], n_atoms[k], n_nonzero[k], seed) for k, seed in zip(width, seeds, strict=True)]
@@ -349,7 +352,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         if not signals.is_in_memory:
             # A slow source is read by one thread at a time.
             threads = 1
-        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             members = []
             for future in [submit(pool, self._learn_one, signals, *task) for task in tasks]:
                 members.append(future.result())
@@ -444,25 +447,14 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         return ThreadExecutor(signals, chunk_bounds(n_signals, 2 * n_features + 2 * n_vectors, 8), self.n_jobs)
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
-        least = 2 if reset else 1
-        # A Dask array is gathered here: the dictionaries are small, and scores are not lazy.
-        X = gather(X) if is_dask(X) else well_formed(X)
-        if is_source(X):
-            check_source(X, type(self).__name__)
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            if X.shape[0] < least:
-                raise ValueError(f"Found array with {X.shape[0]} sample(s) while a minimum of {least} is required.")
-            return RowSource(X)
-        X = validate_data(
-            self,
-            host(X),
-            dtype=FLOATS,
-            accept_sparse="csr",
-            reset=reset,
-            ensure_all_finite=False,
-            ensure_min_samples=least,
-        )
-        return Signals(X, float_dtype(X.dtype))
+        # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.
+        signals = read_signals(self, X if is_source(X) and not is_dask(X) else gather(X), reset=reset)
+        if reset and signals.shape[0] < 2:
+            raise ValueError(
+                f"Found array with 1 sample(s) (shape={signals.shape}) while a minimum of 2 is required by "
+                f"{type(self).__name__}."
+            )
+        return signals
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -263,10 +263,15 @@ class RKDL(KernelLearner, StreamLearner):
         )
 
     def _problem(
-        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, saved: dict | None = None
+        self,
+        executor: Executor,
+        pursuit: Pursuit,
+        rng: np.random.RandomState,
+        gamma: float | None,
+        saved: dict | None = None,
     ) -> ReducedProblem:
         signals = executor.signals
-        kernel = self._make_kernel(signals)
+        kernel = self._make_kernel(signals, gamma)
         known = None if saved is None else check_kernel_vectors(saved, signals.shape[1])
         vector_update = self._vector_update(executor, known)
         if vector_update is not None and not kernel.differentiable:
@@ -305,10 +310,12 @@ class RKDL(KernelLearner, StreamLearner):
             linear=self._linear(len(vectors)),
         )
 
-    def _continued(self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
+    def _continued(
+        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, gamma: float | None
+    ) -> ReducedProblem:
         scale = executor.signals.scale
         saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64) * scale}
-        problem = self._problem(executor, pursuit, rng, saved)
+        problem = self._problem(executor, pursuit, rng, gamma, saved)
         atoms = executor.to_backend(self.dual_components_.astype(np.float64) / self._feature_scale(scale))
         feature_map, metric, *_ = problem.model
         problem.roll_back(Model.start(feature_map, metric, metric.to_white(atoms)))
@@ -327,9 +334,9 @@ class RKDL(KernelLearner, StreamLearner):
         follows = self.half_life is not None and vector_update is None
         return StreamProblem(problem, stream.running, count_candidates(len(vectors)) if follows else 0)
 
-    def _choose_dtype(self, signals: Signals, reset: bool) -> None:
+    def _choose_dtype(self, signals: Signals, reset: bool) -> Signals:
         # Kernel vectors of a start that will be replaced say nothing about gamma: copies of one signal are all alike.
-        super()._choose_dtype(signals, reset or self._is_unsettled())
+        return super()._choose_dtype(signals, reset or self._is_unsettled())
 
     def _signals_needed(self) -> int:
         needed = super()._signals_needed()
@@ -359,16 +366,16 @@ class RKDL(KernelLearner, StreamLearner):
             norms = np.linalg.norm(vectors, axis=1)
         return vectors * (radius / norms)[:, None]
 
-    def _store(self, problem: Any, signals: Signals) -> None:
+    def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
         unit = self._feature_scale(signals.scale)
         self.dual_components_ = (host(problem.model.atoms) * unit).astype(signals.dtype)
-        self.kernel_vectors_, self.gamma_ = self._learned_vectors(problem, signals)
+        self.kernel_vectors_, self.gamma_ = self._learned_vectors(problem, signals, gamma)
         self.gram_ = host(unit_gram(problem.model.whitened_atoms))
         self.rank_ = problem.model.metric.rank
 
-    def _learned_vectors(self, problem: Any, signals: Signals) -> tuple[np.ndarray, float]:
+    def _learned_vectors(self, problem: Any, signals: Signals, gamma: float | None) -> tuple[np.ndarray, float]:
         vectors = (host(problem.model.feature_map.kernel_vectors) / signals.scale).astype(signals.dtype)
-        return vectors, raw_gamma(self._gamma_parameter, signals)
+        return vectors, raw_gamma(self._gamma_parameter, gamma, signals.scale)
 
     def _check_learned(self, problem: Any, n_signals: int) -> None:
         super()._check_learned(problem, n_signals)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._coding.preimages import DecoderSums
 from rkdl._data.signals import Signals
 from rkdl._estimators.base import DictionaryLearner
+from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
 from rkdl._learning.buffered_batches import (
@@ -28,7 +28,6 @@ from rkdl._learning.buffered_batches import (
     buffer,
     buffered_size,
     chunk_rows,
-    on_host,
 )
 from rkdl._learning.reduced import ReducedProblem
 from rkdl._learning.reservoir import (
@@ -44,7 +43,7 @@ from rkdl._learning.running_statistics import RunningStatistics, fading
 from rkdl._learning.stream import Stream, StreamProblem, fade_sums
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.types import MatrixLike
-from rkdl._utils.warnings import quiet
+from rkdl._utils.warnings import quiet, warn
 
 # Different signals that gamma and atoms are chosen from at least.
 FEWEST_SIGNALS = 20
@@ -76,6 +75,7 @@ class StreamLearner(DictionaryLearner):
     half_life: float | None
 
     @available_if(_learns_from_sums)
+    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: MatrixLike, y: None = None, *, update: bool = True) -> Self:
         """Learn from one batch of a stream.
@@ -149,6 +149,8 @@ class StreamLearner(DictionaryLearner):
     def _learn_batch(self, signals: Signals, update: bool, is_first: bool) -> Stream:
         """The stream after a batch; the one before it stays as it is, the fitted attributes change."""
         with self._executor(signals) as executor:
+            if is_first:
+                executor = self._with_dtype(executor)
             stream = self._enter(executor, is_first)
             can_buffer = self._moves() and self.half_life is None and not signals.is_remote
             if can_buffer and not update:
@@ -168,36 +170,38 @@ class StreamLearner(DictionaryLearner):
         stream: Stream | None = getattr(self, "_stream", None)
         if stream is not None:
             return stream
-        signals = executor.signals
         saved = self.__dict__.get("_saved_stream")
         if saved is not None:
-            signals.scale, signals.median_gamma = saved[0]["scale"], saved[0]["gamma"]
+            scale, gamma = saved[0]["scale"], saved[0]["gamma"]
         else:
-            signals.scale = self._space.scale(signals.dtype)
+            scale = self._space.scale(executor.signals.dtype)
             gamma = getattr(self, "gamma_", None)
-            signals.median_gamma = None if gamma is None else gamma / signals.scale / signals.scale
+            gamma = None if gamma is None else gamma / scale / scale
+        executor = executor.with_signals(executor.signals.with_scale(scale))
         rng = check_random_state(self.random_state)
-        pursuit = self._pursuit(self._feature_scale(signals.scale))
+        pursuit = self._pursuit(self._feature_scale(scale))
         if saved is None:
-            return self._opened(self._continued(executor, pursuit, rng), signals)
+            return self._opened(self._continued(executor, pursuit, rng, gamma), scale, gamma)
         try:
             # A stream that was never saved is not judged by a batch either.
             with quiet():
-                return Stream.restored(self._continued(executor, pursuit, rng), *saved)
+                return Stream.restored(self._continued(executor, pursuit, rng, gamma), *saved)
         except ArrayError as error:
             raise ValueError(f"The file that this {type(self).__name__} is of was changed: {error}.") from error
 
     def _begin(self, executor: Executor) -> Stream:
         """A stream whose kernel vectors and first atoms are chosen from these signals."""
+        self._check_sizes(executor.signals.shape[0])
+        executor = self._inspect(executor)
         signals = executor.signals
-        self._check_sizes(signals.shape[0])
-        self._inspect(executor)
+        gamma = self._find_gamma(signals)
         pursuit = self._pursuit(self._feature_scale(signals.scale))
-        problem = self._problem(executor, pursuit, check_random_state(self.random_state))
+        problem = self._problem(executor, pursuit, check_random_state(self.random_state), gamma)
         if self._prepare(problem):
             raise KeyboardInterrupt
         assert isinstance(problem, ReducedProblem)
-        return replace(self._opened(problem, signals), is_provisional=True, seen=self._first_seen(signals))
+        stream = self._opened(problem, signals.scale, gamma)
+        return replace(stream, is_provisional=True, seen=self._first_seen(signals))
 
     def _first_seen(self, signals: Signals) -> Reservoir | None:
         """What tells whether a start chosen from these signals is to be chosen anew; None where it never is."""
@@ -278,15 +282,14 @@ class StreamLearner(DictionaryLearner):
         """Whether a start chosen from signals of one scale is of no use to those of another."""
         return False
 
-    def _opened(self, problem: ReducedProblem, signals: Signals) -> Stream:
+    def _opened(self, problem: ReducedProblem, scale: float, gamma: float | None) -> Stream:
         model = Executor.to_backend(problem.executor, problem.model)
         running = RunningStatistics.empty(len(model.whitened_atoms), model.feature_map.size)
         settings = self._plain_settings()
-        return Stream(model, running, problem.vector_update, signals.scale, signals.median_gamma, settings)
+        return Stream(model, running, problem.vector_update, scale, gamma, settings)
 
     def _bind(self, stream: Stream, executor: Executor) -> StreamProblem:
         """The stream's problem on a batch, with the parameters as they are now."""
-        executor.signals.scale, executor.signals.median_gamma = stream.scale, stream.gamma
         return self._bound(stream, executor)
 
     def _bound(self, stream: Stream, executor: Executor) -> StreamProblem:
@@ -295,7 +298,8 @@ class StreamLearner(DictionaryLearner):
 
     def _advance(self, stream: Stream, executor: Executor, update: bool) -> Stream:
         """The stream after the statistics of a batch, and after an update where `update`."""
-        signals = executor.signals
+        signals = executor.signals.with_scale(stream.scale)
+        executor = executor.with_signals(signals)
         # The mean weight of these signals is given to them afterwards, so that their pass is that of a fit.
         share, weight = fading(signals.shape[0], self.half_life)
         problem = self._bind(replace(stream, running=stream.running.faded(share / weight)), executor)
@@ -311,7 +315,7 @@ class StreamLearner(DictionaryLearner):
         else:
             problem.accumulate()
         self.errors_, self.update_errors_ = errors, update_errors
-        sums = self._publish(problem.problem, executor, fade_sums(stream.decoder_sums, share / weight))
+        sums = self._publish(problem.problem, executor, stream.gamma, fade_sums(stream.decoder_sums, share / weight))
         if update and len(update_errors) == 1:
             self._check_learned(problem.problem, signals.shape[0])
         after = stream.after(
@@ -327,9 +331,11 @@ class StreamLearner(DictionaryLearner):
     def _errors_so_far(self) -> tuple[np.ndarray, np.ndarray]:
         return getattr(self, "errors_", np.empty(0)), getattr(self, "update_errors_", np.empty(0))
 
-    def _publish(self, problem: ReducedProblem, executor: Executor, earlier: DecoderSums | None) -> DecoderSums | None:
+    def _publish(
+        self, problem: ReducedProblem, executor: Executor, gamma: float | None, earlier: DecoderSums | None
+    ) -> DecoderSums | None:
         """Set the fitted attributes; returns the decoder's sums."""
-        self._store(problem, executor.signals)
+        self._store(problem, executor.signals, gamma)
         self.computes_in_float64_ = self.__dict__.pop("_is_fine", getattr(self, "computes_in_float64_", False))
         self.errors_, self.update_errors_ = self._errors_so_far()
         self.n_iter_ = len(self.errors_)
@@ -345,21 +351,20 @@ class StreamLearner(DictionaryLearner):
         while count < len(sizes) and sum(sizes[count:]) > room:
             count += 1
         if (count or room < 0) and not stream.has_warned:
-            warnings.warn(
+            warn(
                 f"The batches that wait for an update exceed {BUFFER_BYTES / 2**20:.0f} MiB: of the oldest only "
-                f"sums are kept, and kernel vectors move by what they represent of those signals. Update more often.",
-                UserWarning,
-                stacklevel=5,
+                f"sums are kept, and kernel vectors move by what they represent of those signals. Update more often."
             )
             stream = replace(stream, has_warned=True)
         stream = self._release(stream, count, signals)
         if room < 0:
             return self._advance(stream, executor, update=False)
+        executor = executor.with_signals(signals.with_scale(stream.scale))
         problem = self._bind(stream, executor)
         # What cannot be learned from is refused now: the update will be that of other batches too.
         problem.check()
         earlier = stream.buffered_sums if stream.buffered else stream.decoder_sums
-        sums = self._publish(problem.problem, executor, earlier)
+        sums = self._publish(problem.problem, executor, stream.gamma, earlier)
         batches = (*stream.buffered, buffer(signals, executor.bounds))
         return stream.after(problem, buffered=batches, buffered_sums=sums)
 
@@ -377,18 +382,20 @@ class StreamLearner(DictionaryLearner):
         parts = [batch.signals() for batch in held]
         chunks = [rows for batch in held for rows in batch.chunks]
         if bounds:
-            parts.append(on_host(like))
+            parts.append(like.on_host())
             chunks += chunk_rows(bounds)
         joined: Any = JoinedSignals(parts)
-        if hasattr(like, "device"):
-            from rkdl._backends.torch.signals import StreamedSignals
+        if like.device is not None:
+            from rkdl._data.tensors import StreamedSignals
 
             joined = StreamedSignals(joined, like.device)
         with config_context(chunk_rows=chunks):
             return self._executor(joined)
 
     @abstractmethod
-    def _continued(self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState) -> ReducedProblem:
+    def _continued(
+        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, gamma: float | None
+    ) -> ReducedProblem:
         """The learning problem at the fitted attributes."""
 
     def _moves(self) -> bool:

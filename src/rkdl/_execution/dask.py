@@ -48,17 +48,17 @@ class DaskExecutor(Executor):
     def __init__(self, signals: DaskSignals, n_jobs: int | None) -> None:
         edges = [0, *itertools.accumulate(signals.data.chunks[0])]
         super().__init__(signals, list(itertools.pairwise(edges)), n_jobs)
-        self._given = signals.data
+        self._given = signals
 
     def __enter__(self) -> Self:
         super().__enter__()
         if is_cluster() and persists():
             # On a cluster the chunks are read once and stay; alone, they may be more than memory holds.
-            self.signals.become(self._given.persist())
+            self.signals = self._given.persisted()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.signals.become(self._given)
+        self.signals = self._given
         super().__exit__(*error)
 
     def for_signals(self, signals: Signals) -> ThreadExecutor:

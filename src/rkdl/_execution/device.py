@@ -11,10 +11,13 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from scipy import sparse
 
+from rkdl._backends.torch.backend import upload
 from rkdl._backends.torch.device import KEPT_SHARE, free_bytes, product_precision, tensor_chunks
 from rkdl._backends.torch.place import to_device, to_host
-from rkdl._backends.torch.signals import StreamedSignals, TensorSignals
+from rkdl._backends.torch.pursuit import csr_tensor
+from rkdl._data.tensors import StreamedSignals, TensorSignals
 from rkdl._execution.config import keepable
 from rkdl._execution.executor import ChunkTask, Executor
 from rkdl._utils.warnings import warn
@@ -55,6 +58,7 @@ class DeviceExecutor(Executor):
         self.row_width = row_width
         self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
+        signals.make_resident()
         # Asked once: the answer takes as long as many a kernel.
         self._keepable = int(KEPT_SHARE * free_bytes(self.device))
         self._pieces = 1
@@ -123,6 +127,23 @@ class DeviceExecutor(Executor):
                 for bound in itertools.islice(upcoming, 1):
                     self.signals.announce(*bound)
 
+    def attempt_chunks(self, work: Callable, states: Any = None) -> tuple[list[float], list]:
+        """``work(rows, state)`` of every chunk, whose one sum is a check: mean checks per number, and the results.
+
+        `states` are rows of something of the signals' length. Nothing waits for the device until the end.
+        """
+        checks, found = [], []
+
+        def apply(number: int, start: int, stop: int) -> None:
+            state = None if states is None else states[start:stop]
+            (check,), results = self.attempt(work, self.signals.read(start, stop), state)
+            checks.append(check.double())
+            found.append(to_host(results) if self.signals.home is None else results)
+
+        self.map_chunks(apply)
+        sizes = [max(1, (stop - start) * self.signals.shape[1]) for start, stop in self.bounds]
+        return [check / size for check, size in zip(torch.stack(checks).tolist(), sizes, strict=True)], found
+
     def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
         """One pass over the data, as `Executor.map_reduce`; sums are tensors."""
         work: Any = to_device(task, self.device)
@@ -184,6 +205,17 @@ def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
     for total, part in zip(totals, sums, strict=True):
         total += part
     return totals
+
+
+def send_home(results: Any, signals: Any) -> Any:
+    """Results where the signals came from: on their device, or as an array."""
+    if signals.home is None:
+        return to_host(results)
+    if isinstance(results, np.ndarray):
+        return upload(results, signals.home)
+    if sparse.issparse(results):
+        results = csr_tensor(results.indptr, results.indices, results.data, results.shape)
+    return results.to(signals.home)
 
 
 def fetched(sums: tuple) -> tuple:

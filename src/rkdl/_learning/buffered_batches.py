@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from rkdl._backends.arrays import host
 from rkdl._data.signals import Moments, Signals
 
 # Bytes of signals that a stream buffers until the next update of its kernel vectors.
@@ -38,7 +37,7 @@ class BufferedBatch:
 
 def buffer(signals: Signals, bounds: Sequence[tuple[int, int]]) -> BufferedBatch:
     """A copy of a batch in host memory."""
-    return BufferedBatch(np.array(_as_given(on_host(signals))), chunk_rows(bounds))
+    return BufferedBatch(np.array(signals.on_host().with_scale(1.0).read(0, signals.shape[0])), chunk_rows(bounds))
 
 
 def chunk_rows(bounds: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -51,24 +50,6 @@ def buffered_size(signals: Signals) -> int:
     return signals.shape[0] * signals.shape[1] * signals.dtype.itemsize
 
 
-def on_host(signals: Any) -> Signals:
-    """The same signals, read into host memory."""
-    if not hasattr(signals, "device"):
-        return signals
-    if hasattr(signals, "source"):
-        return signals.source
-    return Signals(host(_as_given(signals)), signals.dtype)
-
-
-def _as_given(signals: Signals) -> np.ndarray:
-    """All rows, without their scale."""
-    scale, signals.scale = signals.scale, 1.0
-    try:
-        return signals.read(0, signals.shape[0])
-    finally:
-        signals.scale = scale
-
-
 class JoinedSignals(Signals):
     """Batches one after another, as if they were one.
 
@@ -79,23 +60,20 @@ class JoinedSignals(Signals):
     """
 
     def __init__(self, parts: Sequence[Signals]) -> None:
-        self.parts = list(parts)
+        dtype = np.result_type(*(part.dtype for part in parts))
         self.edges = np.cumsum([0, *(part.shape[0] for part in parts)])
-        self.dtype = np.result_type(*(part.dtype for part in parts))
-        self.scale = 1.0
-        self.shape = (int(self.edges[-1]), parts[0].shape[1])
-        self.median_gamma = None
-        # Its shape is all that is asked of it.
-        self.data = np.broadcast_to(self.dtype.type(0), self.shape)
+        shape = (int(self.edges[-1]), parts[0].shape[1])
+        super().__init__(np.broadcast_to(dtype.type(0), shape), dtype)
+        self.parts = [part.with_dtype(dtype).with_scale(1.0) for part in parts]
         self.is_in_memory = all(part.is_in_memory for part in parts)
-        for part in self.parts:
-            part.dtype = self.dtype
+
+    def _replaced(self, **changes: Any) -> Self:
+        return super()._replaced(parts=[part._replaced(**changes) for part in self.parts], **changes)
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[Signals, int, int]]:
         """Where rows `start` to `stop` lie: signals, and rows of them."""
         for part, first, last in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True):
             if first < stop and start < last:
-                part.scale = self.scale
                 yield part, max(start, int(first)) - int(first), min(stop, int(last)) - int(first)
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -110,7 +88,6 @@ class JoinedSignals(Signals):
         owners = np.searchsorted(self.edges, indices, side="right") - 1
         for number in np.unique(owners):
             part, own = self.parts[number], owners == number
-            part.scale = self.scale
             taken[own] = part.take(indices[own] - self.edges[number])
         return taken
 
@@ -126,10 +103,10 @@ class JoinedSignals(Signals):
         for part, first, last in self._pieces(start, stop):
             part.announce(first, last)
 
-    def check_finite(self) -> None:
+    def check_finite(self, name: str = "X") -> None:
         """Refuse NaN and infinity with scikit-learn's words."""
         for part in self.parts:
-            part.check_finite()
+            part.check_finite(name)
 
     def largest(self) -> float:
         """The largest magnitude of all numbers."""
@@ -139,6 +116,5 @@ class JoinedSignals(Signals):
         """Moments of all numbers, after their scale."""
         total = Moments()
         for part in self.parts:
-            part.scale = self.scale
             total += part.moments()
         return total

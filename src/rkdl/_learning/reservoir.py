@@ -83,11 +83,7 @@ def reservoir_size(n_needed: int, n_features: int, dtype: np.dtype) -> int:
 
 def rows_as_given(signals: Signals, indices: np.ndarray) -> np.ndarray:
     """Rows of the given indices, without their scale."""
-    scale, signals.scale = signals.scale, 1.0
-    try:
-        return signals.take(indices)
-    finally:
-        signals.scale = scale
+    return signals.with_scale(1.0).take(indices)
 
 
 def some_distinct(signals: Signals, size: int) -> np.ndarray:

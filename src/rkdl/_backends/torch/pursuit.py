@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,33 @@ class TensorCodes(NamedTuple):
         """Number of rows."""
         return len(self.counts)
 
-    def dense(self, n_atoms: int, dtype: Any = None) -> torch.Tensor:
+    def as_matrix(self, n_atoms: int) -> torch.Tensor:
+        """The codes as something to multiply with: here dense."""
+        return self.dense(n_atoms)
+
+    @classmethod
+    def joined(cls, parts: list[TensorCodes]) -> TensorCodes:
+        """Codes of consecutive chunks as one."""
+        return cls(
+            torch.cat([codes.indices for codes in parts]),
+            torch.cat([codes.values for codes in parts]),
+            torch.cat([codes.counts for codes in parts]),
+        )
+
+    def to_csr(self, n_atoms: int) -> torch.Tensor:
+        """The same codes as a CSR tensor."""
+        n_signals, width = self.indices.shape
+        kind = torch.int32 if n_signals * width < 2**31 else torch.int64
+        starts = torch.zeros(n_signals + 1, dtype=kind, device=self.counts.device)
+        torch.cumsum(self.counts, 0, dtype=kind, out=starts[1:])
+        if int(starts[-1]) == n_signals * width:
+            indices, values = self.indices.reshape(-1), self.values.reshape(-1)
+        else:
+            is_used = torch.arange(width, device=self.counts.device) < self.counts[:, None]
+            indices, values = self.indices[is_used], self.values[is_used]
+        return csr_tensor(starts, indices.to(kind), values, (n_signals, n_atoms))
+
+    def dense(self, n_atoms: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         """The codes (c, n) with their zeros; every sum has one term that is not zero, so any order gives its bits."""
         dtype = torch.float64 if dtype is np.float64 else dtype
         if self.known is not None and self.known[0] is self.values and dtype in (None, self.values.dtype):
@@ -53,6 +80,15 @@ class TensorCodes(NamedTuple):
 
             return triton_kernels.weigh(self.indices, self.values, atoms, factor)
         return self.times(atoms).mul_(factor)
+
+
+def csr_tensor(starts: Any, indices: Any, values: Any, shape: tuple[int, int]) -> torch.Tensor:
+    """A CSR tensor of arrays or tensors that are known to fit together."""
+    starts, indices, values = map(torch.as_tensor, (starts, indices, values))
+    with warnings.catch_warnings():
+        # torch tells every process once that its CSR tensors are in beta.
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(starts, indices, values, size=shape, check_invariants=False)
 
 
 def pursue(

@@ -1,0 +1,119 @@
+"""The one way in: opens whatever holds the signals.
+
+An array type is added in three steps: write a file in this package with a subclass of `Signals` and a function that
+recognises its arrays without importing their library; add a line to `OPENERS`; add the type to `SOURCES` in
+tests/test_scale.py, which runs the tests of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+
+from rkdl._backends.arrays import host, is_tensor
+from rkdl._data.signals import Signals, float_dtype
+from rkdl._data.sources import RowSource, check_source, is_source
+from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import FLOATS
+
+
+def open_signals(X: Any, *, caller: str, device: Any = None, name: str = "X") -> Signals:
+    """Signals to read chunk by chunk; whether they are finite is seen in the first pass over them.
+
+    Parameters
+    ----------
+    X : array-like, data frame, CSR matrix, memory map, Zarr array, HDF5 dataset, Dask array or tensor
+        One signal per row, shape (n_signals, n_features).
+    caller, name : str, str
+        Estimator or function, and its argument, for messages.
+    device : str or torch.device, default=None
+        Where to compute; None for where the signals are.
+    """
+    if device is None and is_plain(X):
+        return Signals(X, X.dtype)
+    X = well_formed(X, name)
+    opener = next(opener for is_own, opener in OPENERS if is_own(X))
+    return opener(X, device, caller, name)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether signals are a Dask array, without importing Dask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "to_delayed") and hasattr(X, "chunks")
+
+
+def gather(X: Any) -> Any:
+    """Everything in host memory: blocks of a Dask array, rows of a source, a tensor's numbers."""
+    if is_tensor(X):
+        return host(X)
+    if not is_dask(X) and not is_source(X):
+        return X
+    if is_dask(X) and any(np.isnan(size) for size in X.shape):
+        raise ValueError("The Dask array does not know the sizes of its chunks: call X.compute_chunk_sizes().")
+    rows = well_formed(X.compute() if is_dask(X) else X[0 : X.shape[0]])
+    if tuple(rows.shape) != tuple(X.shape):
+        raise ValueError(
+            f"The rows of X have shape {tuple(rows.shape)} together, and X says {tuple(X.shape)}: its `shape` and its "
+            f"{'blocks' if is_dask(X) else 'slices'} must agree."
+        )
+    return rows if sparse.issparse(rows) else np.asarray(rows)
+
+
+def is_plain(X: Any) -> bool:
+    """Whether scikit-learn's checks would return an array as it is; they take longer than coding a signal."""
+    return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in FLOATS
+
+
+def _open_tensor(X: Any, device: Any, caller: str, name: str) -> Signals:
+    from rkdl._data.tensors import open_tensor
+
+    return open_tensor(X, device, caller)
+
+
+def _open_dask(X: Any, device: Any, caller: str, name: str) -> Signals:
+    if device is not None:
+        raise ValueError(f"device={str(device)!r} is for signals of one machine, and X is a Dask array: device=None.")
+    from rkdl._data.dask import DaskSignals
+
+    check_source(X, caller)
+    return DaskSignals(X)
+
+
+def _open_source(X: Any, device: Any, caller: str, name: str) -> Signals:
+    check_source(X, caller)
+    return _through(RowSource(X), device)
+
+
+def _open_array(X: Any, device: Any, caller: str, name: str) -> Signals:
+    # Integers and the like become floats chunk by chunk, not all at once.
+    kind = getattr(getattr(X, "dtype", None), "kind", "O")
+    dtype: Any = None if isinstance(X, np.ndarray) and kind in "iub" else FLOATS
+    if kind == "f" and isinstance(X, np.ndarray) and X.dtype.itemsize == 4:
+        # In whatever byte order.
+        dtype = np.float32
+    X = check_array(X, dtype=dtype, accept_sparse="csr", ensure_all_finite=False, estimator=caller, input_name=name)
+    return _through(Signals(X, float_dtype(X.dtype)), device)
+
+
+def _through(rows: Signals, device: Any) -> Signals:
+    if device is None:
+        return rows
+    # First: it says what to do where torch is not installed.
+    from rkdl._backends.torch.device import resolve_device
+
+    place = resolve_device(device)
+    from rkdl._data.tensors import StreamedSignals
+
+    return StreamedSignals(rows, place)
+
+
+# The first that recognises the signals opens them; the last takes whatever NumPy can convert.
+OPENERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any, str, str], Signals]], ...] = (
+    (is_tensor, _open_tensor),
+    (is_dask, _open_dask),
+    (is_source, _open_source),
+    (lambda X: True, _open_array),
+)

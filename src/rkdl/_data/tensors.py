@@ -1,0 +1,267 @@
+"""Signals that are tensors, or that are brought to a device chunk by chunk."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.utils import assert_all_finite
+
+from rkdl._backends.arrays import host
+from rkdl._backends.torch.backend import torch_dtype
+from rkdl._backends.torch.device import KEPT_SHARE, free_bytes, resolve_device
+from rkdl._data.signals import MOMENTS_AT_ONCE, Moments, Signals, check_shape
+
+_DTYPES = {torch.float32: np.float32, torch.float16: np.float32, torch.bfloat16: np.float32}
+
+# Bytes of a pinned buffer; there are two, and one is filled while the other is sent.
+STAGING_BYTES = 32 << 20
+
+
+def open_tensor(X: torch.Tensor, device: Any, caller: str) -> TensorSignals:
+    """Signals that are a tensor, on `device` or, without one, where they are."""
+    if X.layout is not torch.strided:
+        X = X.to_dense()
+    if X.dtype.is_complex:
+        raise ValueError(f"Complex data not supported: X is of dtype {X.dtype}.")
+    check_shape(tuple(X.shape), "tensor", caller)
+    place = resolve_device(X.device if device is None else device)
+    return TensorSignals(X, _DTYPES.get(X.dtype, np.float64), place)
+
+
+class TensorSignals(Signals):
+    """Rows of a tensor, on its device.
+
+    Parameters
+    ----------
+    data : Tensor of shape (n_signals, n_features)
+        The signals.
+    dtype : dtype
+        float32 or float64, NumPy's.
+    device : torch.device
+        Where they are worked on.
+    scale : float, default=1.0
+        What rows are multiplied by when they are read.
+    """
+
+    def __init__(self, data: torch.Tensor, dtype: Any, device: torch.device, scale: float = 1.0) -> None:
+        super().__init__(data.detach().as_subclass(torch.Tensor).to(device), dtype, scale)
+        self.device = device
+        self.home = data.device
+        # All rows, as they were read together: one tensor from pass to pass.
+        self._whole: torch.Tensor | None = None
+
+    def _replaced(self, **changes: Any) -> Self:
+        return super()._replaced(_whole=None, **changes)
+
+    def _finish(self, rows: torch.Tensor) -> torch.Tensor:
+        rows = rows.to(torch_dtype(self.dtype)).contiguous()
+        return rows if self.scale == 1.0 else rows * self.scale
+
+    def read(self, start: int, stop: int) -> torch.Tensor:
+        """Rows `start` to `stop`, scaled; not to be written to."""
+        if stop - start < self.shape[0]:
+            return self._finish(self.data[start:stop])
+        if self._whole is None:
+            self._whole = self._finish(self.data)
+        return self._whole
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """The rows of the given indices, in their order, scaled, as a NumPy array."""
+        places = torch.from_numpy(np.asarray(indices, dtype=np.int64)).to(self.device)
+        return self._finish(self.data[places]).cpu().numpy()
+
+    def on_host(self) -> Signals:
+        """The same signals, in NumPy."""
+        return Signals(host(self.data), self.dtype, self.scale)
+
+    def subset(self, indices: np.ndarray) -> TensorSignals:
+        """Some of the signals, on the same device."""
+        places = torch.from_numpy(np.asarray(indices, dtype=np.int64)).to(self.device)
+        return TensorSignals(self._finish(self.data[places]), self.dtype, self.device)
+
+    def check_finite(self, name: str = "X") -> None:
+        """Refuse NaN and infinity with scikit-learn's words."""
+        if not self.data.isfinite().all():
+            bad = self.data[~self.data.isfinite().all(dim=1)][:1]
+            assert_all_finite(host(bad), input_name=name)
+
+    def largest(self) -> float:
+        """The largest magnitude of all numbers."""
+        return float(self.data.abs().max()) if self.data.numel() else 0.0
+
+    def moments(self) -> Moments:
+        """Moments of all numbers, after their scale."""
+        total, n_rows = Moments(), max(1, MOMENTS_AT_ONCE // max(1, self.shape[1]))
+        for start in range(0, self.shape[0], n_rows):
+            rows = self.data[start : start + n_rows].double() * self.scale
+            deviation, mean = torch.var_mean(rows, correction=0)
+            total += Moments(rows.numel(), float(mean), float(deviation) * rows.numel())
+        return total
+
+    def make_resident(self) -> None:
+        """They are on the device."""
+
+    def worked_on(self) -> None:
+        """The chunk read last has been given to the device."""
+
+
+class StreamedSignals(Signals):
+    """Rows in host memory or on disk that go through a device: two chunks there, one arriving, one worked on.
+
+    Where all signals fit in a share of the device's memory they stay there when they have arrived once.
+
+    Parameters
+    ----------
+    source : Signals
+        Reads the rows.
+    device : torch.device
+        Where they are worked on.
+    """
+
+    def __init__(self, source: Signals, device: torch.device) -> None:
+        super().__init__(source.data, source.dtype, source.scale)
+        self.source = source
+        self.device = device
+        self.is_in_memory = source.is_in_memory
+        self._buffers = _Buffers(device, self.shape, self.dtype) if device.type == "cuda" else None
+
+    def _replaced(self, **changes: Any) -> Self:
+        buffers = self._buffers
+        if buffers is not None and "dtype" in changes:
+            buffers = _Buffers(self.device, self.shape, changes["dtype"])
+        return super()._replaced(source=self.source._replaced(**changes), _buffers=buffers, **changes)
+
+    def make_resident(self) -> None:
+        """Take the memory on the device that all signals will stay in, where there is enough."""
+        if self._buffers is not None:
+            self._buffers.make_resident()
+
+    def read(self, start: int, stop: int) -> torch.Tensor:
+        """Rows `start` to `stop` on the device, scaled; not to be written to."""
+        if self._buffers is None:
+            rows = self.source.read(start, stop)
+            return torch.from_numpy(rows if rows.flags.writeable else rows.copy())
+        return self._buffers.read(self.source, start, stop)
+
+    def worked_on(self) -> None:
+        """The chunk read last has been given to the device: when it is done its place may be filled again."""
+        if self._buffers is not None:
+            self._buffers.release()
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """The rows of the given indices, in their order, scaled, as a NumPy array."""
+        return self.source.take(indices)
+
+    def on_host(self) -> Signals:
+        """The same signals, read into host memory."""
+        return self.source
+
+    def subset(self, indices: np.ndarray) -> TensorSignals:
+        """Some of the signals, all on the device."""
+        rows = torch.from_numpy(np.ascontiguousarray(self.take(indices)))
+        return TensorSignals(rows.to(self.device), self.dtype, self.device)
+
+    def reading(self) -> AbstractContextManager:
+        """Lasts as long as a pass."""
+        return self.source.reading()
+
+    def announce(self, start: int, stop: int) -> None:
+        """These rows will be read soon."""
+        if self._buffers is None or not self._buffers.has(self.source, start, stop):
+            self.source.announce(start, stop)
+
+    def check_finite(self, name: str = "X") -> None:
+        """Refuse NaN and infinity with scikit-learn's words."""
+        self.source.check_finite(name)
+
+    def largest(self) -> float:
+        """The largest magnitude of all numbers."""
+        return self.source.largest()
+
+    def moments(self) -> Moments:
+        """Moments of all numbers, after their scale."""
+        return self.source.moments()
+
+
+class _Buffers:
+    """Memory of a GPU that signals arrive in, shared by signals that differ in their scale alone."""
+
+    def __init__(self, device: torch.device, shape: tuple[int, int], dtype: np.dtype) -> None:
+        self.device, self.shape, self.dtype = device, shape, dtype
+        self._is_ready = False
+        self._resident: torch.Tensor | None = None
+        # Rows that are there, and the scale that they were read with.
+        self._arrived: set[tuple[int, int]] = set()
+        self._scale = 1.0
+        self._slots: list[torch.Tensor | None] = [None, None]
+        self._done: list[Any] = [None, None]
+        self._turn = 0
+        self._copies = torch.cuda.Stream(device)
+        self._staging: list[tuple[torch.Tensor, Any]] = []
+
+    def make_resident(self) -> None:
+        """As `StreamedSignals.make_resident`."""
+        if not self._is_ready:
+            self._is_ready = True
+            if self.shape[0] * self.shape[1] * self.dtype.itemsize <= KEPT_SHARE * free_bytes(self.device):
+                self._resident = self._empty(self.shape[0])
+
+    def _empty(self, n_rows: int) -> torch.Tensor:
+        return torch.empty((n_rows, self.shape[1]), dtype=torch_dtype(self.dtype), device=self.device)
+
+    def has(self, source: Signals, start: int, stop: int) -> bool:
+        """Whether these rows are on the device."""
+        return self._scale == source.scale and (start, stop) in self._arrived
+
+    def read(self, source: Signals, start: int, stop: int) -> torch.Tensor:
+        """Rows of the source on the device."""
+        self.make_resident()
+        if self._resident is not None:
+            target = self._resident[start:stop]
+            if not self.has(source, start, stop):
+                if self._scale != source.scale:
+                    self._arrived.clear()
+                    self._scale = source.scale
+                self._send(source.read(start, stop), target)
+                self._arrived.add((start, stop))
+            return target
+        self._turn = 1 - self._turn
+        slot = self._slots[self._turn]
+        if slot is None or len(slot) < stop - start:
+            slot = self._empty(stop - start)
+            self._slots[self._turn], self._done[self._turn] = slot, None
+            self._copies.wait_stream(torch.cuda.current_stream(self.device))
+        elif self._done[self._turn] is not None:
+            self._copies.wait_event(self._done[self._turn])
+        target = slot[: stop - start]
+        self._send(source.read(start, stop), target)
+        return target
+
+    def release(self) -> None:
+        """The rows read last have been given to the device: when it is done their place may be filled again."""
+        if self._resident is None:
+            event = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(self.device))
+            self._done[self._turn] = event
+
+    def _send(self, rows: np.ndarray, target: torch.Tensor) -> None:
+        """Copy through pinned buffers on a stream of its own; work that is given to the device later waits for it."""
+        count = max(1, STAGING_BYTES // max(1, rows.shape[1] * rows.itemsize))
+        if not self._staging:
+            shape = (count, rows.shape[1])
+            self._staging = [(torch.empty(shape, dtype=target.dtype, pin_memory=True), None) for _ in range(2)]
+        with torch.cuda.stream(self._copies):
+            for number, first in enumerate(range(0, len(rows), count)):
+                piece = rows[first : first + count]
+                buffer, sent = self._staging[number % 2]
+                if sent is not None:
+                    sent.synchronize()
+                np.copyto(buffer.numpy()[: len(piece)], piece)
+                target[first : first + len(piece)].copy_(buffer[: len(piece)], non_blocking=True)
+                event = torch.cuda.Event()
+                event.record(self._copies)
+                self._staging[number % 2] = (buffer, event)
+        torch.cuda.current_stream(self.device).wait_stream(self._copies)
