@@ -48,11 +48,10 @@ from rkdl._backends.cpu import sweeps as cpu_sweeps  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
 from rkdl._backends.torch.backend import BLOCK_ROWS, TORCH, scaled_norms  # noqa: E402
-from rkdl._backends.torch.device import GPU_CHUNK_BYTES, gpu_bounds, is_light  # noqa: E402
 from rkdl._backends.torch.place import to_device, to_host  # noqa: E402
 from rkdl._coding.pursuit import pursue_padded  # noqa: E402
 from rkdl._data.tensors import StreamedSignals, TensorSignals  # noqa: E402
-from rkdl._execution.device import DeviceExecutor  # noqa: E402
+from rkdl._execution.device import GPU_CHUNK_BYTES, DeviceExecutor, gpu_bounds, is_light  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no CUDA GPU here")
@@ -120,7 +119,7 @@ def device(request):
 def work(request, monkeypatch):
     """Small matrices in NumPy, as in problems of this size, or on the device, as in large ones."""
     if request.param == "heavy":
-        monkeypatch.setattr("rkdl._backends.torch.device.HOST_WORK", 0)
+        monkeypatch.setattr("rkdl._execution.device.HOST_WORK", 0)
     return request.param
 
 

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import cast
+from rkdl._utils.types import Array
 
 # Numbers that are in float64 together while their variance is found.
 MOMENTS_AT_ONCE = 1 << 20
@@ -90,7 +91,7 @@ class Signals:
     # Whether the signals are in memory, so that there is room for something of their size.
     is_in_memory = True
 
-    def _finish(self, rows: Any) -> np.ndarray:
+    def _finish(self, rows: Any) -> Array:
         if sparse.issparse(rows):
             rows = rows.toarray()
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
@@ -118,7 +119,7 @@ class Signals:
         """A result in the dtype of results."""
         return result if self.dtype == self.result_dtype else cast(result, self.result_dtype)
 
-    def read(self, start: int, stop: int) -> np.ndarray:
+    def read(self, start: int, stop: int) -> Array:
         """Rows `start` to `stop`, C-contiguous, scaled; not to be written to."""
         return self._finish(self.data[start:stop])
 

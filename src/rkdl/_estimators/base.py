@@ -117,7 +117,6 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """What features are multiplied by when signals are multiplied by `scale`."""
         return scale if self._is_linear else 1.0
 
-    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
         """Learn a dictionary from signals.
@@ -143,7 +142,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self : object
             The fitted estimator.
         """
-        with unchanged_on_failure(self):
+        with unchanged_on_failure(self), one_blas_thread():
             is_interrupted = self._fit_signals(self._read_signals(X, reset=True), checkpoint)
         if is_interrupted:
             raise KeyboardInterrupt(

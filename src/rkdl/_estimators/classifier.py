@@ -157,7 +157,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Learn one dictionary per class.
@@ -179,7 +178,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         self : object
             The fitted classifier.
         """
-        with unchanged_on_failure(self):
+        with unchanged_on_failure(self), one_blas_thread():
             interruption, message = self._fit(X, y)
         if interruption is not None:
             raise KeyboardInterrupt(f"{type(self).__name__} was interrupted {interruption}.")

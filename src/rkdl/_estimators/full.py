@@ -196,7 +196,6 @@ class KDL(KernelLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
         """Learn a dictionary from signals, or from their kernel matrix.

@@ -177,7 +177,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         """Learn the dictionaries and the threshold.
@@ -276,7 +275,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_scores(self, X: Any) -> np.ndarray:
         """Set the fitted attributes, all or none; returns the scores of the training signals."""
-        with unchanged_on_failure(self):
+        with unchanged_on_failure(self), one_blas_thread():
             return self._fit(X)
 
     def _fit(self, X: Any) -> np.ndarray:

@@ -75,7 +75,6 @@ class StreamLearner(DictionaryLearner):
     half_life: float | None
 
     @available_if(_learns_from_sums)
-    @one_blas_thread()
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: MatrixLike, y: None = None, *, update: bool = True) -> Self:
         """Learn from one batch of a stream.
@@ -126,15 +125,16 @@ class StreamLearner(DictionaryLearner):
         generator = self.random_state if isinstance(self.random_state, np.random.RandomState) else None
         position: Any = None if generator is None else generator.get_state()
         try:
-            is_first = not hasattr(self, "n_iter_")
-            if not is_first:
-                self._check_settings()
-            signals = self._read_signals(X, reset=is_first)
-            try:
-                stream = self._learn_batch(signals, update, is_first)
-            except NotFiniteError:
-                signals.check_finite()
-                raise
+            with one_blas_thread():
+                is_first = not hasattr(self, "n_iter_")
+                if not is_first:
+                    self._check_settings()
+                signals = self._read_signals(X, reset=is_first)
+                try:
+                    stream = self._learn_batch(signals, update, is_first)
+                except NotFiniteError:
+                    signals.check_finite()
+                    raise
             self.__dict__.pop("_saved_stream", None)
             self._stream = stream
         except BaseException:

@@ -73,8 +73,9 @@ if hasattr(os, "register_at_fork"):
 def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread; the last of several concurrent users restores what was there.
 
-    Also the decorator of every public method that computes. Threads of BLAS would compete with those that run the
-    chunk tasks, and a fork during a product of several leaves OpenBLAS locked in the child and in the parent.
+    Also the decorator of public methods that compute; `fit` and `partial_fit` enter it inside what undoes a failure.
+    Threads of BLAS would compete with those that run the chunk tasks, and a fork during a product of several leaves
+    OpenBLAS locked in the child and in the parent.
     """
     global _users
     with _lock:

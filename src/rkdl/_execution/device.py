@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -13,15 +13,20 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from rkdl._backends.torch.backend import upload
-from rkdl._backends.torch.device import KEPT_SHARE, free_bytes, product_precision, tensor_chunks
+from rkdl._backends.torch.backend import BLOCK_ROWS, upload
+from rkdl._backends.torch.device import KEPT_SHARE, free_bytes
 from rkdl._backends.torch.place import to_device, to_host
 from rkdl._backends.torch.pursuit import csr_tensor
 from rkdl._data.tensors import StreamedSignals, TensorSignals
-from rkdl._execution.config import keepable
+from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.config import keepable, plan_chunks, uses_tf32
 from rkdl._execution.executor import ChunkTask, Executor
 from rkdl._utils.warnings import warn
 
+# Bytes that a chunk's signals, features and correlations take together on a GPU: many enough to fill it.
+GPU_CHUNK_BYTES = 1 << 30
+# Multiplications, about, of the work between two passes that the host does sooner than a GPU can be told to.
+HOST_WORK = 1 << 26
 # A piece of a chunk this small that does not fit means that the device is full of something else.
 SMALLEST_PIECE = 16
 
@@ -248,3 +253,39 @@ def _joined(states: list) -> Any:
     if hasattr(first, "_fields"):
         return type(first)(*(_joined(list(parts)) for parts in zip(*states, strict=True)))
     return first
+
+
+def tensor_chunks(n_signals: int, row_width: int, itemsize: int, device: torch.device) -> list[tuple[int, int]]:
+    """Chunks as the user fixed them, else as large as keeps the device busy: a function of sizes and kind alone."""
+    return plan_chunks(n_signals, row_width, itemsize, gpu_bounds if device.type == "cuda" else chunk_bounds)
+
+
+def gpu_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:
+    """Chunks of a few hundred megabytes, whole blocks of rows."""
+    blocks = max(1, GPU_CHUNK_BYTES // (row_width * itemsize * BLOCK_ROWS))
+    edges = [*range(0, n_signals, blocks * BLOCK_ROWS), n_signals]
+    return list(itertools.pairwise(edges))
+
+
+def is_light(row_width: int, n_features: int) -> bool:
+    """Whether what is computed between passes is so little that launching it would take longer than the work.
+
+    Apart from the signal itself a row holds features and atoms, and that work is about their number squared times the
+    length of the longest of them.
+    """
+    own = max(0, row_width - n_features)
+    return own * own * row_width <= HOST_WORK
+
+
+@contextmanager
+def product_precision(device: torch.device) -> Iterator[None]:
+    """float32 products in float32, or in TF32 where the configuration says so; torch's own setting is restored."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if uses_tf32() else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

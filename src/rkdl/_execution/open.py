@@ -31,8 +31,7 @@ def open_executor(signals: Any, row_width: int, n_jobs: int | None, *, is_alone:
 
         return DaskExecutor(signals, n_jobs)
     if signals.device is not None:
-        from rkdl._backends.torch.device import is_light
-        from rkdl._execution.device import DeviceExecutor
+        from rkdl._execution.device import DeviceExecutor, is_light
 
         # A source of signals that is the user's may differentiate.
         is_alone = is_alone and (is_tensor(signals.data) or type(signals.data) is np.ndarray)

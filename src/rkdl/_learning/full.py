@@ -41,7 +41,7 @@ class KernelRows:
         """The whole matrix: of arrays from the blocks of its upper triangle, of tensors block of rows by block."""
         rows = cls(executor, kernel, None)
         signals, bounds, kernel = executor.signals, executor.bounds, rows.kernel
-        if hasattr(signals, "device"):
+        if signals.device is not None:
             every: Any = signals.read(0, rows.size)
             rows.matrix = zeros((rows.size, rows.size), every)
 
@@ -107,7 +107,7 @@ class KernelRows:
 
     def for_chunks(self, task: Callable[[int, int, int], Any]) -> list:
         """``task(number, start, stop)`` of every chunk."""
-        if hasattr(self.executor.signals, "device"):
+        if self.executor.signals.device is not None:
             return [task(number, *bound) for number, bound in enumerate(self.executor.bounds)]
         found: list = []
         self.executor.map_chunks(task, found.append)

@@ -419,7 +419,7 @@ class _CodedFeatures:
     def features(self) -> list:
         """Features (N, p) of all signals in one array, or tensors chunk by chunk."""
         signals = self.executor.signals
-        if isinstance(self.feature_map, LinearMap) and signals.is_in_memory and not hasattr(signals, "device"):
+        if isinstance(self.feature_map, LinearMap) and signals.is_in_memory and signals.device is None:
             return [signals.read(0, signals.shape[0])]
         parts = self.executor.gather(_itself, self.executor.map_reduce(Features(self.feature_map))[1])
         return parts if len(parts) == 1 or is_tensor(parts[0]) else [np.concatenate(parts)]
