@@ -1,7 +1,7 @@
 """Dictionaries of classes on shared features: learned per class, and compared by their residuals.
 
-In whitened coordinates (`rkdl._features.maps.WhiteMap`) the dictionary of a class is a linear one, so that classes are
-learned by the same problem as everything else.
+In whitened coordinates (`rkdl._features.maps.WhitenedMap`) the dictionary of a class is a linear one, so that classes
+are learned by the same problem as everything else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rkdl._execution.config import keepable
 from rkdl._execution.executor import Executor
 from rkdl._execution.pool import submit
 from rkdl._execution.threads import ThreadExecutor
-from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhiteMap
+from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhitenedMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._features.space import FeatureSpace
 from rkdl._learning.atom_updates import AtomUpdate
@@ -92,7 +92,7 @@ class SharedFeatures:
     ) -> SharedFeatures:
         """Those of a learned map with its metric."""
         if isinstance(feature_map, KernelMap) and isinstance(metric, Metric):
-            feature_map = WhiteMap.of(feature_map, metric, signals.dtype)
+            feature_map = WhitenedMap.of(feature_map, metric, signals.dtype)
         # As many atoms as coordinates represent any signal, of any class.
         limit = min(pursuit.n_nonzero, max(1, feature_map.size // 2))
         return cls(space, feature_map, metric, pursuit._replace(n_nonzero=limit), signals.scale)

@@ -46,7 +46,7 @@ class Refinement:
         Indices of their classes; negative for signals that are not learned from.
     feature_map : FeatureMap
         Features in whitened coordinates.
-    whites : list of ndarray of shape (n_k, r)
+    whitened_atoms : list of ndarray of shape (n_k, r)
         Atoms of every class.
     pursuits : list of Pursuit
         How signals are coded.
@@ -61,7 +61,7 @@ class Refinement:
 
     Attributes
     ----------
-    whites : list of ndarray of shape (n_k, r)
+    whitened_atoms : list of ndarray of shape (n_k, r)
         The current atoms.
     """
 
@@ -70,7 +70,7 @@ class Refinement:
         signals: Signals,
         labels: np.ndarray,
         feature_map: FeatureMap,
-        whites: Sequence[np.ndarray],
+        whitened_atoms: Sequence[np.ndarray],
         pursuits: Sequence[Pursuit],
         *,
         sharpness: float,
@@ -79,12 +79,12 @@ class Refinement:
         n_jobs: int | None,
     ) -> None:
         self.signals, self.labels, self.feature_map = signals, labels, feature_map
-        self.whites, self.pursuits = list(whites), list(pursuits)
+        self.whitened_atoms, self.pursuits = list(whitened_atoms), list(pursuits)
         self.sharpness, self.learning_rate = DOUBT * sharpness, learning_rate
         self.rng, self.n_jobs = rng, n_jobs
         self._threads = resolve_threads(n_jobs)
-        self._momenta = [np.zeros_like(white) for white in whites]
-        self._usage = [np.zeros(len(white)) for white in whites]
+        self._momenta = [np.zeros_like(own) for own in whitened_atoms]
+        self._usage = [np.zeros(len(own)) for own in whitened_atoms]
         self._features: np.ndarray | None = None
         n_signals = signals.shape[0]
         size = n_signals * feature_map.size * signals.dtype.itemsize
@@ -123,7 +123,7 @@ class Refinement:
     def _step(self, batch: np.ndarray, rate: float) -> float:
         """One gradient step on a batch; returns the sum of its cross-entropies."""
         dtype = self.signals.dtype
-        atoms = [pad_atoms(white.astype(dtype)) for white in self.whites]
+        atoms = [pad_atoms(own.astype(dtype)) for own in self.whitened_atoms]
         grams = side_by_side(lambda own: own @ own.T, atoms, self._threads)
         coder = ClassCoder(self.feature_map, atoms, grams, self.pursuits)
         picked = Picked(self.signals, batch)
@@ -153,7 +153,7 @@ class Refinement:
             executor.map_chunks(task, add)
 
         def move(k: int) -> np.ndarray:
-            count = len(self.whites[k])
+            count = len(self.whitened_atoms[k])
             # The diagonal of the least-squares Hessian: the energy of the atom's codes, averaged over batches.
             known = self._usage[k]
             known += (usage[k][:count] - known) * (1.0 - MOMENTUM if known.any() else 1.0)
@@ -162,9 +162,9 @@ class Refinement:
             momentum *= MOMENTUM
             if floor > 0.0:
                 momentum += gradients[k][:count] / np.maximum(known, floor)[:, None]
-            return normalize_rows(self.whites[k] + rate * momentum, otherwise=self.whites[k])
+            return normalize_rows(self.whitened_atoms[k] + rate * momentum, otherwise=self.whitened_atoms[k])
 
-        self.whites[:] = side_by_side(move, range(len(self.whites)), self._threads)
+        self.whitened_atoms[:] = side_by_side(move, range(len(self.whitened_atoms)), self._threads)
         return loss
 
 
@@ -237,7 +237,18 @@ def fit_sharpness(residuals: np.ndarray, labels: np.ndarray) -> float:
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def _add_gradient(indptr, indices, values, weights, least, own, features, atoms, gradient, used):
+def _add_gradient(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    weights: np.ndarray,
+    least: np.ndarray,
+    own: np.ndarray,
+    features: np.ndarray,
+    atoms: np.ndarray,
+    gradient: np.ndarray,
+    used: np.ndarray,
+) -> None:
     """Add ``w z' (f - z A)`` per signal of non-negligible weight, and the squared codes of the class's own signals."""
     size = features.shape[1]
     residual = np.empty(size, dtype=features.dtype)

@@ -14,6 +14,7 @@ from rkdl._data.signals import Signals, is_safe, safe_scale
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import FeatureMap, LinearMap
+from rkdl._utils.types import Array
 
 
 class NotFiniteError(ValueError):
@@ -174,8 +175,8 @@ class Encoder:
     """
 
     feature_map: FeatureMap
-    atoms: np.ndarray
-    gram: np.ndarray | None
+    atoms: Array
+    gram: Array
     pursuit: Pursuit
 
     @property

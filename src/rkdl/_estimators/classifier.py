@@ -403,7 +403,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
                     work.executor.signals,
                     labels,
                     work.features.feature_map,
-                    learned.whites,
+                    learned.whitened_atoms,
                     learned.pursuits,
                     sharpness=learned.sharpness,
                     learning_rate=self.learning_rate,
@@ -411,7 +411,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
                     n_jobs=self.n_jobs,
                 )
                 # The same list, so that an interruption keeps the last step.
-                learned.whites = refinement.whites
+                learned.whitened_atoms = refinement.whitened_atoms
                 for number in range(self.n_refinements):
                     learned.losses.append(refinement.run_pass(1.0 - number * share, share))
                     if bar is not None:
@@ -427,7 +427,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         if rows.size == 0:
             return fit_sharpness(np.empty((0, len(self.classes_))), work.labels[rows])
         dtype = work.executor.signals.dtype
-        atoms = [pad_atoms(white.astype(dtype)) for white in learned.whites]
+        atoms = [pad_atoms(whitened.astype(dtype)) for whitened in learned.whitened_atoms]
         coder = ClassCoder(work.features.feature_map, atoms, [own @ own.T for own in atoms], learned.pursuits)
         try:
             residuals, _ = relative_residuals(Picked(work.executor.signals, rows), coder, self.n_jobs)
@@ -455,14 +455,14 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     def _store(self, work: _Work, learned: _Learned) -> None:
         """Set the fitted attributes."""
         features, signals = work.features, work.executor.signals
-        counts = [len(white) for white in learned.whites]
+        counts = [len(whitened) for whitened in learned.whitened_atoms]
         height = max(counts) + -max(counts) % LANES
-        atoms = [features.components(white) for white in learned.whites]
+        atoms = [features.components(whitened) for whitened in learned.whitened_atoms]
         self.components_ = np.zeros((len(counts), height, atoms[0].shape[1]), dtype=signals.dtype)
         self.grams_ = np.zeros((len(counts), height, height), dtype=signals.dtype)
-        for k, (count, own, white) in enumerate(zip(counts, atoms, learned.whites, strict=True)):
+        for k, (count, own, whitened) in enumerate(zip(counts, atoms, learned.whitened_atoms, strict=True)):
             self.components_[k, :count] = own
-            self.grams_[k, :count, :count] = white @ white.T
+            self.grams_[k, :count, :count] = whitened @ whitened.T
         self.n_atoms_ = np.array(counts)
         self.n_nonzero_coefs_ = features.pursuit.n_nonzero
         self.kernel_vectors_, self.gamma_ = features.space.vectors, features.space.gamma
@@ -507,7 +507,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
 class _Learned:
     """Result of one round of learning: whitened atoms per class, errors and losses."""
 
-    whites: list[np.ndarray]
+    whitened_atoms: list[np.ndarray]
     pursuits: list[Pursuit]
     errors: np.ndarray
     losses: list[float]

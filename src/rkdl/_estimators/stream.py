@@ -79,47 +79,44 @@ class StreamLearner(DictionaryLearner):
     def partial_fit(self, X: MatrixLike, y: None = None, *, update: bool = True) -> Self:
         """Learn from one batch of a stream.
 
-        The batch is coded with the current atoms, its statistics are added to those of the batches before it, which
-        fade by `half_life`, and the atoms are updated from all of them. What was seen weighs the same however it was
-        cut into batches. The kernel vectors of ORKDL and MORKDL move too: by the batch's signals, and by the
-        earlier ones as far as the kernel vectors represent them. Those of RKDL stay without a `half_life`; with one,
+        The batch is coded with the current atoms, its statistics are added to those of earlier batches, which decay
+        with `half_life`, and the atoms are updated from all of them. Every signal weighs the same however the stream is
+        cut into batches. ORKDL and MORKDL also update the kernel vectors, from the signals of the batch and from what
+        the kernel vectors represent of earlier ones. RKDL keeps its kernel vectors, unless there is a `half_life`: then
         signals of the batch replace kernel vectors that the atoms can do without.
 
-        One iteration of `fit` codes all signals with the same atoms before it updates them. So do the batches of an
-        epoch of which all but the last are given with ``update=False``, and they end at the same bits on the same
-        chunks where the first atoms, kernel vectors and gamma are the same. ORKDL and MORKDL keep the signals of
-        such batches, up to 256 MiB, until the update, which needs them all.
+        An iteration of `fit` codes all signals with the same atoms before it updates them. To do the same with a
+        stream, give all batches of an epoch but the last with ``update=False``: the result is bitwise identical for the
+        same chunks, initial atoms, kernel vectors and gamma. ORKDL and MORKDL buffer the signals of such batches, up to
+        256 MiB, until the update.
 
-        The first batch chooses the start: kernel vectors, `gamma` and first atoms (of ORKDL and MORKDL, all batches of
-        the first update do). A poor batch does not fix it for ever. It is chosen anew while it comes from fewer
-        different signals, zeros not counted, than there are kernel vectors and atoms; and, where the kernel depends on
-        the scale of the signals, when the median squared distance of the signals seen is more than four times, or less
-        than a quarter, of that of the signals it was chosen from. To that end a stream remembers a bounded sample of
-        the signals seen, with a `half_life` by what they weigh; at a new start it stands for all of them. What is given
-        (`init`, `kernel_vectors`, a number for `gamma`) stays, and after a `fit` the start is the fitted one.
+        The first batch determines the kernel vectors, `gamma` and the initial atoms (for ORKDL and MORKDL, all batches
+        up to the first update do). They are chosen again as long as they come from fewer distinct nonzero signals than
+        there are kernel vectors and atoms; and, where the kernel depends on the scale of the signals, when the median
+        squared distance of the signals seen has grown or shrunk by a factor of four. To this end a stream keeps a
+        bounded sample of the signals seen, weighted by `half_life`, which stands for all of them at a new start. What
+        the user gives (`init`, `kernel_vectors`, a number for `gamma`) does not change, and after `fit` the stream
+        starts from the fitted model.
 
-        Changes of `init`, `kernel_vectors` and `random_state` mean nothing once the start is chosen. Other parameters
-        are taken as they are at every call; those that what was learned depends on, `n_components`,
-        `n_kernel_vectors`, `n_fourier_features` and the kernel's, cannot change.
+        From then on, `init`, `kernel_vectors` and `random_state` have no effect, and `n_components`,
+        `n_kernel_vectors`, `n_fourier_features` and the parameters of the kernel must not change; the others may.
 
-        A batch that fails, or is interrupted, changes nothing.
+        A batch that fails or is interrupted leaves the estimator unchanged.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
-            dataset) is read chunk by chunk; torch tensors are worked on where they are.
+            Signals, one per row, as for `fit`.
         y : None
             Ignored.
         update : bool, default=True
-            Whether atoms and kernel vectors are updated after this batch, or it waits for the next update.
+            Whether to update atoms and kernel vectors after this batch, or to wait for the next update.
 
         Returns
         -------
         self : object
-            The estimator; `errors_` and `update_errors_` gain the error of all statistics after the update, with the
-            codes that the signals were given when they were seen. An error near zero, which `fit` of DL takes from the
-            residuals themselves, is rounding here.
+            The estimator. An update appends to `errors_` and `update_errors_` the error of all signals seen, with the
+            codes that they were given when they were seen; errors near zero are rounding errors.
         """
         before = dict(vars(self))
         generator = self.random_state if isinstance(self.random_state, np.random.RandomState) else None

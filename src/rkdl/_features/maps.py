@@ -152,7 +152,7 @@ class GivenKernelMap(FeatureMap):
 
 
 @dataclass(frozen=True)
-class WhiteMap(FeatureMap):
+class WhitenedMap(FeatureMap):
     """Kernel values in coordinates whose metric is the identity, so that what learns from them is linear.
 
     Attributes
@@ -167,7 +167,7 @@ class WhiteMap(FeatureMap):
     whitening: Any
 
     @classmethod
-    def of(cls, kernel_map: KernelMap, metric: Metric, dtype: np.dtype) -> WhiteMap:
+    def of(cls, kernel_map: KernelMap, metric: Metric, dtype: np.dtype) -> WhitenedMap:
         """The coordinates of a map with its metric, for signals of `dtype`."""
         kept = replace(kernel_map, kernel_vectors=kernel_map.kernel_vectors[metric.pivots].astype(dtype))
         identity = np.eye(metric.rank)

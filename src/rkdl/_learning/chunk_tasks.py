@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,14 +17,15 @@ from rkdl._coding.pursuit import Codes, pursue_and_sum
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import FeatureMap
 from rkdl._learning.statistics import SufficientStatistics
+from rkdl._utils.types import Array
 
 
 class ChunkState(NamedTuple):
     """What stays with a chunk between tasks; of an iteration to come, its features alone."""
 
-    codes: Codes
-    residuals: np.ndarray
-    features: np.ndarray | None = None
+    codes: Any
+    residuals: Array
+    features: Array | None = None
 
     def features_alone(self) -> ChunkState:
         """The state without its codes."""

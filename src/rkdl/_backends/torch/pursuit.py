@@ -119,6 +119,7 @@ def pursue(
     residuals : Tensor of shape (c,)
         Squared norms of the residuals, never negative.
     """
+    parts: list[Any]
     options = n_nonzero, residual_tol, ols
     if correlations.device.type == "cpu":
         known, products, norms = (part.contiguous().numpy() for part in (correlations, gram, squared_norms))
