@@ -205,7 +205,7 @@ class TestInterrupt:
     @pytest.mark.parametrize(
         ("name", "owner", "attribute"),
         [
-            ("DL", chunk_tasks, "_learn"),
+            ("DL", chunk_tasks, "pursue_and_sum"),
             ("KDL", _full, "pursue"),
             ("ORKDL-lbfgs", _descent.Objective, "at"),
             ("ORKDL-gd", _descent.GradientDescent, "sweep"),

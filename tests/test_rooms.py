@@ -28,15 +28,8 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # Files that may import from rooms above them, each for a reason; a list to shorten, not to extend.
 ALLOWED = {
-    # Chunk sizes on a GPU follow the limits that users configure.
-    "_backends/torch/device.py": {"_execution"},
-    # Tensors as signals: subclasses of what `_data` opens.
-    "_backends/torch/read.py": {"_data"},
-    "_backends/torch/signals.py": {"_data"},
-    # Chunk tasks and coding of tensors that are not yet written over the backend's primitives.
-    "_backends/torch/encode.py": {"_coding", "_data", "_execution", "_features"},
+    # Tensors on the CPU are coded by the compiled pursuit of arrays.
     "_backends/torch/pursuit.py": {"_coding"},
-    "_backends/torch/steps.py": {"_coding", "_execution", "_learning"},
 }
 
 
