@@ -43,7 +43,7 @@ class KernelRows:
         signals, bounds, kernel = executor.signals, executor.bounds, rows.kernel
         if signals.device is not None:
             every: Any = signals.read(0, rows.size)
-            rows.matrix = zeros((rows.size, rows.size), every)
+            rows.matrix = every.new_empty((rows.size, rows.size))
 
             def fill_rows(own: Any, block: Any) -> tuple[tuple, None]:
                 block[:] = kernel(own, every)
@@ -203,7 +203,9 @@ class FullProblem(LearningProblem):
             norms = self.squared_norms[start:stop]
             return ChunkState(*pursue(cast(correlations[start:stop], dtype), gram, norms, *self.pursuit))
 
-        chunks = self._coded = self.kernel_rows.for_chunks(encode)
+        on_device = self.executor.signals.device is not None
+        # A device codes all signals at once: their correlations are few numbers, and chunks of rows of K many launches.
+        chunks = self._coded = [encode(0, 0, len(correlations))] if on_device else self.kernel_rows.for_chunks(encode)
         residuals = joined([state.residuals for state in chunks])
         objective = float(cast(residuals, np.float64).sum())
         self.model = self.model._replace(objective=objective, n_empty=sum(map(count_empty, chunks)))
@@ -223,10 +225,8 @@ class FullProblem(LearningProblem):
         metric[n_atoms:, :n_atoms] = metric[:n_atoms, n_atoms:].T
         metric[n_atoms:, n_atoms:] = model.gram
         metric = 0.5 * (metric + metric.T)
-        targets, mixed = zeros((n_atoms, 2 * n_atoms), aims), zeros((n_atoms, 2 * n_atoms), aims)
-        places = list(range(n_atoms))
-        targets[places, places] = 1.0
-        mixed[places, [n_atoms + place for place in places]] = 1.0
+        identity = backend_of(aims).from_host(np.eye(2 * n_atoms), aims)
+        targets, mixed = identity[:n_atoms], identity[n_atoms:]
 
         products = backend_of(aims).code_gram(parts, n_atoms)
         used = host(products.diagonal() > 0.0)
