@@ -127,6 +127,14 @@ def test_feature_names(kind, X):
         make(kind).get_feature_names_out()
 
 
+@every
+def test_not_fitted(kind, X):
+    """scikit-learn's own check does not call these methods."""
+    for method in ("transform", "reconstruction_error", "score"):
+        with pytest.raises(NotFittedError, match=kind.__name__):
+            getattr(make(kind), method)(X)
+
+
 @cover("dtype", CLASSES, [np.float32, np.float64], base=[DL])
 def test_sparse_output_is_the_same_codes_as_csr(kind, dtype, X, X_new):
     model = make(kind, sparse_output=True).fit(X.astype(dtype))
