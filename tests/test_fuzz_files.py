@@ -114,7 +114,7 @@ RESULTS = {
         }
     },
     "files": ["index.html"],
-    "format": 3,
+    "format": 2,
     "machine": {"cores": 2, "processor": "p", "system": "s"},
     "settings": {"dtype": "float32", "seed": 0},
     "versions": {"rkdl": "0"},

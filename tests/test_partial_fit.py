@@ -481,8 +481,19 @@ def interrupt(action, at=None):
     return count
 
 
+def is_interrupted(action, at):
+    """Whether KeyboardInterrupt came out; where Python runs a destructor it drops one, and the action goes on."""
+    try:
+        interrupt(action, at)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
 def moments(action):
     """Numbers of calls from the first to the last, closer together at the end."""
+    # The first time modules are imported, which are calls too.
+    action()
     count = interrupt(action)
     return sorted({*np.linspace(1, count, 12).astype(int).tolist(), *range(max(1, count - 20), count + 1, 3)})
 
@@ -497,11 +508,13 @@ def test_an_interrupted_batch_changes_nothing(name, update, X):
         start.set_params(fit_inverse_transform=True)
     stored = pickle.dumps(start.partial_fit(X[:300]).partial_fit(X[300:350], update=False))
     expected = learned(pickle.loads(stored).partial_fit(X[600:]))
+    complete = learned(pickle.loads(stored).partial_fit(X[350:600], update=update))
     for moment in moments(lambda: pickle.loads(stored).partial_fit(X[350:600], update=update)):
         model = pickle.loads(stored)
         before = learned(model)
-        with pytest.raises(KeyboardInterrupt):
-            interrupt(lambda: model.partial_fit(X[350:600], update=update), moment)  # noqa: B023
+        if not is_interrupted(lambda: model.partial_fit(X[350:600], update=update), moment):  # noqa: B023
+            assert learned(model) == complete
+            continue
         assert learned(model) == before
         assert learned(model.partial_fit(X[600:])) == expected
 
@@ -511,12 +524,13 @@ def test_an_interrupted_batch_changes_nothing(name, update, X):
 def test_an_interrupted_first_batch_changes_nothing(name, X):
     """Nor what a generator gives next."""
     expected = learned(copy_of(name, random_state=np.random.RandomState(3)).partial_fit(X[300:]))
-    counted = copy_of(name, n_jobs=1)
-    for moment in moments(lambda: counted.partial_fit(X[:300])):
+    complete = learned(copy_of(name, random_state=np.random.RandomState(3)).partial_fit(X[:300]))
+    for moment in moments(lambda: copy_of(name, n_jobs=1).partial_fit(X[:300])):
         model = copy_of(name, n_jobs=1, random_state=np.random.RandomState(3))
         before = set(vars(model))
-        with pytest.raises(KeyboardInterrupt):
-            interrupt(lambda: model.partial_fit(X[:300]), moment)  # noqa: B023
+        if not is_interrupted(lambda: model.partial_fit(X[:300]), moment):  # noqa: B023
+            assert learned(model) == complete
+            continue
         assert set(vars(model)) == before
         assert learned(model.partial_fit(X[300:])) == expected
 

@@ -168,6 +168,8 @@ def sparse_encode_gram(
     >>> sparse_encode_gram(gram, [[2.0, 1.0]], n_nonzero_coefs=1)
     array([[2., 0.]])
     """
+    if sparse.issparse(correlations):
+        raise TypeError("correlations is a sparse matrix, and dense data is required: use correlations.toarray().")
     given = gather(correlations) if is_dask(correlations) else correlations
     signals = open_signals(given, caller="sparse_encode_gram", device=device, name="correlations")
     signals.check_finite("correlations")

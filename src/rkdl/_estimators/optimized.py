@@ -217,7 +217,8 @@ class ORKDL(RKDL):
         return self.n_inner_iter > 0
 
     def _prepare(self, problem: ReducedProblem) -> bool:
-        if not isinstance(self.init, str) or not self._moves() or self.solver != "lbfgs":
+        update = problem.vector_update
+        if not isinstance(self.init, str) or not self._moves() or update is None or not update.eliminates_atoms:
             return False
         # Iterations that hold the kernel vectors cost little, and what they end with is the least to be beaten.
         name = f"{type(self).__name__}, kernel vectors held"

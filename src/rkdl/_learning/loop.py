@@ -130,12 +130,13 @@ def alternate(
                 problem.update()
                 update_error = error_of(problem.model.update_objective)
                 problem.encode()
-                history.errors.append(error_of(problem.model.objective))
-                history.totals.append(error_of(problem.model.objective + problem.model.penalty))
-                history.update_errors.append(update_error)
-                if history.has_improved:
-                    best = problem.model
-                history.is_settled = _has_settled(history.totals, tol)
+                model = problem.model
+                longer = history.extended(
+                    error_of(model.objective), error_of(model.objective + model.penalty), update_error
+                )
+                longer.is_settled = _has_settled(longer.totals, tol)
+                # In one assignment: Ctrl-C leaves errors and model that belong together.
+                history, best = longer, model if longer.has_improved else best
                 if bar is not None:
                     bar.set_postfix_str(f"error {history.errors[-1]:.4e}", refresh=False)
                     bar.update()
@@ -156,7 +157,7 @@ PATIENCE = 10
 def _has_settled(errors: list[float], tol: float) -> bool:
     """Whether the last two errors lie within `tol` of the smallest before them, or none was smaller for long.
 
-    One alone may be a whim of a greedy pursuit, and a rise is not convergence.
+    One alone may be chance in a greedy pursuit, and a rise is not convergence.
     """
     if len(errors) < 3 or tol == 0.0:
         return False

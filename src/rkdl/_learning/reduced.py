@@ -372,7 +372,7 @@ class ReducedProblem(LearningProblem):
         if chunks is None and self._cached is not None and self._cached[0] is feature_map:
             chunks = self._cached[1]
         sums, chunks = self.executor.map_reduce(task, chunks, start=past)
-        if task.keeps_features and self.vector_update is None:
+        if task.keeps_features and not self.moves_vectors:
             self._cache(feature_map, chunks)
         return SufficientStatistics(*self.executor.small_to_host(sums)), chunks
 

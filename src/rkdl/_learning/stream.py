@@ -10,7 +10,7 @@ import numpy as np
 from rkdl._backends.arrays import host
 from rkdl._coding.preimages import DecoderSums
 from rkdl._execution.executor import Executor
-from rkdl._features.kernels import Custom
+from rkdl._features.kernels import has_user_code
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import make_metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst
@@ -242,7 +242,7 @@ class StreamProblem:
         past, executor, feature_map, metric = self.running.past, self.problem.executor, *iterate[:2]
         if past is None or self.n_candidates == 0 or not isinstance(feature_map, KernelMap) or metric.rank == 0:
             return iterate
-        if isinstance(feature_map.kernel, Custom):
+        if has_user_code(feature_map.kernel):
             return iterate
         signals, kernel, vectors, place = (
             executor.signals,

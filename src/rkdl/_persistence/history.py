@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -34,6 +34,11 @@ class History:
 
     def __len__(self) -> int:
         return len(self.errors)
+
+    def extended(self, error: float, total: float, update_error: float) -> History:
+        """The history with one iteration more."""
+        errors, totals = [*self.errors, error], [*self.totals, total]
+        return replace(self, errors=errors, totals=totals, update_errors=[*self.update_errors, update_error])
 
     @property
     def has_improved(self) -> bool:
