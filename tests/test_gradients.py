@@ -96,7 +96,7 @@ def test_projected_atoms(make_objective, case, linear):
 @each_term
 def test_held_atoms(make_objective, rng, case, linear):
     objective, vectors = make_objective(case, linear)
-    held = replace(objective, held_atoms=rng.standard_normal((N_ATOMS, N_VECTORS)))
+    held = replace(objective, fixed_atoms=rng.standard_normal((N_ATOMS, N_VECTORS)))
     assert_gradient(held.gradient(held.at(vectors)), lambda x: held.at(x).value, vectors)
 
 
@@ -106,7 +106,7 @@ def test_gradient_in_the_same_pass(make_objective, rng, case, linear):
     """A gradient by atoms that were named in advance is that of the objective with those atoms held."""
     objective, vectors = make_objective(case, linear)
     atoms = rng.standard_normal((N_ATOMS, N_VECTORS))
-    held = replace(objective, held_atoms=atoms)
+    held = replace(objective, fixed_atoms=atoms)
     point = objective.at(vectors, gradient_atoms=atoms)
     assert point.value == objective.at(vectors).value
     assert_gradient(objective.gradient(point), lambda x: held.at(x).value, vectors)
@@ -133,7 +133,7 @@ def test_sphere(make_objective, rng, case, linear):
 def test_sweep_starts_along_the_gradient(make_objective, rng, case, linear):
     """A short sweep of the paper's rule is a step along the gradient with the atoms held."""
     objective, vectors = make_objective(case, linear)
-    held = replace(objective, held_atoms=rng.standard_normal((N_ATOMS, N_VECTORS)))
+    held = replace(objective, fixed_atoms=rng.standard_normal((N_ATOMS, N_VECTORS)))
     point = held.at(vectors)
     gradient = held.gradient(point)
     rate = 1e-8 / float(np.abs(gradient).max())

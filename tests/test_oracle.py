@@ -442,7 +442,7 @@ def test_objective_and_gradient(Y, A0, rng, monkeypatch, moving, kernel, pursuit
     value = reference.projected_objective(vectors, Y, Z, **kernel)
     assert_close(model.update_errors_, [reference.error(value, N_SIGNALS, N_FEATURES)])
 
-    held = replace(objective, held_atoms=A)
+    held = replace(objective, fixed_atoms=A)
     point = held.at(other)
     assert_close(point.value, reference.fixed_objective(other, Y, Z, A, **options))
     assert_close(held.gradient(point), reference.fixed_gradient(other, Y, Z, A, **options))

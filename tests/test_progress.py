@@ -23,7 +23,8 @@ from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLOutlierDetector
 from rkdl._estimators import denoising as _denoising
 from rkdl._estimators import reduced as _reduced
 from rkdl._features import kernels as _kernels
-from rkdl._learning import chunk_tasks
+from rkdl._features.maps import KernelMap
+from rkdl._learning import chunk_tasks, loop
 from rkdl._learning import full as _full
 from rkdl._learning import kernel_vector_choice as _kernel_vectors
 from rkdl._learning import kernel_vector_updates as _descent
@@ -183,6 +184,16 @@ class TestInterrupt:
         assert not hasattr(model, "decoder_")
         plain = clone(ESTIMATORS["RKDL"]).fit(2.0 * X)
         np.testing.assert_array_equal(model.transform(X), plain.transform(X))
+
+    @pytest.mark.parametrize("name", ["DL", "KDL"])
+    def test_between_the_lines_of_the_loop(self, name, X, monkeypatch):
+        """Errors and model belong together whatever line of the loop Ctrl-C meets."""
+        model = clone(ESTIMATORS[name])
+        interrupt_after(monkeypatch, 3, loop, "_has_settled")
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X)
+        error = np.sqrt((model.reconstruction_error(X).astype(np.float64) ** 2).sum() / X.size)
+        np.testing.assert_allclose(model.errors_[-1], error, rtol=1e-5)
 
     def test_a_stream_continues(self, X, monkeypatch):
         model = clone(ESTIMATORS["RKDL"])
@@ -434,3 +445,21 @@ class TestRevival:
         model = DL(3, n_nonzero_coefs=2, random_state=0, max_iter=5).fit(X)
         assert np.isfinite(model.components_).all()
         np.testing.assert_allclose(model.inverse_transform(model.transform(X)), X, atol=1e-10)
+
+
+def test_kernel_vectors_that_do_not_move_keep_their_features(X, monkeypatch):
+    """Without inner iterations ORKDL computes no more kernel values than RKDL."""
+    rows = []
+    features = KernelMap.features
+
+    def counted(self, signals):
+        rows.append(len(signals))
+        return features(self, signals)
+
+    monkeypatch.setattr(KernelMap, "features", counted)
+    totals = []
+    for kind, options in ((RKDL, {}), (ORKDL, {"n_inner_iter": 0})):
+        rows.clear()
+        kind(4, n_kernel_vectors=8, n_nonzero_coefs=2, max_iter=4, tol=0.0, random_state=0, n_jobs=1, **options).fit(X)
+        totals.append(sum(rows))
+    assert totals[0] == totals[1]

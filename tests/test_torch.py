@@ -45,11 +45,11 @@ from rkdl._learning.statistics import SufficientStatistics
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")
 
 from rkdl._backends.cpu import sweeps as cpu_sweeps  # noqa: E402
+from rkdl._backends.cpu.codes import pursue_padded  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
 from rkdl._backends.torch.backend import BLOCK_ROWS, TORCH, scaled_norms  # noqa: E402
 from rkdl._backends.torch.place import to_device, to_host  # noqa: E402
-from rkdl._coding.pursuit import pursue_padded  # noqa: E402
 from rkdl._data.tensors import StreamedSignals, TensorSignals  # noqa: E402
 from rkdl._execution.device import GPU_CHUNK_BYTES, DeviceExecutor, gpu_bounds, is_light  # noqa: E402
 
@@ -478,7 +478,7 @@ class TestEngine:
             with executor:
                 feature_map, unit = executor.to_backend((KernelMap(kernel, vectors), atoms))
                 metric = feature_map.metric(X.dtype)
-                white = metric.to_white(unit)
+                white = metric.whiten_combinations(unit)
                 white = white / ((white**2).sum(1) ** 0.5)[:, None]
                 step = EncodeTask(feature_map, metric.unwhiten(white), white @ white.T, Pursuit(3, -1.0, True))
                 sums, kept = executor.map_reduce(step)
@@ -486,7 +486,7 @@ class TestEngine:
                 lent = executor.with_vectors_on_device(feature_map) if lends else feature_map
                 held = unit if holds_atoms else None
                 term = executor.to_backend(linear)
-                objective = Objective(executor, kept, lent, products, float(trace), term, held_atoms=held)
+                objective = Objective(executor, kept, lent, products, float(trace), term, fixed_atoms=held)
                 point = objective.at(lent.kernel_vectors)
                 is_placed = isinstance(executor, DeviceExecutor) and (lends or not executor.is_light)
                 assert isinstance(point.vectors, torch.Tensor) == is_placed
@@ -675,7 +675,7 @@ class TestDevices:
     def test_signals_that_do_not_stay(self, device, X, monkeypatch):
         """Bitwise identical where only two chunks fit at a time."""
         expected = ORKDL(**REDUCED, device=device).fit(X).errors_
-        monkeypatch.setattr("rkdl._data.tensors.KEPT_SHARE", 0.0)
+        monkeypatch.setattr("rkdl._data.tensors.CACHE_SHARE", 0.0)
         with config_context(chunk_rows=(300, 100, 300)):
             found = ORKDL(**REDUCED, device=device).fit(X).errors_
         np.testing.assert_allclose(found, expected, rtol=1e-12)

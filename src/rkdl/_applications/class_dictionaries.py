@@ -20,7 +20,7 @@ from rkdl._coding.pursuit import Codes, pursue
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.config import keepable
+from rkdl._execution.config import cache_limit
 from rkdl._execution.executor import Executor
 from rkdl._execution.pool import submit
 from rkdl._execution.threads import ThreadExecutor
@@ -276,7 +276,7 @@ class ClassProblem(LearningProblem):
             width = signals.shape[1] + 2 * feature_map.size + 3 * count
             bounds = chunk_bounds(len(rows), width, signals.dtype.itemsize)
             # Asked here: classes learn in threads that do not know the user's settings.
-            cache_bytes = keepable(FEATURE_BYTES * len(rows) // n_signals)
+            cache_bytes = cache_limit(FEATURE_BYTES * len(rows) // n_signals)
             problem = ReducedProblem(
                 ThreadExecutor(own, bounds, own_threads, cache_bytes),
                 Model.start(feature_map, IdentityMetric(feature_map.size), atoms),

@@ -16,7 +16,7 @@ def cast(array: Any, dtype: Any) -> Any:
     return backend_of(array).cast(array, dtype)
 
 
-def beside(array: Any, other: Any) -> Any:
+def to_backend_of(array: Any, other: Any) -> Any:
     """The array where `other` is: as a tensor on its device, or as it is."""
     return backend_of(other).from_host(array, other)
 

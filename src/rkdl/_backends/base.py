@@ -120,6 +120,14 @@ class Backend(Protocol):
     def code_gram(self, parts: list, n_atoms: int) -> Array:
         """``Z'Z`` in float64 of the codes of consecutive chunks."""
 
+    def pursue(self, correlations: Array, gram: Any, squared_norms: Array, *options: Any) -> tuple[Any, Array]:
+        """Codes and squared residuals of a chunk; see `rkdl._coding.pursuit.pursue`."""
+
+    def pursue_and_sum(
+        self, correlations: Array, gram: Any, squared_norms: Array, features: Array, *options: Any
+    ) -> tuple[Any, Array, tuple]:
+        """As `pursue`, with ``Z'Z``, ``Z'F`` and the sums of squared norms and residuals."""
+
     def gram_sweep(self, code_gram: Array, targets: Array, atoms: Array, metric: Array | None) -> Array:
         """Update every atom once from ``S = Z'Z`` and the targets, in place; the scales (n,) for the atoms' codes."""
 

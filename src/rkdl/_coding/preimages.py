@@ -86,7 +86,7 @@ class DecoderSums(NamedTuple):
 class Decode(Encoder):
     """The `DecoderSums` of a chunk, of codes of unit length if `unit_length`."""
 
-    keeps: ClassVar[bool] = False
+    makes_state: ClassVar[bool] = False
 
     unit_length: bool = False
 

@@ -44,14 +44,14 @@ class DaskSignals(Signals):
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows `start` to `stop`, brought here."""
-        return self._bring(np.arange(start, stop))
+        return self._fetch_rows(np.arange(start, stop))
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """The rows of the given indices, in their order, brought here."""
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
-        return self._bring(wanted)[inverse]
+        return self._fetch_rows(wanted)[inverse]
 
-    def _bring(self, wanted: np.ndarray) -> np.ndarray:
+    def _fetch_rows(self, wanted: np.ndarray) -> np.ndarray:
         """Rows of ascending indices: those of a block leave it together, and other blocks are not asked."""
         graph, blocks = self.blocks()
         edges = np.cumsum([0, *self.data.chunks[0]])
@@ -100,13 +100,13 @@ class DaskSignals(Signals):
         graph, blocks = self.blocks()
         token = uuid4().hex
         sent = f"rkdl-send-{token}"
-        held = _Held((function, self.shape[1], argument))
+        held = _Literal((function, self.shape[1], argument))
         places = enumerate(zip(blocks, self.data.chunks[0], strict=True))
         tasks = {f"{name}-{token}-{i}": (_call, sent, block, i, rows) for i, (block, rows) in places}
         return _compute({**graph, sent: (_value_of, held), **tasks}, list(tasks))
 
 
-class _Held:
+class _Literal:
     """A value that Dask does not look into."""
 
     def __init__(self, value: Any) -> None:
@@ -120,7 +120,7 @@ def _submit(graph: dict, keys: list[str]) -> list:
     """
     schedule = get_scheduler() or threaded.get
     if not is_cluster():
-        return [_Held(value) for value in schedule(graph, keys)]
+        return [_Literal(value) for value in schedule(graph, keys)]
     with _sending, dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
         return list(schedule(graph, keys, sync=False))
 
@@ -128,13 +128,13 @@ def _submit(graph: dict, keys: list[str]) -> list:
 def _compute(graph: dict, keys: list[str]) -> list:
     """What the keys stand for, brought here."""
     found = _submit(graph, keys)
-    if found and not isinstance(found[0], _Held):
+    if found and not isinstance(found[0], _Literal):
         return found[0].client.gather(found)
     return [item.value for item in found]
 
 
 def _result(item: Any) -> Any:
-    return item.value if isinstance(item, _Held) else item.result()
+    return item.value if isinstance(item, _Literal) else item.result()
 
 
 def is_cluster() -> bool:
@@ -191,4 +191,4 @@ def _largest_of(block: Any, dtype: np.dtype) -> float:
 
 
 def _value_of(held: Any) -> Any:
-    return held.value if isinstance(held, _Held) else held
+    return held.value if isinstance(held, _Literal) else held

@@ -11,7 +11,7 @@ from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import host
 from rkdl._backends.torch.backend import torch_dtype
-from rkdl._backends.torch.device import KEPT_SHARE, free_bytes, resolve_device
+from rkdl._backends.torch.device import CACHE_SHARE, free_bytes, resolve_device
 from rkdl._data.signals import MOMENTS_AT_ONCE, Moments, Signals, check_shape
 
 _DTYPES = {torch.float32: np.float32, torch.float16: np.float32, torch.bfloat16: np.float32}
@@ -206,7 +206,7 @@ class _Buffers:
         """As `StreamedSignals.make_resident`."""
         if not self._is_ready:
             self._is_ready = True
-            if self.shape[0] * self.shape[1] * self.dtype.itemsize <= KEPT_SHARE * free_bytes(self.device):
+            if self.shape[0] * self.shape[1] * self.dtype.itemsize <= CACHE_SHARE * free_bytes(self.device):
                 self._resident = self._empty(self.shape[0])
 
     def _empty(self, n_rows: int) -> torch.Tensor:

@@ -31,7 +31,7 @@ from rkdl._execution.executor import Executor
 from rkdl._execution.open import open_executor
 from rkdl._features.kernels import has_user_code
 from rkdl._features.space import FeatureSpace
-from rkdl._learning.diagnostics import check_codes, is_fine
+from rkdl._learning.diagnostics import check_codes, needs_float64
 from rkdl._learning.initial_atoms import INITS
 from rkdl._learning.loop import LearningProblem, alternate
 from rkdl._persistence.checkpoint import Checkpoint, describe
@@ -160,11 +160,11 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _choose_dtype(self, signals: Signals, reset: bool) -> Signals:
         """Signals of float32 that float32 has too few digits for, in float64; others as they are."""
         if reset:
-            self._is_fine = self._is_fine_for(signals)
-        is_fine = self._is_fine if reset else getattr(self, "computes_in_float64_", False)
-        return signals.widened() if is_fine else signals
+            self._needs_float64 = self._check_needs_float64(signals)
+        needs_float64 = self._needs_float64 if reset else getattr(self, "computes_in_float64_", False)
+        return signals.widened() if needs_float64 else signals
 
-    def _is_fine_for(self, signals: Signals) -> bool:
+    def _check_needs_float64(self, signals: Signals) -> bool:
         """Whether float32 cannot resolve the residuals of these signals."""
         sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
         if not np.isfinite(sample).all():
@@ -173,7 +173,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             products = self._sample_products(sample)
         limit = self.n_nonzero_coefs or self.n_components
-        return products is not None and is_fine(products, min(limit, self.n_components))
+        return products is not None and needs_float64(products, min(limit, self.n_components))
 
     def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
         """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
@@ -195,7 +195,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         with self._executor(signals) as opened, ExitStack() as stack:
             checkpoint, saved = None, None
             if path is not None:
-                # Before the first walk, which may be long.
+                # Before the first pass over the data, which may be long.
                 description = describe(type(self).__name__, self.get_params(deep=False), opened)
                 checkpoint = stack.enter_context(Checkpoint(path, description, self.max_iter))
                 saved = checkpoint.state
@@ -221,7 +221,7 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 is_interrupted = True
                 for name in ("decoder_", "decoder_intercept_"):
                     self.__dict__.pop(name, None)
-        self.computes_in_float64_ = self.__dict__.pop("_is_fine", False)
+        self.computes_in_float64_ = self.__dict__.pop("_needs_float64", False)
         self.errors_ = history.returned_errors
         self.update_errors_ = np.array(history.update_errors)
         self.n_iter_ = len(self.errors_)

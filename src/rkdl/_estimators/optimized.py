@@ -22,7 +22,7 @@ from rkdl._utils.types import Device
 # Signals have one norm if the root mean square of their norms exceeds the mean by no more than this, relatively.
 ONE_NORM = 1e-10
 # Iterations before the kernel vectors are optimised, at most; whatever max_iter is, so that it may be raised.
-HELD_ITERATIONS = 10
+FIXED_VECTOR_ITERATIONS = 10
 
 
 class ORKDL(RKDL):
@@ -222,8 +222,8 @@ class ORKDL(RKDL):
             return False
         # Iterations that hold the kernel vectors cost little, and what they end with is the least to be beaten.
         name = f"{type(self).__name__}, kernel vectors held"
-        with problem.vectors_held():
-            _, is_interrupted = self._alternate(problem, name, max_iter=HELD_ITERATIONS)
+        with problem.fixed_vectors():
+            _, is_interrupted = self._alternate(problem, name, max_iter=FIXED_VECTOR_ITERATIONS)
         return is_interrupted
 
     def _radius(self, executor: Executor, vectors: np.ndarray | None) -> float | None:

@@ -291,9 +291,9 @@ class RKDL(KernelLearner, StreamLearner):
         if saved is not None:
             whitened_atoms = np.zeros((self.n_components, metric.rank))
         elif not isinstance(self.init, str):
-            whitened_atoms = metric.to_white(self._initial_array(shape, "dual_components_"))
+            whitened_atoms = metric.whiten_combinations(self._initial_array(shape, "dual_components_"))
         else:
-            whitened_atoms = metric.to_white(rng.standard_normal(shape))
+            whitened_atoms = metric.whiten_combinations(rng.standard_normal(shape))
             if self.init != "random":
 
                 def coordinates(rows: np.ndarray) -> np.ndarray:
@@ -318,7 +318,7 @@ class RKDL(KernelLearner, StreamLearner):
         problem = self._problem(executor, pursuit, rng, gamma, saved)
         atoms = executor.to_backend(self.dual_components_.astype(np.float64) / self._feature_scale(scale))
         feature_map, metric, *_ = problem.model
-        problem.roll_back(Model.start(feature_map, metric, metric.to_white(atoms)))
+        problem.roll_back(Model.start(feature_map, metric, metric.whiten_combinations(atoms)))
         return problem
 
     def _bound(self, stream: Stream, executor: Executor) -> StreamProblem:
@@ -390,5 +390,5 @@ class RKDL(KernelLearner, StreamLearner):
             words.insert(0, self._widening)
         if not isinstance(self.kernel_vectors, str) or self.kernel_vectors != "kmeans":
             words.append("choose kernel_vectors='kmeans'")
-        told = f"{', '.join(words[:-1])}, or {words[-1]}."
-        return "kernel vectors", told[0].upper() + told[1:]
+        message = f"{', '.join(words[:-1])}, or {words[-1]}."
+        return "kernel vectors", message[0].upper() + message[1:]

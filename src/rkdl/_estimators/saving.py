@@ -98,14 +98,14 @@ def load(path: str | os.PathLike, *, kernel: Callable | None = None) -> Any:
         *(KeyError, TypeError, AttributeError, OverflowError, RecursionError),
         *(ArrayError, InvalidParameterError),
     ) as error:
-        told = f"{type(error).__name__}: {_brief(error, 300)}"
-        raise ValueError(f"{name} was changed: its header does not fit what it holds ({told}).") from error
+        message = f"{type(error).__name__}: {_brief(error, 300)}"
+        raise ValueError(f"{name} was changed: its header does not fit what it holds ({message}).") from error
 
 
 def _brief(text: object, longest: int = 80) -> str:
     """Text of a file for a message: escaped and shortened."""
-    told = shown(str(text)[: longest + 1])
-    return told if len(told) <= longest else f"{told[:longest]}..."
+    message = shown(str(text)[: longest + 1])
+    return message if len(message) <= longest else f"{message[:longest]}..."
 
 
 def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any) -> Any:

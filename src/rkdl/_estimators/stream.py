@@ -156,7 +156,7 @@ class StreamLearner(DictionaryLearner):
                 stream = self._release(stream, len(stream.buffered), signals)
             if not stream.buffered:
                 return self._advance(self._reconsider(stream, executor), executor, update)
-            with self._walk(stream.buffered, signals, executor.bounds) as joint:
+            with self._executor_for(stream.buffered, signals, executor.bounds) as joint:
                 stream = self._begin(joint) if stream.is_provisional else self._reconsider(stream, joint)
                 return self._advance(stream, joint, update)
 
@@ -232,13 +232,13 @@ class StreamLearner(DictionaryLearner):
         """The stream with a start chosen from `rows`, and in its sums the sample for all signals seen."""
         earlier = stream.seen
         assert earlier is not None
-        with self._walk([BufferedBatch(rows, (len(rows),))], like) as executor:
+        with self._executor_for([BufferedBatch(rows, (len(rows),))], like) as executor:
             fresh = self._begin(executor)
         chosen = fresh.seen
         assert chosen is not None
         seen = replace(earlier, n_distinct=chosen.n_distinct, gamma=chosen.gamma, n_checked=earlier.n_seen)
         try:
-            with self._walk([BufferedBatch(earlier.rows, (len(earlier.rows),))], like) as executor:
+            with self._executor_for([BufferedBatch(earlier.rows, (len(earlier.rows),))], like) as executor:
                 fresh = self._advance(fresh, executor, update=False)
         except NotFiniteError:
             # Of signals so large beside these that their squares leave the dtype's range nothing can be kept.
@@ -333,7 +333,7 @@ class StreamLearner(DictionaryLearner):
     ) -> DecoderSums | None:
         """Set the fitted attributes; returns the decoder's sums."""
         self._store(problem, executor.signals, gamma)
-        self.computes_in_float64_ = self.__dict__.pop("_is_fine", getattr(self, "computes_in_float64_", False))
+        self.computes_in_float64_ = self.__dict__.pop("_needs_float64", getattr(self, "computes_in_float64_", False))
         self.errors_, self.update_errors_ = self._errors_so_far()
         self.n_iter_ = len(self.errors_)
         self.n_revived_ = problem.model.n_revived
@@ -370,11 +370,13 @@ class StreamLearner(DictionaryLearner):
         if count == 0:
             return stream
         rest, sums = stream.buffered[count:], stream.buffered_sums
-        with self._walk(stream.buffered[:count], like) as executor:
+        with self._executor_for(stream.buffered[:count], like) as executor:
             stream = self._advance(stream, executor, update=False)
         return replace(stream, buffered=rest, buffered_sums=sums if rest else None)
 
-    def _walk(self, held: Sequence[BufferedBatch], like: Signals, bounds: Sequence[tuple[int, int]] = ()) -> Executor:
+    def _executor_for(
+        self, held: Sequence[BufferedBatch], like: Signals, bounds: Sequence[tuple[int, int]] = ()
+    ) -> Executor:
         """A executor over held batches, and after them over `like` by its bounds; on the device of `like`."""
         parts = [batch.signals() for batch in held]
         chunks = [rows for batch in held for rows in batch.chunks]

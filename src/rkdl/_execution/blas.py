@@ -1,4 +1,4 @@
-"""One BLAS thread inside a chunk, however many threads walk the chunks."""
+"""One BLAS thread inside a chunk, however many threads work on chunks."""
 
 from __future__ import annotations
 

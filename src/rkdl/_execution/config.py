@@ -46,12 +46,12 @@ def config_context(
         outside any context.
     persist : bool or "unchanged", default="unchanged"
         Whether a Dask cluster keeps the blocks of a Dask array for the time of a fit. False reads them again for every
-        walk: for signals that take more memory than the workers have, on disks that read as fast as workers spill. True
+        pass: for signals that take more memory than the workers have, on disks that read as fast as workers spill. True
         outside any context.
     kept_bytes : int, None or "unchanged", default="unchanged"
-        Most bytes of kernel values or Fourier features that a fit keeps for all signals from one walk to the next. 0
-        computes them again in every walk: memory then grows by the codes alone, and RKDL takes about twice the time.
-        None, as outside any context, keeps up to 64 MiB (512 MiB in `KDLClassifier`, what fits on a GPU). Never changes
+        Most bytes of kernel values or Fourier features that a fit caches for all signals between passes. 0
+        computes them again in every pass: memory then grows by the codes alone, and RKDL takes about twice the time.
+        None, as outside a context, caches up to 64 MiB (512 MiB in `KDLClassifier`, what fits on a GPU). Never changes
         the result.
 
     Yields
@@ -61,7 +61,7 @@ def config_context(
 
     See Also
     --------
-    RKDL : One of the estimators whose `fit` walks chunks.
+    RKDL : One of the estimators whose `fit` works in chunks.
 
     Examples
     --------
@@ -111,8 +111,8 @@ def persists() -> bool:
     return _persist.get()
 
 
-def keepable(n_bytes: int) -> int:
-    """The bytes that may be kept from one walk to the next: as the user fixed them, or else as given."""
+def cache_limit(n_bytes: int) -> int:
+    """The most bytes cached between passes: as the user fixed them, or else as given."""
     fixed = _kept_bytes.get()
     return n_bytes if fixed is None else fixed
 

@@ -18,7 +18,7 @@ import numpy as np
 from rkdl._data.dask import (
     DaskSignals,
     _compute,
-    _Held,
+    _Literal,
     _result,
     _submit,
     _value_of,
@@ -30,7 +30,7 @@ from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import persists
-from rkdl._execution.executor import ChunkTask, Executor, add_sums, keeps
+from rkdl._execution.executor import ChunkTask, Executor, add_sums, makes_state
 from rkdl._execution.threads import ThreadExecutor
 
 # Chunks whose sums one Dask task adds to the total.
@@ -104,24 +104,24 @@ def pass_graph(signals: DaskSignals, task: ChunkTask, states: list | None, start
     graph = dict(blocks)
     # One Dask task has the chunk task, and workers hand it on to each other.
     sent = f"rkdl-send-{token}"
-    graph[sent] = (_value_of, _Held((task, signals.dtype, signals.scale, signals.shape[1])))
+    graph[sent] = (_value_of, _Literal((task, signals.dtype, signals.scale, signals.shape[1])))
     items = _references(states, graph) if states is not None else [None] * len(keys)
     chunks = list(zip(keys, items, range(len(keys)), signals.data.chunks[0], strict=True))
     applied = [f"{name}-{token}-{i}" for i in range(len(keys))]
     sums = applied
-    if keeps(task):
+    if makes_state(task):
         graph.update(zip(applied, ((_apply, sent, *chunk) for chunk in chunks), strict=True))
         # Apart, for what is added elsewhere must not take the codes along.
         sums = [f"rkdl-sums-{token}-{i}" for i in range(len(keys))]
         graph.update((key, (_sums_of, pair)) for key, pair in zip(sums, applied, strict=True))
     else:
         graph.update(zip(applied, ((_apply_for_sums, sent, *chunk) for chunk in chunks), strict=True))
-    total: Any = None if start is None else _Held(start)
+    total: Any = None if start is None else _Literal(start)
     for i in range(0, len(sums), ADDED_AT_ONCE):
         key = f"rkdl-add-{token}-{i}"
         graph[key] = (_add, total, sums[i : i + ADDED_AT_ONCE])
         total = key
-    return PassGraph(graph, total, applied if keeps(task) else [])
+    return PassGraph(graph, total, applied if makes_state(task) else [])
 
 
 def _states_graph(task: Callable, function: Callable, states: list, name: str) -> tuple[dict, list[str]]:
@@ -140,13 +140,13 @@ def _references(states: list, graph: dict) -> list:
             graph[item.key] = item
             items.append(item.key)
         else:
-            items.append(item if item is None or isinstance(item, _Held) else _Held(item))
+            items.append(item if item is None or isinstance(item, _Literal) else _Literal(item))
     return items
 
 
 def _without_sums(pairs: list) -> list:
     """Chunk states of pairs that lie here; those on workers stay as they are, which saves a Dask task."""
-    return [_Held(pair.value[1]) if isinstance(pair, _Held) else pair for pair in pairs]
+    return [_Literal(pair.value[1]) if isinstance(pair, _Literal) else pair for pair in pairs]
 
 
 def _task_name(task: Any) -> str:
@@ -177,7 +177,7 @@ def _sums_of(pair: tuple[tuple, Any]) -> tuple:
 
 def _state_of(item: Any) -> Any:
     """A chunk state: a value held, or that of the pair that a task returned."""
-    if item is None or isinstance(item, _Held):
+    if item is None or isinstance(item, _Literal):
         return _value_of(item)
     return item[1]
 

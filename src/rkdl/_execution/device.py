@@ -14,12 +14,12 @@ import torch
 from scipy import sparse
 
 from rkdl._backends.torch.backend import BLOCK_ROWS, upload
-from rkdl._backends.torch.device import KEPT_SHARE, free_bytes
+from rkdl._backends.torch.device import CACHE_SHARE, free_bytes
 from rkdl._backends.torch.place import to_device, to_host
 from rkdl._backends.torch.pursuit import csr_tensor
 from rkdl._data.tensors import StreamedSignals, TensorSignals
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.config import keepable, plan_chunks, uses_tf32
+from rkdl._execution.config import cache_limit, plan_chunks, uses_tf32
 from rkdl._execution.executor import ChunkTask, Executor
 from rkdl._utils.warnings import warn
 
@@ -65,7 +65,7 @@ class DeviceExecutor(Executor):
         self.device = signals.device
         signals.make_resident()
         # Asked once: the answer takes as long as many a kernel.
-        self._keepable = int(KEPT_SHARE * free_bytes(self.device))
+        self._cache_limit = int(CACHE_SHARE * free_bytes(self.device))
         self._pieces = 1
         self._context = ExitStack()
 
@@ -111,7 +111,7 @@ class DeviceExecutor(Executor):
         """Whether so many bytes may be cached on the device between passes."""
         if self.device.type == "cpu":
             return super().can_cache(n_bytes)
-        return n_bytes <= keepable(self._keepable)
+        return n_bytes <= cache_limit(self._cache_limit)
 
     def map_chunks(
         self, task: Callable[[int, int, int], Any], consume: Callable[[Any], Any] = lambda result: None

@@ -20,7 +20,7 @@ import numpy as np
 
 from rkdl._data.signals import Signals, is_safe, unit_scale
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.config import keepable
+from rkdl._execution.config import cache_limit
 
 # Features are cached between passes while they take no more than this.
 CACHE_BYTES = 64 << 20
@@ -139,7 +139,7 @@ class Executor(ABC):
 
     def can_cache(self, n_bytes: int) -> bool:
         """Whether so many bytes may be cached between passes."""
-        limit = keepable(CACHE_BYTES) if self.cache_bytes is None else self.cache_bytes
+        limit = cache_limit(CACHE_BYTES) if self.cache_bytes is None else self.cache_bytes
         return self.signals.is_in_memory and n_bytes <= limit
 
     def find_scale(self) -> float:
@@ -158,12 +158,12 @@ def _squares(rows: np.ndarray, state: Any) -> tuple[tuple, None]:
         return (flat @ flat,), None
 
 
-_squares.keeps = False  # type: ignore[attr-defined]
+_squares.makes_state = False  # type: ignore[attr-defined]
 
 
-def keeps(task: ChunkTask) -> bool:
+def makes_state(task: ChunkTask) -> bool:
     """Whether a task makes a new chunk state; one that does not returns the earlier one, or None."""
-    return bool(getattr(task, "keeps", True))
+    return bool(getattr(task, "makes_state", True))
 
 
 def add_sums(totals: tuple | None, sums: tuple, *, fresh: bool = True) -> tuple:

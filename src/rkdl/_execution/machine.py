@@ -11,7 +11,7 @@ PROCESS_GROUPS, GROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def physical_memory() -> int:
-    """Bytes of memory of this machine, or of the container around us; where it cannot be told, 8 GiB."""
+    """Bytes of memory of this machine, or of the container around us; 8 GiB where it cannot be found out."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):

@@ -60,7 +60,7 @@ class Metric:
         full[:, self.pivots] = combined
         return full
 
-    def to_white(self, combinations: Any) -> Any:
+    def whiten_combinations(self, combinations: Any) -> Any:
         """Combinations (n, p) to whitened coordinates: those of their projection on the kept span."""
         return self.whiten(combinations @ self.matrix)
 
@@ -84,4 +84,4 @@ class IdentityMetric:
         """Products are coordinates."""
         return products
 
-    unwhiten = to_white = whiten
+    unwhiten = whiten_combinations = whiten

@@ -92,7 +92,7 @@ class JoinedSignals(Signals):
         return taken
 
     def reading(self) -> AbstractContextManager:
-        """Lasts as long as a walk."""
+        """Lasts as long as a pass over the data."""
         stack = ExitStack()
         for part in self.parts:
             stack.enter_context(part.reading())

@@ -34,10 +34,10 @@ class ChunkState(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodeTask(Encoder):
-    """Sufficient statistics of a chunk; codes and residuals stay with it if the task `keeps` a state."""
+    """Sufficient statistics of a chunk; codes and residuals stay with it if the task `makes_state`."""
 
-    keeps_features: bool = False
-    keeps: bool = True
+    caches_features: bool = False
+    makes_state: bool = True
 
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
         features, correlations = self._correlate(signals, None if state is None else state.features)
@@ -45,9 +45,9 @@ class EncodeTask(Encoder):
         codes, residuals, sums = pursue_and_sum(
             correlations, self.gram, norms, features, *self._limited(), dictionary=self.atoms
         )
-        if not self.keeps:
+        if not self.makes_state:
             return SufficientStatistics(*sums), None
-        return SufficientStatistics(*sums), ChunkState(codes, residuals, features if self.keeps_features else None)
+        return SufficientStatistics(*sums), ChunkState(codes, residuals, features if self.caches_features else None)
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,19 @@ class GradientTask:
     atoms: np.ndarray | None
     # Whether the kernel vectors are still those that the cached features belong to.
     at_features: bool = False
-    keeps_features: bool = False
+    caches_features: bool = False
 
     @property
-    def keeps(self) -> bool:
+    def makes_state(self) -> bool:
         """Codes stay as they are; features are all that it may add."""
-        return self.keeps_features
+        return self.caches_features
 
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, ChunkState]:
         known = state.features if self.at_features else None
         features, gradient = self.kernel.value_and_gradient(signals, self.kernel_vectors, known)
         cross_products = state.codes.cross_products(features, self.n_atoms)
         if self.atoms is None:
-            return (cross_products,), state._replace(features=features) if self.keeps_features else state
+            return (cross_products,), state._replace(features=features) if self.caches_features else state
         return (cross_products, gradient(partial(state.codes.weigh, self.atoms))), state._replace(features=None)
 
 
@@ -84,7 +84,7 @@ class GradientTask:
 class ResidualTask:
     """Sum of squares of ``Y - Z A`` for codes of an earlier task and atoms that are signals."""
 
-    keeps: ClassVar[bool] = False
+    makes_state: ClassVar[bool] = False
 
     atoms: np.ndarray
 

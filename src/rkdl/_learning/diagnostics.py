@@ -40,7 +40,7 @@ def is_flat(matrix: np.ndarray) -> bool:
     return bool(np.quantile(1.0 - pairs, 0.9) < FLAT)
 
 
-def is_fine(matrix: np.ndarray, count: int) -> bool:
+def needs_float64(matrix: np.ndarray, count: int) -> bool:
     """Whether what `count` signals of a sample leave of the others is small, by the matrix of their inner products.
 
     A code in float32 loses its digits then: its residual is a small difference of large numbers.

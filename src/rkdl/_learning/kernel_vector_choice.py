@@ -53,7 +53,7 @@ def choose_kernel_vectors(
     method : {"dictionary", "random", "kmeans", "rpcholesky"}
         How.
     executor : Executor
-        Walks the signals.
+        Passes over the signals.
     count : int
         How many. Where there are fewer signals, points between two of them are taken too.
     kernel : Kernel

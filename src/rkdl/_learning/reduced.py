@@ -155,7 +155,7 @@ class ReducedProblem(LearningProblem):
         self._cached: tuple[FeatureMap, list[ChunkState]] | None = None
 
     @contextmanager
-    def vectors_held(self) -> Iterator[None]:
+    def fixed_vectors(self) -> Iterator[None]:
         """The kernel vectors stay while this lasts; after it the first update counts as the first."""
         update, self.vector_update = self.vector_update, None
         try:
@@ -272,7 +272,7 @@ class ReducedProblem(LearningProblem):
             feature_map=feature_map,
             metric=point.metric,
             # The atoms that the accepted value belongs to, or what was gained would be lost again.
-            whitened_atoms=normalize_rows(point.whitened_atoms, otherwise=point.metric.to_white(atoms)),
+            whitened_atoms=normalize_rows(point.whitened_atoms, otherwise=point.metric.whiten_combinations(atoms)),
             statistics=statistics._replace(cross_products=point.cross_products).scaled_codes(scales),
             code_scales=scales,
             objective=point.value - (0.0 if iterate.linear is None else iterate.linear.value(point.vectors)),
@@ -327,7 +327,7 @@ class ReducedProblem(LearningProblem):
         unit = vectors / norms[:, None]
         dtype = self.executor.signals.dtype
         gram = cast(unit_gram(unit), dtype)
-        task = EncodeTask(LinearMap(vectors.shape[1]), cast(unit, dtype), gram, self.linear[1], keeps=False)
+        task = EncodeTask(LinearMap(vectors.shape[1]), cast(unit, dtype), gram, self.linear[1], makes_state=False)
         found = SufficientStatistics(*self.executor.small_to_host(self.executor.map_reduce(task)[0]))
         code_gram, cross_products = found.code_gram / norms / norms[:, None], found.cross_products / norms[:, None]
         if past is None:
@@ -372,7 +372,7 @@ class ReducedProblem(LearningProblem):
         if chunks is None and self._cached is not None and self._cached[0] is feature_map:
             chunks = self._cached[1]
         sums, chunks = self.executor.map_reduce(task, chunks, start=past)
-        if task.keeps_features and not self.moves_vectors:
+        if task.caches_features and not self.moves_vectors:
             self._cache(feature_map, chunks)
         return SufficientStatistics(*self.executor.small_to_host(sums)), chunks
 

@@ -91,10 +91,10 @@ class Checkpoint:
             raise ValueError(f"{self._name} was changed: its header is not that of a checkpoint. To mend it, {_REMEDY}")
         differing = [key for key in self.description if found.get(key) != self.description[key]]
         if differing:
-            told = "; ".join(
+            message = "; ".join(
                 f"{key} is {shown(found.get(key))[:200]} there and {self.description[key]} here" for key in differing
             )
-            raise ValueError(f"{self._name} is the checkpoint of another fit ({told}): {_REMEDY}")
+            raise ValueError(f"{self._name} is the checkpoint of another fit ({message}): {_REMEDY}")
         self.history = History(**history)
         made = len(self.history)
         if made > self.max_iter:

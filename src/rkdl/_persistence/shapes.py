@@ -89,7 +89,7 @@ def _check_array(name: str, array: np.ndarray, wanted: Expected, sizes: dict[str
             sizes.setdefault(letter, length)
     shape = tuple(sizes.get(letter) for letter in wanted.shape)
     if array.shape != shape:
-        told = ", ".join("any" if length is None else str(length) for length in shape)
-        raise ArrayError(f"{name} has shape {array.shape}, expected ({told})")
+        message = ", ".join("any" if length is None else str(length) for length in shape)
+        raise ArrayError(f"{name} has shape {array.shape}, expected ({message})")
     if wanted.is_finite and not np.isfinite(array).all():
         raise ArrayError(f"{name} holds numbers that are not finite")

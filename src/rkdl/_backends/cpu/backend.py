@@ -9,6 +9,7 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from rkdl._backends.cpu import sweeps
+from rkdl._backends.cpu.codes import pursue, pursue_and_sum
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.products import combine, multiply
 from rkdl._backends.cpu.statistics import accumulate_gram
@@ -22,6 +23,9 @@ def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
 
 class CPUBackend:
     """NumPy, LAPACK and Numba; see `rkdl._backends.base.Backend` for what each primitive does."""
+
+    pursue = staticmethod(pursue)
+    pursue_and_sum = staticmethod(pursue_and_sum)
 
     def to_host(self, array: Any) -> Any:
         return array

@@ -74,7 +74,7 @@ class SweepCodes:
         self._starts, self._rows, self._positions = _users_of_atoms(self.indptr, self.indices, n_atoms)
         self._changes = np.empty(n_atoms)
 
-    def beside(self, array: np.ndarray) -> np.ndarray:
+    def to_backend_of(self, array: np.ndarray) -> np.ndarray:
         """The array where the codes are."""
         return array
 

@@ -84,6 +84,28 @@ class TorchBackend:
         dense = [codes.dense(n_atoms, np.float64) for codes in parts]
         return torch.stack([codes.T @ codes for codes in dense]).sum(0)
 
+    def pursue(
+        self,
+        correlations: torch.Tensor,
+        gram: Any,
+        squared_norms: torch.Tensor,
+        n_nonzero: int,
+        residual_tol: float,
+        ols: bool,
+        dictionary: Any = None,
+    ) -> tuple[Any, torch.Tensor]:
+        from rkdl._backends.torch.pursuit import pursue
+
+        gram = dictionary @ dictionary.T if gram is None else gram
+        return pursue(correlations, gram, squared_norms, n_nonzero, residual_tol, ols)
+
+    def pursue_and_sum(
+        self, correlations: torch.Tensor, gram: Any, squared_norms: torch.Tensor, features: torch.Tensor, *options: Any
+    ) -> tuple[Any, torch.Tensor, tuple]:
+        from rkdl._backends.torch.pursuit import pursue_and_sum
+
+        return pursue_and_sum(correlations, gram, squared_norms, features, *options)
+
     def gram_sweep(
         self, code_gram: torch.Tensor, targets: torch.Tensor, atoms: torch.Tensor, metric: torch.Tensor | None
     ) -> torch.Tensor:

@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 # Share of a device's free memory that signals, and that features, may be kept in.
-KEPT_SHARE = 0.4
+CACHE_SHARE = 0.4
 
 
 def resolve_device(device: Any) -> torch.device:
@@ -34,8 +34,8 @@ def resolve_device(device: Any) -> torch.device:
             raise ValueError(f"device={str(device)!r} does not exist: there are {count} GPUs, cuda:0 the first.")
         return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
     if found.type != "cpu":
-        told = "has no float64, in which small matrices are computed" if found.type == "mps" else "is not supported"
-        raise ValueError(f"device={str(device)!r} {told}: use 'cuda', or 'cpu' and move tensors there with X.cpu().")
+        message = "has no float64, in which small matrices are computed" if found.type == "mps" else "is not supported"
+        raise ValueError(f"device={str(device)!r} {message}: use 'cuda', or 'cpu' and move tensors there with X.cpu().")
     return found
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from rkdl._backends.cpu.codes import pursue_padded
 from rkdl._backends.torch.backend import TORCH, has_triton
-from rkdl._coding.pursuit import pursue_padded
 
 # Bytes that the plain pursuit's rows may take at a time.
 PLAIN_BYTES = 1 << 30
@@ -99,26 +99,7 @@ def pursue(
     residual_tol: float,
     ols: bool,
 ) -> tuple[TensorCodes, torch.Tensor]:
-    """Sparse codes of a chunk of signals against atoms of unit norm; as `rkdl._coding.pursuit.pursue`.
-
-    Parameters
-    ----------
-    correlations : Tensor of shape (c, n)
-        Inner products of signals and atoms.
-    gram : Tensor of shape (n, n)
-        Inner products of the atoms.
-    squared_norms : Tensor of shape (c,)
-        Squared norms of the signals.
-    n_nonzero, residual_tol, ols : int, float, bool
-        As there.
-
-    Returns
-    -------
-    codes : TensorCodes
-        The sparse codes.
-    residuals : Tensor of shape (c,)
-        Squared norms of the residuals, never negative.
-    """
+    """Codes and squared residuals (c,); see `rkdl._coding.pursuit.pursue`."""
     parts: list[Any]
     options = n_nonzero, residual_tol, ols
     if correlations.device.type == "cpu":
@@ -139,8 +120,8 @@ def pursue(
 def pursue_and_sum(
     correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, features: torch.Tensor, *options: Any
 ) -> tuple[TensorCodes, torch.Tensor, tuple]:
-    """As `rkdl._coding.pursuit.pursue_and_sum`; small dense codes are remembered for the tasks to come."""
-    codes, residuals = pursue(correlations, gram, squared_norms, *options)
+    """As `pursue`, with the sufficient statistics; small dense codes are remembered for the tasks to come."""
+    codes, residuals = pursue(correlations, gram, squared_norms, *options[:3])
     dense = codes.dense(correlations.shape[1])
     wide = dense.double()
     energies = squared_norms.sum(dtype=torch.float64), residuals.sum(dtype=torch.float64)

@@ -57,7 +57,7 @@ class SweepCodes:
     def __init__(self, parts: list[TensorCodes], n_atoms: int) -> None:
         self.dense = torch.cat([codes.dense(n_atoms, torch.float64) for codes in parts])
 
-    def beside(self, array: Any) -> torch.Tensor:
+    def to_backend_of(self, array: Any) -> torch.Tensor:
         """The array where the codes are."""
         return torch.as_tensor(array, device=self.dense.device)
 

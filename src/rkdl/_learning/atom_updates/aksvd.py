@@ -19,7 +19,7 @@ class AKSVDUpdate:
     def __call__(self, code_gram: Any, targets: Any, atoms: Any, signals: CodedSignals, metric: Any = None) -> Sweep:
         """Update every atom once, and its codes with it."""
         codes = signals.codes(len(atoms))
-        targets, atoms = codes.beside(targets), copied(codes.beside(atoms))
+        targets, atoms = codes.to_backend_of(targets), copied(codes.to_backend_of(atoms))
         fits = []
 
         def times_metric(vector: Any) -> Any:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rkdl._backends.arrays import beside, cast, dot, is_tensor
+from rkdl._backends.arrays import cast, dot, is_tensor, to_backend_of
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import KernelMap
@@ -106,7 +106,7 @@ class Objective:
         ``tr K(Y, Y)``.
     linear : LinearTerm or None
         The linear term of MORKDL.
-    held_atoms : array of shape (n, p) or None
+    fixed_atoms : array of shape (n, p) or None
         Atoms to hold; None for the best ones at every point.
     past : PastSignals or None
         Signals of a stream that were seen before.
@@ -120,7 +120,7 @@ class Objective:
     code_gram: np.ndarray
     energy: float
     linear: LinearTerm | None = None
-    held_atoms: np.ndarray | None = None
+    fixed_atoms: np.ndarray | None = None
     past: PastSignals | None = None
     caches_features: bool = False
 
@@ -155,14 +155,14 @@ class Objective:
         signal_gradient = features = None
         if cross_products is None:
             cross_products, signal_gradient, features = self._evaluate(vectors, gradient_atoms)
-        if self.held_atoms is None:
+        if self.fixed_atoms is None:
             targets = metric.whiten(cross_products)
             # The best atoms for the codes: ``S^-1 Q`` on the span of the atoms that are used.
             whitened_atoms = self._code_metric.unwhiten(self._code_metric.whiten(targets.T)).T
             value = self.energy - float(dot(targets, whitened_atoms))
             atoms = metric.unwhiten(whitened_atoms)
         else:
-            atoms, whitened_atoms = self.held_atoms, metric.to_white(self.held_atoms)
+            atoms, whitened_atoms = self.fixed_atoms, metric.whiten_combinations(self.fixed_atoms)
             value = self.energy - 2.0 * float(dot(cross_products, atoms))
             value += float(dot(self.code_gram, atoms @ metric.matrix @ atoms.T))
         if self.linear is not None:
@@ -210,7 +210,7 @@ class Objective:
         assert point.gradient_atoms is not None
         couplings = point.gradient_atoms.T @ self.code_gram @ point.gradient_atoms
         _, weighted = self.kernel.value_and_gradient(point.vectors, point.vectors, point.metric.matrix)
-        gradient = weighted(lambda factor: beside(couplings, factor) * factor)
+        gradient = weighted(lambda factor: to_backend_of(couplings, factor) * factor)
         gradient -= point.signal_gradient
         gradient *= 2.0
         if self.linear is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from rkdl._backends.arrays import beside, dots, norm, row_norms, stacked
+from rkdl._backends.arrays import dots, norm, row_norms, stacked, to_backend_of
 from rkdl._backends.base import backend_of
 from rkdl._learning.kernel_vector_updates.base import Objective, Point, radius_state
 from rkdl._learning.kernel_vector_updates.line_searches import LineSearch, Trial, backtrack
@@ -57,7 +57,10 @@ class VariableProjection:
         """The best point found; its value is never above that of the start."""
         point, free = start, start.vectors
         # Curvature that was read from a file goes to where the vectors are.
-        pairs = ((beside(shift, free), beside(change, free), curvature) for shift, change, curvature in self.pairs)
+        pairs = (
+            (to_backend_of(shift, free), to_backend_of(change, free), curvature)
+            for shift, change, curvature in self.pairs
+        )
         self.pairs = deque(pairs, maxlen=self.pairs.maxlen)
         gradient = self._free_gradient(objective, point, free)
         if not norm(gradient) > 0.0:

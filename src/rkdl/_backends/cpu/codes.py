@@ -1,0 +1,176 @@
+"""Codes of a chunk as NumPy arrays, and the compiled pursuit that finds them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows, scatter_rows
+from rkdl._backends.cpu.statistics import _learn, _weigh, accumulate_products
+from rkdl._backends.cpu.vectors import VECTOR_BYTES
+
+
+class Codes(NamedTuple):
+    """Sparse codes of a chunk in CSR form, indices ascending in every row."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+    @property
+    def n_signals(self) -> int:
+        """Number of rows."""
+        return len(self.indptr) - 1
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Non-zeros of every row."""
+        return np.diff(self.indptr)
+
+    def as_matrix(self, n_atoms: int) -> sparse.csr_array:
+        """The codes as something to multiply with: here CSR."""
+        return self.to_csr(n_atoms)
+
+    def to_csr(self, n_atoms: int) -> sparse.csr_array:
+        """The same codes as SciPy's CSR array, sharing memory."""
+        return sparse.csr_array((self.values, self.indices, self.indptr), shape=(self.n_signals, n_atoms))
+
+    def dense(self, n_atoms: int, dtype: Any = None) -> np.ndarray:
+        """The codes (c, n) with their zeros."""
+        return self.to_csr(n_atoms).toarray().astype(dtype or self.values.dtype, copy=False)
+
+    def times(self, atoms: np.ndarray) -> np.ndarray:
+        """``Z A`` (c, m)."""
+        return self.to_csr(len(atoms)) @ atoms
+
+    def cross_products(self, features: np.ndarray, n_atoms: int) -> np.ndarray:
+        """``Z'F`` (n, p)."""
+        found = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
+        accumulate_products(self.indptr, self.indices, self.values, features, found)
+        return found
+
+    def weigh(self, atoms: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        """``(Z A) * factor`` (c, p)."""
+        weights = np.empty_like(factor)
+        _weigh(self.indptr, self.indices, self.values, atoms, factor, weights)
+        return weights
+
+
+def pursue(
+    correlations: np.ndarray,
+    gram: np.ndarray | None,
+    squared_norms: np.ndarray,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+    dictionary: np.ndarray | None = None,
+) -> tuple[Codes, np.ndarray]:
+    """Codes and squared residuals; see `rkdl._coding.pursuit.pursue`."""
+    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
+    pursue_rows(*given)
+    indptr = np.empty(len(correlations) + 1, dtype=np.int32)
+    total = pack_rows(given.counts, given.indices, given.values, indptr)
+    return packed(given, indptr, total), given.residuals
+
+
+def pursue_and_sum(
+    correlations: np.ndarray,
+    gram: np.ndarray | None,
+    squared_norms: np.ndarray,
+    features: np.ndarray,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+    dictionary: np.ndarray | None = None,
+) -> tuple[Codes, np.ndarray, tuple]:
+    """As `pursue`, with the sufficient statistics of the chunk."""
+    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
+    n_signals, n_atoms = correlations.shape
+    code_gram = np.zeros((n_atoms, n_atoms))
+    cross_products = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
+    indptr = np.empty(n_signals + 1, dtype=np.int32)
+    # One call for all of it: threads that meet at Python's lock wait for longer than a small chunk takes.
+    total, energy, residual_energy = _learn(*given, features, indptr, code_gram, cross_products)
+    return packed(given, indptr, total), given.residuals, (code_gram, cross_products, energy, residual_energy)
+
+
+class Arguments(NamedTuple):
+    """What `pursue_rows` takes, in its order; the last four are what it fills."""
+
+    correlations: np.ndarray
+    gram: np.ndarray
+    dictionary: np.ndarray
+    squared_norms: np.ndarray
+    residual_tol: Any
+    ols: bool
+    eps: Any
+    indices: np.ndarray
+    values: np.ndarray
+    counts: np.ndarray
+    residuals: np.ndarray
+
+
+def arguments(
+    correlations: np.ndarray,
+    gram: np.ndarray | None,
+    squared_norms: np.ndarray,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+    dictionary: np.ndarray | None = None,
+) -> Arguments:
+    """The parameters of `pursue` as its kernel takes them."""
+    n_signals = len(correlations)
+    dtype = correlations.dtype
+    return Arguments(
+        correlations,
+        *_gram_source(correlations, gram, dictionary),
+        squared_norms,
+        dtype.type(min(max(residual_tol, -1.0), np.finfo(dtype).max)),
+        ols,
+        dtype.type(np.finfo(dtype).eps),
+        np.zeros((n_signals, n_nonzero), dtype=np.int32),
+        np.zeros((n_signals, n_nonzero), dtype=dtype),
+        np.empty(n_signals, dtype=np.int32),
+        np.empty(n_signals, dtype=dtype),
+    )
+
+
+def packed(filled: Arguments, indptr: np.ndarray, total: int) -> Codes:
+    """The codes that `pack_rows` has moved together; a part of the memory is copied, so that the rest can go."""
+    indices, values = filled.indices.ravel(), filled.values.ravel()
+    if total < len(indices):
+        indices, values = indices[:total].copy(), values[:total].copy()
+    return Codes(indptr, indices, values)
+
+
+def pursue_padded(*parameters: Any, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """As `pursue`: indices and values (c, n_nonzero) with zeros behind the last one, counts and residuals (c,)."""
+    given = arguments(*parameters, **options)
+    pursue_rows(*given)
+    return given[-4:]
+
+
+def scatter(codes: Codes, factors: np.ndarray, dense: np.ndarray) -> None:
+    """Write codes, each multiplied by its atom's factor, into rows of zeros."""
+    scatter_rows(codes.indptr, codes.indices, codes.values, factors, dense)
+
+
+def _gram_source(
+    correlations: np.ndarray, gram: np.ndarray | None, dictionary: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The Gram matrix with rows padded by zeros to whole vectors, and the atoms where its rows are still to come."""
+    n_atoms, dtype = correlations.shape[1], correlations.dtype
+    lanes = VECTOR_BYTES // dtype.itemsize
+    width = -(-n_atoms // lanes) * lanes
+    no_atoms = np.empty((0, 0), dtype=dtype)
+    if gram is not None and width == n_atoms:
+        return np.ascontiguousarray(gram), no_atoms
+    padded = np.zeros((n_atoms, width), dtype=dtype)
+    if gram is None:
+        assert dictionary is not None
+        return padded, dictionary
+    padded[:, :n_atoms] = gram
+    return padded, no_atoms
