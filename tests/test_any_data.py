@@ -16,7 +16,8 @@ from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
 from rkdl._estimators import base as _base
 from rkdl._learning.loop import _has_settled
 
-pytestmark = poor_models
+# All of it runs in `make test`; `make check` is for the core.
+pytestmark = [poor_models, pytest.mark.slow]
 
 each_method, each_kernel_method, each_reduced = by_class(CLASSES), by_class(KERNEL), by_class(REDUCED)
 

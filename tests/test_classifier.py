@@ -34,7 +34,8 @@ from rkdl._data.signals import Signals
 from rkdl._features.maps import KernelMap, LinearMap
 from rkdl._learning import reduced as _learning
 
-pytestmark = poor_models
+# All of it runs in `make test`; `make check` is for the core.
+pytestmark = [poor_models, pytest.mark.slow]
 
 COMMON = {"n_components": 10, "n_nonzero_coefs": 3, "max_iter": 4}
 METHODS = {
