@@ -8,6 +8,7 @@ GPU. A third backend is one more folder and a line in `backend_of`.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -163,8 +164,11 @@ def is_tensor(value: Any) -> bool:
 
 def backend_of(array: Any) -> Backend:
     """The backend of an array: torch's for a tensor, which is imported only then, and the CPU's for all else."""
-    if not is_tensor(array):
-        return CPU
+    return _torch_backend() if is_tensor(array) else CPU
+
+
+@cache
+def _torch_backend() -> Backend:
     from rkdl._backends.torch.backend import TORCH
 
     return TORCH

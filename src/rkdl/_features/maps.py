@@ -120,10 +120,12 @@ class KernelMap(FeatureMap):
         backend = backend_of(self.kernel_vectors)
         vectors = backend.cast(self.kernel_vectors, np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            matrix = self.kernel(vectors, vectors)
+            matrix, diagonal = self.kernel(vectors, vectors), self.kernel.diagonal(vectors)
+            if self.has_host_matrix:
+                matrix, diagonal = backend.to_host(matrix), backend.to_host(diagonal)
             matrix = 0.5 * (matrix + matrix.T)
-            backend.fill_diagonal(matrix, self.kernel.diagonal(vectors))
-        return backend.to_host(matrix) if self.has_host_matrix else matrix
+            backend_of(matrix).fill_diagonal(matrix, diagonal)
+        return matrix
 
     def metric(self, dtype: np.dtype) -> Metric:
         """``K(D, D)``, its rank decided for signals of `dtype`."""

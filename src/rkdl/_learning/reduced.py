@@ -413,7 +413,12 @@ class _CodedFeatures:
 
     def __init__(self, executor: Executor, feature_map: FeatureMap, metric: Any, chunks: list) -> None:
         self.executor, self.feature_map, self.chunks = executor, feature_map, chunks
-        self.metric = executor.to_signals(metric)
+        self._metric = metric
+
+    @cached_property
+    def metric(self) -> Any:
+        """The metric where the signals are."""
+        return self.executor.to_signals(self._metric)
 
     @cached_property
     def features(self) -> list:

@@ -260,6 +260,7 @@ def upload(array: np.ndarray, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(array).to(device)
 
 
+@cache
 def torch_dtype(dtype: Any) -> torch.dtype:
     """torch's name of a NumPy dtype."""
     return getattr(torch, np.dtype(dtype).name)
@@ -270,7 +271,8 @@ def _distance_terms(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """``2 gamma x'y``, ``gamma |x|^2`` and ``gamma |y|^2``."""
     products = rows @ (others * (2.0 * gamma)).T
-    return products, scaled_norms(rows, gamma), gamma * torch.linalg.vecdot(others, others)
+    own = scaled_norms(rows, gamma)
+    return products, own, own if rows is others else gamma * torch.linalg.vecdot(others, others)
 
 
 # Squared norms of the rows of a tensor and what they were multiplied by, while it lives and is not written to.
