@@ -39,7 +39,7 @@ from rkdl._learning.reservoir import (
     typical_gamma,
     typical_rows,
 )
-from rkdl._learning.running_statistics import RunningStatistics, fading
+from rkdl._learning.running_statistics import RunningStatistics, discount_factors
 from rkdl._learning.stream import Stream, StreamProblem, fade_sums
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.types import MatrixLike
@@ -247,7 +247,7 @@ class StreamLearner(DictionaryLearner):
         return replace(
             fresh,
             model=fresh.model._replace(n_revived=fresh.model.n_revived + stream.model.n_revived),
-            running=fresh.running.faded(share),
+            running=fresh.running.discounted(share),
             decoder_sums=fade_sums(fresh.decoder_sums, share),
             has_warned=stream.has_warned,
             seen=seen,
@@ -298,8 +298,8 @@ class StreamLearner(DictionaryLearner):
         signals = executor.signals.with_scale(stream.scale)
         executor = executor.with_signals(signals)
         # The mean weight of these signals is given to them afterwards, so that their pass is that of a fit.
-        share, weight = fading(signals.shape[0], self.half_life)
-        problem = self._bind(replace(stream, running=stream.running.faded(share / weight)), executor)
+        share, weight = discount_factors(signals.shape[0], self.half_life)
+        problem = self._bind(replace(stream, running=stream.running.discounted(share / weight)), executor)
         errors, update_errors = self._errors_so_far()
         if update:
             problem.update()
@@ -323,7 +323,7 @@ class StreamLearner(DictionaryLearner):
             is_provisional=False,
             seen=self._remember(stream.seen, signals),
         )
-        return replace(after, running=after.running.faded(weight))
+        return replace(after, running=after.running.discounted(weight))
 
     def _errors_so_far(self) -> tuple[np.ndarray, np.ndarray]:
         return getattr(self, "errors_", np.empty(0)), getattr(self, "update_errors_", np.empty(0))

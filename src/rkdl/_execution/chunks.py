@@ -12,21 +12,10 @@ SMALLEST_CHUNK, LARGEST_CHUNK = 256, 8192
 
 
 def chunk_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:
-    """Cut the rows into chunks that fit the cache; a function of the sizes alone, never of the machine.
+    """Cut the rows into chunks (start, stop) that fit the cache; a function of the sizes alone, never of the machine.
 
-    Parameters
-    ----------
-    n_signals : int
-        Number of rows.
-    row_width : int
-        Numbers that one row occupies while it is worked on.
-    itemsize : int
-        Bytes of one number.
-
-    Returns
-    -------
-    list of (start, stop)
-        At least eight chunks where the rows allow it, so that a few threads stay busy to the end.
+    A row occupies `row_width` numbers of `itemsize` bytes while it is worked on. There are at least eight chunks where
+    the rows allow it, so that a few threads stay busy to the end.
     """
     rows = CHUNK_BYTES // max(1, row_width * itemsize)
     rows = min(max(rows, SMALLEST_CHUNK), LARGEST_CHUNK)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
@@ -28,10 +29,9 @@ from rkdl._data.dask import (
 )
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import persists
 from rkdl._execution.executor import ChunkTask, Executor, add_sums, makes_state
-from rkdl._execution.threads import ThreadExecutor
+from rkdl._execution.threads import threads_for
 
 # Chunks whose sums one Dask task adds to the total.
 ADDED_AT_ONCE = 16
@@ -61,10 +61,8 @@ class DaskExecutor(Executor):
         self.signals = self._given
         super().__exit__(*error)
 
-    def for_signals(self, signals: Signals) -> ThreadExecutor:
-        """An executor for some of the signals, in this process."""
-        bounds = chunk_bounds(signals.shape[0], 2 * signals.shape[1], signals.dtype.itemsize)
-        return ThreadExecutor(signals, bounds, self.n_jobs)
+    def for_signals(self, signals: Signals) -> Executor:
+        return threads_for(signals, self.n_jobs)
 
     def map_chunks(
         self, task: Callable[[int, int, int], Any], consume: Callable[[Any], Any] = lambda result: None
@@ -73,7 +71,6 @@ class DaskExecutor(Executor):
         raise NotImplementedError
 
     def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
-        """One pass over the data, as `Executor.map_reduce`; states are futures, or without a client values."""
         found = pass_graph(self.signals, task, states, start)
         total, *pairs = _submit(found.graph, [found.total, *found.states])
         if found.states:
@@ -81,12 +78,10 @@ class DaskExecutor(Executor):
         return _result(total), states if states is not None else [None] * len(self.bounds)
 
     def map_states(self, function: Callable[[Any], Any], states: list) -> list:
-        """`function` of every chunk state; the results stay with the chunks."""
-        return _without_sums(_submit(*_states_graph(_change, function, states, "rkdl-change")))
+        return _without_sums(_submit(*_states_graph(_map_state, function, states, "rkdl-change")))
 
     def gather(self, function: Callable[[Any], Any], states: list) -> list:
-        """`function` of every chunk state, in this process."""
-        return _compute(*_states_graph(_look, function, states, "rkdl-fetch"))
+        return _compute(*_states_graph(_evaluate, function, states, "rkdl-fetch"))
 
 
 class PassGraph(NamedTuple):
@@ -109,13 +104,12 @@ def pass_graph(signals: DaskSignals, task: ChunkTask, states: list | None, start
     chunks = list(zip(keys, items, range(len(keys)), signals.data.chunks[0], strict=True))
     applied = [f"{name}-{token}-{i}" for i in range(len(keys))]
     sums = applied
+    apply = _apply if makes_state(task) else _apply_for_sums
+    graph.update(zip(applied, ((apply, sent, *chunk) for chunk in chunks), strict=True))
     if makes_state(task):
-        graph.update(zip(applied, ((_apply, sent, *chunk) for chunk in chunks), strict=True))
         # Apart, for what is added elsewhere must not take the codes along.
         sums = [f"rkdl-sums-{token}-{i}" for i in range(len(keys))]
-        graph.update((key, (_sums_of, pair)) for key, pair in zip(sums, applied, strict=True))
-    else:
-        graph.update(zip(applied, ((_apply_for_sums, sent, *chunk) for chunk in chunks), strict=True))
+        graph.update((key, (itemgetter(0), pair)) for key, pair in zip(sums, applied, strict=True))
     total: Any = None if start is None else _Literal(start)
     for i in range(0, len(sums), ADDED_AT_ONCE):
         key = f"rkdl-add-{token}-{i}"
@@ -165,29 +159,21 @@ def _apply(
         return aligned(task)(rows, aligned(_state_of(state)))
 
 
-def _apply_for_sums(
-    sent: tuple[ChunkTask, np.dtype, float, int], block: Any, state: Any, number: int, n_rows: int
-) -> tuple:
-    return _apply(sent, block, state, number, n_rows)[0]
-
-
-def _sums_of(pair: tuple[tuple, Any]) -> tuple:
-    return pair[0]
+def _apply_for_sums(*arguments: Any) -> tuple:
+    return _apply(*arguments)[0]
 
 
 def _state_of(item: Any) -> Any:
     """A chunk state: a value held, or that of the pair that a task returned."""
-    if item is None or isinstance(item, _Literal):
-        return _value_of(item)
-    return item[1]
+    return _value_of(item) if item is None or isinstance(item, _Literal) else item[1]
 
 
-def _change(function: Callable[[Any], Any], item: Any) -> tuple[tuple, Any]:
-    return (), function(_state_of(item))
-
-
-def _look(function: Callable[[Any], Any], item: Any) -> Any:
+def _evaluate(function: Callable[[Any], Any], item: Any) -> Any:
     return function(_state_of(item))
+
+
+def _map_state(function: Callable[[Any], Any], item: Any) -> tuple[tuple, Any]:
+    return (), _evaluate(function, item)
 
 
 def _add(total: Any, parts: Sequence[tuple]) -> tuple:

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -35,31 +34,18 @@ class DeviceExecutor(Executor):
     """Runs chunk tasks on a device, one after another, and adds their sums there.
 
     Nothing waits for the device except what needs a number. A chunk that does not fit in the device's memory is worked
-    on in pieces, halves first.
-
-    Parameters
-    ----------
-    signals : TensorSignals or StreamedSignals
-        The signals.
-    row_width : int
-        Numbers that one signal occupies while it is worked on.
-    is_light : bool, default=False
-        Whether small matrices are computed in NumPy, because launching that work on the device would take longer.
-    is_alone : bool, default=False
-        Whether no code of the user's runs in a pass, so that torch need not track derivatives.
+    on in pieces, halves first. A signal occupies `row_width` numbers while it is worked on. If `is_light`, small
+    matrices are computed in NumPy, because launching that work on the device would take longer. If `is_alone`, no code
+    of the user's runs in a pass, so that torch need not track derivatives.
     """
 
     signals: TensorSignals | StreamedSignals
 
     def __init__(
-        self,
-        signals: TensorSignals | StreamedSignals,
-        row_width: int,
-        is_light: bool = False,
-        is_alone: bool = False,
+        self, signals: TensorSignals | StreamedSignals, row_width: int, is_light: bool = False, is_alone: bool = False
     ) -> None:
-        bounds = tensor_chunks(signals.shape[0], row_width, signals.dtype.itemsize, signals.device)
-        super().__init__(signals, bounds, 1)
+        choose = gpu_bounds if signals.device.type == "cuda" else chunk_bounds
+        super().__init__(signals, plan_chunks(signals.shape[0], row_width, signals.dtype.itemsize, choose), 1)
         self.row_width = row_width
         self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
@@ -79,36 +65,29 @@ class DeviceExecutor(Executor):
             self._context.enter_context(torch.inference_mode())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._context.close()
-        super().__exit__(kind, error, trace)
+        super().__exit__(*error)
 
     def to_backend(self, value: Any) -> Any:
-        """The value with its arrays where the small matrices are computed: on the device, or in NumPy."""
         return to_host(value) if self.is_light else to_device(value, self.device)
 
     def to_signals(self, value: Any) -> Any:
-        """The value with its arrays on the device."""
         return to_device(value, self.device)
 
     def small_to_host(self, sums: tuple) -> tuple:
-        """Sums of a pass where the small matrices are computed."""
         return fetched(sums) if self.is_light else sums
 
     def with_vectors_on_device(self, feature_map: Any) -> Any:
-        """A kernel map with its kernel vectors, which are as long as signals, always on the device."""
         if not self.is_light:
             return feature_map
+        # Kernel vectors are as long as signals, so they are on the device even where small matrices are not.
         return replace(to_device(feature_map, self.device), has_host_matrix=True)
 
     def for_signals(self, signals: Any) -> DeviceExecutor:
-        """An executor for other signals on the same device."""
         return DeviceExecutor(signals, self.row_width, self.is_light, self.is_alone)
 
     def can_cache(self, n_bytes: int) -> bool:
-        """Whether so many bytes may be cached on the device between passes."""
         if self.device.type == "cpu":
             return super().can_cache(n_bytes)
         return n_bytes <= cache_limit(self._cache_limit)
@@ -116,7 +95,6 @@ class DeviceExecutor(Executor):
     def map_chunks(
         self, task: Callable[[int, int, int], Any], consume: Callable[[Any], Any] = lambda result: None
     ) -> None:
-        """As `Executor.map_chunks`."""
         for result in self.iter_chunks(task):
             consume(result)
 
@@ -150,9 +128,8 @@ class DeviceExecutor(Executor):
         return [check / size for check, size in zip(torch.stack(checks).tolist(), sizes, strict=True)], found
 
     def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
-        """One pass over the data, as `Executor.map_reduce`; sums are tensors."""
         work: Any = to_device(task, self.device)
-        totals = None if start is None else self._wide(start)
+        totals = None if start is None else tuple(_wide(part, self.device) for part in start)
 
         def apply(number: int, first: int, last: int) -> tuple[tuple, Any]:
             return self.attempt(work, self.signals.read(first, last), None if states is None else states[number])
@@ -164,16 +141,7 @@ class DeviceExecutor(Executor):
         assert totals is not None
         return totals, found
 
-    def _wide(self, sums: tuple) -> tuple:
-        return tuple(
-            part.to(self.device, torch.float64, copy=True)
-            if isinstance(part, torch.Tensor)
-            else torch.tensor(np.asarray(part), dtype=torch.float64, device=self.device)
-            for part in sums
-        )
-
     def attempt(self, work: Callable, rows: torch.Tensor, state: Any = None) -> tuple[tuple, Any]:
-        """``work(rows, state)``, in pieces where all rows at once do not fit on the device."""
         while True:
             try:
                 if self._pieces == 1:
@@ -200,6 +168,13 @@ class DeviceExecutor(Executor):
             totals = add_tensors(totals, sums)
         assert totals is not None
         return totals, _joined([item for _, item in found])
+
+
+def _wide(part: Any, device: torch.device) -> torch.Tensor:
+    """A copy in float64 on the device, of a tensor, an array or a number."""
+    return torch.as_tensor(part if isinstance(part, torch.Tensor) else np.array(part)).to(
+        device, torch.float64, copy=True
+    )
 
 
 def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
@@ -255,13 +230,8 @@ def _joined(states: list) -> Any:
     return first
 
 
-def tensor_chunks(n_signals: int, row_width: int, itemsize: int, device: torch.device) -> list[tuple[int, int]]:
-    """Chunks as the user fixed them, else as large as keeps the device busy: a function of sizes and kind alone."""
-    return plan_chunks(n_signals, row_width, itemsize, gpu_bounds if device.type == "cuda" else chunk_bounds)
-
-
 def gpu_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:
-    """Chunks of a few hundred megabytes, whole blocks of rows."""
+    """Chunks large enough to keep a GPU busy, whole blocks of rows; a function of the sizes alone."""
     blocks = max(1, GPU_CHUNK_BYTES // (row_width * itemsize * BLOCK_ROWS))
     edges = [*range(0, n_signals, blocks * BLOCK_ROWS), n_signals]
     return list(itertools.pairwise(edges))

@@ -13,7 +13,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -29,26 +28,13 @@ ChunkTask = Callable[[Any, Any], tuple[tuple, Any]]
 
 
 class Executor(ABC):
-    """Runs chunk tasks; a context manager that holds BLAS to one thread.
+    """Runs chunk tasks on rows `bounds` of the signals; a context manager that holds BLAS to one thread.
 
-    Parameters
-    ----------
-    signals : Signals
-        The signals.
-    bounds : sequence of (start, stop)
-        Rows of every chunk.
-    n_jobs : int or None
-        Threads.
-    cache_bytes : int or None, default=None
-        Most bytes cached between passes; None for `CACHE_BYTES`, or what the user's configuration says.
+    At most `cache_bytes` are cached between passes; None for `CACHE_BYTES`, or what the user's configuration says.
     """
 
     def __init__(
-        self,
-        signals: Signals,
-        bounds: Sequence[tuple[int, int]],
-        n_jobs: int | None,
-        cache_bytes: int | None = None,
+        self, signals: Signals, bounds: Sequence[tuple[int, int]], n_jobs: int | None, cache_bytes: int | None = None
     ) -> None:
         self.signals = signals
         self.bounds = list(bounds)
@@ -60,30 +46,15 @@ class Executor(ABC):
         self._blas.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._blas.__exit__(None, None, None)
 
     @abstractmethod
     def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
-        """One pass over the data.
+        """One pass over the data: the sums of all chunks, and their new states.
 
-        Parameters
-        ----------
-        task : callable
-            The chunk task.
-        states : list, default=None
-            Chunk states of an earlier pass, one per chunk.
-        start : tuple, default=None
-            Sums of earlier signals to add the chunks' to.
-
-        Returns
-        -------
-        sums : tuple
-            The chunks' sums added in chunk order, in float64.
-        states : list
-            The new chunk states, one per chunk.
+        `states` are those of an earlier pass, one per chunk. Sums are added in chunk order and in float64, to those of
+        earlier signals where `start` gives them.
         """
 
     @abstractmethod

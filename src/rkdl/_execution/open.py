@@ -13,18 +13,9 @@ from rkdl._execution.threads import ThreadExecutor
 
 
 def open_executor(signals: Any, row_width: int, n_jobs: int | None, *, is_alone: bool = False) -> Executor:
-    """What runs chunk tasks on the signals.
+    """What runs chunk tasks on the signals, each of which occupies `row_width` numbers while it is worked on.
 
-    Parameters
-    ----------
-    signals : Signals
-        The signals.
-    row_width : int
-        Numbers that one signal occupies while it is worked on.
-    n_jobs : int or None
-        Threads.
-    is_alone : bool, default=False
-        Whether the chunk tasks run no code of the user's.
+    `is_alone` says that the chunk tasks run no code of the user's.
     """
     if signals.is_remote:
         from rkdl._execution.dask import DaskExecutor

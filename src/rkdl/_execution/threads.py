@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from types import TracebackType
 from typing import Any, Self
 
 from rkdl._data.signals import Signals
@@ -25,11 +24,7 @@ class ThreadExecutor(Executor):
     """Runs chunk tasks on threads; parameters are those of `Executor`."""
 
     def __init__(
-        self,
-        signals: Signals,
-        bounds: Sequence[tuple[int, int]],
-        n_jobs: int | None,
-        cache_bytes: int | None = None,
+        self, signals: Signals, bounds: Sequence[tuple[int, int]], n_jobs: int | None, cache_bytes: int | None = None
     ) -> None:
         super().__init__(signals, bounds, n_jobs, cache_bytes)
         self._threads = min(resolve_threads(n_jobs), len(self.bounds))
@@ -41,23 +36,18 @@ class ThreadExecutor(Executor):
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="rkdl")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         try:
             if self._pool is not None:
                 self._pool.shutdown(wait=True, cancel_futures=True)
         finally:
             self._pool = None
-            super().__exit__(kind, error, trace)
+            super().__exit__(*error)
 
     def for_signals(self, signals: Signals) -> ThreadExecutor:
-        """An executor for some of the signals."""
-        bounds = chunk_bounds(signals.shape[0], 2 * signals.shape[1], signals.dtype.itemsize)
-        return ThreadExecutor(signals, bounds, self.n_jobs)
+        return threads_for(signals, self.n_jobs)
 
     def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
-        """One pass over the data, as `Executor.map_reduce`."""
         totals, found = start, []
 
         def apply(number: int, first: int, last: int) -> tuple[tuple, Any]:
@@ -144,74 +134,67 @@ class ThreadExecutor(Executor):
                     future.cancel()
 
 
+def threads_for(signals: Signals, n_jobs: int | None) -> ThreadExecutor:
+    """An executor for signals in memory, in chunks that fit the cache."""
+    return ThreadExecutor(signals, chunk_bounds(signals.shape[0], 2 * signals.shape[1], signals.dtype.itemsize), n_jobs)
+
+
 class OrderedResults:
     """Results of chunks, which threads put in any order and which are consumed in chunk order.
 
-    Parameters
-    ----------
-    consume : callable
-        Called with one result at a time, from any thread.
-    window : int
-        Chunks that may be ahead of the one consumed next; `FEW_RESULTS` more while all results are light.
+    `consume` is called with one result at a time, from any thread. Chunks may be `window` ahead of the one consumed
+    next, and `FEW_RESULTS` more while all results are light.
     """
 
     def __init__(self, consume: Callable[[Any], Any], window: int) -> None:
-        self._consume = consume
-        self._window = window
+        self._consume, self._window = consume, window
+        # Held while what follows is read or written, never while a result is consumed.
+        self._progress = threading.Condition()
         self._found: dict[int, Any] = {}
         self._n_consumed = 0
-        self._is_heavy = self._is_closed = False
-        self._consuming = threading.Lock()
-        self._progress = threading.Condition()
-        self._n_waiting = 0
+        self._is_heavy = self._is_closed = self._is_consuming = False
 
     def put(self, number: int, result: Any, is_light: bool) -> None:
         """Hand over the result of a chunk."""
-        self._found[number] = result
-        self._is_heavy = self._is_heavy or not is_light
-        if self._is_heavy or len(self._found) >= FEW_RESULTS:
+        with self._progress:
+            self._found[number] = result
+            self._is_heavy = self._is_heavy or not is_light
+            is_due = self._is_heavy or len(self._found) >= FEW_RESULTS
+        if is_due:
             self.consume()
 
     def consume(self) -> None:
         """Consume what is next in order; where another thread does so now, leave it to that one."""
-        # Whoever consumes looks again after the lock is released, so that no result is left between two threads.
-        while self._is_next_found() and self._consuming.acquire(blocking=False):
+        # Whoever consumes looks again after every result, so that none is left between two threads.
+        while self._take_turn():
             try:
-                while self._is_next_found():
-                    self._consume(self._found.pop(self._n_consumed))
-                    self._n_consumed += 1
+                self._consume(self._found.pop(self._n_consumed))
             finally:
-                self._consuming.release()
-            self._wake()
+                with self._progress:
+                    self._n_consumed += 1
+                    self._is_consuming = False
+                    self._progress.notify_all()
 
-    def _is_next_found(self) -> bool:
-        return self._n_consumed in self._found and not self._is_closed
+    def _take_turn(self) -> bool:
+        with self._progress:
+            is_free = not self._is_consuming and not self._is_closed and self._n_consumed in self._found
+            self._is_consuming = self._is_consuming or is_free
+        return is_free
 
     def wait_for_room(self, number: int) -> bool:
         """Wait until a chunk is in the window, so that one slow chunk lets no results pile up; False when closed."""
-        if not self._has_room(number):
-            with self._progress:
-                # Counted before the condition is tested: who consumes meanwhile sees that someone waits.
-                self._n_waiting += 1
-                try:
-                    self._progress.wait_for(lambda: self._has_room(number))
-                finally:
-                    self._n_waiting -= 1
-        return not self._is_closed
+        with self._progress:
+            self._progress.wait_for(lambda: self._is_closed or number < self._n_consumed + self._room())
+            return not self._is_closed
 
-    def _has_room(self, number: int) -> bool:
-        window = self._window + (0 if self._is_heavy else FEW_RESULTS)
-        return self._is_closed or number < self._n_consumed + window
+    def _room(self) -> int:
+        return self._window + (0 if self._is_heavy else FEW_RESULTS)
 
     def close(self) -> None:
         """Nothing is consumed from here on, and nobody waits."""
-        self._is_closed = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._n_waiting:
-            with self._progress:
-                self._progress.notify_all()
+        with self._progress:
+            self._is_closed = True
+            self._progress.notify_all()
 
 
 def _is_light(result: tuple[tuple, Any]) -> bool:

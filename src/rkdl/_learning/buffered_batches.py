@@ -17,15 +17,7 @@ BUFFER_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class BufferedBatch:
-    """Signals as the user gave them, and their chunks.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n_signals, n_features)
-        The signals, in NumPy.
-    chunks : tuple of int
-        Rows of every chunk.
-    """
+    """Signals as the user gave them, in NumPy, and the number of rows of their chunks."""
 
     rows: np.ndarray
     chunks: tuple[int, ...]
@@ -51,13 +43,7 @@ def buffered_size(signals: Signals) -> int:
 
 
 class JoinedSignals(Signals):
-    """Batches one after another, as if they were one.
-
-    Parameters
-    ----------
-    parts : sequence of Signals
-        The batches; they are read in the widest of their dtypes, and with one scale.
-    """
+    """Batches one after another, as if they were one, read in the widest of their dtypes and with one scale."""
 
     def __init__(self, parts: Sequence[Signals]) -> None:
         dtype = np.result_type(*(part.dtype for part in parts))

@@ -68,15 +68,7 @@ def is_identity(matrix: np.ndarray) -> bool:
 
 
 def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
-    """Warn of a kernel that is nearly constant, or nearly the identity, on a sample of the signals.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel.
-    sample : ndarray of shape (n_sample, n_features)
-        Signals; zeros and copies of one another do not count.
-    """
+    """Warn of a kernel that is nearly constant, or nearly the identity, on a sample of signals; zeros do not count."""
     core = kernel._core
     if isinstance(core, Linear):
         return
@@ -113,20 +105,9 @@ def _remedy(kernel: Kernel, sample: np.ndarray, fault: str) -> str:
 def check_codes(
     name: str, n_empty: int, n_signals: int, residual_tol: float | None, places: str | None, remedy: str
 ) -> None:
-    """Warn where many signals have no code.
+    """Warn where many of the signals are not zero and have a code of zeros (`n_empty`).
 
-    Parameters
-    ----------
-    name : str
-        Of the estimator.
-    n_empty, n_signals : int
-        Signals that are not zero and whose code is, and signals in all.
-    residual_tol : float or None
-        The user's.
-    places : str or None
-        What the signals are compared with by a kernel; None without one.
-    remedy : str
-        What to do where that kernel vanishes.
+    `places` is what a kernel compares the signals with, None without one, and `remedy` what to do where it vanishes.
     """
     share = n_empty / max(1, n_signals)
     if share <= EMPTY_SHARE:
@@ -143,16 +124,7 @@ def check_codes(
 def check_rank(name: str, rank: int, n_vectors: int, n_atoms: int, limit: int, dtype: Any) -> None:
     """Warn where kernel vectors depend on one another, so that atoms do, or nearly all of them do.
 
-    Parameters
-    ----------
-    name : str
-        Of the estimator.
-    rank, n_vectors, n_atoms : int
-        Rank of the kernel matrix of the kernel vectors, their number, and that of the atoms.
-    limit : int
-        The largest rank that the kernel allows.
-    dtype : dtype
-        Of the signals: what counts as independent.
+    `rank` is that of their kernel matrix, for signals of `dtype`, and `limit` the largest that the kernel allows.
     """
     wanted = min(n_vectors, limit)
     if rank >= DEPENDENT_SHARE * wanted or (rank >= n_atoms and rank >= RARE_SHARE * wanted):

@@ -115,21 +115,11 @@ class KernelRows:
 
 
 class FullModel(NamedTuple):
-    """What an iteration of `FullProblem` ends with.
+    """What an iteration of `FullProblem` ends with; its numbers are described in `LearningProblem`."""
 
-    Attributes
-    ----------
-    atoms : array of shape (n, N)
-        Atoms of unit norm in feature space, as combinations of the signals.
-    correlations : array of shape (N, n)
-        Inner products of signals and atoms.
-    gram : array of shape (n, n)
-        Inner products of the atoms.
-    objective, update_objective, n_revived, n_empty : float, float, int, int
-        See `rkdl._learning.loop.Model`.
-    """
-
+    # (n, N), of unit norm in feature space, as combinations of the signals.
     atoms: Any
+    # (N, n), inner products of signals and atoms.
     correlations: Any
     gram: Any
     objective: float = np.inf
@@ -159,19 +149,7 @@ class FullModel(NamedTuple):
 
 
 class FullProblem(LearningProblem):
-    """KDL on a kernel matrix.
-
-    Parameters
-    ----------
-    kernel_rows : KernelRows
-        The kernel matrix.
-    atoms : ndarray of shape (n, N)
-        The first atoms, as combinations of the signals.
-    pursuit : Pursuit
-        How signals are coded.
-    atom_update : AtomUpdate
-        How atoms are updated.
-    """
+    """KDL on a kernel matrix; the first atoms (n, N) are combinations of the signals."""
 
     model: FullModel
 
@@ -187,15 +165,13 @@ class FullProblem(LearningProblem):
         correlations = cast(kernel_rows.times(atoms.T), np.float64)
         super().__init__(kernel_rows.executor, FullModel(atoms, correlations, atoms @ correlations).normalized())
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over; one that is not of this problem is refused."""
+    def model_of(self, state: dict[str, np.ndarray]) -> FullModel:
         check_full_state(state, *self.model.atoms.shape)
         arrays = self.executor.to_signals({name: state[name] for name in ("atoms", "correlations", "gram")})
         numbers = {name: type(value)(state[name]) for name, value in self.model._asdict().items() if name not in arrays}
-        self.model = FullModel(**arrays, **numbers)
+        return FullModel(**arrays, **numbers)
 
     def encode(self) -> None:
-        """Code the signals with the current model, which gives its error."""
         dtype, correlations = self.executor.signals.dtype, self.model.correlations
         gram = cast(self.model.gram, dtype)
 
@@ -211,7 +187,6 @@ class FullProblem(LearningProblem):
         self.model = self.model._replace(objective=objective, n_empty=sum(map(count_empty, chunks)))
 
     def update(self) -> None:
-        """Update the atoms for the codes of `encode`, replace unused ones; all or nothing."""
         model, n_atoms = self.model, len(self.model.atoms)
         chunks, self._coded = self._coded, None
         parts = [state.codes for state in chunks]
@@ -271,19 +246,16 @@ class FullProblem(LearningProblem):
 
 
 class _CodedKernel:
-    """All codes, and the signals' correlations with the atoms, which follow these; see `CodedSignals`."""
+    """All codes, and the signals' correlations with the atoms, which follow these: a `CodedSignals`."""
 
     def __init__(self, parts: list, aims: Any, products: Any) -> None:
         self.parts, self.aims, self.products = parts, aims, products
 
     def codes(self, n_atoms: int) -> Any:
-        """The codes, free to change."""
         return backend_of(self.aims).sweep_codes(self.parts, n_atoms)
 
     def update(self, j: int, couplings: Any, norm: float) -> None:
-        """Atom j has changed, and its correlations with it."""
         self.products[:, j] = (self.aims[:, j] - self.products @ couplings) / norm
 
     def correlations(self, j: int, atoms: Any, rows: Any) -> Any:
-        """Inner products of atom j with the signals of `rows`."""
         return self.products[rows, j]

@@ -20,23 +20,12 @@ Products = tuple[np.ndarray, Callable[[int], np.ndarray]]
 
 
 def draw_pivots(
-    diagonal: np.ndarray,
-    column: Callable[[int], np.ndarray],
-    count: int,
-    rng: np.random.RandomState,
+    diagonal: np.ndarray, column: Callable[[int], np.ndarray], count: int, rng: np.random.RandomState
 ) -> list[int]:
-    """Each pivot is drawn with the probability of what the earlier ones left of it; fewer where nothing is left.
+    """Up to `count` pivots of the positive semidefinite matrix with this diagonal, whose column i is ``column(i)``.
 
-    Parameters
-    ----------
-    diagonal : ndarray of shape (s,)
-        The diagonal of a positive semidefinite matrix; its dtype decides what counts as zero.
-    column : callable
-        ``i`` to column i of the matrix.
-    count : int
-        Most pivots.
-    rng : RandomState
-        Randomness.
+    Each is drawn with the probability of what the earlier ones left of it; fewer where nothing is left. The dtype of
+    the diagonal decides what counts as zero.
     """
     pivots: list[int] = []
     residuals = diagonal.astype(np.float64)
@@ -70,20 +59,10 @@ def draw_others(size: int, chosen: list[int], count: int, rng: np.random.RandomS
 def first_signals(
     init: str, signals: Signals, count: int, rng: np.random.RandomState, products: Callable[[np.ndarray], Products]
 ) -> np.ndarray:
-    """Indices of the signals that the first atoms are; of all, where there are fewer.
+    """Indices of the `count` signals that the first atoms are; of all, where there are fewer.
 
-    Parameters
-    ----------
-    init : {"rpcholesky", "data"}
-        By randomly pivoted Cholesky in feature space, or all alike at random.
-    signals : Signals
-        The signals.
-    count : int
-        How many.
-    rng : RandomState
-        Randomness.
-    products : callable
-        Indices of a sample to its `Products`.
+    By randomly pivoted Cholesky in feature space ("rpcholesky"), where `products` are those of a sample's indices, or
+    all alike at random ("data").
     """
     n_signals = signals.shape[0]
     count = min(count, n_signals)
@@ -98,20 +77,11 @@ def first_signals(
 
 
 def first_coordinates(
-    init: str,
-    signals: Signals,
-    count: int,
-    rng: np.random.RandomState,
-    coordinates: Callable[[np.ndarray], np.ndarray],
+    init: str, signals: Signals, count: int, rng: np.random.RandomState, coordinates: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """First atoms (count, r), fewer where there are fewer signals, in coordinates whose metric is the identity.
 
-    Parameters
-    ----------
-    init, signals, count, rng
-        As in `first_signals`.
-    coordinates : callable
-        Signals (s, m) to their coordinates (s, r) in feature space.
+    `coordinates` maps signals (s, m) to theirs (s, r); the rest is as in `first_signals`.
     """
 
     def products(sample: np.ndarray) -> Products:

@@ -46,22 +46,9 @@ def choose_kernel_vectors(
     pursuit: Pursuit,
     atom_update: AtomUpdate,
 ) -> np.ndarray:
-    """Kernel vectors (count, m), in float64.
+    """Kernel vectors (count, m), in float64, by one of `METHODS`; with fewer signals, points between two are taken too.
 
-    Parameters
-    ----------
-    method : {"dictionary", "random", "kmeans", "rpcholesky"}
-        How.
-    executor : Executor
-        Passes over the signals.
-    count : int
-        How many. Where there are fewer signals, points between two of them are taken too.
-    kernel : Kernel
-        The kernel that "rpcholesky" is to approximate.
-    rng : RandomState
-        Randomness.
-    pursuit, atom_update : Pursuit, AtomUpdate
-        How "dictionary" codes and updates.
+    `kernel` is what "rpcholesky" approximates; `pursuit` and `atom_update` are how "dictionary" codes and updates.
     """
     signals = executor.signals
     n_signals = signals.shape[0]
@@ -92,21 +79,22 @@ def draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np
 
 @contextmanager
 def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Iterator[Executor]:
-    """A executor over `size` random signals in memory, or the executor itself where there are no more.
+    """An executor over `size` random signals in memory, or the executor itself where there are no more.
 
     A rule of sizes alone: wherever the signals lie, the same ones are chosen.
     """
     signals = executor.signals
-    if signals.shape[0] <= size and not signals.is_remote:
+    n_signals = signals.shape[0]
+    if n_signals <= size and not signals.is_remote:
         yield executor
         return
-    if signals.shape[0] <= size:
-        with ThreadExecutor(
-            Signals(signals.read(0, signals.shape[0]), signals.dtype), executor.bounds, executor.n_jobs
-        ) as few:
-            yield few
-        return
-    with executor.for_signals(signals.subset(np.sort(rng.choice(signals.shape[0], size, replace=False)))) as few:
+    if n_signals <= size:
+        few: Executor = ThreadExecutor(
+            Signals(signals.read(0, n_signals), signals.dtype), executor.bounds, executor.n_jobs
+        )
+    else:
+        few = executor.for_signals(signals.subset(np.sort(rng.choice(n_signals, size, replace=False))))
+    with few:
         yield few
 
 
@@ -138,7 +126,7 @@ def signal_moments(executor: Executor) -> tuple[np.ndarray, float, float]:
     return host(total) / count, float(np.sqrt(float(squares) / count)), float(norms) / count
 
 
-def _moments(signals: np.ndarray, kept: object) -> tuple[tuple, None]:
+def _moments(signals: np.ndarray, state: object) -> tuple[tuple, None]:
     backend = backend_of(signals)
     squares = cast(backend.squared_norms(signals), np.float64)
     return (backend.column_sums(signals), squares.sum(), (squares**0.5).sum()), None
@@ -157,7 +145,7 @@ class _Assign:
     shift: np.ndarray | None = None
     gamma: float | None = None
 
-    def __call__(self, signals: np.ndarray, kept: object) -> tuple[tuple, np.ndarray]:
+    def __call__(self, signals: np.ndarray, state: object) -> tuple[tuple, np.ndarray]:
         if self.shift is not None:
             signals = signals - self.shift
         backend = backend_of(signals)

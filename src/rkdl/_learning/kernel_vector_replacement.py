@@ -1,4 +1,4 @@
-"""Which kernel vectors to keep when signals offer themselves: backward elimination.
+"""Which kernel vectors stay when signals are candidates for their places: backward elimination.
 
 For codes Z of fixed signals, with ``S = Z'Z``, ``P = Z'K(Y, D)`` and ``M = K(D, D)``, the best atoms on the kernel
 vectors D fit ``tr S^-1 P M^-1 P'`` of the signals' energy. Without kernel vector i they fit less by
@@ -11,48 +11,36 @@ import numpy as np
 
 from rkdl._features.metric import make_metric
 
-# For so many kernel vectors one signal of a batch offers itself, and no more than so many: each costs O(p^2).
+# For so many kernel vectors one signal of a batch is a candidate, and no more than so many: each costs O(p^2).
 CANDIDATE_SHARE, MAX_CANDIDATES = 5, 20
 # Signals an atom that the choice is made for at least; with fewer, kernel vectors were seen to come and go by chance.
 MIN_SIGNALS_PER_ATOM = 8
 
 
 def count_candidates(n_vectors: int) -> int:
-    """Signals that offer themselves where there are `n_vectors` kernel vectors."""
+    """Signals that are candidates where there are `n_vectors` kernel vectors."""
     return min(max(1, n_vectors // CANDIDATE_SHARE), MAX_CANDIDATES)
 
 
 def keep_kernel_vectors(
-    matrix: np.ndarray, projections: np.ndarray, products: np.ndarray, count: int, dtype: np.dtype
+    matrix: np.ndarray, cross_products: np.ndarray, code_gram: np.ndarray, count: int, dtype: np.dtype
 ) -> np.ndarray:
-    """Indices, ascending, of `count` kernel vectors of which the atoms miss the others least.
+    """Indices, ascending, of the `count` kernel vectors without which the atoms would lose most.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (q, q)
-        ``M``.
-    projections : ndarray of shape (n, q)
-        ``P``.
-    products : ndarray of shape (n, n)
-        ``S``.
-    count : int
-        How many to keep.
-    dtype : dtype
-        The dtype of the signals: it decides what is rounding.
+    Of ``M`` (q, q), ``P`` (n, q) and ``S`` (n, n); the dtype of the signals decides what is rounding.
     """
     size = len(matrix)
     # Vectors that the others span weigh nothing, and rounding shall not say otherwise.
     ridge = size * max(float(np.finfo(dtype).eps), 1e-12) * float(matrix.diagonal().max())
     inverse = np.linalg.inv(matrix + ridge * np.eye(size))
-    white = make_metric(products, np.float64).whiten(projections.T)
-    halves = inverse @ white
+    halves = inverse @ make_metric(code_gram, np.float64).whiten(cross_products.T)
     benefits = halves @ halves.T
-    kept = np.arange(size)
-    while len(kept) > count:
+    remaining = np.arange(size)
+    while len(remaining) > count:
         i = int(np.argmin(benefits.diagonal() / inverse.diagonal()))
         column, row, scale = inverse[:, i] / inverse[i, i], benefits[i], benefits[i, i]
         benefits = benefits - np.outer(column, row) - np.outer(row, column) + scale * np.outer(column, column)
         inverse = inverse - np.outer(column, inverse[i])
-        rest = np.arange(len(kept)) != i
-        kept, inverse, benefits = kept[rest], inverse[np.ix_(rest, rest)], benefits[np.ix_(rest, rest)]
-    return kept
+        rest = np.arange(len(remaining)) != i
+        remaining, inverse, benefits = remaining[rest], inverse[np.ix_(rest, rest)], benefits[np.ix_(rest, rest)]
+    return remaining

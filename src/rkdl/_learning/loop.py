@@ -21,13 +21,6 @@ class LearningProblem:
     minimised besides; the `update_objective`, the squared error right after the last update with the codes that it was
     made for; the counts `n_revived` of unused atoms replaced so far and `n_empty` of signals that are not zero and have
     a code of zeros (where they may be many; else 0); and `state()`, all of it as arrays for a file.
-
-    Parameters
-    ----------
-    executor : Executor
-        Passes over the signals.
-    model : Model, FullModel or ClassModel
-        The first model.
     """
 
     def __init__(self, executor: Executor, model: Any) -> None:
@@ -52,9 +45,13 @@ class LearningProblem:
         """What the next iteration starts from, as arrays for a file."""
         return self.model.state()
 
+    def model_of(self, state: dict[str, np.ndarray]) -> Any:
+        """The model of a state; one that is not of this problem is refused."""
+        raise NotImplementedError
+
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Take a state over."""
-        raise NotImplementedError
+        self.model = self.model_of(state)
 
 
 def alternate(
@@ -73,29 +70,10 @@ def alternate(
     Ctrl-C after an iteration, or with a model that was learned before, ends the loop with the best model so far: the
     caller stores it and raises KeyboardInterrupt. Where there is nothing to store yet, the exception passes through.
 
-    Parameters
-    ----------
-    problem : LearningProblem
-        Is left with the best model found.
-    max_iter, tol : int, float
-        Most iterations; relative change of the error below which it has settled.
-    n_numbers : int
-        ``m N``: the error is ``sqrt(f / (m N))``.
-    unit : float
-        What the features were multiplied by; the error is divided by it.
-    verbose : int
-        A progress bar if positive.
-    name : str
-        What the bar is called.
-    checkpoint : Checkpoint or None
-        Where the state after every iteration is written; the fit goes on from the one that was found there.
-
-    Returns
-    -------
-    history : History
-        The errors.
-    is_interrupted : bool
-        Whether Ctrl-C ended the loop.
+    The problem is left with the best model found. The error is ``sqrt(f / n_numbers) / unit``, where `n_numbers` is
+    ``m N`` and the features were multiplied by `unit`; it has settled where it changes by a share of less than `tol`.
+    The state after every iteration is written to the checkpoint, and the fit goes on from the one that was found there.
+    Returns the errors, and whether Ctrl-C ended the loop.
     """
 
     def error_of(objective: float) -> float:
@@ -110,10 +88,8 @@ def alternate(
         history.start_error = history.start_total = error_of(problem.model.objective)
     if checkpoint is not None and checkpoint.state is not None:
         history = checkpoint.history
-        problem.restore(checkpoint.best_state or checkpoint.state)
-        best = problem.model
-        if checkpoint.best_state is not None:
-            problem.restore(checkpoint.state)
+        problem.restore(checkpoint.state)
+        best = problem.model if checkpoint.best_state is None else problem.model_of(checkpoint.best_state)
     with progress(max_iter, verbose, name) as bar:
         if bar is not None and history.errors:
             bar.update(len(history))

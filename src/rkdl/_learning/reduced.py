@@ -14,7 +14,7 @@ from rkdl._backends.arrays import as_like, cast, host, is_tensor, row_norms
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
-from rkdl._features.maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
+from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst, replace_atoms, rounding_level
 from rkdl._learning.atom_updates import AtomUpdate, GramUpdate, normalize_rows, unit_gram
@@ -29,24 +29,10 @@ POOR_SHARE = 0.25
 
 
 class Model(NamedTuple):
-    """What an iteration of `ReducedProblem` ends with.
+    """What an iteration of `ReducedProblem` ends with; its numbers are described in `LearningProblem`.
 
-    Attributes
-    ----------
-    feature_map, metric : FeatureMap, Metric
-        The feature map and its metric.
-    whitened_atoms : array of shape (n, rank)
-        Atoms in whitened coordinates, unit norm (or zero).
-    objective : float
-        ``f`` of the signals of the last `encode`, coded with these atoms.
-    penalty : float
-        What is minimised besides it: the linear term at the kernel vectors, where they are optimised.
-    update_objective : float
-        ``f`` right after the last update, with the codes that it was made for.
-    n_revived : int
-        Unused atoms replaced so far.
-    n_empty : int
-        Signals of the last `encode` that are not zero and have a code of zeros, where they may be many; else 0.
+    Atoms are in whitened coordinates (n, rank), of unit norm (or zero). The penalty is the linear term at the kernel
+    vectors, where they are optimised.
     """
 
     feature_map: FeatureMap
@@ -73,65 +59,32 @@ class Model(NamedTuple):
         arrays = {"whitened_atoms": self.whitened_atoms, **self.feature_map.state()}
         return {name: np.asarray(host(value)) for name, value in (arrays | self._numbers()).items()}
 
-    def restored(self, state: dict[str, Any], metric: Metric | IdentityMetric) -> Model:
-        """The model of a state."""
-        numbers = {name: type(value)(state[name]) for name, value in self._numbers().items()}
-        return Model(self.feature_map.restored(state), metric, state["whitened_atoms"], **numbers)
-
     def _numbers(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if isinstance(value, float | int)}
 
 
 class Iterate(NamedTuple):
-    """An iteration between two of its steps.
-
-    Attributes
-    ----------
-    feature_map, metric, whitened_atoms : FeatureMap, Metric, array of shape (n, rank)
-        As in `Model`.
-    statistics : SufficientStatistics
-        Those of the codes in `chunks`, multiplied by `code_scales`; ``P`` is None where it has to be computed again.
-    chunks : list of ChunkState
-        Codes, residuals and cached features of the chunks. Steps change the list in place, so that what they drop is
-        freed at once.
-    objective : float
-        ``f`` now.
-    linear : LinearTerm or None
-        The linear term of MORKDL.
-    code_scales : array of shape (n,) or None
-        Factors that the atoms' codes in `chunks` still lack; None for ones.
-    n_replaced : int
-        Unused atoms replaced.
-    """
+    """An iteration between two of its steps; the first three are those of `Model`."""
 
     feature_map: FeatureMap
     metric: Any
     whitened_atoms: Any
+    # Those of the codes in `chunks`, multiplied by `code_scales`; ``P`` is None where it has to be computed again.
     statistics: SufficientStatistics
+    # Steps change the list in place, so that what they drop is freed at once.
     chunks: list[ChunkState]
     objective: float
     linear: LinearTerm | None = None
+    # Factors (n,) that the atoms' codes in `chunks` still lack; None for ones.
     code_scales: Any = None
+    # Unused atoms.
     n_replaced: int = 0
 
 
 class ReducedProblem(LearningProblem):
     """Dictionary learning on features: DL, FourierDL, RKDL, and with a `vector_update` ORKDL and MORKDL.
 
-    Parameters
-    ----------
-    executor : Executor
-        Passes over the signals.
-    model : Model
-        The first model.
-    pursuit : Pursuit
-        How signals are coded.
-    atom_update : AtomUpdate
-        How atoms are updated.
-    vector_update : KernelVectorUpdate or None
-        How kernel vectors are updated; None leaves them where they are.
-    linear : tuple of (float, Pursuit) or None
-        Weight, relative to ``tr K(Y, Y) / |Y|^2``, and pursuit of the linear term.
+    `linear` is the weight, relative to ``tr K(Y, Y) / |Y|^2``, and the pursuit of the linear term.
     """
 
     model: Model
@@ -165,12 +118,10 @@ class ReducedProblem(LearningProblem):
         self.model = self.model._replace(update_objective=np.inf)
 
     def encode(self) -> None:
-        """Code the signals with the current model, which gives its error."""
         self._coded = self.refine_objective(self.encode_signals())
         self.measure(self._coded)
 
     def update(self) -> None:
-        """Update atoms and kernel vectors for the codes of `encode`, replace unused atoms; all or nothing."""
         iterate, self._coded = self._coded, None
         if self._encodes_twice():
             iterate = self.encode_again(iterate)
@@ -389,27 +340,29 @@ class ReducedProblem(LearningProblem):
         self._cached = None if chunks is None else (feature_map, [state.features_alone() for state in chunks])
 
     def state(self) -> dict[str, np.ndarray]:
-        """What the next iteration starts from."""
         vector_update = {} if self.vector_update is None else self.vector_update.state()
         return {**self.model.state(), **{name: host(value) for name, value in vector_update.items()}}
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over; one that is not of this problem is refused."""
+    def model_of(self, state: dict[str, np.ndarray]) -> Model:
         feature_map, n_atoms = self.model.feature_map, len(self.model.whitened_atoms)
         check_reduced_state(state, n_atoms, feature_map.signal_size, is_moved=self.vector_update is not None)
         for name, array in feature_map.state().items():
             check_shape(name, state[name] if name in state else np.empty(0), tuple(array.shape))
         state = self.executor.to_backend(state)
-        assert not isinstance(feature_map, GivenKernelMap)
-        metric = self._movable(feature_map.restored(state)).metric(self.executor.signals.dtype)
+        feature_map = feature_map.restored(state)
+        metric = self._movable(feature_map).metric(self.executor.signals.dtype)
         check_shape("whitened_atoms", state["whitened_atoms"], (n_atoms, metric.rank))
-        self.model = self.model.restored(state, metric)
+        numbers = {name: type(value)(state[name]) for name, value in self.model._numbers().items()}
+        return Model(feature_map, metric, state["whitened_atoms"], **numbers)
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        super().restore(state)
         if self.vector_update is not None:
-            self.vector_update.restore(state)
+            self.vector_update.restore(self.executor.to_backend(state))
 
 
 class _CodedFeatures:
-    """All codes together, for atom updates that change them; see `CodedSignals`."""
+    """All codes together, for atom updates that change them: a `CodedSignals`."""
 
     def __init__(self, executor: Executor, feature_map: FeatureMap, metric: Any, chunks: list) -> None:
         self.executor, self.feature_map, self.chunks = executor, feature_map, chunks
@@ -430,7 +383,6 @@ class _CodedFeatures:
         return parts if len(parts) == 1 or is_tensor(parts[0]) else [np.concatenate(parts)]
 
     def codes(self, n_atoms: int) -> Any:
-        """The codes, free to change."""
         self.chunks[:] = self.executor.gather(_itself, self.chunks)
         parts = [state.codes for state in self.chunks]
         return backend_of(parts[0].values).sweep_codes(parts, n_atoms)
@@ -439,7 +391,6 @@ class _CodedFeatures:
         """Features do not change with the atoms."""
 
     def correlations(self, j: int, atoms: Any, rows: Any) -> Any:
-        """Inner products of atom j with the signals of `rows`."""
         return backend_of(atoms).project_rows(self.features, rows, self.metric.unwhiten(atoms[j : j + 1])[0])
 
 

@@ -22,31 +22,19 @@ KEYS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class Reservoir:
-    """A random sample of a stream's signals; with a half-life an old signal is in it less probably.
+    """A random sample of a stream's signals; with a half-life an old signal is in it less probably."""
 
-    Attributes
-    ----------
-    rows, keys : ndarray of shape (k, n_features), ndarray of shape (k,)
-        The sampled signals as the user gave them, in order of arrival, and the keys that keep them in the sample: those
-        of all signals seen that have the largest.
-    n_seen : int
-        Signals seen.
-    age : float
-        Logarithm of what the latest signal weighs relative to the first.
-    n_distinct : int
-        Different signals, zeros not counted, that the stream's start was chosen from; counted up to a limit.
-    gamma : float
-        One over the median squared distance of those signals, whatever the kernel and its gamma.
-    n_checked : int
-        Signals seen when `gamma` was last compared with that of the sample.
-    """
-
+    # The sample (k, n_features) as it was given, in order of arrival: of all signals seen, those of the largest keys.
     rows: np.ndarray
     keys: np.ndarray
     n_seen: int = 0
+    # Logarithm of what the latest signal weighs relative to the first.
     age: float = 0.0
+    # Different signals, zeros not counted, that the stream's start was chosen from; counted up to a limit.
     n_distinct: int = 0
+    # One over the median squared distance of those signals, whatever the kernel and its gamma.
     gamma: float = 1.0
+    # Signals seen when `gamma` was last compared with that of the sample.
     n_checked: int = 0
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Running statistics of a stream: sums over the signals seen, which fade where old signals are to be forgotten."""
+"""Running statistics of a stream: sums over the signals seen, discounted where old signals are to be forgotten."""
 
 from __future__ import annotations
 
@@ -12,27 +12,17 @@ from rkdl._learning.statistics import SufficientStatistics
 
 @dataclass(frozen=True)
 class RunningStatistics:
-    """Statistics of the signals that were seen before.
+    """Statistics of the signals that were seen before."""
 
-    Attributes
-    ----------
-    statistics : SufficientStatistics
-        Those of all signals seen; the residual energy is that of the signals in `worst`'s count.
-    weight : float
-        Number of signals, old ones counting less.
-    linear : SufficientStatistics or None
-        Those of the linear term's codes.
-    worst : WorstSignals or None
-        The worst-represented of the signals seen since the atoms were last updated.
-    fades : bool
-        Whether anything was ever forgotten.
-    """
-
+    # The residual energy is that of the signals in the count of `worst`.
     statistics: SufficientStatistics
+    # Number of signals, old ones counting less.
     weight: float = 0.0
+    # Those of the linear term's codes.
     linear: SufficientStatistics | None = None
+    # Of the signals seen since the atoms were last updated.
     worst: WorstSignals | None = None
-    fades: bool = False
+    is_discounted: bool = False
 
     @classmethod
     def empty(cls, n_atoms: int, n_coordinates: int) -> RunningStatistics:
@@ -44,36 +34,30 @@ class RunningStatistics:
         """The statistics that those of a pass are added to; None where nothing was seen."""
         return self.statistics if self.weight > 0.0 else None
 
-    def faded(self, share: float) -> RunningStatistics:
-        """The same with every sum multiplied by `share`."""
-        if share == 1.0:
+    def discounted(self, factor: float) -> RunningStatistics:
+        """The same with every sum multiplied by `factor`."""
+        if factor == 1.0:
             return self
         return replace(
             self,
-            statistics=_faded(self.statistics, share),
-            weight=self.weight * share,
-            linear=None if self.linear is None else _faded(self.linear, share),
-            fades=True,
+            statistics=_discounted(self.statistics, factor),
+            weight=self.weight * factor,
+            linear=None if self.linear is None else _discounted(self.linear, factor),
+            is_discounted=True,
         )
 
 
-def _faded(statistics: SufficientStatistics, share: float) -> SufficientStatistics:
+def _discounted(statistics: SufficientStatistics, factor: float) -> SufficientStatistics:
     code_gram, cross_products, energy, residual_energy = statistics
-    return SufficientStatistics(code_gram * share, cross_products * share, energy * share, residual_energy)
+    return SufficientStatistics(code_gram * factor, cross_products * factor, energy * factor, residual_energy)
 
 
-def fading(n_signals: int, half_life: float | None) -> tuple[float, float]:
+def discount_factors(n_signals: int, half_life: float | None) -> tuple[float, float]:
     """What a batch leaves of the sums before it, and what its own signals weigh in the mean.
 
-    The last signal weighs one and each before it ``0.5 ** (1 / half_life)`` of the next. With the mean of that for all
-    signals of a batch, the weight of all that was seen does not depend on how it was cut into batches.
-
-    Parameters
-    ----------
-    n_signals : int
-        Signals of the batch.
-    half_life : float or None
-        Number of signals after which one counts half; None for never less.
+    The last signal weighs one and each before it ``0.5 ** (1 / half_life)`` of the next, or one without a half-life.
+    With the mean of that for all signals of a batch, the weight of all that was seen does not depend on how it was cut
+    into batches.
     """
     if half_life is None:
         return 1.0, 1.0

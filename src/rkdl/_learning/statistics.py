@@ -8,16 +8,8 @@ from typing import Any, NamedTuple
 class SufficientStatistics(NamedTuple):
     """Sums over coded signals, with codes Z and features F; the objective is ``tr K - 2 <P, A> + <S, A M A'>``.
 
-    Attributes
-    ----------
-    code_gram : array of shape (n, n)
-        ``S = Z'Z``.
-    cross_products : array of shape (n, p)
-        ``P = Z'F``.
-    energy : float
-        ``tr K(Y, Y)``.
-    residual_energy : float
-        Sum of the squared residuals that the pursuit left.
+    `code_gram` is ``S = Z'Z`` (n, n), `cross_products` ``P = Z'F`` (n, p), `energy` ``tr K(Y, Y)``, and
+    `residual_energy` the sum of the squared residuals that the pursuit left.
     """
 
     code_gram: Any

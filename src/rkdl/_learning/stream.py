@@ -24,8 +24,8 @@ from rkdl._learning.reservoir import Reservoir
 from rkdl._learning.running_statistics import RunningStatistics
 from rkdl._learning.statistics import SufficientStatistics
 
-# A fading sum never ends at zero: atoms used less than this, relative to the most used one, are unused.
-FADED_USE = 1e-6
+# A discounted sum never ends at zero: atoms used less than this, relative to the most used one, are unused.
+NEGLIGIBLE_USE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Stream:
             "energy": running.statistics.energy,
             "residual_energy": running.statistics.residual_energy,
             "n_waiting": 0 if running.worst is None else running.worst.n_signals,
-            "fades": running.fades,
+            "is_discounted": running.is_discounted,
         }
         arrays: dict[str, Any] = {
             "running.code_gram": running.statistics.code_gram,
@@ -129,7 +129,7 @@ class Stream:
         chunks = numbers.get("buffered_chunks", [])
         return cls(
             Executor.to_backend(problem.executor, problem.model),
-            RunningStatistics(statistics, running["weight"], linear, worst, running["fades"]),
+            RunningStatistics(statistics, running["weight"], linear, worst, running["is_discounted"]),
             problem.vector_update,
             numbers["scale"],
             numbers["gamma"],
@@ -187,7 +187,7 @@ class StreamProblem:
         iterate = iterate if running.past else problem.refine_objective(iterate)
         problem.measure(iterate)
         uses = iterate.statistics.code_gram.diagonal()
-        used = uses > (FADED_USE * uses.max() if running.fades else 0.0)
+        used = uses > (NEGLIGIBLE_USE * uses.max() if running.is_discounted else 0.0)
         iterate = problem.update_atoms(iterate)
         iterate = problem.update_kernel_vectors(iterate, self._past_signals(iterate))
         iterate = self._replace_kernel_vectors(iterate)
@@ -200,7 +200,7 @@ class StreamProblem:
             iterate.statistics._replace(energy=float(energy), residual_energy=0.0),
             running.weight + problem.executor.signals.shape[0],
             None if iterate.linear is None else iterate.linear.statistics,
-            fades=running.fades,
+            is_discounted=running.is_discounted,
         )
 
     def accumulate(self) -> None:

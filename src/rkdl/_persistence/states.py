@@ -129,9 +129,9 @@ def _check_stream_numbers(numbers: dict[str, Any]) -> None:
         raise ArrayError("the stream's settings are missing")
     if not all(isinstance(numbers.get(name), bool) for name in ("is_provisional", "has_warned")):
         raise ArrayError("the stream's marks are missing")
-    if not isinstance(running, dict) or not set(running) <= {*_RUNNING_NUMBERS, "fades"}:
+    if not isinstance(running, dict) or not set(running) <= {*_RUNNING_NUMBERS, "is_discounted"}:
         raise ArrayError("the stream's sums are missing")
-    if not isinstance(running.get("fades"), bool) or not all(
+    if not isinstance(running.get("is_discounted"), bool) or not all(
         is_finite_number(running.get(name, 0 if name == "linear_energy" else None)) for name in _RUNNING_NUMBERS
     ):
         raise ArrayError("the stream's sums are not numbers")

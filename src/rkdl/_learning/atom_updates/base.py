@@ -26,25 +26,13 @@ class CodedSignals(Protocol):
 
 
 class Sweep(NamedTuple):
-    """Atoms after one sweep, and what became of the codes.
-
-    Attributes
-    ----------
-    atoms : array of shape (n, r)
-        Atoms of unit norm.
-    code_gram : array of shape (n, n)
-        ``Z'Z`` of the codes after the sweep.
-    fit : float
-        ``sum_tj z_tj <phi(y_t), a_j>`` after the sweep.
-    code_scales : array of shape (n,) or None
-        Factors that the codes of each atom have been multiplied by; None where codes changed one by one.
-    codes : SweepCodes or None
-        Codes that changed one by one.
-    """
+    """Atoms (n, r) of unit norm after one sweep, and ``Z'Z`` (n, n) of their codes."""
 
     atoms: Any
     code_gram: Any
+    # sum_tj z_tj <phi(y_t), a_j>.
     fit: Any
+    # Factors (n,) that the codes of each atom have been multiplied by, or the codes themselves that changed one by one.
     code_scales: Any = None
     codes: Any = None
 
@@ -55,29 +43,16 @@ class Sweep(NamedTuple):
 
 
 class AtomUpdate(Protocol):
-    """One sweep over all atoms, codes' supports fixed; an atom that no code uses stays as it is.
+    """One sweep over all atoms, codes' supports fixed; an atom that no code uses stays as it is."""
 
-    Attributes
-    ----------
-    refits_codes : bool
-        Whether coefficients change one by one, so that ``Z'F`` has to be computed again.
-    """
-
+    # Whether coefficients change one by one, so that ``Z'F`` has to be computed again.
     refits_codes: bool
 
     def __call__(self, code_gram: Any, targets: Any, atoms: Any, signals: CodedSignals, metric: Any = None) -> Sweep:
-        """Update every atom once.
+        """Update every atom once, from ``S = Z'Z``, the targets ``Q`` (n, r) and atoms (n, r) of unit norm.
 
-        Parameters
-        ----------
-        code_gram : array of shape (n, n)
-            ``S = Z'Z``.
-        targets, atoms : array of shape (n, r)
-            ``Q``, and atoms of unit norm, which are left as they are.
-        signals : CodedSignals
-            The codes themselves, for an update that needs more than ``S``.
-        metric : array of shape (r, r) or None
-            The coordinates' metric; None for the identity.
+        `signals` has the codes themselves, for an update that needs more than ``S``; `metric` (r, r) is that of the
+        coordinates, None for the identity. The atoms given are left as they are.
         """
 
 

@@ -50,34 +50,21 @@ class LinearTerm:
 
 
 class Point(NamedTuple):
-    """Kernel vectors and what is known of them; of an infinite value, nothing more.
-
-    Attributes
-    ----------
-    vectors : array of shape (p, m)
-        Kernel vectors.
-    value : float
-        The objective.
-    metric : Metric
-        ``K(D, D)``.
-    atoms, whitened_atoms : array of shape (n, p), array of shape (n, r)
-        The best atoms (or those held), not of unit norm, as combinations and in whitened coordinates.
-    cross_products : array of shape (n, p)
-        ``P``.
-    signal_gradient, gradient_atoms : array of shape (p, m), array of shape (n, p), or None
-        ``sum_t (Z A)_ti d2 k(y_t, d_i)``, and the atoms A that it was taken with.
-    features : list of ChunkState or None
-        The chunks with their features, where these were cached.
-    """
+    """Kernel vectors (p, m) and what is known of them; of an infinite value, nothing more."""
 
     vectors: np.ndarray
+    # The objective.
     value: float
     metric: Metric = None  # type: ignore[assignment]
+    # The best atoms (or those held), not of unit norm: combinations (n, p), and whitened coordinates (n, r).
     atoms: np.ndarray = None  # type: ignore[assignment]
     whitened_atoms: np.ndarray = None  # type: ignore[assignment]
+    # P (n, p).
     cross_products: np.ndarray = None  # type: ignore[assignment]
+    # sum_t (Z A)_ti d2 k(y_t, d_i) (p, m), and the atoms A (n, p) that it was taken with.
     signal_gradient: np.ndarray | None = None
     gradient_atoms: np.ndarray | None = None
+    # The chunks with their features, where these were cached.
     features: list | None = None
 
 
@@ -90,38 +77,22 @@ class PastSignals(NamedTuple):
 
 @dataclass(frozen=True)
 class Objective:
-    """The learning objective as a function of the kernel vectors, codes fixed.
-
-    Attributes
-    ----------
-    executor : Executor
-        Passes over the signals.
-    chunks : list of ChunkState
-        Codes of the chunks. The first gradient drops cached features, in place, so that nothing else holds them.
-    feature_map : KernelMap
-        The kernel, and the kernel vectors that cached features belong to.
-    code_gram : array of shape (n, n)
-        ``S``.
-    energy : float
-        ``tr K(Y, Y)``.
-    linear : LinearTerm or None
-        The linear term of MORKDL.
-    fixed_atoms : array of shape (n, p) or None
-        Atoms to hold; None for the best ones at every point.
-    past : PastSignals or None
-        Signals of a stream that were seen before.
-    caches_features : bool
-        Whether features of all signals may be cached for the next iteration.
-    """
+    """The learning objective as a function of the kernel vectors, codes fixed."""
 
     executor: Executor
+    # Codes of the chunks. The first gradient drops cached features, in place, so that nothing else holds them.
     chunks: list
+    # The kernel, and the kernel vectors that cached features belong to.
     feature_map: KernelMap
+    # S, and tr K(Y, Y).
     code_gram: np.ndarray
     energy: float
     linear: LinearTerm | None = None
+    # Atoms (n, p) to hold; None for the best ones at every point.
     fixed_atoms: np.ndarray | None = None
+    # Signals of a stream that were seen before.
     past: PastSignals | None = None
+    # Whether features of all signals may be cached for the next iteration.
     caches_features: bool = False
 
     @cached_property
@@ -131,21 +102,15 @@ class Objective:
     @property
     def kernel(self) -> Kernel:
         """The kernel."""
-        return self.feature_map.kernel  # type: ignore[return-value]
+        return self.feature_map.kernel
 
     def at(
         self, vectors: np.ndarray, cross_products: np.ndarray | None = None, gradient_atoms: np.ndarray | None = None
     ) -> Point:
         """The objective at kernel vectors (p, m), in one pass over the signals at most.
 
-        Parameters
-        ----------
-        vectors : array of shape (p, m)
-            Kernel vectors.
-        cross_products : array of shape (n, p), default=None
-            ``P`` there, where it is known.
-        gradient_atoms : array of shape (n, p), default=None
-            Atoms to take the gradient with, in the same pass; None for the value alone.
+        `cross_products` are ``P`` there, where it is known. The gradient is taken in the same pass, with
+        `gradient_atoms`; None for the value alone.
         """
         metric, dtype = None, self.executor.signals.dtype
         if is_tensor(vectors) or _stays_finite(vectors, dtype):
@@ -219,24 +184,16 @@ class Objective:
 
 
 class KernelVectorUpdate(Protocol):
-    """Moves the kernel vectors to a smaller objective, codes fixed.
+    """Moves the kernel vectors to a smaller objective, codes fixed."""
 
-    Attributes
-    ----------
-    n_steps : int
-        Steps per iteration; 0 leaves the kernel vectors where they are.
-    radius : float or None
-        Norm that every kernel vector is held to; None for none.
-    eliminates_atoms : bool
-        Whether the objective has the best atoms at every point, so that no atom update is needed before; else the
-        atoms are held.
-    has_warned : bool
-        Whether the user was warned of something that would be said again in every iteration.
-    """
-
+    # Whether the objective has the best atoms at every point, so that no atom update is needed before; else the atoms
+    # are held.
     eliminates_atoms: bool
+    # Steps per iteration; 0 leaves the kernel vectors where they are.
     n_steps: int
+    # Norm that every kernel vector is held to; None for none.
     radius: float | None
+    # Whether the user was warned of something that would be said again in every iteration.
     has_warned: bool
 
     def minimize(self, objective: Objective, start: Point) -> Point:

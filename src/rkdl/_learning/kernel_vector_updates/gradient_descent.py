@@ -11,16 +11,9 @@ from rkdl._utils.warnings import warn
 
 
 class GradientDescent:
-    """The paper's rule: one kernel vector after another, atoms held, a few sweeps per iteration.
+    """The paper's rule: one kernel vector after another, atoms held, `n_steps` sweeps per iteration.
 
-    Parameters
-    ----------
-    n_steps : int
-        Sweeps per iteration.
-    radius : float or None
-        Norm that every kernel vector is held to.
-    learning_rate : float or None
-        The fixed rate of the paper, or None for a rate that backtracks until the objective falls.
+    `learning_rate` is the fixed rate of the paper, or None for a rate that backtracks until the objective falls.
     """
 
     eliminates_atoms = False
@@ -38,7 +31,6 @@ class GradientDescent:
         return state if self._rate is None else {**state, "rate": np.array(self._rate)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over."""
         self.radius = float(state["radius"]) if "radius" in state else None
         self._rate = float(state["rate"]) if "rate" in state else self.learning_rate
 

@@ -16,17 +16,7 @@ from rkdl._utils.warnings import warn
 
 
 class VariableProjection:
-    """A few L-BFGS steps per iteration on the objective with its best atoms; the curvature is carried over.
-
-    Parameters
-    ----------
-    n_steps : int
-        Steps per iteration.
-    radius : float or None
-        Norm that every kernel vector is held to.
-    line_search : LineSearch, default=backtrack
-        How far to go along a direction.
-    """
+    """A few L-BFGS steps per iteration on the objective with its best atoms; the curvature is carried over."""
 
     eliminates_atoms = True
 
@@ -46,7 +36,6 @@ class VariableProjection:
         return {**state, "shifts": stacked(shifts), "changes": stacked(changes), "curvatures": np.array(curvatures)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over."""
         self.radius = float(state["radius"]) if "radius" in state else None
         self.pairs.clear()
         if "shifts" in state:
