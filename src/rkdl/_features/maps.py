@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from rkdl._backends.arrays import squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._features.kernels import Kernel
 from rkdl._features.metric import IdentityMetric, Metric, make_metric
@@ -53,8 +51,7 @@ class LinearMap(FeatureMap):
     size: int
 
     def squared_norms(self, signals: Any) -> Any:
-        """``|y|^2`` of every signal."""
-        return squared_norms(signals)
+        return backend_of(signals).squared_norms(signals)
 
 
 @dataclass(frozen=True)
@@ -65,26 +62,21 @@ class FourierMap(FeatureMap):
 
     @property
     def signal_size(self) -> int:
-        """Length of a signal."""
         return self.frequencies.shape[1]
 
     @property
     def size(self) -> int:  # type: ignore[override]
-        """Number of features, two per frequency."""
         return 2 * len(self.frequencies)
 
     def features(self, signals: Any) -> Any:
-        """Features (c, 2q) of a chunk."""
         backend = backend_of(signals)
         phases = backend.product(signals, backend.as_like(self.frequencies, signals))
         return backend.cos_and_sin(phases, float(1.0 / np.sqrt(len(self.frequencies))))
 
     def squared_norms(self, signals: Any) -> Any:
-        """One for every signal."""
         return backend_of(signals).full((len(signals),), 1.0, signals)
 
     def state(self) -> dict[str, Any]:
-        """What a map of the same kind is made from."""
         return {"frequencies": self.frequencies}
 
 
@@ -99,20 +91,16 @@ class KernelMap(FeatureMap):
 
     @property
     def signal_size(self) -> int:
-        """Length of a signal."""
         return self.kernel_vectors.shape[1]
 
     @property
     def size(self) -> int:  # type: ignore[override]
-        """Number of kernel vectors."""
         return len(self.kernel_vectors)
 
     def features(self, signals: Any) -> Any:
-        """``K(Y, D)`` of a chunk."""
         return self.kernel(signals, backend_of(signals).as_like(self.kernel_vectors, signals))
 
     def squared_norms(self, signals: Any) -> Any:
-        """``k(y, y)`` of every signal."""
         return self.kernel.diagonal(signals)
 
     def matrix(self) -> Any:
@@ -128,7 +116,6 @@ class KernelMap(FeatureMap):
         return matrix
 
     def metric(self, dtype: np.dtype) -> Metric:
-        """``K(D, D)``, its rank decided for signals of `dtype`."""
         metric: Metric | None = make_metric(self.matrix(), dtype)
         if metric is None:
             raise ValueError(
@@ -137,7 +124,6 @@ class KernelMap(FeatureMap):
         return metric
 
     def state(self) -> dict[str, Any]:
-        """What a map of the same kind is made from."""
         return {"kernel_vectors": self.kernel_vectors}
 
 
@@ -148,8 +134,8 @@ class GivenKernelMap(FeatureMap):
     size: int
 
     def squared_norms(self, signals: Any) -> Any:
-        """Not known, so that no residual is ever small."""
         backend = backend_of(signals)
+        # Not known: so large that no residual is ever small.
         return backend.full((len(signals),), float(backend.finfo(signals).max) / len(signals), signals)
 
 
@@ -157,12 +143,7 @@ class GivenKernelMap(FeatureMap):
 class WhitenedMap(FeatureMap):
     """Kernel values in coordinates whose metric is the identity, so that what learns from them is linear.
 
-    Attributes
-    ----------
-    kernel_map : KernelMap
-        On the kernel vectors that its metric kept.
-    whitening : ndarray of shape (r, r)
-        What turns their kernel values into coordinates.
+    `kernel_map` is on the pivots of its metric, and `whitening` (r, r) turns their kernel values into coordinates.
     """
 
     kernel_map: KernelMap
@@ -171,27 +152,22 @@ class WhitenedMap(FeatureMap):
     @classmethod
     def of(cls, kernel_map: KernelMap, metric: Metric, dtype: np.dtype) -> WhitenedMap:
         """The coordinates of a map with its metric, for signals of `dtype`."""
-        kept = replace(kernel_map, kernel_vectors=kernel_map.kernel_vectors[metric.pivots].astype(dtype))
-        identity = np.eye(metric.rank)
-        whitening = (
-            solve_triangular(metric.factor, identity, lower=True, check_finite=False).T if metric.rank else identity
-        )
-        return cls(kept, np.ascontiguousarray(whitening, dtype=dtype))
+        pivots = replace(kernel_map, kernel_vectors=kernel_map.kernel_vectors[metric.pivots].astype(dtype))
+        # The transposed inverse of the factor.
+        whitening = metric.unwhiten(np.eye(metric.rank))[:, metric.pivots].T
+        return cls(pivots, np.ascontiguousarray(whitening, dtype=dtype))
 
     @property
     def signal_size(self) -> int:
-        """Length of a signal."""
         return self.kernel_map.signal_size
 
     @property
     def size(self) -> int:  # type: ignore[override]
-        """Number of coordinates."""
         return len(self.whitening)
 
     def features(self, signals: Any) -> Any:
-        """Coordinates (c, r) of a chunk."""
         return self.kernel_map.features(signals) @ backend_of(signals).as_like(self.whitening, signals)
 
     def squared_norms(self, signals: Any) -> Any:
-        """``k(y, y)`` of every signal, of which the coordinates hold a part."""
+        # The coordinates hold a part of these.
         return self.kernel_map.squared_norms(signals)

@@ -14,21 +14,15 @@ from rkdl._backends.base import backend_of
 class Metric:
     """A positive semidefinite matrix seen through its pivoted Cholesky factor; `make_metric` makes one.
 
-    The pivots are the coordinates that are kept; a coordinate that the kept ones already span (a duplicated
-    kernel vector, say) gets no weight. Whitened coordinates make the metric the identity.
-
-    Attributes
-    ----------
-    matrix : ndarray of shape (p, p)
-        Symmetric, positive semidefinite up to rounding, float64.
-    pivots : ndarray of shape (rank,) or None
-        The coordinates kept; None for all of them in order.
-    factor : ndarray of shape (rank, rank)
-        The lower triangular factor of their part of the matrix.
+    A coordinate that the pivots already span (a duplicated kernel vector, say) gets no weight. In whitened coordinates
+    the metric is the identity.
     """
 
+    # (p, p), symmetric, positive semidefinite up to rounding, float64.
     matrix: Any
+    # Coordinates (rank,); None for all of them in order.
     pivots: Any
+    # The lower triangular factor (rank, rank) of their part of the matrix.
     factor: Any
     inverse: Any = field(init=False, repr=False)
 
@@ -37,7 +31,7 @@ class Metric:
 
     @property
     def rank(self) -> int:
-        """Number of coordinates kept."""
+        """Number of pivots."""
         return len(self.factor)
 
     def whiten(self, products: Any) -> Any:
@@ -45,8 +39,8 @@ class Metric:
         backend = backend_of(self.factor)
         if self.rank == 0:
             return backend.zeros((len(products), 0), self.factor)
-        kept = products if self.pivots is None else products[:, self.pivots]
-        return backend.solve_rows(self.factor, self.inverse, kept, transposed=False)
+        pivots = products if self.pivots is None else products[:, self.pivots]
+        return backend.solve_rows(self.factor, self.inverse, pivots, transposed=False)
 
     def unwhiten(self, coordinates: Any) -> Any:
         """Whitened coordinates (n, rank) back to combinations of the original ones (n, p)."""
@@ -61,7 +55,7 @@ class Metric:
         return full
 
     def whiten_combinations(self, combinations: Any) -> Any:
-        """Combinations (n, p) to whitened coordinates: those of their projection on the kept span."""
+        """Combinations (n, p) to whitened coordinates: those of their projection on the pivots' span."""
         return self.whiten(combinations @ self.matrix)
 
 

@@ -19,25 +19,16 @@ class FeatureSpace:
 
     Signals whose squares would overflow or underflow in their dtype are multiplied by a power of two, their scale,
     before they are mapped. The space says which, and what that does to features and atoms.
-
-    Attributes
-    ----------
-    vectors : ndarray of shape (p, n_features) or None
-        Kernel vectors or frequencies, where the features depend on any.
-    gamma : float or None
-        Parameter of the kernel, where it has one.
-    is_linear : bool
-        Whether features grow in proportion to the signals.
-    has_unit_norms : bool
-        Whether every signal has norm one, so that the length of a code says nothing about the signal.
-    is_user_function : bool
-        Whether a function of the user maps the signals, which must see them unscaled.
     """
 
+    # Kernel vectors or frequencies (p, n_features), where the features depend on any.
     vectors: np.ndarray | None = None
     gamma: float | None = None
+    # Whether features grow in proportion to the signals.
     is_linear = False
+    # Whether every signal has norm one, so that the length of a code says nothing about the signal.
     has_unit_norms = False
+    # Whether a function of the user maps the signals, which must see them unscaled.
     is_user_function = False
 
     def feature_map(self, dtype: np.dtype, scale: float) -> FeatureMap:
@@ -65,7 +56,6 @@ class SignalSpace(FeatureSpace):
     is_linear = True
 
     def feature_map(self, dtype: np.dtype, scale: float) -> LinearMap:
-        """The identity."""
         return LinearMap(self.n_features)
 
 
@@ -78,7 +68,6 @@ class FourierSpace(FeatureSpace):
     has_unit_norms = True
 
     def feature_map(self, dtype: np.dtype, scale: float) -> FourierMap:
-        """Cosines and sines."""
         return FourierMap(self.vectors / scale)
 
 
@@ -110,7 +99,6 @@ class KernelSpace(FeatureSpace):
         return bool(norms.min() > 0.0 and norms.max() - norms.min() <= 1e-5 * norms.max())
 
     def feature_map(self, dtype: np.dtype, scale: float) -> KernelMap:
-        """``K(Y, D)``."""
         vectors = self.vectors if scale == 1.0 else self.vectors * scale
         return KernelMap(self._kernel(vectors, scale), vectors.astype(dtype))
 
@@ -140,5 +128,4 @@ class PrecomputedSpace(FeatureSpace):
     n_features: int
 
     def feature_map(self, dtype: np.dtype, scale: float) -> GivenKernelMap:
-        """The identity."""
         return GivenKernelMap(self.n_features)

@@ -11,18 +11,7 @@ _OFFSET_RATIO = 100.0
 
 
 def median_gamma(sample: np.ndarray) -> float:
-    """One over the median squared distance between different signals of a sample.
-
-    Parameters
-    ----------
-    sample : ndarray of shape (n_sample, n_features)
-        Signals; pairs of equal ones do not count.
-
-    Returns
-    -------
-    float
-        1.0 where all signals are equal.
-    """
+    """One over the median squared distance between different signals of a sample; 1.0 where all are equal."""
     rows = sample.astype(np.float64)
     rows -= centre_of(rows)
     largest = np.abs(rows).max(initial=0.0)

@@ -92,7 +92,7 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
 
 def _remedy(kernel: Kernel, sample: np.ndarray, fault: str) -> str:
     if isinstance(kernel, Radial):
-        name, _ = kernel._width()
+        name = kernel._width_name
         power = 1.0 if name == "gamma" else -0.5
         ratio = (median_gamma(sample) / kernel._gamma) ** power
         fault = fault if power > 0.0 else {"small": "large", "large": "small"}[fault]

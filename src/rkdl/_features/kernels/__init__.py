@@ -70,18 +70,9 @@ def make_kernel(
 ) -> Kernel:
     """The kernel of an estimator's parameters, with scikit-learn's meanings, as the learning uses it.
 
-    Parameters
-    ----------
-    kernel : {"rbf", "poly", "linear"}, callable or Kernel
-        The kernel.
-    gamma, degree, coef0 : float, int, float
-        Its parameters; of a `Kernel`, `gamma` is what its rule gives. For the signals as they are read.
-    sample : ndarray of shape (n_sample, n_features)
-        A few signals, to try a callable on and to place the origin of distances.
-    scale : float, default=1.0
-        What the signals were multiplied by when they were read; the numbers in a `Kernel` are meant for them before.
-    check : bool, default=False
-        Whether to try on the sample that what may not be a kernel is one.
+    `gamma`, of a `Kernel` what its rule gives, is for the signals as they are read; other numbers in a `Kernel` are
+    meant for signals before they were multiplied by `scale`. The sample shows where the signals are and what a callable
+    takes, and with `check` that what may not be positive semidefinite is so.
     """
     found = as_kernel(kernel, gamma, degree, coef0)
     if isinstance(kernel, Kernel):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -121,15 +122,15 @@ class Kernel:
         raise NotImplementedError(f"{type(self).__name__} has no gradient(X, Y, weights): write one, or use RKDL.")
 
     def __add__(self, other: Any) -> Kernel:
-        from rkdl._features.kernels.composites import add_kernels
+        from rkdl._features.kernels.composites import Sum
 
-        return add_kernels(self, other) if isinstance(other, Kernel) else NotImplemented
+        return Sum.of(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other: Any) -> Kernel:
-        from rkdl._features.kernels.composites import Scaled, multiply_kernels
+        from rkdl._features.kernels.composites import Product, Scaled
 
         if isinstance(other, Kernel):
-            return multiply_kernels(self, other)
+            return Product.of(self, other)
         return Scaled(self, float(other)) if isinstance(other, Real) else NotImplemented
 
     __rmul__ = __mul__
@@ -218,31 +219,64 @@ class BuiltIn(Kernel):
         return self
 
 
-def check_range(name: str, value: float, gamma: float, sample: np.ndarray) -> None:
-    """Refuse a parameter whose gamma leaves the range of the signals' dtype."""
-    if gamma <= float(np.finfo(sample.dtype).max) / 4.0:
-        return
-    size, remedy = ("large", "lower") if name == "gamma" else ("small", "raise")
-    raise ValueError(f"{name}={value} is too {size} for signals of {sample.dtype}: {remedy} it, or scale the signals.")
+class WithWidth(BuiltIn):
+    """A kernel with a gamma, one over the square of a width: a parameter, or by another that is the width itself.
 
+    The parameter is a number, or the name of a rule that finds gamma from the signals.
+    """
 
-def number(kernel: Kernel, value: float | str) -> float:
-    """A parameter that must be a number by now."""
-    if isinstance(value, str):
-        raise ValueError(f"{kernel!r} has a parameter {value!r} that is found at fit: give a number to call it.")
-    return float(value)
+    # The parameter: "gamma" or "length_scale".
+    _width_name = "gamma"
 
+    def __post_init__(self) -> None:
+        if not self._rules() & set(RULES):
+            check_positive(self, self._width_name, ", 'median' or 'scale'")
 
-def rules_in(value: float | str) -> set[str]:
-    return {value} if isinstance(value, str) else set()
+    @property
+    def _width(self) -> float:
+        """The parameter, which must be a number by now."""
+        value = getattr(self, self._width_name)
+        if isinstance(value, str):
+            raise ValueError(f"{self!r} has a parameter {value!r} that is found at fit: give a number to call it.")
+        return float(value)
+
+    @property
+    def _gamma(self) -> float:
+        # In two steps, which may end at infinity where a power would raise.
+        return self._width if self._width_name == "gamma" else 1.0 / self._width / self._width
+
+    def _with_width(self, width: float) -> Kernel:
+        return replace(self, **{self._width_name: width})  # type: ignore[type-var]
+
+    def _rules(self) -> set[str]:
+        value = getattr(self, self._width_name)
+        return {value} if isinstance(value, str) else set()
+
+    def _own_gamma(self) -> float | None:
+        return None if self._rules() else self._gamma
+
+    def _resolved(self, gamma: float) -> Kernel:
+        if not self._rules():
+            return self
+        return self._with_width(gamma if self._width_name == "gamma" else gamma**-0.5)
+
+    def _rescaled(self, scale: float) -> Kernel:
+        if self._rules():
+            return self
+        return self._with_width(self._width / scale / scale if self._width_name == "gamma" else self._width * scale)
+
+    def _prepared(self, sample: np.ndarray) -> Kernel:
+        if self._gamma > float(np.finfo(sample.dtype).max) / 4.0:
+            size, remedy = ("large", "lower") if self._width_name == "gamma" else ("small", "raise")
+            raise ValueError(
+                f"{self._width_name}={self._width} is too {size} for signals of {sample.dtype}: {remedy} it, or scale "
+                f"the signals."
+            )
+        return self
 
 
 def check_positive(kernel: Any, name: str, rules: str = "") -> None:
+    """Refuse a parameter that is not a positive number; `rules` are what may be given instead."""
     value = getattr(kernel, name)
     if isinstance(value, bool) or not isinstance(value, Real) or not (float(value) > 0.0 and isfinite(value)):
         raise ValueError(f"{type(kernel).__name__} has {name}={value!r}: give a positive number{rules}.")
-
-
-def check_positive_or_rule(kernel: Any, name: str) -> None:
-    if not (isinstance(getattr(kernel, name), str) and getattr(kernel, name) in RULES):
-        check_positive(kernel, name, ", 'median' or 'scale'")

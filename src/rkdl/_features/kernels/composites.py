@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from operator import add, mul
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -54,7 +55,31 @@ class Composite(Kernel):
 
 
 @dataclass(frozen=True)
-class Sum(Composite):
+class Combination(Composite):
+    """Kernels whose values are combined by `_operator`."""
+
+    parts: tuple[Kernel, ...]
+    _operator: ClassVar[Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+        self._check_parts()
+
+    @classmethod
+    def of(cls, *kernels: Kernel) -> Self:
+        """The combination of kernels; one of the same kind among them gives its own parts."""
+        parts = (kernel.parts if type(kernel) is cls else (kernel,) for kernel in kernels)
+        return cls(tuple(chain.from_iterable(parts)))
+
+    def __call__(self, X: Any, Y: Any) -> Any:
+        return reduce(self._operator, (part(X, Y) for part in self.parts))
+
+    def diagonal(self, X: Any) -> Any:
+        return reduce(self._operator, (part.diagonal(X) for part in self.parts))
+
+
+@dataclass(frozen=True)
+class Sum(Combination):
     """The sum of kernels; ``kernel + other`` makes one.
 
     Parameters
@@ -73,17 +98,7 @@ class Sum(Composite):
     True
     """
 
-    parts: tuple[Kernel, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(self.parts))
-        self._check_parts()
-
-    def __call__(self, X: Any, Y: Any) -> Any:
-        return reduce(add, (part(X, Y) for part in self.parts))
-
-    def diagonal(self, X: Any) -> Any:
-        return reduce(add, (part.diagonal(X) for part in self.parts))
+    _operator = staticmethod(add)
 
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
         found = [part.value_and_gradient(X, Y) for part in self.parts]
@@ -96,7 +111,7 @@ class Sum(Composite):
 
 
 @dataclass(frozen=True)
-class Product(Composite):
+class Product(Combination):
     """The product of kernels; ``kernel * other`` makes one.
 
     Parameters
@@ -115,17 +130,7 @@ class Product(Composite):
     True
     """
 
-    parts: tuple[Kernel, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(self.parts))
-        self._check_parts()
-
-    def __call__(self, X: Any, Y: Any) -> Any:
-        return reduce(mul, (part(X, Y) for part in self.parts))
-
-    def diagonal(self, X: Any) -> Any:
-        return reduce(mul, (part.diagonal(X) for part in self.parts))
+    _operator = staticmethod(mul)
 
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
         found = [part.value_and_gradient(X, Y) for part in self.parts]
@@ -193,18 +198,3 @@ class Scaled(Composite):
     def __repr__(self) -> str:
         own = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
         return f"{self.factor!r} * {own}"
-
-
-def _parts(kernel: Kernel, kind: type) -> tuple[Kernel, ...]:
-    """The terms of a sum, or the factors of a product; of any other kernel itself."""
-    return kernel.parts if type(kernel) is kind else (kernel,)  # type: ignore[attr-defined]
-
-
-def add_kernels(left: Kernel, right: Kernel) -> Sum:
-    """Their sum, the terms of sums among them its own."""
-    return Sum(_parts(left, Sum) + _parts(right, Sum))
-
-
-def multiply_kernels(left: Kernel, right: Kernel) -> Product:
-    """Their product, the factors of products among them its own."""
-    return Product(_parts(left, Product) + _parts(right, Product))

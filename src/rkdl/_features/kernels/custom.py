@@ -16,20 +16,12 @@ from rkdl._utils.inputs import well_formed
 
 @dataclass(frozen=True)
 class Custom(Kernel):
-    """A user's kernel: a `Kernel` of the user's, or a function of two matrices or of two rows.
+    """A user's kernel: a `Kernel` of the user's, or a function of two matrices or of two rows."""
 
-    Attributes
-    ----------
-    function : callable
-        ``(X, Y) -> (len(X), len(Y))``, or ``(x, y) -> number``.
-    of_rows : bool
-        Which of the two it is.
-    takes_tensors : bool
-        Whether it can be called with tensors; else signals are brought to NumPy, and values back.
-    """
-
+    # ``(X, Y) -> (len(X), len(Y))``, or, if `of_rows`, ``(x, y) -> number``.
     function: Callable[..., Any]
     of_rows: bool = False
+    # Whether it can be called with tensors; else signals are brought to NumPy, and values back.
     takes_tensors: bool = False
 
     @classmethod

@@ -5,24 +5,13 @@ To add one, derive from `InnerProduct`, list it in `__all__`, and add it to the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
 from rkdl._backends.base import backend_of
-from rkdl._features.kernels.base import (
-    BuiltIn,
-    Kernel,
-    ValueAndGradient,
-    Weigh,
-    check_positive_or_rule,
-    check_range,
-    number,
-    rules_in,
-)
+from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weigh, WithWidth
 from rkdl._features.kernels.composites import Scaled
 
 __all__ = ["Linear", "Polynomial"]
@@ -53,7 +42,7 @@ class InnerProduct(BuiltIn):
 
 
 @dataclass(frozen=True)
-class Polynomial(InnerProduct):
+class Polynomial(InnerProduct, WithWidth):
     """The polynomial kernel ``(gamma x'y + coef0)^degree``.
 
     Parameters
@@ -82,37 +71,20 @@ class Polynomial(InnerProduct):
     coef0: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive_or_rule(self, "gamma")
+        super().__post_init__()
         if not isinstance(self.degree, Integral) or self.degree < 1:
             raise ValueError(f"Polynomial has degree={self.degree!r}: give a whole number of at least 1.")
         if not isinstance(self.coef0, Real) or not isfinite(self.coef0):
             raise ValueError(f"Polynomial has coef0={self.coef0!r}: give a finite number.")
 
-    def _rules(self) -> set[str]:
-        return rules_in(self.gamma)
-
-    def _own_gamma(self) -> float | None:
-        return None if self._rules() else number(self, self.gamma)
-
-    def _resolved(self, gamma: float) -> Kernel:
-        return replace(self, gamma=gamma) if isinstance(self.gamma, str) else self
-
-    def _rescaled(self, scale: float) -> Kernel:
-        return self if self._rules() else replace(self, gamma=number(self, self.gamma) / scale / scale)
-
-    def _prepared(self, sample: np.ndarray) -> Kernel:
-        gamma = number(self, self.gamma)
-        check_range("gamma", gamma, gamma, sample)
-        return self
-
     def _base(self, products: Any) -> Any:
-        products *= number(self, self.gamma)
+        products *= self._gamma
         products += float(self.coef0)
         return products
 
     @property
     def _factor(self) -> float:
-        return self.degree * number(self, self.gamma)
+        return self.degree * self._gamma
 
     def __call__(self, X: Any, Y: Any) -> Any:
         backend = backend_of(X)

@@ -5,58 +5,36 @@ To add one, derive from `Radial`, list it in `__all__`, and add it to the grid o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rkdl._backends.base import backend_of
-from rkdl._features.kernels.base import (
-    BuiltIn,
-    Kernel,
-    ValueAndGradient,
-    Weigh,
-    check_positive,
-    check_positive_or_rule,
-    check_range,
-    number,
-    rules_in,
-)
+from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weigh, WithWidth, check_positive
 from rkdl._features.widths import offset_of
 
 __all__ = ["RBF", "Matern", "RationalQuadratic"]
 
 
 @dataclass(frozen=True)
-class Radial(BuiltIn):
+class Radial(WithWidth):
     """A function of ``s = gamma |x - y|^2``."""
-
-    @property
-    def _gamma(self) -> float:
-        raise NotImplementedError
-
-    def _width(self) -> tuple[str, float]:
-        """Name and value of the parameter that sets the width."""
-        raise NotImplementedError
-
-    def _own_gamma(self) -> float | None:
-        return None if self._rules() else self._gamma
-
-    def _values(self, squares: Any) -> Any:
-        """Kernel values from s, which may change in place."""
-        raise NotImplementedError
 
     def _values_and_slope(self, squares: Any) -> tuple[Any, Any]:
         """Kernel values and ``-dk/ds`` from s, which may change in place."""
         raise NotImplementedError
 
+    def _slope(self, X: Any, Y: Any, values: Any = None) -> tuple[Any, Any]:
+        """Kernel values, and ``-dk/ds``."""
+        return self._values_and_slope(backend_of(X).distances(X, Y, self._gamma))
+
     def _prepared(self, sample: np.ndarray) -> Kernel:
-        check_range(*self._width(), self._gamma, sample)
-        shift = offset_of(sample)
-        return self if shift is None else Centred(self, shift)
+        prepared, shift = super()._prepared(sample), offset_of(sample)
+        return prepared if shift is None else Centred(self, shift)
 
     def __call__(self, X: Any, Y: Any) -> Any:
-        return self._values(backend_of(X).distances(X, Y, self._gamma))
+        return self._slope(X, Y)[0]
 
     def diagonal(self, X: Any) -> Any:
         return backend_of(X).full((len(X),), 1.0, X)
@@ -75,10 +53,6 @@ class Radial(BuiltIn):
             return backend.cast(backend.from_host(both, X) @ X, np.float64)
 
         return values, gradient
-
-    def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
-        """Kernel values, and ``-dk/ds``."""
-        return self._values_and_slope(backend_of(X).distances(X, Y, self._gamma))
 
 
 @dataclass(frozen=True)
@@ -133,29 +107,7 @@ class RBF(Radial):
 
     gamma: float | str = "median"
 
-    def __post_init__(self) -> None:
-        check_positive_or_rule(self, "gamma")
-
-    @property
-    def _gamma(self) -> float:
-        return number(self, self.gamma)
-
-    def _width(self) -> tuple[str, float]:
-        return "gamma", self._gamma
-
-    def _rules(self) -> set[str]:
-        return rules_in(self.gamma)
-
-    def _resolved(self, gamma: float) -> Kernel:
-        return replace(self, gamma=gamma) if isinstance(self.gamma, str) else self
-
-    def _rescaled(self, scale: float) -> Kernel:
-        return self if self._rules() else replace(self, gamma=self._gamma / scale / scale)
-
-    def __call__(self, X: Any, Y: Any) -> Any:
-        return backend_of(X).rbf(X, Y, self._gamma)
-
-    def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
+    def _slope(self, X: Any, Y: Any, values: Any = None) -> tuple[Any, Any]:
         # The slope is the value.
         values = backend_of(X).rbf(X, Y, self._gamma) if values is None else values
         return values, values
@@ -166,30 +118,7 @@ class _WithLengthScale(Radial):
     """Radial kernels whose width is a length."""
 
     length_scale: float | str = "median"
-
-    def _check_length_scale(self) -> None:
-        check_positive_or_rule(self, "length_scale")
-
-    @property
-    def _gamma(self) -> float:
-        length = number(self, self.length_scale)
-        # In two steps, which may end at infinity where a power would raise.
-        return 1.0 / length / length
-
-    def _width(self) -> tuple[str, float]:
-        return "length_scale", number(self, self.length_scale)
-
-    def _rules(self) -> set[str]:
-        return rules_in(self.length_scale)
-
-    def _resolved(self, gamma: float) -> Kernel:
-        return replace(self, length_scale=gamma**-0.5) if isinstance(self.length_scale, str) else self
-
-    def _rescaled(self, scale: float) -> Kernel:
-        return self if self._rules() else replace(self, length_scale=number(self, self.length_scale) * scale)
-
-    def _values(self, squares: Any) -> Any:
-        return self._values_and_slope(squares)[0]
+    _width_name = "length_scale"
 
 
 @dataclass(frozen=True)
@@ -223,7 +152,7 @@ class Matern(_WithLengthScale):
     nu: float = 1.5
 
     def __post_init__(self) -> None:
-        self._check_length_scale()
+        super().__post_init__()
         if self.nu not in (1.5, 2.5):
             raise ValueError(f"Matern has nu=1.5 and nu=2.5, got nu={self.nu!r}: others have no simple derivative.")
 
@@ -273,7 +202,7 @@ class RationalQuadratic(_WithLengthScale):
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
-        self._check_length_scale()
+        super().__post_init__()
         check_positive(self, "alpha")
 
     def _values_and_slope(self, squares: Any) -> tuple[Any, Any]:
