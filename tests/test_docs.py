@@ -25,7 +25,12 @@ NOT_REQUIRED = {"ES01", "SS05", "RT02"}
 # Methods are explained by their class.
 NOT_REQUIRED_OF_METHODS = {"SA01", "EX01"}
 
-MODULES = {"rkdl": rkdl, "rkdl.datasets": rkdl.datasets, "rkdl.kernels": rkdl.kernels}
+MODULES = {
+    "rkdl": rkdl,
+    "rkdl.datasets": rkdl.datasets,
+    "rkdl.kernels": rkdl.kernels,
+    "rkdl.plotting": rkdl.plotting,
+}
 OBJECTS = {
     f"{prefix}.{name}": getattr(module, name)
     for prefix, module in MODULES.items()
@@ -33,7 +38,8 @@ OBJECTS = {
     if inspect.isclass(getattr(module, name)) or inspect.isfunction(getattr(module, name))
 }
 ESTIMATORS = [name for name, value in OBJECTS.items() if inspect.isclass(value) and hasattr(value, "fit")]
-TOP_LEVEL = [f"rkdl.{name}" for name in rkdl.__all__]
+# `__all__` lists modules too.
+TOP_LEVEL = [f"rkdl.{name}" for name in rkdl.__all__ if f"rkdl.{name}" not in MODULES]
 
 
 def own_methods(cls):
@@ -195,6 +201,14 @@ def loaded_by(statement, names):
 def test_import_is_light():
     heavy = ["torch", "dask", "distributed", "matplotlib", "pooch", "pandas", "polars", "tqdm", "IPython", "triton"]
     assert loaded_by("import rkdl", [*heavy, "rkdl"]) == ["rkdl"]
+
+
+def test_dir_shows_what_there_is():
+    assert {name for name in dir(rkdl) if not name.startswith("__")} == set(rkdl.__all__)
+    assert {"datasets", "kernels", "plotting"} <= set(dir(rkdl))
+    code = "import rkdl; print(rkdl.datasets.__name__, rkdl.kernels.__name__, rkdl.plotting.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["rkdl.datasets", "rkdl.kernels", "rkdl.plotting"]
 
 
 def test_import_says_nothing():

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent / "src" / "rkdl"
 FLOORS = [
     ["_cli", "__main__"],
     ["_reproduction"],
-    ["rkdl", "datasets", "kernels", "pyod"],
+    ["rkdl", "datasets", "kernels", "plotting", "pyod"],
     ["_estimators"],
     ["_applications"],
     ["_learning"],

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rkdl import datasets, kernels, plotting
     from rkdl._coding.encode import sparse_encode, sparse_encode_gram
     from rkdl._estimators import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector
     from rkdl._estimators.saving import load
@@ -23,7 +24,10 @@ __all__ = [
     "KDLClassifier",
     "KDLOutlierDetector",
     "config_context",
+    "datasets",
+    "kernels",
     "load",
+    "plotting",
     "sparse_encode",
     "sparse_encode_gram",
 ]
@@ -36,9 +40,8 @@ _HOMES = {
     "sparse_encode_gram": "rkdl._coding.encode",
 }
 
-
-# Modules that are imported when they are first used.
-_MODULES = ("kernels",)
+# Modules that are imported when they are first used; pyod needs PyOD, so it is not offered by `dir`.
+_MODULES = ("datasets", "kernels", "plotting", "pyod")
 
 
 def __getattr__(name: str) -> Any:
@@ -52,4 +55,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

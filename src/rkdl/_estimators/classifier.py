@@ -228,6 +228,23 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         return scores.astype(residuals.dtype)
 
     @one_blas_thread()
+    def class_residuals(self, X: MatrixLike) -> np.ndarray:
+        """Compute what the dictionary of each class leaves of the signals.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row.
+
+        Returns
+        -------
+        residuals : ndarray of shape (n_signals, n_classes)
+            Squared residuals relative to the squared norms of the signals, in feature space: 0 for a signal that the
+            dictionary represents exactly, 1 for one that it does not represent at all.
+        """
+        return self._residuals(X)[0]
+
+    @one_blas_thread()
     def predict_proba(self, X: MatrixLike) -> np.ndarray:
         """Compute class probabilities, calibrated on held-out signals.
 

@@ -74,6 +74,38 @@ class Denoising(DictionaryLearner):
             raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {self.n_components} atoms.")
 
     @one_blas_thread()
+    def atom_preimages(self) -> np.ndarray:
+        """Compute a signal for each atom, to look at: its pre-image.
+
+        An atom of a kernel method is a point of feature space, and in general no signal is mapped to it exactly. Its
+        pre-image is found as `inverse_transform` finds that of a code. Since a code may subtract an atom, the negative
+        of an atom is as good as the atom itself, and the pre-image is that of whichever comes closer to its own.
+
+        Returns
+        -------
+        signals : ndarray of shape (n_components, n_features)
+            Pre-images, one per row, in the units of the training signals. For DL and the linear kernel, the atoms.
+        """
+        check_is_fitted(self)
+        atoms = np.eye(self.n_components, dtype=self._atoms_and_gram()[0].dtype)
+        signals = self.inverse_transform(atoms)
+        if self._is_linear:
+            return signals
+        negatives = self.inverse_transform(-atoms)
+        # More than rounding, for kernels to which both are the same.
+        is_closer = self._atom_distances(negatives, -1.0) < (1.0 - 1e-5) * self._atom_distances(signals, 1.0)
+        signals[is_closer] = negatives[is_closer]
+        return signals
+
+    def _atom_distances(self, signals: np.ndarray, sign: float) -> np.ndarray:
+        """Squared distances in feature space between one signal per atom and the atoms times `sign`."""
+        scale = self._space.scale(signals.dtype)
+        encoder = self._encoder(signals.dtype, scale)
+        rows = signals * signals.dtype.type(scale)
+        products = (encoder.feature_map.features(rows) * encoder.atoms).sum(axis=1)
+        return encoder.feature_map.squared_norms(rows) - 2.0 * sign * products + 1.0
+
+    @one_blas_thread()
     def denoise(self, X: MatrixLike, *, noise: float | None = None) -> Array:
         """Replace signals by what their codes represent: `transform` and `inverse_transform` in one pass over the data.
 

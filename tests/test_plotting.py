@@ -1,0 +1,324 @@
+"""Displays draw the numbers of the estimators that they are made from."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_moons
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+from helpers import KERNEL, by_class, make
+from rkdl import DL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, plotting
+from rkdl.plotting import (
+    AtomsDisplay,
+    ClassResidualsDisplay,
+    CodesDisplay,
+    DecisionContourDisplay,
+    ErrorCurveDisplay,
+    KernelVectorsDisplay,
+    ReconstructionDisplay,
+    ResidualsDisplay,
+)
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def labels():
+    from sklearn.datasets import load_digits
+
+    return load_digits().target
+
+
+@pytest.fixture(scope="module")
+def model(digits):
+    return make(ORKDL).fit(digits)
+
+
+@pytest.fixture(scope="module")
+def classifier(digits, labels):
+    method = RKDL(n_components=10, n_kernel_vectors=40, kernel_vectors="random", max_iter=2)
+    return KDLClassifier(method, n_refinements=0, random_state=0).fit(digits[:600], labels[:600])
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(200, noise=0.1, random_state=0)
+
+
+class TestPreimages:
+    """`atom_preimages`, the signals that are shown for atoms."""
+
+    def test_of_linear_methods_are_the_atoms(self, digits):
+        dl = make(DL).fit(digits)
+        np.testing.assert_array_equal(dl.atom_preimages(), dl.components_)
+        linear = make(RKDL, kernel="linear", kernel_vectors="random").fit(digits)
+        np.testing.assert_allclose(linear.atom_preimages(), linear.dual_components_ @ linear.kernel_vectors_)
+
+    @by_class([*KERNEL, FourierDL])
+    def test_come_close_to_their_atoms(self, kind, digits):
+        """No signal of the training set has an image closer to an atom, or to its negative, than the pre-image."""
+        fitted = make(kind, **({"fit_inverse_transform": True} if kind is FourierDL else {})).fit(digits[:300])
+        signals = fitted.atom_preimages()
+        assert signals.shape == (8, 64)
+        space = fitted._space.feature_map(np.dtype(float), 1.0)
+        atoms, _ = fitted._atoms_and_gram()
+        found = np.abs((space.features(signals) * atoms).sum(axis=1))
+        nearest = np.abs(space.features(digits[:300]) @ atoms.T).max(axis=0)
+        # A linear decoder is no maximiser.
+        assert (found >= (0.8 if kind is FourierDL else 0.999) * nearest).all()
+
+    def test_of_an_atom_and_its_negative_are_the_same(self, digits):
+        fitted = make(RKDL).fit(digits)
+        before = fitted.atom_preimages()
+        fitted.dual_components_[::2] *= -1.0
+        np.testing.assert_allclose(fitted.atom_preimages(), before, atol=1e-8)
+        assert not np.allclose(fitted.inverse_transform(np.eye(8)), before)
+
+    def test_keep_float32_and_survive_scales(self, digits):
+        X = digits.astype(np.float32)
+        signals = make(ORKDL).fit(X).atom_preimages()
+        # Whose squares leave the range of float32.
+        huge = make(ORKDL).fit(X * np.float32(2.0**80)).atom_preimages()
+        assert signals.dtype == huge.dtype == np.float32
+        np.testing.assert_allclose(huge / np.float32(2.0**80), signals, atol=1e-3)
+
+    def test_need_a_decoder_for_other_kernels(self, digits):
+        fitted = make(RKDL, kernel="poly").fit(digits)
+        with pytest.raises(NotFittedError, match="fit_decoder"):
+            fitted.atom_preimages()
+        assert np.isfinite(fitted.fit_decoder(digits).atom_preimages()).all()
+        with pytest.raises(NotFittedError):
+            make(RKDL).atom_preimages()
+
+
+class TestAtoms:
+    def test_images_side_by_side(self, model):
+        display = AtomsDisplay.from_estimator(model, image_shape=(8, 8), n_columns=4)
+        drawn = np.asarray(display.image_.get_array())
+        assert drawn.shape == (2 * 9 - 1, 4 * 9 - 1)
+        atoms = model.atom_preimages().reshape(-1, 8, 8)
+        np.testing.assert_array_equal(drawn[:8, :8], atoms[0])
+        np.testing.assert_array_equal(drawn[9:, 27:], atoms[7])
+        assert np.ma.getmaskarray(display.image_.get_array())[8].all(), "gaps are transparent"
+        assert display.figure_ is display.ax_.figure
+
+    def test_colours_say_whether_there_are_negative_values(self, model, digits):
+        assert AtomsDisplay.from_estimator(model, image_shape=(8, 8)).image_.get_cmap().name == "gray"
+        signed = make(DL).fit(digits - digits.mean(axis=0))
+        image = AtomsDisplay.from_estimator(signed, image_shape=(8, 8)).image_
+        low, high = image.get_clim()
+        assert image.get_cmap().name == "RdBu_r"
+        assert low == -high == pytest.approx(-np.abs(signed.components_).max())
+
+    def test_images_with_colours(self, rng):
+        images = rng.uniform(0.0, 255.0, (60, 4 * 5 * 3))
+        display = AtomsDisplay(images[:6], image_shape=(4, 5, 3)).plot(n_columns=3)
+        drawn = np.asarray(display.image_.get_array())
+        assert drawn.shape == (9, 17, 3)
+        assert drawn.min() == 0.0
+        assert drawn.max() == 1.0
+
+    def test_signals_one_above_the_other(self, model):
+        display = AtomsDisplay.from_estimator(model, atoms=[5, 2])
+        found = [line.get_ydata() for line in display.lines_]
+        atoms = model.atom_preimages()
+        np.testing.assert_allclose(found[0], atoms[5])
+        shift = atoms[2] - found[1]
+        assert np.ptp(shift) < 1e-9
+        assert found[1].max() < found[0].min() + 1.2 * np.ptp(atoms, axis=1).max()
+        assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == ["5", "2"]
+
+    def test_points_in_the_plane_in_the_units_of_a_pipeline(self, moons):
+        X, _ = moons
+        pipeline = make_pipeline(StandardScaler(), make(RKDL)).fit(100.0 * X)
+        display = AtomsDisplay.from_estimator(pipeline, X=100.0 * X)
+        expected = pipeline[0].inverse_transform(pipeline[-1].atom_preimages())
+        np.testing.assert_allclose(display.points_.get_offsets(), expected)
+        assert len(display.ax_.collections) == 2
+
+    def test_refusals(self, model, digits, moons):
+        with pytest.raises(ValueError, match=r"image_shape=\(7, 8\) does not fit signals of 64 features"):
+            AtomsDisplay.from_estimator(model, image_shape=(7, 8))
+        with pytest.raises(ValueError, match="KDLOutlierDetector has no atom_preimages"):
+            AtomsDisplay.from_estimator(KDLOutlierDetector(n_members=2).fit(digits[:100]))
+        with pytest.raises(NotFittedError):
+            AtomsDisplay.from_estimator(DL())
+        with pytest.raises(ValueError, match="Normalizer"):
+            AtomsDisplay.from_estimator(make_pipeline(Normalizer(), make(RKDL)).fit(moons[0]))
+
+
+def test_kernel_vectors(model, classifier):
+    _, ax = plt.subplots()
+    display = KernelVectorsDisplay.from_estimator(model, image_shape=(8, 8), n_columns=12, ax=ax)
+    assert display.ax_ is ax
+    np.testing.assert_array_equal(np.asarray(display.image_.get_array())[:, :8], model.kernel_vectors_[0].reshape(8, 8))
+    shared = KernelVectorsDisplay.from_estimator(classifier, vectors=[3])
+    np.testing.assert_array_equal(shared.lines_[0].get_ydata(), classifier.kernel_vectors_[3])
+
+
+def test_kernel_vectors_of_methods_without(digits):
+    with pytest.raises(ValueError, match="DL has no kernel_vectors_"):
+        KernelVectorsDisplay.from_estimator(make(DL).fit(digits))
+    with pytest.raises(ValueError, match="does not have one set"):
+        KernelVectorsDisplay.from_estimator(KDLOutlierDetector(n_members=2).fit(digits[:100]))
+
+
+def test_error_curves(model, digits, classifier):
+    display = ErrorCurveDisplay.from_estimator(model)
+    np.testing.assert_array_equal(display.line_.get_ydata(), model.errors_)
+    np.testing.assert_array_equal(display.line_.get_xdata(), 1 + np.arange(model.n_iter_))
+    np.testing.assert_array_equal(display.update_line_.get_ydata(), model.update_errors_)
+    other = ErrorCurveDisplay.from_estimator(make(RKDL).fit(digits), ax=display.ax_, show_updates=False)
+    assert other.line_.get_color() != display.line_.get_color()
+    assert [text.get_text() for text in other.ax_.get_legend().get_texts()][::2] == ["ORKDL", "RKDL"]
+    assert ErrorCurveDisplay.from_estimator(classifier).update_line_ is None
+    with pytest.raises(ValueError, match="KDLOutlierDetector has no errors_"):
+        ErrorCurveDisplay.from_estimator(KDLOutlierDetector(n_members=2).fit(digits[:100]))
+
+
+def test_codes_are_grouped_by_label(model, digits, labels):
+    X, y = digits[:50], labels[:50]
+    plain = CodesDisplay.from_estimator(model, X)
+    np.testing.assert_array_equal(plain.image_.get_array(), model.transform(X))
+    grouped = CodesDisplay.from_estimator(model, X, y)
+    np.testing.assert_array_equal(grouped.image_.get_array(), model.transform(X)[np.argsort(y, kind="stable")])
+    assert [tick.get_text() for tick in grouped.ax_.get_yticklabels()] == [str(digit) for digit in range(10)]
+    low, high = grouped.image_.get_clim()
+    assert low == -high
+    sparse = CodesDisplay(make(ORKDL, sparse_output=True).fit(digits).transform(X)).plot()
+    np.testing.assert_array_equal(sparse.image_.get_array(), model.transform(X))
+    with pytest.raises(ValueError, match="one label per signal"):
+        CodesDisplay.from_estimator(model, X, y[:-1])
+
+
+def test_residuals(model, digits, labels):
+    residuals = model.reconstruction_error(digits)
+    display = ResidualsDisplay.from_estimator(model, digits, labels == 0, bins=10)
+    counts, edges = np.histogram(residuals[labels == 0], display.edges_)
+    np.testing.assert_allclose(display.shares_[1], counts / (labels == 0).sum())
+    assert (edges[0], edges[-1], len(edges)) == (residuals.min(), residuals.max(), 11)
+    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["False", "True"]
+    pipeline = make_pipeline(StandardScaler(), make(RKDL)).fit(digits)
+    (shares,) = ResidualsDisplay.from_estimator(pipeline, digits).shares_
+    assert shares.sum() == pytest.approx(1.0)
+
+
+def test_reconstructions(model, digits):
+    display = ReconstructionDisplay.from_estimator(model, digits[:3], image_shape=(8, 8))
+    drawn = np.asarray(display.image_.get_array())
+    found = model.denoise(digits[:3])
+    for row, part in enumerate((digits[:3], found, digits[:3] - found)):
+        np.testing.assert_allclose(drawn[9 * row : 9 * row + 8, 9:17], part[1].reshape(8, 8))
+    assert [text.get_text() for text in display.ax_.texts] == ["signal", "representation", "difference"]
+    lines = ReconstructionDisplay.from_estimator(model, digits[:2], noise=1.0).lines_
+    assert len(lines) == 4
+    np.testing.assert_allclose(
+        lines[0].get_ydata() - lines[1].get_ydata(), digits[0] - model.denoise(digits[:2], noise=1.0)[0]
+    )
+    with pytest.raises(ValueError, match="same shape"):
+        ReconstructionDisplay(digits[:2], digits[:3])
+
+
+def test_class_residuals(classifier, digits, labels):
+    X, y = digits[600:900], labels[600:900]
+    residuals = classifier.class_residuals(X)
+    np.testing.assert_array_equal(residuals, -classifier.decision_function(X))
+    display = ClassResidualsDisplay.from_estimator(classifier, X, y, values_format=".3f")
+    drawn = np.asarray(display.image_.get_array())
+    np.testing.assert_allclose(drawn[4, 7], residuals[y == 4, 7].mean())
+    assert display.text_[4, 7].get_text() == f"{drawn[4, 7]:.3f}"
+    some = ClassResidualsDisplay.from_estimator(classifier, X[y < 3], y[y < 3], include_values=False)
+    assert some.text_ is None
+    assert np.asarray(some.image_.get_array()).shape == (3, 10)
+    with pytest.raises(ValueError, match="give a KDLClassifier"):
+        ClassResidualsDisplay.from_estimator(make(DL).fit(X), X, y)
+
+
+class TestContours:
+    def test_classes(self, moons):
+        X, y = moons
+        names = np.array(["lower", "upper"])[y]
+        model = make_pipeline(StandardScaler(), KDLClassifier(n_refinements=0, random_state=0)).fit(X, names)
+        display = DecisionContourDisplay.from_estimator(model, X, names, grid_resolution=20, eps=0.5)
+        point = [display.xx0[3, 4], display.xx1[3, 4]]
+        assert display.classes[display.response[3, 4]] == model.predict([point])[0]
+        assert display.xx0.min() == pytest.approx(X[:, 0].min() - 0.5 * np.ptp(X[:, 0]))
+        np.testing.assert_allclose(display.points_[1].get_offsets(), X[names == "upper"])
+        assert display.boundary_ is not None
+
+    def test_outliers(self, moons):
+        X, _ = moons
+        model = KDLOutlierDetector(n_members=2, random_state=0).fit(X)
+        display = DecisionContourDisplay.from_estimator(model, X, grid_resolution=20)
+        grid = np.column_stack([display.xx0.ravel(), display.xx1.ravel()])
+        np.testing.assert_allclose(display.response.ravel(), model.decision_function(grid))
+        np.testing.assert_array_equal(display.boundary_.levels, [0.0])
+
+    def test_residuals(self, moons):
+        X, _ = moons
+        model = make(RKDL).fit(X)
+        display = DecisionContourDisplay.from_estimator(model, X, grid_resolution=20, show_signals=False)
+        grid = np.column_stack([display.xx0.ravel(), display.xx1.ravel()])
+        np.testing.assert_allclose(display.response.ravel(), model.reconstruction_error(grid))
+        assert (display.boundary_, display.points_) == (None, [])
+
+    def test_other_dimensions(self, model, digits):
+        with pytest.raises(ValueError, match="two features"):
+            DecisionContourDisplay.from_estimator(model, digits)
+
+
+@pytest.mark.parametrize("name", plotting.__all__)
+def test_display_convention(name):
+    """Both methods take `ax`; what `from_estimator` draws can be drawn again from its data."""
+    cls = getattr(plotting, name)
+    for method in (cls.plot, cls.from_estimator):
+        assert inspect.signature(method).parameters["ax"].default is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", plotting.__all__)
+def test_examples_run(name):
+    (test,) = doctest.DocTestFinder(recurse=False).find(getattr(plotting, name), name, globs={})
+    assert len(test.examples) >= 4
+    runner = doctest.DocTestRunner()
+    runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
+
+
+def test_plot_twice(model):
+    display = AtomsDisplay.from_estimator(model, image_shape=(8, 8))
+    first = display.ax_
+    second = display.plot(cmap="viridis").ax_
+    assert first is not second
+    assert display.image_.get_cmap().name == "viridis"
+
+
+def test_without_matplotlib():
+    code = """
+import sys
+sys.modules["matplotlib"] = None
+import numpy as np
+from rkdl.plotting import ErrorCurveDisplay
+try:
+    ErrorCurveDisplay(np.ones(3)).plot()
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "pip install 'rkdl[plots]'" in done.stdout
