@@ -48,8 +48,9 @@ from rkdl._backends.cpu import sweeps as cpu_sweeps  # noqa: E402
 from rkdl._backends.cpu.codes import pursue_padded  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
-from rkdl._backends.torch.backend import BLOCK_ROWS, TORCH, scaled_norms  # noqa: E402
+from rkdl._backends.torch.backend import TORCH, scaled_norms  # noqa: E402
 from rkdl._backends.torch.place import to_device, to_host  # noqa: E402
+from rkdl._backends.torch.products import BLOCK_ROWS  # noqa: E402
 from rkdl._data.tensors import StreamedSignals, TensorSignals  # noqa: E402
 from rkdl._execution.device import GPU_CHUNK_BYTES, DeviceExecutor, gpu_bounds, is_light  # noqa: E402
 
@@ -763,8 +764,8 @@ class TestOutOfMemory:
                     raise torch.OutOfMemoryError("CUDA out of memory")
                 return work(correlations, *rest)
 
-            for module in ("pursuit",):
-                monkeypatch.setattr(f"rkdl._backends.torch.{module}.pursue", pursue)
+            monkeypatch.setattr(tensor_pursuit, "pursue", pursue)
+            monkeypatch.setattr(TORCH, "pursue", pursue)
 
         return limit
 

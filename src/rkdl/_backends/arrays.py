@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
-
-import numpy as np
 
 from rkdl._backends.base import backend_of
 from rkdl._backends.base import is_tensor as is_tensor
@@ -14,11 +11,6 @@ from rkdl._backends.base import is_tensor as is_tensor
 def cast(array: Any, dtype: Any) -> Any:
     """The array in a NumPy dtype; itself if it has it."""
     return backend_of(array).cast(array, dtype)
-
-
-def to_backend_of(array: Any, other: Any) -> Any:
-    """The array where `other` is: as a tensor on its device, or as it is."""
-    return backend_of(other).from_host(array, other)
 
 
 def copied(array: Any) -> Any:
@@ -44,16 +36,6 @@ def squared_norms(rows: Any) -> Any:
 def norm(array: Any) -> float:
     """Root of the sum of all squares; infinite where that overflows."""
     return backend_of(array).norm(array)
-
-
-def dots(left: Any, right: Any) -> tuple[float, float, float]:
-    """`dot` of the one with the other, with itself, and of the other with itself, waiting once."""
-    return backend_of(left).dots(left, right)
-
-
-def stacked(arrays: Any) -> Any:
-    """Arrays of one shape along a new first axis."""
-    return backend_of(arrays[0]).stack(arrays)
 
 
 def host(value: Any) -> Any:
@@ -83,18 +65,13 @@ def largest(rows: Any, count: int) -> tuple[Any, Any]:
 
 def limits(array: Any) -> Any:
     """`eps`, `tiny` and `max` of the array's dtype."""
-    return (sys.modules["torch"] if is_tensor(array) else np).finfo(array.dtype)
-
-
-def as_like(array: Any, like: Any) -> Any:
-    """The array in the dtype, and on the device, of another one."""
-    return backend_of(like).as_like(array, like)
+    return backend_of(array).finfo(array)
 
 
 def floats(*values: Any) -> list[float]:
     """Scalars as Python floats, waiting for a device once."""
     if any(map(is_tensor, values)):
-        return stacked(values).tolist()
+        return backend_of(values[0]).stack(values).tolist()
     return [float(value) for value in values]
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from rkdl._backends.torch.backend import BLOCK_ROWS, upload
+from rkdl._backends.torch.backend import upload
 from rkdl._backends.torch.device import CACHE_SHARE, free_bytes
 from rkdl._backends.torch.place import to_device, to_host
+from rkdl._backends.torch.products import BLOCK_ROWS
 from rkdl._backends.torch.pursuit import csr_tensor
 from rkdl._data.tensors import StreamedSignals, TensorSignals
 from rkdl._execution.chunks import chunk_bounds

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import as_like, cast, host, is_tensor, row_norms
+from rkdl._backends.arrays import cast, host, is_tensor, row_norms
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
@@ -401,4 +401,5 @@ def _itself(state: Any) -> Any:
 def _rescale(state: ChunkState, scales: Any) -> ChunkState:
     """The chunk's state with the codes of every atom multiplied by its scale."""
     codes = state.codes
-    return state._replace(codes=codes._replace(values=codes.values * as_like(scales, codes.values)[codes.indices]))
+    scales = backend_of(codes.values).as_like(scales, codes.values)
+    return state._replace(codes=codes._replace(values=codes.values * scales[codes.indices]))

@@ -58,35 +58,20 @@ class Codes(NamedTuple):
         return weights
 
 
-def pursue(
-    correlations: np.ndarray,
-    gram: np.ndarray | None,
-    squared_norms: np.ndarray,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-    dictionary: np.ndarray | None = None,
-) -> tuple[Codes, np.ndarray]:
-    """Codes and squared residuals; see `rkdl._coding.pursuit.pursue`."""
-    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
+def pursue(*parameters: Any) -> tuple[Codes, np.ndarray]:
+    """Codes and squared residuals; parameters are those of `rkdl._coding.pursuit.pursue`."""
+    given = arguments(*parameters)
     pursue_rows(*given)
-    indptr = np.empty(len(correlations) + 1, dtype=np.int32)
+    indptr = np.empty(len(given.counts) + 1, dtype=np.int32)
     total = pack_rows(given.counts, given.indices, given.values, indptr)
     return packed(given, indptr, total), given.residuals
 
 
 def pursue_and_sum(
-    correlations: np.ndarray,
-    gram: np.ndarray | None,
-    squared_norms: np.ndarray,
-    features: np.ndarray,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-    dictionary: np.ndarray | None = None,
+    correlations: np.ndarray, gram: np.ndarray | None, squared_norms: np.ndarray, features: np.ndarray, *options: Any
 ) -> tuple[Codes, np.ndarray, tuple]:
     """As `pursue`, with the sufficient statistics of the chunk."""
-    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
+    given = arguments(correlations, gram, squared_norms, *options)
     n_signals, n_atoms = correlations.shape
     code_gram = np.zeros((n_atoms, n_atoms))
     cross_products = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
@@ -146,9 +131,9 @@ def packed(filled: Arguments, indptr: np.ndarray, total: int) -> Codes:
     return Codes(indptr, indices, values)
 
 
-def pursue_padded(*parameters: Any, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def pursue_padded(*parameters: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """As `pursue`: indices and values (c, n_nonzero) with zeros behind the last one, counts and residuals (c,)."""
-    given = arguments(*parameters, **options)
+    given = arguments(*parameters)
     pursue_rows(*given)
     return given[-4:]
 

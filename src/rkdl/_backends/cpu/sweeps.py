@@ -17,21 +17,10 @@ _SHORT = 1e-24
 def gram_sweep(
     code_gram: np.ndarray, targets: np.ndarray, atoms: np.ndarray, metric: np.ndarray | None = None
 ) -> np.ndarray:
-    """Update every atom once from the statistics alone; `atoms` changes in place.
+    """Update every atom once from ``S = Z'Z``, the targets ``Q`` (n, r) and atoms (n, r), which change in place.
 
-    Parameters
-    ----------
-    code_gram : ndarray of shape (n, n)
-        ``S = Z'Z``.
-    targets, atoms : ndarray of shape (n, r)
-        ``Q``, and atoms of unit norm.
-    metric : ndarray of shape (r, r) or None
-        The coordinates' metric; None for the identity.
-
-    Returns
-    -------
-    scales : ndarray of shape (n,)
-        Factors for the codes of each atom; 1 for an atom that is not used.
+    `metric` is that of the coordinates, None for the identity. Returns factors (n,) for the codes of each atom, 1 for
+    an atom that is not used.
     """
     scales = np.ones(len(atoms))
     if metric is None:
@@ -55,15 +44,7 @@ def gram_sweep(
 
 
 class SweepCodes:
-    """Codes of all signals, refitted atom by atom; ``Z'Z`` follows them.
-
-    Parameters
-    ----------
-    parts : list of Codes
-        The codes of consecutive chunks.
-    n_atoms : int
-        Number of atoms n.
-    """
+    """Codes of consecutive chunks, refitted atom by atom; ``Z'Z`` follows them."""
 
     def __init__(self, parts: list[Any], n_atoms: int) -> None:
         self.indptr = np.concatenate(([0], np.cumsum(np.concatenate([codes.counts for codes in parts]))))
@@ -97,14 +78,7 @@ class SweepCodes:
     def refit(self, j: int, correlations: np.ndarray, gram_row: np.ndarray) -> float:
         """Make the coefficients of atom j the best ones, the others held; their `fit`.
 
-        Parameters
-        ----------
-        j : int
-            The atom.
-        correlations : ndarray
-            Its inner products with the signals of `rows`.
-        gram_row : ndarray of shape (n,)
-            Its inner products with all atoms.
+        From its inner products with the signals of `rows`, and with all atoms (n,).
         """
         positions = self._positions[self._starts[j] : self._starts[j + 1]]
         square, fit = _refit(

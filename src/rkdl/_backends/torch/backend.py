@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,13 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from rkdl._backends.cpu.backend import CPU
+from rkdl._backends.torch.device import has_triton
+from rkdl._backends.torch.products import weighted_sum
+from rkdl._backends.torch.pursuit import pursue, pursue_and_sum
+from rkdl._backends.torch.sweeps import SweepCodes, gram_sweep
 
-# Rows whose products are summed in the signals' dtype; sums of more rows are added in float64.
-BLOCK_ROWS = 4096
 # Where the smallest pivot is this many times what counts as zero, no other order of pivots finds one that does.
 _CLEAR = 100.0
-
-
-@cache
-def has_triton() -> bool:
-    """Whether Triton can be imported; whether there is a GPU for it is another matter."""
-    return find_spec("triton") is not None
 
 
 class TorchBackend:
@@ -78,45 +73,16 @@ class TorchBackend:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         members = rows.new_zeros((len(rows), count)).scatter_(1, groups[:, None], weights[:, None])
         counts = torch.bincount(groups, minlength=count)
-        return self.weighted_sum(members, rows), members.sum(0, dtype=torch.float64), counts
+        return weighted_sum(members, rows), members.sum(0, dtype=torch.float64), counts
 
     def code_gram(self, parts: list, n_atoms: int) -> torch.Tensor:
         dense = [codes.dense(n_atoms, np.float64) for codes in parts]
         return torch.stack([codes.T @ codes for codes in dense]).sum(0)
 
-    def pursue(
-        self,
-        correlations: torch.Tensor,
-        gram: Any,
-        squared_norms: torch.Tensor,
-        n_nonzero: int,
-        residual_tol: float,
-        ols: bool,
-        dictionary: Any = None,
-    ) -> tuple[Any, torch.Tensor]:
-        from rkdl._backends.torch.pursuit import pursue
-
-        gram = dictionary @ dictionary.T if gram is None else gram
-        return pursue(correlations, gram, squared_norms, n_nonzero, residual_tol, ols)
-
-    def pursue_and_sum(
-        self, correlations: torch.Tensor, gram: Any, squared_norms: torch.Tensor, features: torch.Tensor, *options: Any
-    ) -> tuple[Any, torch.Tensor, tuple]:
-        from rkdl._backends.torch.pursuit import pursue_and_sum
-
-        return pursue_and_sum(correlations, gram, squared_norms, features, *options)
-
-    def gram_sweep(
-        self, code_gram: torch.Tensor, targets: torch.Tensor, atoms: torch.Tensor, metric: torch.Tensor | None
-    ) -> torch.Tensor:
-        from rkdl._backends.torch.sweeps import gram_sweep
-
-        return gram_sweep(code_gram, targets, atoms, metric)
-
-    def sweep_codes(self, parts: list, n_atoms: int) -> Any:
-        from rkdl._backends.torch.sweeps import SweepCodes
-
-        return SweepCodes(parts, n_atoms)
+    pursue = staticmethod(pursue)
+    pursue_and_sum = staticmethod(pursue_and_sum)
+    gram_sweep = staticmethod(gram_sweep)
+    sweep_codes = SweepCodes
 
     def project_rows(self, features: list[torch.Tensor], rows: Any, vector: torch.Tensor) -> torch.Tensor:
         return torch.cat([part @ vector.to(part.dtype) for part in features]).double()
@@ -182,18 +148,7 @@ class TorchBackend:
     def product(self, rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return rows @ others.T
 
-    def weighted_sum(self, weights: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Sums of blocks of rows, added, so that few digits are lost."""
-        n_blocks = len(weights) // BLOCK_ROWS
-        if n_blocks < 2:
-            return (weights.T @ rows).double()
-        whole = n_blocks * BLOCK_ROWS
-        blocks = [part[:whole].reshape(n_blocks, BLOCK_ROWS, -1) for part in (weights, rows)]
-        # A conversion of all blocks to float64 would take longer than it is worth.
-        total = torch.bmm(blocks[0].mT, blocks[1]).sum(0).double()
-        if whole < len(weights):
-            total += weights[whole:].T @ rows[whole:]
-        return total
+    weighted_sum = staticmethod(weighted_sum)
 
     def distances(self, rows: torch.Tensor, others: torch.Tensor, factor: float) -> torch.Tensor:
         return self._exponents(rows, others, factor).neg_()
@@ -222,7 +177,7 @@ class TorchBackend:
     def radial_gradient(
         self, weights: torch.Tensor, rows: torch.Tensor, others: torch.Tensor, factor: float
     ) -> torch.Tensor:
-        gradient = self.weighted_sum(weights, rows)
+        gradient = weighted_sum(weights, rows)
         gradient -= weights.sum(0, dtype=torch.float64)[:, None] * others
         return gradient.mul_(factor)
 

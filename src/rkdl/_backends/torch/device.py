@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 try:
@@ -37,6 +39,12 @@ def resolve_device(device: Any) -> torch.device:
         message = "has no float64, in which small matrices are computed" if found.type == "mps" else "is not supported"
         raise ValueError(f"device={str(device)!r} {message}: use 'cuda', or 'cpu' and move tensors there with X.cpu().")
     return found
+
+
+@cache
+def has_triton() -> bool:
+    """Whether Triton can be imported; whether there is a GPU for it is another matter."""
+    return find_spec("triton") is not None
 
 
 def free_bytes(device: torch.device) -> int:

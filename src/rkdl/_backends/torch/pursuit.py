@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from rkdl._backends.cpu.codes import pursue_padded
-from rkdl._backends.torch.backend import TORCH, has_triton
+from rkdl._backends.torch.device import has_triton
+from rkdl._backends.torch.products import weighted_sum
 
 # Bytes that the plain pursuit's rows may take at a time.
 PLAIN_BYTES = 1 << 30
@@ -28,7 +30,6 @@ class TensorCodes(NamedTuple):
 
     @property
     def n_signals(self) -> int:
-        """Number of rows."""
         return len(self.counts)
 
     def as_matrix(self, n_atoms: int) -> torch.Tensor:
@@ -71,7 +72,7 @@ class TensorCodes(NamedTuple):
 
     def cross_products(self, features: torch.Tensor, n_atoms: int) -> torch.Tensor:
         """``Z'F`` (n, p) in float64."""
-        return TORCH.weighted_sum(self.dense(n_atoms), features)
+        return weighted_sum(self.dense(n_atoms), features)
 
     def weigh(self, atoms: torch.Tensor, factor: torch.Tensor) -> Any:
         """``(Z A) * factor`` (c, p)."""
@@ -93,27 +94,22 @@ def csr_tensor(starts: Any, indices: Any, values: Any, shape: tuple[int, int]) -
 
 def pursue(
     correlations: torch.Tensor,
-    gram: torch.Tensor,
+    gram: Any,
     squared_norms: torch.Tensor,
     n_nonzero: int,
     residual_tol: float,
     ols: bool,
+    dictionary: Any = None,
 ) -> tuple[TensorCodes, torch.Tensor]:
     """Codes and squared residuals (c,); see `rkdl._coding.pursuit.pursue`."""
     parts: list[Any]
     options = n_nonzero, residual_tol, ols
+    gram = dictionary @ dictionary.T if gram is None else gram
     if correlations.device.type == "cpu":
         known, products, norms = (part.contiguous().numpy() for part in (correlations, gram, squared_norms))
         *parts, residuals = map(torch.from_numpy, pursue_padded(known, products, norms, *options))
-    elif correlations.device.type == "cuda" and has_triton():
-        from rkdl._backends.torch import triton_kernels
-
-        if triton_kernels.fits(correlations.shape[1], n_nonzero, correlations.element_size()):
-            *parts, residuals = triton_kernels.pursue(correlations, gram, squared_norms, *options)
-        else:
-            *parts, residuals = pursue_plainly(correlations, gram, squared_norms, *options)
     else:
-        *parts, residuals = pursue_plainly(correlations, gram, squared_norms, *options)
+        *parts, residuals = _pursuit_for(correlations, n_nonzero)(correlations, gram, squared_norms, *options)
     return TensorCodes(parts[0], parts[1], parts[2]), residuals
 
 
@@ -121,11 +117,11 @@ def pursue_and_sum(
     correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, features: torch.Tensor, *options: Any
 ) -> tuple[TensorCodes, torch.Tensor, tuple]:
     """As `pursue`, with the sufficient statistics; small dense codes are remembered for the tasks to come."""
-    codes, residuals = pursue(correlations, gram, squared_norms, *options[:3])
+    codes, residuals = pursue(correlations, gram, squared_norms, *options)
     dense = codes.dense(correlations.shape[1])
     wide = dense.double()
     energies = squared_norms.sum(dtype=torch.float64), residuals.sum(dtype=torch.float64)
-    sums = (wide.T @ wide, TORCH.weighted_sum(dense, features), *energies)
+    sums = (wide.T @ wide, weighted_sum(dense, features), *energies)
     if dense.numel() <= KNOWN_CODES:
         codes = codes._replace(known=(codes.values, dense))
     return codes, residuals, sums
@@ -134,19 +130,24 @@ def pursue_and_sum(
 Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
+def _pursuit_for(correlations: torch.Tensor, n_nonzero: int) -> Callable[..., Parts]:
+    """The Triton kernel where there is one for these sizes, else the plain pursuit."""
+    if correlations.device.type == "cuda" and has_triton():
+        from rkdl._backends.torch import triton_kernels
+
+        if triton_kernels.fits(correlations.shape[1], n_nonzero, correlations.element_size()):
+            return triton_kernels.pursue
+    return pursue_plainly
+
+
 def pursue_plainly(
-    correlations: torch.Tensor,
-    gram: torch.Tensor,
-    squared_norms: torch.Tensor,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
+    correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, n_nonzero: int, *options: Any
 ) -> Parts:
     """The pursuit in torch's own functions, all signals a step at a time: indices, values, counts, residuals."""
     n_signals, n_atoms = correlations.shape
     rows = max(1, PLAIN_BYTES // (n_atoms * (n_nonzero + 4) * correlations.element_size()))
     parts = [
-        _pursue_rows(correlations[i : i + rows], gram, squared_norms[i : i + rows], n_nonzero, residual_tol, ols)
+        _pursue_rows(correlations[i : i + rows], gram, squared_norms[i : i + rows], n_nonzero, *options)
         for i in range(0, max(n_signals, 1), rows)
     ]
     if len(parts) == 1:

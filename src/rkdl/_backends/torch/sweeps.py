@@ -44,48 +44,34 @@ def gram_sweep(
 
 
 class SweepCodes:
-    """Codes of all signals, refitted atom by atom; they are dense while that lasts.
-
-    Parameters
-    ----------
-    parts : list of TensorCodes
-        The codes of consecutive chunks.
-    n_atoms : int
-        Number of atoms n.
-    """
+    """As `SweepCodes` of the CPU; the codes are dense while they are refitted."""
 
     def __init__(self, parts: list[TensorCodes], n_atoms: int) -> None:
         self.dense = torch.cat([codes.dense(n_atoms, torch.float64) for codes in parts])
 
     def to_backend_of(self, array: Any) -> torch.Tensor:
-        """The array where the codes are."""
         return torch.as_tensor(array, device=self.dense.device)
 
     def code_gram(self) -> torch.Tensor:
-        """``Z'Z``."""
         return self.dense.T @ self.dense
 
     def couplings(self, j: int) -> torch.Tensor:
-        """Row j of ``Z'Z``."""
         return self.dense.T @ self.dense[:, j]
 
     def rows(self, j: int) -> slice:
-        """Signals that correlations are needed of: all of them."""
+        # Correlations are needed of all signals.
         return slice(None)
 
     def fit(self, j: int, correlations: torch.Tensor) -> torch.Tensor:
-        """``sum_t z_tj c_t``."""
         return self.dense[:, j] @ correlations
 
     def refit(self, j: int, correlations: torch.Tensor, gram_row: torch.Tensor) -> torch.Tensor:
-        """Make the coefficients of atom j the best ones, the others held; their `fit`."""
         gram_row[j] = 0.0
         best = correlations - self.dense @ gram_row
         self.dense[:, j] = torch.where(self.dense[:, j] != 0.0, best, 0.0)
         return self.fit(j, correlations)
 
     def split(self, like: list[TensorCodes]) -> list[TensorCodes]:
-        """The codes of consecutive chunks, in the chunks' dtypes."""
         parts, start = [], 0
         for codes in like:
             values = self.dense[start : start + codes.n_signals].gather(1, codes.indices.long())

@@ -124,13 +124,13 @@ class Kernel:
     def __add__(self, other: Any) -> Kernel:
         from rkdl._features.kernels.composites import Sum
 
-        return Sum.of(self, other) if isinstance(other, Kernel) else NotImplemented
+        return Sum._of(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other: Any) -> Kernel:
         from rkdl._features.kernels.composites import Product, Scaled
 
         if isinstance(other, Kernel):
-            return Product.of(self, other)
+            return Product._of(self, other)
         return Scaled(self, float(other)) if isinstance(other, Real) else NotImplemented
 
     __rmul__ = __mul__

@@ -66,7 +66,7 @@ class Combination(Composite):
         self._check_parts()
 
     @classmethod
-    def of(cls, *kernels: Kernel) -> Self:
+    def _of(cls, *kernels: Kernel) -> Self:
         """The combination of kernels; one of the same kind among them gives its own parts."""
         parts = (kernel.parts if type(kernel) is cls else (kernel,) for kernel in kernels)
         return cls(tuple(chain.from_iterable(parts)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rkdl._backends.arrays import copied, floats, stacked
+from rkdl._backends.arrays import copied, floats
+from rkdl._backends.base import backend_of
 from rkdl._learning.atom_updates.base import CodedSignals, Sweep
 
 # A combination whose square is this small compared to its terms' is rounding, not a direction.
@@ -42,4 +43,4 @@ class AKSVDUpdate:
             else:
                 # An atom without a direction of its own stays as it is.
                 fits.append(codes.fit(j, signals.correlations(j, atoms, codes.rows(j))))
-        return Sweep(atoms, codes.code_gram(), stacked(fits).sum() if fits else 0.0, codes=codes)
+        return Sweep(atoms, codes.code_gram(), backend_of(atoms).stack(fits).sum() if fits else 0.0, codes=codes)

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, dot, is_tensor, to_backend_of
+from rkdl._backends.arrays import cast, dot, is_tensor
+from rkdl._backends.base import backend_of
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import KernelMap
@@ -175,7 +176,7 @@ class Objective:
         assert point.gradient_atoms is not None
         couplings = point.gradient_atoms.T @ self.code_gram @ point.gradient_atoms
         _, weighted = self.kernel.value_and_gradient(point.vectors, point.vectors, point.metric.matrix)
-        gradient = weighted(lambda factor: to_backend_of(couplings, factor) * factor)
+        gradient = weighted(lambda factor: backend_of(factor).from_host(couplings, factor) * factor)
         gradient -= point.signal_gradient
         gradient *= 2.0
         if self.linear is not None:

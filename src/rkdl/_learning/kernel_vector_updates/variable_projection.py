@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from rkdl._backends.arrays import dots, norm, row_norms, stacked, to_backend_of
+from rkdl._backends.arrays import norm, row_norms
 from rkdl._backends.base import backend_of
 from rkdl._learning.kernel_vector_updates.base import Objective, Point, radius_state
 from rkdl._learning.kernel_vector_updates.line_searches import LineSearch, Trial, backtrack
@@ -33,7 +34,8 @@ class VariableProjection:
         if not self.pairs:
             return state
         shifts, changes, curvatures = zip(*self.pairs, strict=True)
-        return {**state, "shifts": stacked(shifts), "changes": stacked(changes), "curvatures": np.array(curvatures)}
+        stack = backend_of(shifts[0]).stack
+        return {**state, "shifts": stack(shifts), "changes": stack(changes), "curvatures": np.array(curvatures)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         self.radius = float(state["radius"]) if "radius" in state else None
@@ -46,10 +48,8 @@ class VariableProjection:
         """The best point found; its value is never above that of the start."""
         point, free = start, start.vectors
         # Curvature that was read from a file goes to where the vectors are.
-        pairs = (
-            (to_backend_of(shift, free), to_backend_of(change, free), curvature)
-            for shift, change, curvature in self.pairs
-        )
+        place = partial(backend_of(free).from_host, like=free)
+        pairs = ((place(shift), place(change), curvature) for shift, change, curvature in self.pairs)
         self.pairs = deque(pairs, maxlen=self.pairs.maxlen)
         gradient = self._free_gradient(objective, point, free)
         if not norm(gradient) > 0.0:
@@ -124,6 +124,6 @@ class VariableProjection:
         return backend_of(gradient).lbfgs_direction(gradient, self.pairs)
 
     def _remember(self, shift: np.ndarray, change: np.ndarray) -> None:
-        curvature, shift_square, change_square = dots(shift, change)
+        curvature, shift_square, change_square = backend_of(shift).dots(shift, change)
         if curvature > 1e-10 * np.sqrt(shift_square * change_square):
             self.pairs.append((shift, change, curvature))
