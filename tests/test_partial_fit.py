@@ -17,9 +17,9 @@ from sklearn.datasets import load_digits
 import rkdl
 from helpers import Estimators, fitted_bytes, poor_models, rms_error
 from rkdl import DL, KDL, RKDL, config_context
-from rkdl._estimators import stream as _stream
+from rkdl._learning import stream as _stream
 from rkdl._learning.kernel_vector_replacement import keep_kernel_vectors
-from rkdl._learning.stream import StreamProblem
+from rkdl._learning.stream_problem import StreamProblem
 
 pytestmark = poor_models
 

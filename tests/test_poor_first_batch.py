@@ -13,10 +13,9 @@ from sklearn.base import clone
 import rkdl
 from helpers import Estimators, fitted_bytes, poor_models, rms_error
 from rkdl._data.signals import Signals
-from rkdl._estimators.stream import StreamLearner
 from rkdl._learning.reservoir import Reservoir, distinct_rows, some_distinct, typical_rows
+from rkdl._learning.stream import StreamLearning
 from rkdl._persistence.shapes import ArrayError
-from rkdl._persistence.states import check_stream
 
 pytestmark = poor_models
 
@@ -109,13 +108,13 @@ def test_saved_and_pickled_streams_continue(name, kind, X, tmp_path):
 def count_starts(monkeypatch):
     """A list that gets the number of signals of every start that is chosen anew."""
     found = []
-    begin_anew = StreamLearner._begin_anew
+    begin_anew = StreamLearning._begin_anew
 
     def counted(self, stream, rows, like):
         found.append(len(rows))
         return begin_anew(self, stream, rows, like)
 
-    monkeypatch.setattr(StreamLearner, "_begin_anew", counted)
+    monkeypatch.setattr(StreamLearning, "_begin_anew", counted)
     return found
 
 
@@ -303,11 +302,11 @@ def test_every_kind_of_signals(name, kind, poor, X, tmp_path):
     "forged", [None, {}, {"n_seen": "x"}, {"n_distinct": -1}, {"gamma": 0.0}, {"age": float("nan")}, {"stranger": 1}]
 )
 def test_forged_counts_of_what_was_seen(forged, X):
-    header, arrays = clone(ESTIMATORS["RKDL"]).partial_fit(X[:100])._stream.state()
-    check_stream(header, arrays, {"m": 64, "n": 20, "p": 40, "s": 40})
-    header["seen"] = {**header["seen"], **forged} if forged else forged
-    with pytest.raises(ArrayError, match="what it has seen"):
-        check_stream(header, arrays, {"m": 64, "n": 20, "p": 40, "s": 40})
+    saved = clone(ESTIMATORS["RKDL"]).partial_fit(X[:100])._stream.state()
+    saved.check({"m": 64, "n": 20, "p": 40, "s": 40})
+    saved.numbers["seen"] = {**saved.numbers["seen"], **forged} if forged else forged
+    with pytest.raises(ArrayError, match="'seen' in the stream"):
+        saved.check({"m": 64, "n": 20, "p": 40, "s": 40})
 
 
 def test_the_sample_does_not_depend_on_the_cut(X):

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rkdl import datasets, kernels, plotting
     from rkdl._coding.encode import sparse_encode, sparse_encode_gram
-    from rkdl._estimators import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector
+    from rkdl._estimators.classifier import KDLClassifier
+    from rkdl._estimators.full import KDL
+    from rkdl._estimators.linear import DL, FourierDL
+    from rkdl._estimators.optimized import MORKDL, ORKDL
+    from rkdl._estimators.outliers import KDLOutlierDetector
+    from rkdl._estimators.reduced import RKDL
     from rkdl._estimators.saving import load
     from rkdl._execution.config import config_context
 

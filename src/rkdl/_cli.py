@@ -31,17 +31,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command.
+    """Run the command with arguments, by default those of the process.
 
-    Parameters
-    ----------
-    argv : sequence of str, default=None
-        Arguments; None for those of the process.
-
-    Returns
-    -------
-    int
-        0 on success, 2 for invalid options, files or data, 130 after Ctrl-C.
+    Returns 0 on success, 2 for invalid options, files or data, 130 after Ctrl-C.
     """
     try:
         options = _parser().parse_args(argv)

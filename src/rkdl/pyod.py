@@ -36,15 +36,14 @@ class KDLOD(BaseDetector):
     n_nonzero_coefs : int or array-like of int, default=(16, 8)
         Maximum number of nonzero coefficients per signal, likewise.
     gamma : float, "median" or "scale", default="median"
-        Parameter of the kernel. "median" is the inverse of the median squared distance within a sample of the signals,
+        Parameter of the kernel. "median" is the inverse of the median squared distance in a sample of the signals,
         "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     gamma_factors : float or array-like of float, default=(0.1, 6.0)
         Factors of `gamma`, one per kernel width.
     n_kernel_vectors : int, default=200
         Number of kernel vectors per dictionary, drawn at random from the signals.
     discard : float, default=0.25
-        Fraction of the signals, the worst represented, that each dictionary leaves out when it is learned a second
-        time.
+        Fraction of the signals, the worst represented, left out when a dictionary is learned again; 0: learn it once.
     n_members : int, default=10
         Number of dictionaries.
     max_samples : int, default=2048

@@ -7,10 +7,9 @@ are learned by the same problem as everything else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from rkdl._execution.blas import resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import cache_limit
 from rkdl._execution.executor import Executor
-from rkdl._execution.pool import submit
+from rkdl._execution.pool import side_by_side
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhitenedMap
 from rkdl._features.metric import IdentityMetric, Metric
@@ -59,25 +58,11 @@ class Picked(Signals):
 
 @dataclass(frozen=True)
 class SharedFeatures:
-    """Features that the dictionaries of all classes are learned on.
+    """Features that the dictionaries of all classes are learned on, of signals multiplied by `scale`."""
 
-    Attributes
-    ----------
-    space : FeatureSpace
-        In the units of the user's signals.
-    feature_map : FeatureMap
-        Coordinates in which the metric is the identity, of signals multiplied by `scale`.
-    metric : Metric or IdentityMetric
-        What turns whitened atoms into combinations of the features.
-    pursuit : Pursuit
-        How signals are coded.
-    scale : float
-        What the signals were multiplied by.
-    """
-
-    space: FeatureSpace
-    feature_map: FeatureMap
-    metric: Metric | IdentityMetric
+    space: FeatureSpace  # in the units of the user's signals
+    feature_map: FeatureMap  # to coordinates in which the metric is the identity
+    metric: Metric | IdentityMetric  # turns whitened atoms into combinations of the features
     pursuit: Pursuit
     scale: float
 
@@ -111,14 +96,7 @@ class SharedFeatures:
 class ClassCoder:
     """Codes signals with the dictionary of each class, from features that are computed once.
 
-    Attributes
-    ----------
-    feature_map : FeatureMap
-        Maps signals (c, m) to features (c, p).
-    atoms, grams : sequence of ndarray of shape (n_k, p), of ndarray of shape (n_k, n_k)
-        Per class, atoms of unit norm padded with rows of zeros, and their inner products.
-    pursuits : sequence of Pursuit
-        Stopping rule per class.
+    Per class there are atoms (n_k, p) of unit norm, padded with rows of zeros, their inner products and a pursuit.
     """
 
     feature_map: FeatureMap
@@ -228,24 +206,8 @@ class ClassModel(NamedTuple):
 class ClassProblem(LearningProblem):
     """The dictionaries of all classes as one learning problem for `rkdl._learning.loop.alternate`.
 
-    Parameters
-    ----------
-    executor : Executor
-        Passes over all signals.
-    feature_map : FeatureMap
-        The shared features, in coordinates whose metric is the identity.
-    members : list of ndarray
-        Rows of the signals of each class.
-    n_atoms : int
-        Number of atoms per class; a class with fewer signals has as many atoms as signals.
-    pursuit : Pursuit
-        How signals are coded.
-    rng : RandomState
-        Draws the initial atoms.
-    init : {"rpcholesky", "data", "random"}
-        How the initial atoms of a class are drawn, as in the estimators.
-    atom_update : AtomUpdate
-        How atoms are updated.
+    `members` are the rows of each class, which has `n_atoms` atoms but no more than signals. Features are in
+    coordinates whose metric is the identity.
     """
 
     def __init__(
@@ -328,16 +290,3 @@ class ClassProblem(LearningProblem):
         super().roll_back(model)
         for problem, own in zip(self.problems, model.models, strict=True):
             problem.roll_back(own)
-
-
-def side_by_side(function: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list:
-    """``function`` of each item on a pool of threads, in order; if one fails, those not yet started are cancelled."""
-    if threads == 1 or len(items) == 1:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="rkdl") as pool:
-        futures = [submit(pool, function, item) for item in items]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from rkdl._applications.class_dictionaries import FEATURE_BYTES, ClassCoder, Picked, pad_atoms, side_by_side
+from rkdl._applications.class_dictionaries import FEATURE_BYTES, ClassCoder, Picked, pad_atoms
 from rkdl._backends.cpu.jit import compiled
 from rkdl._coding.encoder import Pursuit, for_each_chunk
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread, resolve_threads
-from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.threads import ThreadExecutor
+from rkdl._execution.pool import side_by_side
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._learning.atom_updates import normalize_rows
 
@@ -38,31 +37,9 @@ SHARPEST, DULLEST = 1e6, 1e-3
 class Refinement:
     """Stochastic gradient descent on the atoms of all classes that minimises the cross-entropy of the residuals.
 
-    Parameters
-    ----------
-    signals : Signals
-        The signals.
-    labels : ndarray of shape (n_signals,)
-        Indices of their classes; negative for signals that are not learned from.
-    feature_map : FeatureMap
-        Features in whitened coordinates.
-    whitened_atoms : list of ndarray of shape (n_k, r)
-        Atoms of every class.
-    pursuits : list of Pursuit
-        How signals are coded.
-    sharpness : float
-        Factor of the relative residuals in the softmax.
-    learning_rate : float
-        Step size, relative to a least-squares step.
-    rng : RandomState
-        Draws the batches.
-    n_jobs : int or None
-        Number of threads.
-
-    Attributes
-    ----------
-    whitened_atoms : list of ndarray of shape (n_k, r)
-        The current atoms.
+    `labels` (n_signals,) are indices of classes, negative for signals that are not learned from; features are in
+    whitened coordinates, as are the atoms (n_k, r) of each class; `learning_rate` is relative to a least-squares step.
+    The current atoms are `whitened_atoms`.
     """
 
     def __init__(
@@ -98,17 +75,9 @@ class Refinement:
         self._features[start:stop] = self.feature_map.features(self.signals.read(start, stop))
 
     def run_pass(self, remaining: float, share: float) -> float:
-        """One pass over the signals in random batches.
+        """One pass over the signals in random batches; returns their mean cross-entropy, each before its step.
 
-        Parameters
-        ----------
-        remaining, share : float
-            The learning rate decreases linearly from `remaining` by `share` over the pass, both relative to its start.
-
-        Returns
-        -------
-        float
-            Mean cross-entropy of the signals, each before the step of its batch.
+        The learning rate decreases linearly from `remaining` by `share` over the pass, both relative to its start.
         """
         order = self.rng.permutation(np.flatnonzero(self.labels >= 0))
         size = min(BATCH, max(SMALLEST_BATCH, len(order) // STEPS))
@@ -127,9 +96,6 @@ class Refinement:
         grams = side_by_side(lambda own: own @ own.T, atoms, self._threads)
         coder = ClassCoder(self.feature_map, atoms, grams, self.pursuits)
         picked = Picked(self.signals, batch)
-        gradients: list[np.ndarray] = []
-        usage: list[np.ndarray] = []
-        loss = 0.0
 
         def task(number: int, start: int, stop: int) -> tuple[float, list, list]:
             rows = batch[start:stop]
@@ -138,19 +104,11 @@ class Refinement:
             norms = self.feature_map.squared_norms(signals)
             return _chunk_gradient(coder, features, norms, self.labels[rows], self.sharpness)
 
-        def add(found: tuple[float, list, list]) -> None:
-            nonlocal loss
-            part, chunk_gradients, chunk_usage = found
+        (loss, gradients, usage), *others = for_each_chunk(picked, coder.row_width, self.n_jobs, task)
+        for part, chunk_gradients, chunk_usage in others:
             loss += part
-            if not gradients:
-                gradients[:], usage[:] = chunk_gradients, chunk_usage
-                return
             for total, more in zip([*gradients, *usage], [*chunk_gradients, *chunk_usage], strict=True):
                 total += more
-
-        bounds = chunk_bounds(len(batch), coder.row_width, dtype.itemsize)
-        with ThreadExecutor(picked, bounds, self.n_jobs) as executor:
-            executor.map_chunks(task, add)
 
         def move(k: int) -> np.ndarray:
             count = len(self.whitened_atoms[k])
@@ -207,19 +165,8 @@ def _log_probabilities(residuals: np.ndarray, sharpness: float) -> np.ndarray:
 def fit_sharpness(residuals: np.ndarray, labels: np.ndarray) -> float:
     """The sharpness that maximises the likelihood of ``softmax(-sharpness * residuals)`` on held-out signals.
 
-    The labels are smoothed as in Platt scaling, so that a small sample without errors does not give certainty.
-
-    Parameters
-    ----------
-    residuals : ndarray of shape (n, classes)
-        Relative residuals.
-    labels : ndarray of shape (n,)
-        Indices of the true classes.
-
-    Returns
-    -------
-    float
-        The sharpness; ten if there are no signals.
+    `residuals` (n, classes) are relative. The labels are smoothed as in Platt scaling, so that a small sample without
+    errors does not give certainty. Without signals it is ten.
     """
     if len(labels) == 0:
         return 10.0

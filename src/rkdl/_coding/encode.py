@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -17,12 +16,11 @@ from rkdl._coding.encoder import (
     Encoder,
     Pursuit,
     are_in_range,
-    conditioning_scale,
     for_each_chunk,
     group_by_magnitude,
     square_sum,
 )
-from rkdl._coding.pursuit import Codes, pursue, scatter
+from rkdl._coding.pursuit import Codes, scatter
 from rkdl._data.open import gather, is_dask, is_plain, open_signals
 from rkdl._data.signals import Signals, is_safe
 from rkdl._execution.blas import one_blas_thread
@@ -48,37 +46,34 @@ def sparse_encode(
 ) -> np.ndarray | sparse.csr_array:
     """Sparse codes of signals against a dictionary.
 
-    The atoms need not have unit norm: codes are those of the atoms as given, and an atom's length does not
-    change how soon it is chosen.
-    The pursuit works on inner products, so an atom that is within about 1e-4 of its length (in float32, 2e-2) of the
-    span of those chosen is taken to lie in it, and left out.
+    The atoms need not have unit norm: an atom's norm does not change how soon it is chosen. The pursuit works on inner
+    products, so an atom that is within about 1e-4 of its norm (in float32, 2e-2) of the span of those chosen is taken
+    to lie in it, and left out.
 
     Parameters
     ----------
     X : array-like or CSR matrix of shape (n_signals, n_features)
-        One signal a row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
+        Signals, one per row. Anything with ``shape``, ``dtype`` and row slices (a memory map, a Zarr array, an HDF5
         dataset) is read chunk by chunk.
     dictionary : array-like of shape (n_components, n_features)
-        One atom a row. Atoms of zero norm are never used.
+        Atoms, one per row. Atoms of norm zero are never used.
     n_nonzero_coefs : int, default=None
-        Most non-zeros of a code. None sets no limit if `residual_tol` is given, and a tenth of the atoms (at
-        least one) if it is not.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
-        Stop coding a signal when its squared residual is at most this.
+        Stop coding a signal when its squared residual is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Orthogonal least squares or orthogonal matching pursuit.
     sparse_output : bool, default=False
-        Return a CSR array instead of a dense one.
+        Whether to return a CSR array instead of a dense one.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
-        or in NumPy.
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
 
     Returns
     -------
     codes : ndarray or csr_array of shape (n_signals, n_components)
-        The codes, float32 if the signals are float32, else float64; a dense or CSR tensor where the signals are one.
+        Sparse codes, float32 if the signals are float32, otherwise float64; a tensor if the signals are one.
 
     See Also
     --------
@@ -136,25 +131,22 @@ def sparse_encode_gram(
     squared_norms : array-like of shape (n_signals,), default=None
         Squared norms of the signals; needed with `residual_tol`.
     n_nonzero_coefs : int, default=None
-        Most non-zeros of a code. None sets no limit if `residual_tol` is given, and a tenth of the atoms (at
-        least one) if it is not.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
-        Stop coding a signal when its squared residual is at most this.
+        Stop coding a signal when its squared residual is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Orthogonal least squares or orthogonal matching pursuit.
     sparse_output : bool, default=False
-        Return a CSR array instead of a dense one.
+        Whether to return a CSR array instead of a dense one.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None computes where the signals are: a tensor's device,
-        or in NumPy.
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
-        Threads; None for as many as BLAS may use, -1 for all cores. Never changes the result.
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
 
     Returns
     -------
     codes : ndarray or csr_array of shape (n_signals, n_components)
-        The codes, float32 if the correlations are float32, else float64; a dense or CSR tensor where the correlations
-        are one.
+        Sparse codes, float32 if the correlations are float32, otherwise float64; a tensor if the correlations are one.
 
     See Also
     --------
@@ -173,33 +165,14 @@ def sparse_encode_gram(
     given = gather(correlations) if is_dask(correlations) else correlations
     signals = open_signals(given, caller="sparse_encode_gram", device=device, name="correlations")
     signals.check_finite("correlations")
-    n_signals, dtype = signals.shape[0], signals.dtype
-    gram = check_array(well_formed(host(gram), "gram"), dtype=np.float64, input_name="gram")
-    n_atoms = len(gram)
-    if gram.shape != (n_atoms, n_atoms):
-        raise ValueError(f"gram has shape {gram.shape}: it must be square, one row and one column an atom.")
-    if signals.shape[1] != n_atoms:
-        raise ValueError(f"correlations has {signals.shape[1]} columns and gram {n_atoms} atoms.")
-    scale = float(np.abs(gram).max())
-    if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-5 * scale):
-        raise ValueError("gram is not symmetric: give inner products of the atoms, for instance A @ A.T.")
-    if (gram.diagonal() < 0.0).any():
-        raise ValueError(f"gram has a negative diagonal entry, {gram.diagonal().min()}: no atom has such a norm.")
-    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, n_atoms)
-    if squared_norms is None:
-        if residual_tol is not None:
-            raise ValueError(
-                "residual_tol needs squared_norms, the squared norm of every signal: inner products with the atoms do "
-                "not tell it."
-            )
-        squares = np.full(n_signals, np.inf, dtype=dtype)
-    else:
-        given = well_formed(host(squared_norms), "squared_norms")
-        squares = check_array(given, dtype=dtype, ensure_2d=False, input_name="squared_norms")
-        if squares.shape != (n_signals,):
-            raise ValueError(f"squared_norms has shape {squares.shape}, expected ({n_signals},).")
-        if squares.min() < 0.0:
-            raise ValueError(f"squared_norms has a negative entry, {squares.min()}: no signal has such a norm.")
+    gram = _check_gram(gram, signals.shape[1])
+    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(gram))
+    if squared_norms is None and residual_tol is not None:
+        raise ValueError(
+            "residual_tol needs squared_norms, the squared norm of every signal: inner products with the atoms do not "
+            "tell it."
+        )
+    squares = _check_squared_norms(squared_norms, signals)
     norms = np.sqrt(gram.diagonal())
     norms[norms == 0.0] = np.inf
     unit_gram = gram / norms / norms[:, None]
@@ -207,58 +180,48 @@ def sparse_encode_gram(
         raise ValueError(
             "gram is not positive semidefinite: an inner product of two atoms exceeds the product of their norms."
         )
-    encoder = GramEncoder(unit_gram.astype(dtype), 1.0 / norms, options)
+    encoder = GramEncoder(LinearMap(len(gram)), 1.0 / norms, unit_gram.astype(signals.dtype), options)
     return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms, squared_norms=squares)
 
 
-@dataclass(frozen=True)
-class GramEncoder:
-    """Codes rows that are correlations already; `factors` (n,) make them those with atoms of unit norm."""
+def _check_gram(gram: Any, n_columns: int) -> np.ndarray:
+    """The inner products of the atoms (n, n) in float64, for `n_columns` correlations per signal."""
+    gram = check_array(well_formed(host(gram), "gram"), dtype=np.float64, input_name="gram")
+    if gram.shape != (len(gram), len(gram)):
+        raise ValueError(f"gram has shape {gram.shape}: it must be square, one row and one column per atom.")
+    if n_columns != len(gram):
+        raise ValueError(f"correlations has {n_columns} columns and gram {len(gram)} atoms.")
+    if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-5 * float(np.abs(gram).max())):
+        raise ValueError("gram is not symmetric: give inner products of the atoms, for instance A @ A.T.")
+    if (gram.diagonal() < 0.0).any():
+        raise ValueError(f"gram has a negative diagonal entry, {gram.diagonal().min()}: no atom has such a norm.")
+    return gram
 
-    gram: Any
-    factors: Any
-    pursuit: Pursuit
-    is_linear: ClassVar[bool] = True
 
-    def with_gram(self) -> GramEncoder:
-        """As `Encoder.with_gram`."""
-        return self
+def _check_squared_norms(squared_norms: Any, signals: Signals) -> np.ndarray:
+    """The squared norms (n_signals,) in the dtype of the signals; infinite where they are not given."""
+    n_signals, dtype = signals.shape[0], signals.dtype
+    if squared_norms is None:
+        return np.full(n_signals, np.inf, dtype=dtype)
+    given = well_formed(host(squared_norms), "squared_norms")
+    squares: np.ndarray = check_array(given, dtype=dtype, ensure_2d=False, input_name="squared_norms")
+    if squares.shape != (n_signals,):
+        raise ValueError(f"squared_norms has shape {squares.shape}, expected ({n_signals},).")
+    if squares.min() < 0.0:
+        raise ValueError(f"squared_norms has a negative entry, {squares.min()}: no signal has such a norm.")
+    return squares
 
-    @property
-    def n_atoms(self) -> int:
-        """Number of atoms."""
-        return len(self.gram)
 
-    @property
-    def row_width(self) -> int:
-        """Numbers that a signal occupies while it is coded."""
-        return 3 * self.n_atoms
+class GramEncoder(Encoder):
+    """Codes rows that are correlations already; `atoms` (n,) are factors that make them those of unit-norm atoms."""
 
-    def condition(self, rows: np.ndarray) -> tuple[GramEncoder, np.ndarray, float]:
-        """As `Encoder.condition`."""
-        scale = conditioning_scale(rows)
-        if scale == 1.0:
-            return self, rows, scale
-        pursuit = self.pursuit._replace(residual_tol=self.pursuit.residual_tol * scale * scale)
-        return GramEncoder(self.gram, self.factors, pursuit), rows * rows.dtype.type(scale), scale
-
-    def plain_codes(self, rows: np.ndarray) -> None:
-        """As `Encoder.plain_codes`."""
-        return None
-
-    def checked_codes(self, rows: Any, squared_norms: Any) -> tuple[Any, Any]:
-        """As `Encoder.checked_codes`."""
-        correlations = rows * backend_of(rows).as_like(self.factors, rows)
-        return pursue(correlations, self.gram, squared_norms, *self.pursuit)[0], rows
-
-    def codes(self, rows: np.ndarray, squared_norms: np.ndarray | None) -> Codes:
-        """As `Encoder.codes`."""
-        return self.checked_codes(rows, squared_norms)[0]
+    def _correlate(self, signals: Any, features: Any = None) -> tuple[Any, Any]:
+        return signals, signals * backend_of(signals).as_like(self.atoms, signals)
 
 
 def encode_signals(
     signals: Signals,
-    encoder: Any,
+    encoder: Encoder,
     sparse_output: bool,
     n_jobs: int | None,
     *,
@@ -267,20 +230,8 @@ def encode_signals(
 ) -> np.ndarray | sparse.csr_array:
     """Codes of all signals, chunk by chunk, straight into what is returned.
 
-    Parameters
-    ----------
-    signals : Signals
-        What is coded.
-    encoder : Encoder or GramEncoder
-        What codes a chunk.
-    sparse_output : bool
-        A CSR array instead of a dense one.
-    n_jobs : int or None
-        Threads.
-    factors : ndarray of shape (n_atoms,) or float, default=1.0
-        What the codes are multiplied by.
-    squared_norms : ndarray of shape (n_signals,), default=None
-        Squared norms of the signals, where the encoder cannot tell them.
+    They are multiplied by `factors`, a number or one per atom; `squared_norms` are those of the signals, where the
+    encoder cannot compute them.
     """
     if signals.device is not None:
         return _encode_on_device(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
@@ -359,7 +310,8 @@ def _encode_on_device(
                 return backend_of(parts[0]).concatenate(parts).to(signals.home)
             if signals.home is not None:
                 return TensorCodes.joined(parts).to_csr(n_atoms).to(signals.home)
-            return _assemble([_compact(part) for part in parts], n_atoms, sparse_output)
+            codes = _join([_compact(part) for part in parts], signals.shape[0]).to_csr(n_atoms)
+            return codes if sparse_output else codes.toarray()
     found = encode_signals(
         signals.on_host(), encoder, sparse_output, n_jobs, factors=factors, squared_norms=squared_norms
     )
@@ -373,19 +325,6 @@ def _compact(padded: Any) -> Codes:
     np.cumsum(counts, out=indptr[1:])
     is_used = np.arange(indices.shape[1], dtype=np.int32) < counts[:, None]
     return Codes(indptr, indices[is_used], values[is_used])
-
-
-def _assemble(parts: list[Codes], n_atoms: int, sparse_output: bool) -> np.ndarray | sparse.csr_array:
-    """Codes of consecutive chunks as one array."""
-    n_signals = sum(part.n_signals for part in parts)
-    if sparse_output:
-        return _join(parts, n_signals).to_csr(n_atoms)
-    dense = np.zeros((n_signals, n_atoms), dtype=parts[0].values.dtype)
-    ones, start = np.ones(n_atoms, dtype=dense.dtype), 0
-    for part in parts:
-        scatter(part, ones, dense[start : start + part.n_signals])
-        start += part.n_signals
-    return dense
 
 
 def _join(parts: list[Codes], n_signals: int) -> Codes:

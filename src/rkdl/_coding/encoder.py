@@ -51,19 +51,8 @@ def map_rows(
 ) -> Any:
     """Rows of results (n_signals, width), as a tensor where the signals came as one.
 
-    Parameters
-    ----------
-    signals : Signals
-        The signals.
-    encoder, decoder : Encoder, LinearDecoder or FixedPoint or None
-        Given to `work` where the signals are: in NumPy, or on their device.
-    width : int
-        Numbers of a result.
-    n_jobs : int or None
-        Threads.
-    work : callable
-        ``work(encoder, decoder, rows, scale)`` of rows multiplied by `scale`: numbers whose squares tell whether the
-        results can be trusted, and the results.
+    ``work(encoder, decoder, rows, scale)``, of rows multiplied by `scale`, returns numbers whose squares tell whether
+    the results can be trusted, and the results; encoder and decoder are given to it in NumPy or on the signals' device.
     """
     row_width = encoder.row_width + (0 if decoder is None else decoder.row_width)
     if signals.device is not None:
@@ -160,18 +149,10 @@ def group_by_magnitude(rows: np.ndarray) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Codes a chunk against unit-norm atoms.
+    """Codes a chunk against unit-norm atoms, which are combinations (n, p) of the features' coordinates.
 
-    Attributes
-    ----------
-    feature_map : FeatureMap
-        What turns signals (c, m) into features (c, p).
-    atoms : ndarray of shape (n, p)
-        Atoms as combinations of the features' coordinates, in the signals' dtype.
-    gram : ndarray of shape (n, n) or None
-        Their inner products, in the signals' dtype; None, where atoms are signals, for what is needed of them.
-    pursuit : Pursuit
-        When to stop.
+    Without `gram`, the inner products (n, n) of the atoms, those that are needed are computed; features are then the
+    signals. All arrays have the signals' dtype.
     """
 
     feature_map: FeatureMap

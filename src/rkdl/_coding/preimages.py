@@ -59,26 +59,12 @@ def _inverse_roots(squares: Any) -> Any:
 
 
 class DecoderSums(NamedTuple):
-    """All that a decoder is learned from.
+    """Sums over codes Z (N, n) and signals Y (N, m) that a decoder is learned from."""
 
-    Attributes
-    ----------
-    products : ndarray of shape (n, n)
-        ``S = Z'Z`` of the codes Z.
-    projections : ndarray of shape (n, m)
-        ``Q = Z'Y`` of codes and signals.
-    codes : ndarray of shape (n,)
-        Sum of the codes.
-    signals : ndarray of shape (m,)
-        Sum of the signals.
-    n_signals : float
-        Number of the signals.
-    """
-
-    products: np.ndarray
-    projections: np.ndarray
-    codes: np.ndarray
-    signals: np.ndarray
+    products: np.ndarray  # Z'Z (n, n)
+    projections: np.ndarray  # Z'Y (n, m)
+    codes: np.ndarray  # sum of the codes (n,)
+    signals: np.ndarray  # sum of the signals (m,)
     n_signals: float
 
 
@@ -90,7 +76,7 @@ class Decode(Encoder):
 
     unit_length: bool = False
 
-    def __call__(self, signals: np.ndarray, kept: Any) -> tuple[DecoderSums, None]:
+    def __call__(self, signals: np.ndarray, state: Any) -> tuple[DecoderSums, None]:
         codes = self.codes(signals)
         if is_tensor(signals):
             return self._sum_dense(signals, codes.dense(self.n_atoms)), None
@@ -124,17 +110,8 @@ def learn_decoder(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The matrix (n, m) that codes are multiplied by, and what is added (m,), from ridge regression.
 
-    Parameters
-    ----------
-    sums : DecoderSums
-        Sums over codes and signals.
-    gram : ndarray of shape (n, n)
-        Inner products of the atoms in feature space.
-    alpha : float
-        The penalty, as in `solve_decoder`.
-    unit_length : bool
-        Whether the codes have unit length. A code of zeros then says nothing, and becomes the signals' mean; else it is
-        the code of something, and the intercept is what regression finds.
+    With `unit_length`, a code of zeros says nothing and becomes the signals' mean; otherwise it is the code of
+    something, and the intercept is what regression finds.
     """
     mean = sums.signals / sums.n_signals
     products, projections = sums.products, sums.projections - np.outer(sums.codes, mean)
@@ -149,19 +126,8 @@ def solve_decoder(products: np.ndarray, projections: np.ndarray, gram: np.ndarra
     """The matrix (n, m) that codes are multiplied by, from ridge regression in feature space.
 
     The linear map B from feature space to signals that minimises ``sum_t |y_t - B Psi_t|^2 + lambda |B|^2`` needs of
-    the signals S and Q alone: with ``G = L L'`` the atoms' inner products, it takes a code z to
-    ``z L (L'S L + lambda)^-1 L'Q``.
-
-    Parameters
-    ----------
-    products : ndarray of shape (n, n)
-        ``S = Z'Z``.
-    projections : ndarray of shape (n, m)
-        ``Q = Z'Y``.
-    gram : ndarray of shape (n, n)
-        Inner products G of the atoms in feature space.
-    alpha : float
-        ``lambda`` as a share of the mean eigenvalue of ``L'S L``.
+    the signals ``S = Z'Z`` and ``Q = Z'Y`` alone: with ``G = L L'`` the atoms' inner products, it takes a code z to
+    ``z L (L'S L + lambda)^-1 L'Q``. `alpha` is lambda as a share of the mean eigenvalue of ``L'S L``.
     """
     values, vectors = np.linalg.eigh(np.asarray(gram, dtype=np.float64))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -178,21 +144,11 @@ def solve_decoder(products: np.ndarray, projections: np.ndarray, gram: np.ndarra
 
 @dataclass(frozen=True)
 class LinearDecoder:
-    """Codes times a matrix: a learned decoder, or atoms that are signals; with `gram`, codes of unit length.
+    """Codes times a matrix: a learned decoder, or atoms that are signals; with `gram`, codes of unit length."""
 
-    Attributes
-    ----------
-    matrix : ndarray of shape (n, m)
-        What codes are multiplied by.
-    intercept : ndarray of shape (m,) or None
-        What is added.
-    gram : ndarray of shape (n, n) or None
-        Inner products of the atoms, for codes that are brought to unit length in feature space first.
-    """
-
-    matrix: np.ndarray
-    intercept: np.ndarray | None = None
-    gram: np.ndarray | None = None
+    matrix: np.ndarray  # (n, m)
+    intercept: np.ndarray | None = None  # (m,)
+    gram: np.ndarray | None = None  # (n, n)
 
     @property
     def row_width(self) -> int:
@@ -217,29 +173,14 @@ class FixedPoint:
     step that lowers it is taken back and shortened. The start has a positive g, so the denominator stays positive.
     Where no kernel vector has one, the nearest kernel vector is the answer, and the centre of all for a code of zeros.
 
-    All arrays are NumPy's or all are tensors.
-
-    Attributes
-    ----------
-    kernel : RBF
-        The kernel.
-    atoms : ndarray of shape (n, p)
-        Atoms as combinations of the kernel vectors.
-    vectors : ndarray of shape (p, m)
-        The kernel vectors minus their centre.
-    centre : ndarray of shape (m,)
-        The mean of the kernel vectors.
-    products : ndarray of shape (n, p)
-        Inner products of atoms and kernel vectors in feature space.
-    scale : float
-        What the kernel vectors were multiplied by, and pre-images are divided by.
+    All arrays are NumPy's or all are tensors. Kernel vectors are multiplied by `scale`, and pre-images divided by it.
     """
 
     kernel: RBF
-    atoms: Any
-    vectors: Any
-    centre: Any
-    products: Any
+    atoms: Any  # (n, p), combinations of the kernel vectors
+    vectors: Any  # (p, m), kernel vectors minus their centre
+    centre: Any  # (m,)
+    products: Any  # (n, p), of atoms and kernel vectors in feature space
     scale: float
 
     @classmethod
@@ -279,22 +220,22 @@ class FixedPoint:
         signals, reached = self._starts(weights, heights)
         active = places(reached > limits(weights).tiny)
         points, weights = signals[active], weights[active]
-        values, targets = self._look(points, weights)
+        values, targets = self._evaluate(points, weights)
         steps = zeros(values.shape, values) + 1.0
         # Squared length of a step that is not worth another: relative to the kernel vectors' spread.
         tolerance = float(squared_norms(self.vectors).mean()) * limits(self.vectors).eps
         for _ in range(MAX_STEPS):
             moves = steps[:, None] * (targets - points)
-            going = (squared_norms(moves) > tolerance) & (steps > SHORTEST_STEP)
-            if not going.all():
+            moving = (squared_norms(moves) > tolerance) & (steps > SHORTEST_STEP)
+            if not moving.all():
                 signals[active] = points
                 active, points, weights, moves, values, targets, steps = (
-                    part[going] for part in (active, points, weights, moves, values, targets, steps)
+                    part[moving] for part in (active, points, weights, moves, values, targets, steps)
                 )
             if not len(active):
                 break
             trials = points + moves
-            new_values, new_targets = self._look(trials, weights)
+            new_values, new_targets = self._evaluate(trials, weights)
             risen = new_values > values
             points[risen], targets[risen], values[risen] = trials[risen], new_targets[risen], new_values[risen]
             steps = where(risen, (steps * 2.0).clip(max=LONGEST_STEP), steps * 0.25)
@@ -308,18 +249,18 @@ class FixedPoint:
         total = shares.sum(axis=1)
         shares = shares / where(total > 0.0, total, 1.0)[:, None]
         means = (shares[:, None] @ self.vectors[nearest])[:, 0]
-        at_means, _ = self._look(means, weights)
+        at_means, _ = self._evaluate(means, weights)
         highest, best = largest(heights, 1)
         single = (highest[:, 0] >= at_means) | (total <= 0.0)
         means[single] = self.vectors[best[single, 0]]
         return means, where(single, highest[:, 0], at_means)
 
-    def _look(self, points: Any, weights: Any) -> tuple[Any, Any]:
+    def _evaluate(self, points: Any, weights: Any) -> tuple[Any, Any]:
         """g at the points, and where the fixed-point iteration would go from there."""
-        pulls = weights * self.kernel(points, self.vectors)
-        values = pulls.sum(axis=1)
+        terms = weights * self.kernel(points, self.vectors)
+        values = terms.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            targets = pulls @ self.vectors / values[:, None]
+            targets = terms @ self.vectors / values[:, None]
             # Too small a g to divide by: stay, which ends the iteration there.
             squares = squared_norms(targets)
             lost = ~(squares < limits(squares).max)
@@ -353,18 +294,7 @@ def squared_residual_of_noise(kind: str, noise: float, n_features: int, gamma: f
 
     Noise n moves the image of a signal by ``|n|^2`` where features are the signals. Under an RBF kernel
     ``<phi(x), phi(x + n)> = exp(-gamma |n|^2)``, so what is orthogonal to the clean image has the squared norm
-    ``1 - exp(-2 gamma |n|^2)``.
-
-    Parameters
-    ----------
-    kind : {"rbf", "linear"}
-        The kernel.
-    noise : float
-        Standard deviation of the noise in every feature.
-    n_features : int
-        Length of a signal.
-    gamma : float or None
-        The kernel's parameter.
+    ``1 - exp(-2 gamma |n|^2)``. `noise` is its standard deviation in every feature.
     """
     energy = n_features * (NOISE_GAIN * noise) ** 2
     if kind == "linear":

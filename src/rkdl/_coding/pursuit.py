@@ -32,32 +32,11 @@ def pursue(
     ols: bool,
     dictionary: Any = None,
 ) -> tuple[Any, Any]:
-    """Sparse codes of a chunk of signals against atoms of unit norm; arrays in, arrays out, tensors in, tensors out.
+    """Sparse codes of c signals against n atoms of unit norm, and squared norms (c,) of the residuals, never negative.
 
-    Parameters
-    ----------
-    correlations : ndarray of shape (c, n)
-        Inner products of signals and atoms.
-    gram : ndarray of shape (n, n)
-        Inner products of the atoms, of the correlations' dtype, with a diagonal of ones (zero for an atom that
-        must not be used). None computes the rows that are needed from `dictionary`.
-    squared_norms : ndarray of shape (c,)
-        Squared norms of the signals.
-    n_nonzero : int
-        Most atoms a signal may use.
-    residual_tol : float
-        Squared residual at which a signal is done; negative for never.
-    ols : bool
-        Orthogonal least squares instead of orthogonal matching pursuit.
-    dictionary : ndarray of shape (n, m), default=None
-        The atoms themselves, where `gram` is None.
-
-    Returns
-    -------
-    codes : Codes or TensorCodes
-        The sparse codes.
-    residuals : ndarray of shape (c,)
-        Squared norms of the residuals, never negative.
+    `correlations` (c, n) and `gram` (n, n) have the same dtype; the diagonal of `gram` is one, or zero for an atom that
+    must not be used. Without it, the rows that are needed are computed from the `dictionary` (n, m). A negative
+    `residual_tol` is never reached.
     """
     backend = backend_of(correlations)
     return backend.pursue(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)

@@ -34,8 +34,7 @@ from rkdl._features.space import FeatureSpace
 from rkdl._learning.diagnostics import check_codes, needs_float64
 from rkdl._learning.initial_atoms import INITS
 from rkdl._learning.loop import LearningProblem, alternate
-from rkdl._persistence.checkpoint import Checkpoint, describe
-from rkdl._persistence.history import History
+from rkdl._persistence.checkpoint import Checkpoint, History, describe
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array, Device, MatrixLike
@@ -76,17 +75,9 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     @abstractmethod
     def _problem(
-        self,
-        executor: Executor,
-        pursuit: Pursuit,
-        rng: np.random.RandomState,
-        gamma: float | None,
-        saved: dict | None = None,
+        self, executor: Executor, rng: RandomState, gamma: float | None, saved: dict | None = None
     ) -> LearningProblem:
-        """The learning problem, ready to iterate; what a saved state will replace need not be chosen.
-
-        `gamma` is that of `_find_gamma`.
-        """
+        """The learning problem, ready to iterate; what a saved state will replace need not be chosen."""
 
     @abstractmethod
     def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
@@ -201,11 +192,8 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 saved = checkpoint.state
             executor = self._inspect(self._with_dtype(opened))
             signals = executor.signals
-            gamma = self._find_gamma(signals)
-            unit = self._feature_scale(signals.scale)
             try:
-                problem = self._problem(executor, self._pursuit(unit), rng, gamma, saved)
-                was_interrupted = saved is None and self._prepare(problem)
+                problem, gamma, was_interrupted = self._start_problem(executor, rng, saved)
                 # What an interrupted preparation ended with is stored.
                 max_iter = 0 if was_interrupted else self.max_iter
                 history, is_interrupted = self._alternate(problem, type(self).__name__, checkpoint, max_iter)
@@ -228,6 +216,14 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.n_revived_ = problem.model.n_revived
         return is_interrupted or was_interrupted
 
+    def _start_problem(
+        self, executor: Executor, rng: RandomState, saved: dict | None = None
+    ) -> tuple[LearningProblem, float | None, bool]:
+        """The learning problem, gamma for the signals as they are read, and whether Ctrl-C ended the preparation."""
+        gamma = self._find_gamma(executor.signals)
+        problem = self._problem(executor, rng, gamma, saved)
+        return problem, gamma, saved is None and self._prepare(problem)
+
     def _prepare(self, problem: Any) -> bool:
         """Iterations before those of the fit, if any; whether Ctrl-C ended them."""
         return False
@@ -248,12 +244,11 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             checkpoint=checkpoint,
         )
 
-    def _share_features(self, executor: Executor, rng: np.random.RandomState) -> SharedFeatures:
+    def _share_features(self, executor: Executor, rng: RandomState) -> SharedFeatures:
         """Features for the dictionaries of several classes: kernel vectors are chosen, and moved if they are to be."""
         signals = executor.signals
-        gamma = self._find_gamma(signals)
-        problem: Any = self._problem(executor, self._pursuit(self._feature_scale(signals.scale)), rng, gamma)
-        is_interrupted = self._prepare(problem)
+        problem: Any
+        problem, gamma, is_interrupted = self._start_problem(executor, rng)
         if problem.vector_update is not None and not is_interrupted:
             _, is_interrupted = self._alternate(problem, f"{type(self).__name__} of all classes")
         if is_interrupted:
@@ -295,8 +290,13 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Warn of sizes that do not go together; subclasses add their own checks."""
 
     def _pursuit(self, unit: float) -> Pursuit:
+        """The pursuit for features multiplied by `unit`."""
         options = check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.n_components)
         return options._replace(residual_tol=options.residual_tol * unit * unit)
+
+    def _pursuit_of(self, signals: Signals) -> Pursuit:
+        """The pursuit for signals as they are read."""
+        return self._pursuit(self._feature_scale(signals.scale))
 
     def _initial_array(self, shape: tuple[int, int], attribute: str) -> np.ndarray:
         """`init` as an array of the expected shape."""
@@ -324,8 +324,15 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             from rkdl._estimators.lazy import transform_lazily
 
             return transform_lazily(self, signals)
-        codes = encode_signals(signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit)
+        norms = self._given_norms(signals)
+        codes = encode_signals(
+            signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit, squared_norms=norms
+        )
         return signals.as_given(codes)
+
+    def _given_norms(self, signals: Signals) -> np.ndarray | None:
+        """Squared norms (n_signals,) of the signals for `transform`; None where the encoder computes them."""
+        return None
 
     @one_blas_thread()
     def reconstruction_error(self, X: MatrixLike) -> Array:
@@ -343,9 +350,10 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             is one.
         """
         if is_dask(X):
-            from rkdl._estimators.lazy import reconstruction_error_lazily
+            from rkdl._estimators.lazy import map_blocks
 
-            return reconstruction_error_lazily(self, self._ready(X)[0])
+            signals = self._ready(X)[0]
+            return map_blocks(self, signals.data, "reconstruction_error", np.empty(0, dtype=signals.result_dtype))
         return self._residuals(X)[0]
 
     @one_blas_thread()
@@ -440,23 +448,8 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_components
-
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
-        """Get the names of the coefficients: the class name in lower case and a number.
-
-        Parameters
-        ----------
-        input_features : array-like of str or None, default=None
-            Ignored.
-
-        Returns
-        -------
-        names : ndarray of str objects, of shape (n_components,)
-            Names of the coefficients.
-        """
         check_is_fitted(self)
-        return super().get_feature_names_out(input_features)
+        return self.n_components
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -466,14 +459,17 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 @contextmanager
-def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
-    """An estimator whose fit fails keeps what it learned before."""
+def unchanged_on_failure(estimator: BaseEstimator, generator: Any = None) -> Iterator[None]:
+    """An estimator whose fit fails keeps what it learned before, and a random `generator` its position."""
     before = dict(vars(estimator))
+    position = generator.get_state() if isinstance(generator, RandomState) else None
     try:
         yield
     except BaseException:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
+        if position is not None:
+            generator.set_state(position)
         raise
 
 

@@ -56,26 +56,21 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : {"DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL"} or estimator, default="RKDL"
-        Method that learns the dictionaries, with its settings: `n_components` is the number of atoms per class; a class
-        with fewer signals has as many atoms as signals. ORKDL and MORKDL learn their kernel vectors from all signals
-        first, with one dictionary. KDL, for up to a few thousand signals, becomes RKDL with every signal as a kernel
-        vector. A name stands for that method with 64 atoms per class, 5 nonzero coefficients, 10 iterations, and 300
-        random kernel vectors (100 for ORKDL and MORKDL; 600 Fourier features for FourierDL).
+        Method that learns the dictionaries; `n_components` is the number of atoms per class, at most that of its
+        signals. ORKDL and MORKDL learn their kernel vectors from all signals first, with one dictionary; KDL becomes
+        RKDL with every signal as a kernel vector. A name stands for 64 atoms per class, 5 nonzero coefficients, 10
+        iterations and 300 random kernel vectors (ORKDL and MORKDL: 100; FourierDL: 600 Fourier features).
     n_refinements : int, default=2
-        Number of passes over the data that minimise the cross-entropy of the softmax of the residuals, after every
-        class has learned its own dictionary. 0 skips them.
+        Number of passes that then minimise the cross-entropy of the softmax of the residuals; 0 skips them.
     learning_rate : float, default=0.02
         Step size of these passes, relative to a least-squares step. It decreases to zero.
     calibration_size : float, default=0.1
-        Fraction of the signals held out to calibrate the probabilities: at most 2,000 signals, and at least one per
-        class of two or more. Up to 20,000 signals (by default), the dictionaries are then learned again from all of
-        them.
+        Fraction of the signals held out to calibrate the probabilities: at most 2,000, and at least one per class of
+        two or more. If it is not cut to 2,000, the dictionaries are then learned again from all signals.
     n_jobs : int, default=None
-        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it. It
-        overrides that of `estimator`.
+        Number of threads, instead of that of `estimator`; None means as many as BLAS may use, -1 all cores.
     random_state : int, RandomState instance or None, default=None
-        Seed or generator of the kernel vectors, initial atoms, held-out signals and batches. None means that of
-        `estimator`.
+        Seed or generator of kernel vectors, initial atoms, held-out signals and batches; None: that of `estimator`.
     verbose : int, default=0
         Show a progress bar if positive.
 
@@ -99,11 +94,10 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     method_ : estimator
         Method with the settings used; RKDL for KDL.
     errors_ : ndarray of shape (n_iter_,)
-        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned dictionaries: f is the squared error
-        in feature space of N signals of length m, each coded with the dictionary of its class.
+        Error ``sqrt(f / (m N))`` after each iteration, up to the returned dictionaries: f is the squared error in
+        feature space of N signals of length m, each coded with the dictionary of its class.
     n_nonzero_coefs_ : int
-        Maximum number of nonzero coefficients used: that of the method, but at most half the rank of the features,
-        because as many atoms as dimensions would represent the signals of any class.
+        Maximum number of nonzero coefficients used: that of the method, but at most half the rank of the features.
     losses_ : ndarray of shape (n_refinements,)
         Mean cross-entropy per pass of the refinement.
     n_iter_ : int

@@ -53,25 +53,21 @@ class Denoising(DictionaryLearner):
         """
         check_is_fitted(self)
         if is_dask(X):
-            from rkdl._estimators.lazy import decode_lazily
-
             check_source(X, type(self).__name__)
-            self._check_width(X)
-            # Raise now, and not on the workers, if there is no decoder.
-            self._decoder(float_dtype(X.dtype))
-            return decode_lazily(self, X)
-        codes = self._read_codes(X)
-        decoder = self._decoder(codes.dtype)
-        return decode_rows(codes, decoder, self.n_features_in_, self.n_jobs)
-
-    def _read_codes(self, X: MatrixLike) -> Any:
-        codes = open_signals(X, caller=type(self).__name__, device=self.device)
-        self._check_width(codes)
-        return codes
-
-    def _check_width(self, codes: Any) -> None:
+            codes: Any = X
+        else:
+            codes = open_signals(X, caller=type(self).__name__, device=self.device)
         if codes.shape[1] != self.n_components:
             raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {self.n_components} atoms.")
+        dtype = float_dtype(codes.dtype)
+        # Raised here, and not on the workers, if there is none.
+        decoder = self._decoder(dtype)
+        if is_dask(X):
+            from rkdl._estimators.lazy import map_blocks
+
+            empty = np.empty((0, self.n_features_in_), dtype=dtype)
+            return map_blocks(self, codes.rechunk({1: -1}), "inverse_transform", empty)
+        return decode_rows(codes, decoder, self.n_features_in_, self.n_jobs)
 
     @one_blas_thread()
     def atom_preimages(self) -> np.ndarray:
@@ -126,9 +122,11 @@ class Denoising(DictionaryLearner):
         check_is_fitted(self)
         self._check_noise(noise)
         if is_dask(X):
-            from rkdl._estimators.lazy import denoise_lazily
+            from rkdl._estimators.lazy import map_blocks
 
-            return denoise_lazily(self, self._ready(X)[0], noise)
+            signals = self._ready(X)[0]
+            empty = np.empty((0, signals.shape[1]), dtype=signals.result_dtype)
+            return map_blocks(self, signals.data, "denoise", empty, noise=noise)
         signals, encoder, unit = self._ready(X)
         if noise is not None:
             tolerance = self._noise_tolerance(float(noise)) * unit * unit

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-from sklearn.base import _fit_context
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from rkdl._backends.arrays import host, is_tensor
-from rkdl._coding.encode import encode_signals
-from rkdl._coding.encoder import Pursuit
 from rkdl._coding.pursuit import pursue
 from rkdl._data.open import gather
 from rkdl._data.signals import Signals, is_safe
 from rkdl._estimators.denoising import Decoder
 from rkdl._estimators.gamma import raw_gamma
 from rkdl._estimators.kernel import KERNELS, KernelLearner
-from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
 from rkdl._execution.machine import physical_memory
 from rkdl._features.space import FeatureSpace, PrecomputedSpace
@@ -33,7 +28,7 @@ from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.full import FullProblem, KernelRows
 from rkdl._learning.initial_atoms import first_signals
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, Array, Device, MatrixLike
+from rkdl._utils.types import FLOATS, Device
 from rkdl._utils.warnings import warn
 
 # The kernel matrix is stored if it takes no more than this fraction of the memory (on a GPU, of the free memory).
@@ -51,49 +46,41 @@ class KDL(KernelLearner):
     n_components : int, default=20
         Number of atoms.
     kernel : {"rbf", "poly", "linear", "precomputed"}, Kernel or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, which has
-        its own parameters, or a function of two matrices that returns the matrix of kernel values (or of two rows that
-        returns a number, which is slow).
-        With "precomputed", X is the kernel matrix in `fit`, and kernel values with the training signals after it.
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, or a function
+        of two matrices that returns their kernel matrix (or of two rows that returns a number: slow).
+        With "precomputed", X is the kernel matrix in `fit`, and kernel values with the training signals after it;
+        errors, and codes with `residual_tol`, are then those of the training signals, whose norms alone are known.
     gamma : float, "median" or "scale", default="median"
-        Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
-        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC. A `Kernel` uses its own
-        parameters instead of `gamma`, `degree` and `coef0`.
+        Parameter of "rbf" and "poly"; a `Kernel` has its own. "median" is the inverse of the median squared distance in
+        a sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
         Constant term of "poly".
     n_nonzero_coefs : int or None, default=4
-        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
-        None too, a tenth of the atoms.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
-        Stop coding a signal when its squared residual in feature space is at most this. None means that only
-        `n_nonzero_coefs` stops it.
+        Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
-        also refits the codes on their support.
+        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_signals), default="rpcholesky"
-        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
-        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
-        Gaussian combinations of the signals; an array gives the combinations.
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the signals;
+        an array gives the combinations.
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
-        not decreased for ten; 0 disables.
+        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
     fit_inverse_transform : bool, default=False
-        Whether to learn a decoder for `inverse_transform` and `denoise`, by ridge regression of the signals on their
-        codes in one more pass over the data. Without it they iterate to a fixed point with kernel "rbf" (slower), are
-        exact with "linear", and need `fit_decoder` with other kernels.
+        Whether to learn a decoder from codes to signals in one more pass over the data. Without it, `inverse_transform`
+        and `denoise` are exact with "linear", iterative (slower) with "rbf", and need `fit_decoder` with other kernels.
     decoder_alpha : float, default=0.001
         Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
-        tensor, otherwise in NumPy.
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -112,12 +99,10 @@ class KDL(KernelLearner):
     gamma_ : float
         Value of `gamma` used; for a `Kernel`, its own gamma or the one its rule found, 1.0 if it has neither.
     computes_in_float64_ : bool
-        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
-        still float32.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
-        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned model: f is the squared error in
-        feature space of N signals of length m, coded with the model at the end of the iteration. It may increase,
-        because the pursuit is greedy.
+        Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
+        of N signals of length m. It may increase, because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -125,8 +110,7 @@ class KDL(KernelLearner):
     n_revived_ : int
         Number of unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        Linear map from codes to signals, if a decoder was learned; for kernel "rbf", codes are first normalised in
-        feature space.
+        Linear map from codes (with "rbf", normalised in feature space) to signals, if a decoder was learned.
     decoder_intercept_ : ndarray of shape (n_features,)
         Intercept of the decoder, if one was learned.
     n_features_in_ : int
@@ -196,69 +180,14 @@ class KDL(KernelLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
-        """Learn a dictionary from signals, or from their kernel matrix.
-
-        After Ctrl-C, which raises KeyboardInterrupt as usual, the estimator holds the best model of the completed
-        iterations. A fit that fails, or is interrupted before its first iteration is complete, leaves the estimator
-        unchanged.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row; with ``kernel="precomputed"`` the kernel matrix (n_signals, n_signals).
-        y : None
-            Ignored.
-        checkpoint : str or path, default=None
-            File to which the state is written, atomically, after every iteration. If it exists, the fit resumes from it
-            and its result is bitwise identical to that of an uninterrupted fit. Signals and parameters must be the
-            same, but `max_iter` may be larger; any other file is refused. None means no checkpoint.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        if self.device is None and not is_tensor(X):
-            # Every signal meets every other one: they are needed together.
-            X = gather(X)
-        super().fit(X, y, checkpoint=checkpoint)
-        return self
-
-    @one_blas_thread()
-    def transform(self, X: MatrixLike) -> Array:
-        """Compute sparse codes of signals.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row; with ``kernel="precomputed"`` kernel values with the training signals. If
-            `residual_tol` is set as well, it must be the square kernel matrix of the training signals, whose diagonal
-            gives the norms.
-
-        Returns
-        -------
-        codes : ndarray or csr_array of shape (n_signals, n_components)
-            Sparse codes, in CSR format if `sparse_output`.
-        """
-        if not self._is_precomputed or self.residual_tol is None:
-            return super().transform(X)
-        signals, encoder, _ = self._ready(X)
-        kernel = host(signals.data)
-        if not _is_training_matrix(kernel):
-            raise ValueError(
-                "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
-                "training signals do not give the norm of a new signal. Set residual_tol=None and n_nonzero_coefs."
-            )
-        squares = np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
-        return encode_signals(signals, encoder, self.sparse_output, self.n_jobs, squared_norms=squares)
-
     @property
     def _is_precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
+        if reset and self.device is None and not is_tensor(X):
+            # Every signal meets every other one: they are needed together.
+            X = gather(X)
         if not self._is_precomputed:
             return super()._read_signals(X, reset=reset)
         if is_tensor(X) or self.device is not None:
@@ -284,12 +213,7 @@ class KDL(KernelLearner):
         return n_signals
 
     def _problem(
-        self,
-        executor: Executor,
-        pursuit: Pursuit,
-        rng: np.random.RandomState,
-        gamma: float | None,
-        saved: dict | None = None,
+        self, executor: Executor, rng: RandomState, gamma: float | None, saved: dict | None = None
     ) -> FullProblem:
         signals = executor.signals
         n_signals = signals.shape[0]
@@ -324,7 +248,7 @@ class KDL(KernelLearner):
                 n_picked = len(picked)
                 start[np.arange(n_picked), picked] = 1.0
             start[n_picked:] = rng.standard_normal((self.n_components - n_picked, n_signals))
-        return FullProblem(rows, start, pursuit, ATOM_UPDATES[self.atom_update])
+        return FullProblem(rows, start, self._pursuit_of(signals), ATOM_UPDATES[self.atom_update])
 
     def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
         unit = self._feature_scale(signals.scale)
@@ -349,7 +273,18 @@ class KDL(KernelLearner):
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
         return PrecomputedSpace(n_features) if self._is_precomputed else super()._space_on(n_features, vectors, gamma)
 
-    def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    def _given_norms(self, signals: Signals) -> np.ndarray | None:
+        if not self._is_precomputed or self.residual_tol is None:
+            return None
+        kernel = host(signals.data)
+        if not _is_training_matrix(kernel):
+            raise ValueError(
+                "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
+                "training signals do not give the norm of a new signal. Set residual_tol=None and n_nonzero_coefs."
+            )
+        return np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
+
+    def _residuals(self, X: Any, factor: float = 1.0) -> tuple[Any, Any]:
         if not self._is_precomputed:
             return super()._residuals(X, factor)
         signals, encoder, _ = self._ready(X)
@@ -360,9 +295,13 @@ class KDL(KernelLearner):
                 "square kernel matrix: for other signals give the kernel by name or as a function."
             )
         squares = np.maximum(kernel.diagonal(), 0.0)
-        correlations = kernel @ encoder.atoms.T
-        residuals = pursue(correlations, encoder.gram, squares, *encoder.pursuit)[1]
-        return tuple(alike_home(factor * np.sqrt(part), signals) for part in (residuals, squares))  # type: ignore[return-value]
+        residuals = pursue(kernel @ encoder.atoms.T, encoder.gram, squares, *encoder.pursuit)[1]
+        both = factor * np.sqrt(residuals), factor * np.sqrt(squares)
+        if signals.home is None:
+            return both
+        from rkdl._execution.device import send_home
+
+        return send_home(both[0], signals), send_home(both[1], signals)
 
     def _check_decodable(self) -> None:
         if self._is_precomputed:
@@ -380,15 +319,6 @@ class KDL(KernelLearner):
         tags.input_tags.pairwise = self._is_precomputed
         tags.input_tags.sparse = not self._is_precomputed
         return tags
-
-
-def alike_home(values: np.ndarray, signals: Signals) -> Any:
-    """Values as a tensor where the signals came as one."""
-    if signals.home is None:
-        return values
-    from rkdl._backends.torch.backend import upload
-
-    return upload(values, signals.home)
 
 
 def _is_training_matrix(kernel: np.ndarray) -> bool:

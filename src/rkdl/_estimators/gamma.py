@@ -21,16 +21,7 @@ def spread_sample(signals: Signals, size: int = SAMPLE) -> np.ndarray:
 
 
 def find_gamma(gamma: float | str, signals: Signals) -> float:
-    """`gamma` for the signals as they are read, that is after their scale.
-
-    Parameters
-    ----------
-    gamma : float, "median" or "scale"
-        A number is meant for the signals as the user gave them. "median" is one over the median squared distance of a
-        sample; "scale" one over the variance of all numbers times the number of features, from one pass over them.
-    signals : Signals
-        The signals.
-    """
+    """Gamma for the signals as they are read, from a number for the signals as they were given, or from a rule."""
     if not isinstance(gamma, str):
         return float(gamma) / signals.scale / signals.scale
     found = scale_gamma(signals) if gamma == "scale" else median_gamma(spread_sample(signals))

@@ -12,7 +12,21 @@ from scipy import sparse
 from sklearn import config_context, get_config
 
 from rkdl._data.dask import DaskSignals, aligned, checked_block
-from rkdl._data.signals import float_dtype
+
+
+def map_blocks(model: Any, rows: Any, method: str, meta: Any, **options: Any) -> Any:
+    """A method of the model on each block of a Dask array with one column of blocks; `meta` is an empty result."""
+    chunks = (rows.chunks[0], *((width,) for width in meta.shape[1:]))
+    return rows.map_blocks(
+        _apply,
+        dask.delayed(_for_blocks(model)),
+        method,
+        chunks=chunks,
+        drop_axis=1 if meta.ndim == 1 else None,
+        meta=meta,
+        name=f"rkdl-{method}-{uuid4().hex}",
+        **options,
+    )
 
 
 def transform_lazily(model: Any, signals: DaskSignals) -> Any:
@@ -25,55 +39,8 @@ def transform_lazily(model: Any, signals: DaskSignals) -> Any:
             "set_output(transform='default') for codes as a lazy Dask array, which dask.dataframe.from_dask_array "
             "turns into a lazy data frame."
         )
-    n_codes = model._n_features_out
-    if model.sparse_output:
-        meta: Any = sparse.csr_array((0, n_codes), dtype=signals.result_dtype)
-    else:
-        meta = np.empty((0, n_codes), dtype=signals.result_dtype)
-    return signals.data.map_blocks(
-        _transform_block,
-        dask.delayed(_for_blocks(model)),
-        chunks=(signals.data.chunks[0], (n_codes,)),
-        meta=meta,
-        name=f"rkdl-transform-{uuid4().hex}",
-    )
-
-
-def reconstruction_error_lazily(model: Any, signals: DaskSignals) -> Any:
-    """Norms of the residuals as a Dask array with the same row chunks."""
-    return signals.data.map_blocks(
-        _error_block,
-        dask.delayed(_for_blocks(model)),
-        drop_axis=1,
-        chunks=(signals.data.chunks[0],),
-        meta=np.empty(0, dtype=signals.result_dtype),
-        name=f"rkdl-error-{uuid4().hex}",
-    )
-
-
-def denoise_lazily(model: Any, signals: DaskSignals, noise: float | None) -> Any:
-    """Denoised signals as a Dask array with the same row chunks."""
-    return signals.data.map_blocks(
-        _denoise_block,
-        dask.delayed(_for_blocks(model)),
-        noise,
-        chunks=signals.data.chunks,
-        meta=np.empty((0, signals.shape[1]), dtype=signals.result_dtype),
-        name=f"rkdl-denoise-{uuid4().hex}",
-    )
-
-
-def decode_lazily(model: Any, codes: Any) -> Any:
-    """Signals reconstructed from codes as a Dask array with the same row chunks."""
-    dtype, size = float_dtype(codes.dtype), model.n_features_in_
-    rows = codes.rechunk({1: -1})
-    return rows.map_blocks(
-        _decode_block,
-        dask.delayed(_for_blocks(model)),
-        chunks=(rows.chunks[0], (size,)),
-        meta=np.empty((0, size), dtype=dtype),
-        name=f"rkdl-decode-{uuid4().hex}",
-    )
+    empty: Any = np.empty((0, model._n_features_out), dtype=signals.result_dtype)
+    return map_blocks(model, signals.data, "transform", sparse.csr_array(empty) if model.sparse_output else empty)
 
 
 def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float, float]]:
@@ -84,7 +51,7 @@ def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float
 def _for_blocks(model: Any) -> Any:
     """The model for use on a block: one thread, and no feature names, which blocks do not have."""
     model = copy.copy(model).set_params(n_jobs=1)
-    for name in ("feature_names_in_", "_stream", "_saved_stream"):
+    for name in ("feature_names_in_", "_stream"):
         model.__dict__.pop(name, None)
     return model
 
@@ -95,31 +62,15 @@ def _on_arrival(model: Any) -> Any:
     return model
 
 
-def _arrived(block: Any, block_info: dict | None) -> Any:
-    """The block, checked to have the shape that its Dask array declares."""
+def _apply(block: Any, model: Any, method: str, block_info: dict | None = None, **options: Any) -> Any:
+    """The method on a block, which is checked to have the shape that its Dask array declares."""
     if block_info:
         place = block_info[0]
         shape = tuple(stop - start for start, stop in place["array-location"])
         block = checked_block(block, place["chunk-location"][0], shape)
-    return aligned(block)
-
-
-def _transform_block(block: Any, model: Any, block_info: dict | None = None) -> Any:
     # Blocks of an array are arrays, whatever the worker's configuration.
     with config_context(transform_output="default"):
-        return _on_arrival(model).transform(_arrived(block, block_info))
-
-
-def _denoise_block(block: Any, model: Any, noise: float | None, block_info: dict | None = None) -> np.ndarray:
-    return _on_arrival(model).denoise(_arrived(block, block_info), noise=noise)
-
-
-def _decode_block(block: Any, model: Any, block_info: dict | None = None) -> np.ndarray:
-    return _on_arrival(model).inverse_transform(_arrived(block, block_info))
-
-
-def _error_block(block: Any, model: Any, block_info: dict | None = None) -> np.ndarray:
-    return _on_arrival(model).reconstruction_error(_arrived(block, block_info))
+        return getattr(_on_arrival(model), method)(aligned(block), **options)
 
 
 def _energies(block: Any, model: Any) -> tuple[float, float, float]:

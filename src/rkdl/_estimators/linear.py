@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._backends.arrays import host, squared_norms
-from rkdl._coding.encoder import Encoder, Pursuit
+from rkdl._coding.encoder import Encoder
 from rkdl._coding.preimages import LinearDecoder, squared_residual_of_noise
 from rkdl._data.signals import Signals
 from rkdl._estimators.denoising import Decoding, Denoising
@@ -32,16 +32,11 @@ from rkdl._utils.types import Device
 class _CoordinateLearner(StreamLearner):
     """Base of the methods whose atoms are feature vectors, so that the metric is the identity."""
 
-    def _feature_map(self, signals: Signals, rng: np.random.RandomState, gamma: float | None) -> FeatureMap:
+    def _feature_map(self, signals: Signals, rng: RandomState, gamma: float | None) -> FeatureMap:
         raise NotImplementedError
 
     def _problem(
-        self,
-        executor: Executor,
-        pursuit: Pursuit,
-        rng: np.random.RandomState,
-        gamma: float | None,
-        saved: dict | None = None,
+        self, executor: Executor, rng: RandomState, gamma: float | None, saved: dict | None = None
     ) -> ReducedProblem:
         signals = executor.signals
         feature_map = self._feature_map(signals, rng, gamma)
@@ -55,15 +50,16 @@ class _CoordinateLearner(StreamLearner):
             if self.init != "random":
                 found = first_coordinates(self.init, signals, self.n_components, rng, feature_map.features)
                 start[: len(found)] = found
-        model = Model.start(feature_map, IdentityMetric(feature_map.size), start)
-        return ReducedProblem(executor, model, pursuit, atom_update=ATOM_UPDATES[self.atom_update])
+        return self._problem_at(executor, feature_map, start)
 
-    def _continued(
-        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, gamma: float | None
-    ) -> ReducedProblem:
+    def _continued(self, executor: Executor, gamma: float | None) -> ReducedProblem:
         feature_map = self._space.feature_map(np.dtype(np.float64), executor.signals.scale)
-        model = Model.start(feature_map, IdentityMetric(feature_map.size), self.components_.astype(np.float64))
-        return ReducedProblem(executor, model, pursuit, atom_update=ATOM_UPDATES[self.atom_update])
+        return self._problem_at(executor, feature_map, self.components_.astype(np.float64))
+
+    def _problem_at(self, executor: Executor, feature_map: FeatureMap, atoms: np.ndarray) -> ReducedProblem:
+        model = Model.start(feature_map, IdentityMetric(feature_map.size), atoms)
+        pursuit, atom_update = self._pursuit_of(executor.signals), ATOM_UPDATES[self.atom_update]
+        return ReducedProblem(executor, model, pursuit, atom_update=atom_update)
 
     def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
         self.components_ = host(problem.model.whitened_atoms).astype(signals.dtype)
@@ -83,32 +79,25 @@ class DL(Denoising, _CoordinateLearner):
     n_components : int, default=20
         Number of atoms.
     n_nonzero_coefs : int or None, default=4
-        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
-        None too, a tenth of the atoms.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
-        Stop coding a signal when its squared residual is at most this. None means that only `n_nonzero_coefs` stops it.
+        Stop coding a signal when its squared residual is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
-        also refits the codes on their support.
+        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_features), default="rpcholesky"
-        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
-        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
-        Gaussian vectors; an array gives the atoms.
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian vectors; or those of an array.
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
-        not decreased for ten; 0 disables.
+        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved, however the stream is cut into
-        batches. None means that nothing is forgotten.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
-        tensor, otherwise in NumPy.
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -121,12 +110,10 @@ class DL(Denoising, _CoordinateLearner):
     components_ : ndarray of shape (n_components, n_features)
         Atoms, of unit norm.
     computes_in_float64_ : bool
-        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
-        still float32.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
-        Error ``|Y - Z A|_F / sqrt(m N)`` after each iteration, up to that of the returned model, for N signals of
-        length m, with codes Z for the atoms A at the end of the iteration. It may increase, because the pursuit is
-        greedy.
+        Error ``|Y - Z A|_F / sqrt(m N)`` after each iteration, up to the returned model, for N signals of length m,
+        coded anew. It may increase, because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -193,7 +180,7 @@ class DL(Denoising, _CoordinateLearner):
 
     _is_linear = True
 
-    def _feature_map(self, signals: Signals, rng: np.random.RandomState, gamma: float | None) -> LinearMap:
+    def _feature_map(self, signals: Signals, rng: RandomState, gamma: float | None) -> LinearMap:
         return LinearMap(signals.shape[1])
 
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
@@ -226,41 +213,33 @@ class FourierDL(Decoding, _CoordinateLearner):
     n_fourier_features : int, default=256
         Number of features: a cosine and a sine per random frequency. Odd numbers are rounded up.
     gamma : float, "median" or "scale", default="median"
-        Parameter of the kernel. "median" is the inverse of the median squared distance within a sample of the signals,
+        Parameter of the kernel. "median" is the inverse of the median squared distance in a sample of the signals,
         "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     n_nonzero_coefs : int or None, default=4
-        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
-        None too, a tenth of the atoms.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
-        Stop coding a signal when its squared residual in feature space is at most this. None means that only
-        `n_nonzero_coefs` stops it.
+        Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
-        also refits the codes on their support.
+        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_fourier_features), default="rpcholesky"
-        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
-        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
-        Gaussian vectors; an array gives the atoms.
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian vectors; or those of an array.
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
-        not decreased for ten; 0 disables.
+        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved, however the stream is cut into
-        batches. None means that nothing is forgotten.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
     fit_inverse_transform : bool, default=False
-        Whether to learn a decoder for `inverse_transform` and `denoise`, by ridge regression of the signals on their
-        codes in one more pass over the data. Without it they need `fit_decoder`.
+        Whether to learn a decoder from codes to signals in one more pass over the data. Without it, `inverse_transform`
+        and `denoise` need `fit_decoder`.
     decoder_alpha : float, default=0.001
         Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
-        tensor, otherwise in NumPy.
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -277,12 +256,10 @@ class FourierDL(Decoding, _CoordinateLearner):
     gamma_ : float
         Value of `gamma` used.
     computes_in_float64_ : bool
-        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
-        still float32.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
-        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned model: f is the squared error in
-        feature space of N signals of length m, coded with the model at the end of the iteration. It may increase,
-        because the pursuit is greedy.
+        Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
+        of N signals of length m. It may increase, because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -372,7 +349,7 @@ class FourierDL(Decoding, _CoordinateLearner):
     def _working_width(self, n_signals: int, n_features: int) -> int:
         return n_features + 2 * self.n_fourier_features + 3 * self.n_components
 
-    def _feature_map(self, signals: Signals, rng: np.random.RandomState, gamma: float | None) -> FourierMap:
+    def _feature_map(self, signals: Signals, rng: RandomState, gamma: float | None) -> FourierMap:
         assert gamma is not None
         sample = spread_sample(signals, KERNEL_SAMPLE)
         check_kernel(make_kernel("rbf", gamma=gamma, degree=1, coef0=0.0, sample=sample), sample)

@@ -33,13 +33,11 @@ class ORKDL(RKDL):
     n_components : int, default=20
         Number of atoms.
     kernel : {"rbf", "poly", "linear"}, Kernel or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, which has
-        its own parameters, or a function of two matrices that returns the matrix of kernel values (or of two rows that
-        returns a number, which is slow).
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, or a function
+        of two matrices that returns their kernel matrix (or of two rows that returns a number: slow).
     gamma : float, "median" or "scale", default="median"
-        Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
-        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC. A `Kernel` uses its own
-        parameters instead of `gamma`, `degree` and `coef0`.
+        Parameter of "rbf" and "poly"; a `Kernel` has its own. "median" is the inverse of the median squared distance in
+        a sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
@@ -47,25 +45,20 @@ class ORKDL(RKDL):
     n_kernel_vectors : int, default=50
         Number of kernel vectors.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
-        How the initial kernel vectors are chosen: "kmeans" takes cluster centres, "random" draws signals (Nystrom
-        sampling), "rpcholesky" draws signals by randomly pivoted Cholesky, and "dictionary" trains a linear dictionary
-        of the signals, as the paper does, scaled to their root-mean-square norm. An array of shape (n_kernel_vectors,
-        n_features) is taken as it is, and `n_kernel_vectors` is ignored.
+        Initial kernel vectors: a linear dictionary of the signals, as in the paper, scaled to their root-mean-square
+        norm; signals drawn at random (Nystrom sampling); cluster centres; signals drawn by randomly pivoted Cholesky;
+        or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
-        None too, a tenth of the atoms.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
-        Stop coding a signal when its squared residual in feature space is at most this. None means that only
-        `n_nonzero_coefs` stops it.
+        Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
-        also refits the codes on their support.
+        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
-        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
-        Gaussian combinations of the kernel vectors; an array gives the combinations.
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
+        vectors; an array gives the combinations.
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.
@@ -78,22 +71,18 @@ class ORKDL(RKDL):
         Maximum number of iterations that update the kernel vectors. With "lbfgs", and unless `init` is an array, up to
         ten iterations with fixed kernel vectors come first.
     tol : float, default=1e-4
-        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
-        not decreased for ten; 0 disables.
+        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved, however the stream is cut into
-        batches. None means that nothing is forgotten.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
     fit_inverse_transform : bool, default=False
-        Whether to learn a decoder for `inverse_transform` and `denoise`, by ridge regression of the signals on their
-        codes in one more pass over the data. Without it they iterate to a fixed point with kernel "rbf" (slower), are
-        exact with "linear", and need `fit_decoder` with other kernels.
+        Whether to learn a decoder from codes to signals in one more pass over the data. Without it, `inverse_transform`
+        and `denoise` are exact with "linear", iterative (slower) with "rbf", and need `fit_decoder` with other kernels.
     decoder_alpha : float, default=0.001
         Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
-        tensor, otherwise in NumPy.
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -114,12 +103,10 @@ class ORKDL(RKDL):
     gamma_ : float
         Value of `gamma` used; for a `Kernel`, its own gamma or the one its rule found, 1.0 if it has neither.
     computes_in_float64_ : bool
-        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
-        still float32.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
-        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned model: f is the squared error in
-        feature space of N signals of length m, coded with the model at the end of the iteration. It may increase,
-        because the pursuit is greedy.
+        Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
+        of N signals of length m. It may increase, because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -127,8 +114,7 @@ class ORKDL(RKDL):
     n_revived_ : int
         Number of unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        Linear map from codes to signals, if a decoder was learned; for kernel "rbf", codes are first normalised in
-        feature space.
+        Linear map from codes (with "rbf", normalised in feature space) to signals, if a decoder was learned.
     decoder_intercept_ : ndarray of shape (n_features,)
         Intercept of the decoder, if one was learned.
     n_features_in_ : int
@@ -222,22 +208,20 @@ class ORKDL(RKDL):
             return False
         # Iterations that hold the kernel vectors cost little, and what they end with is the least to be beaten.
         name = f"{type(self).__name__}, kernel vectors held"
-        with problem.fixed_vectors():
-            _, is_interrupted = self._alternate(problem, name, max_iter=FIXED_VECTOR_ITERATIONS)
+        fixed = problem.with_fixed_vectors()
+        _, is_interrupted = self._alternate(fixed, name, max_iter=FIXED_VECTOR_ITERATIONS)
+        problem.continue_from(fixed)
         return is_interrupted
 
-    def _radius(self, executor: Executor, vectors: np.ndarray | None) -> float | None:
-        """Norm of all kernel vectors, from those given, otherwise from the signals; None if it is free."""
-        return None
-
-    def _vector_update(self, executor: Executor, vectors: np.ndarray | None = None) -> KernelVectorUpdate:
-        radius = self._radius(executor, vectors)
+    def _vector_update(
+        self, executor: Executor, radius: float | None, *, has_warned: bool = False
+    ) -> KernelVectorUpdate:
         if self.solver == "lbfgs":
-            return VariableProjection(self.n_inner_iter, radius)
+            return VariableProjection(self.n_inner_iter, radius, has_warned=has_warned)
         rate = self.learning_rate
         if rate is not None and self._feature_scale(executor.signals.scale) == 1.0:
             rate *= executor.signals.scale**2
-        return GradientDescent(self.n_inner_iter, radius, rate)
+        return GradientDescent(self.n_inner_iter, radius, rate, has_warned=has_warned)
 
 
 class MORKDL(ORKDL):
@@ -250,14 +234,11 @@ class MORKDL(ORKDL):
     n_components : int, default=20
         Number of atoms.
     kernel : {"rbf", "poly", "linear"}, Kernel or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, which has
-        its own parameters, or a function of two matrices that returns the matrix of kernel values (or of two rows that
-        returns a number, which is slow).
-        It must have a gradient, which a function has not.
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a kernel from `rkdl.kernels` with a
+        gradient. A function has none and is refused.
     gamma : float, "median" or "scale", default="median"
-        Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
-        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC. A `Kernel` uses its own
-        parameters instead of `gamma`, `degree` and `coef0`.
+        Parameter of "rbf" and "poly"; a `Kernel` has its own. "median" is the inverse of the median squared distance in
+        a sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
@@ -265,25 +246,20 @@ class MORKDL(ORKDL):
     n_kernel_vectors : int, default=50
         Number of kernel vectors.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
-        How the initial kernel vectors are chosen: "kmeans" takes cluster centres, "random" draws signals (Nystrom
-        sampling), "rpcholesky" draws signals by randomly pivoted Cholesky, and "dictionary" trains a linear dictionary
-        of the signals, as the paper does, scaled to their root-mean-square norm. An array of shape (n_kernel_vectors,
-        n_features) is taken as it is, and `n_kernel_vectors` is ignored.
+        Initial kernel vectors: a linear dictionary of the signals, as in the paper, scaled to their root-mean-square
+        norm; signals drawn at random (Nystrom sampling); cluster centres; signals drawn by randomly pivoted Cholesky;
+        or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
-        None too, a tenth of the atoms.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
-        Stop coding a signal when its squared residual in feature space is at most this. None means that only
-        `n_nonzero_coefs` stops it.
+        Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
-        also refits the codes on their support.
+        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
-        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
-        Gaussian combinations of the kernel vectors; an array gives the combinations.
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
+        vectors; an array gives the combinations.
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.
@@ -304,22 +280,18 @@ class MORKDL(ORKDL):
         Maximum number of iterations that update the kernel vectors. With "lbfgs", and unless `init` is an array, up to
         ten iterations with fixed kernel vectors come first.
     tol : float, default=1e-4
-        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
-        not decreased for ten; 0 disables.
+        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved, however the stream is cut into
-        batches. None means that nothing is forgotten.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
     fit_inverse_transform : bool, default=False
-        Whether to learn a decoder for `inverse_transform` and `denoise`, by ridge regression of the signals on their
-        codes in one more pass over the data. Without it they iterate to a fixed point with kernel "rbf" (slower), are
-        exact with "linear", and need `fit_decoder` with other kernels.
+        Whether to learn a decoder from codes to signals in one more pass over the data. Without it, `inverse_transform`
+        and `denoise` are exact with "linear", iterative (slower) with "rbf", and need `fit_decoder` with other kernels.
     decoder_alpha : float, default=0.001
         Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
-        tensor, otherwise in NumPy.
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -340,12 +312,10 @@ class MORKDL(ORKDL):
     gamma_ : float
         Value of `gamma` used; for a `Kernel`, its own gamma or the one its rule found, 1.0 if it has neither.
     computes_in_float64_ : bool
-        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
-        still float32.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
-        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned model: f is the squared error in
-        feature space of N signals of length m, coded with the model at the end of the iteration. It may increase,
-        because the pursuit is greedy.
+        Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
+        of N signals of length m. It may increase, because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -353,8 +323,7 @@ class MORKDL(ORKDL):
     n_revived_ : int
         Number of unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        Linear map from codes to signals, if a decoder was learned; for kernel "rbf", codes are first normalised in
-        feature space.
+        Linear map from codes (with "rbf", normalised in feature space) to signals, if a decoder was learned.
     decoder_intercept_ : ndarray of shape (n_features,)
         Intercept of the decoder, if one was learned.
     n_features_in_ : int

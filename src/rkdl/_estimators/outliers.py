@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -26,14 +23,14 @@ from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.pool import submit
+from rkdl._execution.pool import side_by_side
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.widths import centre_of
+from rkdl._learning.loop import progress
 from rkdl._utils.types import MatrixLike
 from rkdl._utils.warnings import quiet, warn
 
 # Folds for scoring signals that no dictionary has learned from, where there are few signals.
-
 N_FOLDS = 10
 # Warn if the scores of at least FEW signals differ by less than EQUAL.
 FEW, EQUAL = 5, 1e-3
@@ -60,15 +57,14 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     n_nonzero_coefs : int or array-like of int, default=(16, 8)
         Maximum number of nonzero coefficients per signal, likewise.
     gamma : float, "median" or "scale", default="median"
-        Parameter of the kernel. "median" is the inverse of the median squared distance within a sample of the signals,
+        Parameter of the kernel. "median" is the inverse of the median squared distance in a sample of the signals,
         "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     gamma_factors : float or array-like of float, default=(0.1, 6.0)
         Factors of `gamma`, one per kernel width.
     n_kernel_vectors : int, default=200
         Number of kernel vectors per dictionary, drawn at random from the signals.
     discard : float, default=0.25
-        Fraction of the signals, the worst represented, that each dictionary leaves out when it is learned a second
-        time; 0 means that it is learned once.
+        Fraction of the signals, the worst represented, left out when a dictionary is learned again; 0: learn it once.
     n_members : int, default=10
         Number of dictionaries, assigned to the kernel widths in turn.
     max_samples : int, default=2048
@@ -289,15 +285,16 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
         tasks = [(gamma * factors[k], n_atoms[k], n_nonzero[k], seed) for k, seed in zip(width, seeds, strict=True)]
         folds = self._folds(signals.shape[0], rng)
-        with _progress(self.n_members * (1 + len(folds)), self.verbose) as tick:
-            members = self._learn(signals, tasks, tick)
+        name = type(self).__name__
+        with progress(self.n_members * (1 + len(folds)), self.verbose, name, unit="dictionary") as bar:
+            members = self._learn(signals, tasks, bar)
             raw = self._anomalies(signals, members)
-            locations = _locations(raw)
+            locations = np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
             self._store(members, signals.scale, locations)
             scores = _combine(raw, locations, signals.dtype)
             self.offset_ = float(self._offset(scores))
             if folds:
-                raw = np.concatenate([self._unseen(signals, fold, tasks, tick) for fold in folds])
+                raw = np.concatenate([self._unseen(signals, fold, tasks, bar) for fold in folds])
                 self.offset_ = self._corrected_offset(scores, _combine(raw, locations, signals.dtype))
         if len(scores) >= FEW and float(np.ptp(scores)) < EQUAL:
             cause = "The signals themselves are probably equal: look at them."
@@ -318,10 +315,10 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         n_needed = 1 + int(np.searchsorted(np.cumsum([len(fold) for fold in folds]), ENOUGH_UNSEEN))
         return [np.sort(fold) for fold in folds[:n_needed]]
 
-    def _unseen(self, signals: Signals, fold: np.ndarray, tasks: list[tuple], tick: Any) -> np.ndarray:
+    def _unseen(self, signals: Signals, fold: np.ndarray, tasks: list[tuple], bar: Any) -> np.ndarray:
         """Anomaly of the signals of a fold in each dictionary, learned from the other signals."""
         others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
-        return self._anomalies(signals.subset(fold), self._learn(others, tasks, tick))
+        return self._anomalies(signals.subset(fold), self._learn(others, tasks, bar))
 
     def _corrected_offset(self, scores: np.ndarray, unseen: np.ndarray) -> float:
         """The offset of the training signals, or that of the unseen ones if it labels clearly more of those."""
@@ -345,18 +342,18 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             counts.append(values * len(factors) if len(values) == 1 else values)
         return factors, counts[0], counts[1]
 
-    def _learn(self, signals: Signals, tasks: list[tuple], tick: Any) -> list[Member]:
+    def _learn(self, signals: Signals, tasks: list[tuple], bar: Any) -> list[Member]:
         """The dictionaries, each from its own seed, so that the result does not depend on threads."""
-        threads = min(resolve_threads(self.n_jobs), len(tasks))
-        if not signals.is_in_memory:
-            # A slow source is read by one thread at a time.
-            threads = 1
-        with ThreadPoolExecutor(threads) as pool:
-            members = []
-            for future in [submit(pool, self._learn_one, signals, *task) for task in tasks]:
-                members.append(future.result())
-                tick()
-        return members
+        # A slow source is read by one thread at a time.
+        threads = resolve_threads(self.n_jobs) if signals.is_in_memory else 1
+
+        def learn(task: tuple) -> Member:
+            member = self._learn_one(signals, *task)
+            if bar is not None:
+                bar.update()
+            return member
+
+        return side_by_side(learn, tasks, threads)
 
     def _learn_one(self, signals: Signals, gamma: float, n_atoms: int, n_nonzero: int, seed: int) -> Member:
         """Selective training: learn, leave out the worst represented signals, learn again."""
@@ -473,13 +470,8 @@ def _several(name: str, values: Any, kind: type) -> list:
     return [kind(value) for value in array]
 
 
-def _locations(raw: np.ndarray) -> np.ndarray:
-    """Median and interquartile range (n_members, 2) of anomalies (n_signals, n_members)."""
-    return np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
-
-
 def _combine(raw: np.ndarray, locations: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Scores from anomalies (n_signals, n_members): lower is more abnormal, always finite."""
+    """Scores from anomalies (n_signals, n_members) and their locations (n_members, 2): lower is more abnormal."""
     medians, spreads = locations.T
     with np.errstate(over="ignore"):
         scores = -((raw - medians) / spreads).mean(axis=1)
@@ -489,14 +481,3 @@ def _combine(raw: np.ndarray, locations: np.ndarray, dtype: np.dtype) -> np.ndar
 
 def _labels(decisions: np.ndarray) -> np.ndarray:
     return np.where(decisions < 0.0, -1, 1)
-
-
-@contextmanager
-def _progress(total: int, verbose: int) -> Iterator[Any]:
-    if not verbose:
-        yield lambda: None
-        return
-    from tqdm.auto import tqdm
-
-    with tqdm(total=total, desc="KDLOutlierDetector", unit="dictionary") as bar:
-        yield bar.update

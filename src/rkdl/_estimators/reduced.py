@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array
 
@@ -29,7 +30,8 @@ from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS, ch
 from rkdl._learning.kernel_vector_replacement import count_candidates
 from rkdl._learning.kernel_vector_updates import KernelVectorUpdate
 from rkdl._learning.reduced import Model, ReducedProblem
-from rkdl._learning.stream import Stream, StreamProblem
+from rkdl._learning.stream_problem import StreamProblem
+from rkdl._learning.stream_state import Stream
 from rkdl._persistence.states import check_kernel_vectors
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Device
@@ -46,13 +48,11 @@ class RKDL(KernelLearner, StreamLearner):
     n_components : int, default=20
         Number of atoms.
     kernel : {"rbf", "poly", "linear"}, Kernel or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, which has
-        its own parameters, or a function of two matrices that returns the matrix of kernel values (or of two rows that
-        returns a number, which is slow).
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, or a function
+        of two matrices that returns their kernel matrix (or of two rows that returns a number: slow).
     gamma : float, "median" or "scale", default="median"
-        Parameter of "rbf" and "poly". "median" is the inverse of the median squared distance within a sample of the
-        signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC. A `Kernel` uses its own
-        parameters instead of `gamma`, `degree` and `coef0`.
+        Parameter of "rbf" and "poly"; a `Kernel` has its own. "median" is the inverse of the median squared distance in
+        a sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=1.0
@@ -60,45 +60,36 @@ class RKDL(KernelLearner, StreamLearner):
     n_kernel_vectors : int, default=50
         Number of kernel vectors.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
-        How the kernel vectors are chosen: "kmeans" takes cluster centres, "random" draws signals (Nystrom sampling),
-        "rpcholesky" draws signals by randomly pivoted Cholesky, and "dictionary" trains a linear dictionary of the
-        signals, as the paper does, scaled to their root-mean-square norm. An array of shape (n_kernel_vectors,
-        n_features) is taken as it is, and `n_kernel_vectors` is ignored.
+        Kernel vectors: a linear dictionary of the signals, as in the paper, scaled to their root-mean-square norm;
+        signals drawn at random (Nystrom sampling); cluster centres; signals drawn by randomly pivoted Cholesky; or an
+        array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum number of nonzero coefficients per signal. None means no limit other than `residual_tol`; if that is
-        None too, a tenth of the atoms.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
-        Stop coding a signal when its squared residual in feature space is at most this. None means that only
-        `n_nonzero_coefs` stops it.
+        Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" updates the atoms from the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which
-        also refits the codes on their support.
+        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        Initial atoms. "rpcholesky" draws signals one by one, with probability proportional to the energy that those
-        drawn before leave unexplained (randomly pivoted Cholesky); "data" draws signals uniformly; "random" draws
-        Gaussian combinations of the kernel vectors; an array gives the combinations.
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
+        vectors; an array gives the combinations.
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when the error changes by less than this, relative to its minimum, in two consecutive iterations, or has
-        not decreased for ten; 0 disables.
+        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved, however the stream is cut into
-        batches. None means that nothing is forgotten. With a half-life, signals of the stream replace kernel vectors
-        that the atoms can do without, unless the kernel is a function.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays. With
+        a half-life, signals replace kernel vectors that the atoms can do without, unless the kernel is a function.
     fit_inverse_transform : bool, default=False
-        Whether to learn a decoder for `inverse_transform` and `denoise`, by ridge regression of the signals on their
-        codes in one more pass over the data. Without it they iterate to a fixed point with kernel "rbf" (slower), are
-        exact with "linear", and need `fit_decoder` with other kernels.
+        Whether to learn a decoder from codes to signals in one more pass over the data. Without it, `inverse_transform`
+        and `denoise` are exact with "linear", iterative (slower) with "rbf", and need `fit_decoder` with other kernels.
     decoder_alpha : float, default=0.001
         Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
-        Where to compute: "cuda" streams arrays through a GPU. None means where the signals are: on the device of a
-        tensor, otherwise in NumPy.
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -119,12 +110,10 @@ class RKDL(KernelLearner, StreamLearner):
     gamma_ : float
         Value of `gamma` used; for a `Kernel`, its own gamma or the one its rule found, 1.0 if it has neither.
     computes_in_float64_ : bool
-        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals. Results are
-        still float32.
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
-        Error ``sqrt(f / (m N))`` after each iteration, up to that of the returned model: f is the squared error in
-        feature space of N signals of length m, coded with the model at the end of the iteration. It may increase,
-        because the pursuit is greedy.
+        Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
+        of N signals of length m. It may increase, because the pursuit is greedy.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -132,8 +121,7 @@ class RKDL(KernelLearner, StreamLearner):
     n_revived_ : int
         Number of unused atoms that were replaced by badly represented signals.
     decoder_ : ndarray of shape (n_components, n_features)
-        Linear map from codes to signals, if a decoder was learned; for kernel "rbf", codes are first normalised in
-        feature space.
+        Linear map from codes (with "rbf", normalised in feature space) to signals, if a decoder was learned.
     decoder_intercept_ : ndarray of shape (n_features,)
         Intercept of the decoder, if one was learned.
     n_features_in_ : int
@@ -233,15 +221,21 @@ class RKDL(KernelLearner, StreamLearner):
     def _linear_pursuit(self, n_vectors: int) -> Pursuit:
         return check_pursuit(min(self._linear_nonzeros(), n_vectors), None, self.pursuit, n_vectors)
 
-    def _vector_update(self, executor: Executor, vectors: np.ndarray | None = None) -> KernelVectorUpdate | None:
-        """What moves the kernel vectors, new ones or those given; nothing in RKDL."""
+    def _vector_update(
+        self, executor: Executor, radius: float | None, *, has_warned: bool = False
+    ) -> KernelVectorUpdate | None:
+        """What moves the kernel vectors; nothing in RKDL."""
+        return None
+
+    def _radius(self, executor: Executor, vectors: np.ndarray | None) -> float | None:
+        """Norm of all kernel vectors, from those given, otherwise from the signals; None if it is free."""
         return None
 
     def _linear(self, n_vectors: int) -> tuple[float, Pursuit] | None:
         """Weight and pursuit of the linear term; None except in MORKDL."""
         return None
 
-    def _first_kernel_vectors(self, executor: Executor, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
+    def _first_kernel_vectors(self, executor: Executor, kernel: Kernel, rng: RandomState) -> np.ndarray:
         signals = executor.signals
         if not isinstance(self.kernel_vectors, str):
             given = well_formed(host(self.kernel_vectors), "kernel_vectors")
@@ -263,17 +257,12 @@ class RKDL(KernelLearner, StreamLearner):
         )
 
     def _problem(
-        self,
-        executor: Executor,
-        pursuit: Pursuit,
-        rng: np.random.RandomState,
-        gamma: float | None,
-        saved: dict | None = None,
+        self, executor: Executor, rng: RandomState, gamma: float | None, saved: dict | None = None
     ) -> ReducedProblem:
         signals = executor.signals
         kernel = self._make_kernel(signals, gamma)
         known = None if saved is None else check_kernel_vectors(saved, signals.shape[1])
-        vector_update = self._vector_update(executor, known)
+        vector_update = self._vector_update(executor, self._radius(executor, known))
         if vector_update is not None and not kernel.differentiable:
             is_kernel = isinstance(self.kernel, Kernel)
             remedy = "write its gradient(X, Y, weights)" if is_kernel else "use a Kernel, 'rbf', 'poly' or 'linear'"
@@ -304,35 +293,29 @@ class RKDL(KernelLearner, StreamLearner):
         return ReducedProblem(
             executor,
             Model.start(feature_map, metric, whitened_atoms),
-            pursuit,
+            self._pursuit_of(signals),
             atom_update=ATOM_UPDATES[self.atom_update],
             vector_update=vector_update,
             linear=self._linear(len(vectors)),
         )
 
-    def _continued(
-        self, executor: Executor, pursuit: Pursuit, rng: np.random.RandomState, gamma: float | None
-    ) -> ReducedProblem:
+    def _continued(self, executor: Executor, gamma: float | None) -> ReducedProblem:
         scale = executor.signals.scale
         saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64) * scale}
-        problem = self._problem(executor, pursuit, rng, gamma, saved)
+        problem = self._problem(executor, check_random_state(self.random_state), gamma, saved)
         atoms = executor.to_backend(self.dual_components_.astype(np.float64) / self._feature_scale(scale))
         feature_map, metric, *_ = problem.model
         problem.roll_back(Model.start(feature_map, metric, metric.whiten_combinations(atoms)))
         return problem
 
-    def _bound(self, stream: Stream, executor: Executor) -> StreamProblem:
-        assert isinstance(stream.model.feature_map, KernelMap)
-        vectors, earlier = stream.model.feature_map.kernel_vectors, stream.vector_update
-        # What the earlier one knows of the curvature is that of other sums.
-        vector_update = self._vector_update(executor, vectors)
-        if vector_update is not None and earlier is not None:
-            vector_update.radius, vector_update.has_warned = earlier.radius, earlier.has_warned
-        pursuit = self._pursuit(self._feature_scale(executor.signals.scale))
-        linear = self._linear(len(vectors))
+    def _bind(self, stream: Stream, executor: Executor) -> StreamProblem:
+        # Without the curvature that the last update found, which is that of other sums.
+        vector_update = self._vector_update(executor, stream.radius, has_warned=stream.update_has_warned)
+        count = stream.model.feature_map.size
+        pursuit, linear = self._pursuit_of(executor.signals), self._linear(count)
         problem = ReducedProblem(executor, stream.model, pursuit, vector_update=vector_update, linear=linear)
         follows = self.half_life is not None and vector_update is None
-        return StreamProblem(problem, stream.running, count_candidates(len(vectors)) if follows else 0)
+        return StreamProblem(problem, stream.running, count_candidates(count) if follows else 0)
 
     def _choose_dtype(self, signals: Signals, reset: bool) -> Signals:
         # Kernel vectors of a start that will be replaced say nothing about gamma: copies of one signal are all alike.
@@ -352,7 +335,7 @@ class RKDL(KernelLearner, StreamLearner):
         values = {"kernel": kernel, "degree": self.degree, "coef0": self.coef0}
         return {**super()._settings(), "n_kernel_vectors": self._count(), "gamma": self.gamma, **values}
 
-    def _on_sphere(self, vectors: np.ndarray, radius: float, rng: np.random.RandomState) -> np.ndarray:
+    def _on_sphere(self, vectors: np.ndarray, radius: float, rng: RandomState) -> np.ndarray:
         """Kernel vectors of norm `radius`; a zero signal that was drawn gets a random direction."""
         norms = np.linalg.norm(vectors, axis=1)
         zero = norms == 0.0

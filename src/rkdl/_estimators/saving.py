@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from rkdl._backends.arrays import host
 from rkdl._estimators.fitted import check_fitted
 from rkdl._features.kernels import PUBLIC, Kernel, from_plain, to_plain
+from rkdl._learning.stream_state import SavedStream
 from rkdl._persistence.files import read_file, write_file
 from rkdl._persistence.shapes import ArrayError
-from rkdl._persistence.states import check_stream
 from rkdl._utils.text import shown
 
 _PLAIN = (bool, int, float, str)
@@ -49,11 +49,9 @@ def save(self: Any, path: str | os.PathLike) -> None:
         if name.endswith("_") and not name.startswith("_")
     }
     header = {"estimator": type(self).__name__, "parameters": parameters, "attributes": attributes}
-    stream = getattr(self, "_stream", None)
-    state = stream.state() if stream is not None else getattr(self, "_saved_stream", None)
-    if state is not None:
-        header["stream"] = state[0]
-        arrays |= {f"stream.{name}": value for name, value in state[1].items()}
+    if "_stream" in vars(self):
+        header["stream"], state = self._stream.state()
+        arrays |= {f"stream.{name}": value for name, value in state.items()}
     write_file(path, "estimator", header, arrays)
 
 
@@ -123,8 +121,8 @@ def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
             raise ValueError(f"{path} was changed: its stream is {type(header['stream']).__name__}, expected a dict.")
         names = [key for key in arrays if key.startswith("stream.")]
         state = {key.removeprefix("stream."): arrays.pop(key) for key in names}
-        check_stream(header["stream"], state, sizes)
-        model._saved_stream = (header["stream"], state)
+        model._stream = SavedStream(header["stream"], state)
+        model._stream.check(sizes)
     if arrays:
         raise ValueError(f"{path} was changed: its array '{_brief(next(iter(arrays)))}' is not expected.")
     return model

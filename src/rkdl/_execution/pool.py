@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 
@@ -19,3 +19,16 @@ def submit(pool: Executor, function: Callable, *arguments: Any) -> Future:
         except BaseException as error:
             done.set_exception(error)
         return done
+
+
+def side_by_side(function: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list:
+    """``function`` of each item on a pool of threads, in order; if one fails, those not yet started are cancelled."""
+    if threads == 1 or len(items) == 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="rkdl") as pool:
+        futures = [submit(pool, function, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

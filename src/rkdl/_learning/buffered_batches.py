@@ -11,9 +11,6 @@ import numpy as np
 
 from rkdl._data.signals import Moments, Signals
 
-# Bytes of signals that a stream buffers until the next update of its kernel vectors.
-BUFFER_BYTES = 256 << 20
-
 
 @dataclass(frozen=True)
 class BufferedBatch:

@@ -10,8 +10,7 @@ import numpy as np
 
 from rkdl._coding.encoder import NotFiniteError
 from rkdl._execution.executor import Executor
-from rkdl._persistence.checkpoint import Checkpoint
-from rkdl._persistence.history import History
+from rkdl._persistence.checkpoint import Checkpoint, History
 
 
 class LearningProblem:
@@ -144,12 +143,12 @@ def _has_settled(errors: list[float], tol: float) -> bool:
 
 
 @contextmanager
-def progress(total: int, verbose: int, name: str) -> Iterator[Any]:
+def progress(total: int, verbose: int, name: str, unit: str = "iteration") -> Iterator[Any]:
     """A progress bar of iterations, or None unless `verbose`."""
     if not verbose:
         yield None
         return
     from tqdm.auto import tqdm
 
-    with tqdm(total=total, desc=name, unit="iteration") as bar:
+    with tqdm(total=total, desc=name, unit=unit) as bar:
         yield bar

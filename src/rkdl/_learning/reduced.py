@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -107,15 +105,14 @@ class ReducedProblem(LearningProblem):
         # Features of the chunks, and the map that they are of.
         self._cached: tuple[FeatureMap, list[ChunkState]] | None = None
 
-    @contextmanager
-    def fixed_vectors(self) -> Iterator[None]:
-        """The kernel vectors stay while this lasts; after it the first update counts as the first."""
-        update, self.vector_update = self.vector_update, None
-        try:
-            yield
-        finally:
-            self.vector_update = update
-        self.model = self.model._replace(update_objective=np.inf)
+    def with_fixed_vectors(self) -> ReducedProblem:
+        """The same problem without a kernel-vector update."""
+        return ReducedProblem(self.executor, self.model, self.pursuit, atom_update=self.atom_update)
+
+    def continue_from(self, other: ReducedProblem) -> None:
+        """Take over the model of the same problem without a kernel-vector update; the next update is the first."""
+        self.roll_back(other.model._replace(update_objective=np.inf))
+        self._cached = other._cached
 
     def encode(self) -> None:
         self._coded = self.refine_objective(self.encode_signals())
@@ -345,7 +342,8 @@ class ReducedProblem(LearningProblem):
 
     def model_of(self, state: dict[str, np.ndarray]) -> Model:
         feature_map, n_atoms = self.model.feature_map, len(self.model.whitened_atoms)
-        check_reduced_state(state, n_atoms, feature_map.signal_size, is_moved=self.vector_update is not None)
+        of_update = {} if self.vector_update is None else self.vector_update.state_arrays
+        check_reduced_state(state, n_atoms, feature_map.signal_size, of_update)
         for name, array in feature_map.state().items():
             check_shape(name, state[name] if name in state else np.empty(0), tuple(array.shape))
         state = self.executor.to_backend(state)
@@ -358,7 +356,7 @@ class ReducedProblem(LearningProblem):
     def restore(self, state: dict[str, np.ndarray]) -> None:
         super().restore(state)
         if self.vector_update is not None:
-            self.vector_update.restore(self.executor.to_backend(state))
+            self.vector_update = self.vector_update.restored(self.executor.to_backend(state))
 
 
 class _CodedFeatures:

@@ -1,11 +1,13 @@
-"""Checkpoints: the state of a fit after an iteration, from which an interrupted fit is resumed."""
+"""Errors of a fit, and checkpoints: its state after an iteration, from which an interrupted fit is resumed."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,6 @@ from rkdl._backends.arrays import host
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, make_kernel
 from rkdl._persistence.files import BusyError, check_writable, locked, read_file, write_file
-from rkdl._persistence.history import History
 from rkdl._persistence.shapes import ArrayError, is_finite_number
 from rkdl._utils.text import shown
 from rkdl._utils.warnings import warn
@@ -28,28 +29,44 @@ _BEST = "best."
 _REMEDY = "delete it to start afresh, or give another path as checkpoint."
 
 
+@dataclass
+class History:
+    """Errors of a fit, per iteration; the best model is the one with the smallest total."""
+
+    errors: list[float] = field(default_factory=list)  # of the signals coded with the model after the iteration
+    update_errors: list[float] = field(default_factory=list)  # right after the update, with its codes, as in the paper
+    totals: list[float] = field(default_factory=list)  # errors with the penalty
+    is_settled: bool = False
+    start_error: float = np.inf  # of the model before the first iteration
+    start_total: float = np.inf
+
+    def __len__(self) -> int:
+        return len(self.errors)
+
+    def extended(self, error: float, total: float, update_error: float) -> History:
+        """The history with one iteration more."""
+        errors, totals = [*self.errors, error], [*self.totals, total]
+        return replace(self, errors=errors, totals=totals, update_errors=[*self.update_errors, update_error])
+
+    @property
+    def has_improved(self) -> bool:
+        """Whether the last iteration gave the best model so far; of equals the first counts."""
+        return self.totals[-1] < min([self.start_total, *self.totals[:-1]])
+
+    @property
+    def returned_errors(self) -> np.ndarray:
+        """Errors up to that of the best model, which is returned; of the initial model alone if that was the best."""
+        if not self.totals or min(self.totals) >= self.start_total:
+            return np.array([self.start_error] if np.isfinite(self.start_error) else [])
+        return np.array(self.errors[: int(np.argmin(self.totals)) + 1])
+
+
 class Checkpoint:
     """The file that a fit writes its state to, and the state that was found in it.
 
-    A context manager: no other fit can use the same path while it is open.
-
-    Parameters
-    ----------
-    path : path
-        The file; its folder must exist.
-    description : dict
-        What must agree for the fit to be resumed, from `describe`.
-    max_iter : int
-        Maximum number of iterations of the fit.
-
-    Attributes
-    ----------
-    history : History
-        Errors of the iterations so far; empty without a state.
-    state : dict of str to ndarray or None
-        State of the learning problem; None if there was no file.
-    best_state : dict of str to ndarray or None
-        The best model, where it is not the last.
+    A context manager: no other fit can use the same path while it is open. What must agree for the fit to be resumed is
+    its `description`, from `describe`. Without a file, `history` is empty and `state` is None; `best_state` is that of
+    the best model where it is not the last.
     """
 
     def __init__(self, path: str | os.PathLike, description: dict, max_iter: int) -> None:
@@ -137,19 +154,11 @@ class Checkpoint:
 def _is_history(found: dict[str, Any]) -> bool:
     """Whether these are the fields of a History of at least one iteration."""
     lists = [found["errors"], found["update_errors"], found["totals"]]
-    starts = [[found["start_error"]], [found["start_total"]]]
-    return (
-        type(found["is_settled"]) is bool
-        and all(_are_errors(errors) for errors in [*lists, *starts])
-        and len({len(errors) for errors in lists}) == 1
-    )
-
-
-def _are_errors(errors: Any) -> bool:
-    """Whether this is a nonempty list of finite errors."""
-    if not isinstance(errors, list) or not errors:
+    if type(found["is_settled"]) is not bool or not all(isinstance(errors, list) for errors in lists):
         return False
-    return all(is_finite_number(error) and error >= 0.0 for error in errors)
+    errors = [*itertools.chain(*lists), found["start_error"], found["start_total"]]
+    has_errors = all(is_finite_number(error) and error >= 0.0 for error in errors)
+    return has_errors and len(lists[0]) == len(lists[1]) == len(lists[2]) > 0
 
 
 def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:

@@ -23,7 +23,7 @@ if sys.platform != "win32":
     import fcntl
 
 # Version of the layout of saved estimators and checkpoints; raise it when that changes. Others are refused.
-FORMAT = 3
+FORMAT = 4
 #: Prefix of the names of our temporary files and locks.
 OWN_PREFIX = ".rkdl-"
 _HEADER = "header"
@@ -73,22 +73,21 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream that replaces a file atomically, once all of it is on disk.
 
     Until then the content is in the same folder under a unique name, which is removed if writing fails. A file that is
-    replaced keeps its mode.
-
-    Parameters
-    ----------
-    path : Path
-        The file to replace or create. Anything but a regular file is refused; a link is replaced, not followed.
+    replaced keeps its mode; a link is replaced, not followed; anything but a regular file is refused.
     """
     _check_place(path)
     _remove_leftovers(path)
-    mode = _mode_of(path)
+    mode = None
+    with suppress(OSError):
+        mode = os.stat(path).st_mode & 0o777
     # Not readable by more users than the file that it replaces; a new file gets the mode of the umask.
     descriptor, part = _open_part(path, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             if mode is not None:
-                _set_mode(descriptor, part, mode)
+                # Some file systems do not support modes.
+                with suppress(OSError):
+                    os.chmod(part, mode)
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -105,15 +104,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the exclusive lock of a path.
+    """Hold the exclusive lock of a path; raises BusyError if another process or thread holds it.
 
     The lock is a file in the same folder, locked by the operating system while this process lives and removed
     afterwards. Where the system has no such locks, nothing is locked.
-
-    Raises
-    ------
-    BusyError
-        If another process or thread holds it.
     """
     _check_place(path)
     if sys.platform == "win32":
@@ -134,19 +128,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[str, np.ndarray]) -> None:
-    """Write arrays and a header to a file, atomically.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    kind : str
-        "checkpoint" or "estimator".
-    header : dict
-        Values that JSON can hold.
-    arrays : dict of str to ndarray
-        Arrays of numbers or text, not of objects.
-    """
+    """Write arrays of numbers or text and a JSON header to a file of `kind`, atomically."""
     assert all(array.dtype != object for array in arrays.values())
     text = json.dumps({"rkdl": kind, "format": FORMAT, "arrays": _shapes(arrays), **header}).encode()
     if len(text) > _LONGEST_HEADER:
@@ -233,22 +215,6 @@ def _stem(path: Path) -> str:
     return f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}"
 
 
-def _mode_of(path: Path) -> int | None:
-    try:
-        return os.stat(path).st_mode & 0o777
-    except OSError:
-        return None
-
-
-def _set_mode(descriptor: int, part: Path, mode: int) -> None:
-    # Some file systems do not support modes.
-    with suppress(OSError):
-        if sys.platform != "win32":
-            os.fchmod(descriptor, mode)
-        else:
-            os.chmod(part, mode)
-
-
 def _open_part(path: Path, mode: int = 0o600) -> tuple[int, Path]:
     """A new file in the folder of `path`, opened for writing and locked."""
     while True:
@@ -299,14 +265,9 @@ def _take_lock(name: Path) -> int:
     """The descriptor of a lock file, locked and still under its name."""
     while True:
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _NO_FOLLOW | _NO_WAIT | _BINARY, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _try_lock(descriptor):
             os.close(descriptor)
-            raise BusyError(errno.EBUSY, "in use") from None
-        except OSError:
-            # Some network file systems have no locks: a checkpoint without one is better than none.
-            return descriptor
+            raise BusyError(errno.EBUSY, "in use")
         if _is_still(name, descriptor):
             return descriptor
         # Its holder removed it after we opened it and before we locked it.

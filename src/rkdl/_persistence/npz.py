@@ -31,23 +31,8 @@ def read_npz(
 ) -> dict[str, np.ndarray]:
     """Read arrays of an .npz file; raises ValueError, or an error of zipfile, if it is malformed.
 
-    Parameters
-    ----------
-    stream : binary stream
-        The open file.
-    names : iterable of str or None
-        The arrays to read; None means all.
-    max_bytes : int
-        Limit on the total size of the arrays read.
-    is_packed : bool, default=True
-        Whether members may be compressed. Uncompressed members take no more memory than the file has bytes.
-    known : sequence of str, default=None
-        Names that the file may contain; None means any.
-
-    Returns
-    -------
-    dict of str to ndarray
-        The arrays by name.
+    All arrays are read unless `names` are given, `max_bytes` in all at most. Unless `is_packed`, members must not be
+    compressed, so that they take no more memory than the file has bytes. With `known`, other names are refused.
     """
     with _open(stream) as archive:
         members = _members(archive)
@@ -63,7 +48,11 @@ def read_npz(
         total = sum(members[name].file_size for name in wanted)
         if total > max_bytes:
             raise ValueError(f"its arrays take {total:,} bytes, more than the {max_bytes:,} there can be")
-        return {name: _read_member(archive, members[name]) for name in wanted}
+        found = {}
+        for name in wanted:
+            with archive.open(members[name]) as member:
+                found[name] = read_npy(member, members[name].file_size)
+        return found
 
 
 def read_npy(stream: Any, n_bytes: int) -> np.ndarray:
@@ -109,8 +98,3 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
             raise ValueError(f"it holds {name!r} twice")
         found[name] = member
     return found
-
-
-def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    with archive.open(member) as stream:
-        return read_npy(stream, member.file_size)

@@ -15,21 +15,13 @@ INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
 class Expected(NamedTuple):
     """Shape and dtype that an array must have.
 
-    Attributes
-    ----------
-    shape : str
-        One letter per axis; axes with the same letter have the same length, within an array and across arrays.
-    dtypes : tuple of dtype
-        Allowed dtypes, in native byte order.
-    is_optional : bool
-        Whether the array may be missing.
-    is_finite : bool
-        Whether all entries must be finite.
+    The shape has one letter per axis; axes with the same letter have the same length, also in other arrays. Arrays of
+    one group are all there or all missing; those without a group must be there.
     """
 
     shape: str
     dtypes: tuple[np.dtype, ...] = DOUBLE
-    is_optional: bool = False
+    group: str = ""
     is_finite: bool = True
 
 
@@ -49,32 +41,19 @@ def check_arrays(
     *,
     has_others: bool = False,
 ) -> dict[str, int]:
-    """Check that all arrays are there, finite, and of consistent shapes and dtypes; raise an ArrayError otherwise.
+    """Raise an ArrayError unless all arrays are there, finite, and of consistent shapes and dtypes.
 
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray
-        The arrays.
-    expected : mapping of str to Expected
-        What each must be.
-    sizes : mapping of str to int
-        Known lengths of axes, by letter.
-    has_others : bool, default=False
-        Whether there may be other arrays, which are not checked.
-
-    Returns
-    -------
-    dict of str to int
-        Lengths of all axes, by letter.
+    Lengths of axes go in and come out by their letters. With `has_others`, arrays that are not expected are ignored.
     """
     unknown = sorted(set(arrays) - set(expected))
     if unknown and not has_others:
         raise ArrayError(f"{unknown[0]} is not expected")
     found = dict(sizes)
+    groups = {"", *(expected[name].group for name in arrays if name in expected)}
     for name, wanted in expected.items():
         if name in arrays:
             _check_array(name, arrays[name], wanted, found)
-        elif not wanted.is_optional:
+        elif wanted.group in groups:
             raise ArrayError(f"{name} is missing")
     return found
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from rkdl._features.maps import KernelMap
 from rkdl._features.metric import Metric, make_metric
 from rkdl._learning.chunk_tasks import GradientTask
 from rkdl._learning.statistics import SufficientStatistics
+from rkdl._persistence.shapes import Expected
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,8 @@ class KernelVectorUpdate(Protocol):
     radius: float | None
     # Whether the user was warned of something that would be said again in every iteration.
     has_warned: bool
+    # The arrays that `state` may return, by which what is read from a file is checked.
+    state_arrays: dict[str, Expected]
 
     def minimize(self, objective: Objective, start: Point) -> Point:
         """A point of `objective` that is no worse than `start`, where the rule can promise that."""
@@ -203,13 +206,8 @@ class KernelVectorUpdate(Protocol):
     def state(self) -> dict[str, np.ndarray]:
         """What it carries from one iteration to the next, as arrays for a file."""
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over."""
-
-
-def radius_state(radius: float | None) -> dict[str, np.ndarray]:
-    """The radius as arrays for a file."""
-    return {} if radius is None else {"radius": np.array(radius)}
+    def restored(self, state: dict[str, np.ndarray]) -> Self:
+        """The same update in a state that was saved."""
 
 
 def _stays_finite(vectors: np.ndarray, dtype: np.dtype) -> bool:

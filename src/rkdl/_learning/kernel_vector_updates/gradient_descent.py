@@ -6,33 +6,44 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._backends.arrays import copied, norm, row_norms
-from rkdl._learning.kernel_vector_updates.base import Objective, Point, radius_state
+from rkdl._learning.kernel_vector_updates.base import Objective, Point
+from rkdl._persistence.shapes import Expected
 from rkdl._utils.warnings import warn
 
 
 class GradientDescent:
     """The paper's rule: one kernel vector after another, atoms held, `n_steps` sweeps per iteration.
 
-    `learning_rate` is the fixed rate of the paper, or None for a rate that backtracks until the objective falls.
+    `learning_rate` is the fixed rate of the paper, or None for a rate that backtracks until the objective falls, from
+    `rate` on where that is known.
     """
 
     eliminates_atoms = False
+    state_arrays = {"radius": Expected("", group="radius"), "rate": Expected("", group="rate")}
 
-    def __init__(self, n_steps: int, radius: float | None, learning_rate: float | None) -> None:
+    def __init__(
+        self,
+        n_steps: int,
+        radius: float | None,
+        learning_rate: float | None,
+        rate: float | None = None,
+        *,
+        has_warned: bool = False,
+    ) -> None:
         self.n_steps = n_steps
         self.radius = radius
         self.learning_rate = learning_rate
-        self._rate = learning_rate
-        self.has_warned = False
+        self.has_warned = has_warned
+        self._rate = learning_rate if rate is None else rate
 
     def state(self) -> dict[str, np.ndarray]:
-        """The rate found so far."""
-        state = radius_state(self.radius)
-        return state if self._rate is None else {**state, "rate": np.array(self._rate)}
+        """The radius, and the rate found so far."""
+        values = {"radius": self.radius, "rate": self._rate}
+        return {name: np.array(value) for name, value in values.items() if value is not None}
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        self.radius = float(state["radius"]) if "radius" in state else None
-        self._rate = float(state["rate"]) if "rate" in state else self.learning_rate
+    def restored(self, state: dict[str, np.ndarray]) -> GradientDescent:
+        radius, rate = (float(state[name]) if name in state else None for name in ("radius", "rate"))
+        return GradientDescent(self.n_steps, radius, self.learning_rate, rate, has_warned=self.has_warned)
 
     def minimize(self, objective: Objective, start: Point) -> Point:
         """The point after the sweeps; with a rate of its own its value is never above that of the start."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -11,38 +11,56 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._backends.arrays import norm, row_norms
 from rkdl._backends.base import backend_of
-from rkdl._learning.kernel_vector_updates.base import Objective, Point, radius_state
+from rkdl._learning.kernel_vector_updates.base import Objective, Point
 from rkdl._learning.kernel_vector_updates.line_searches import LineSearch, Trial, backtrack
+from rkdl._persistence.shapes import Expected
 from rkdl._utils.warnings import warn
 
 
 class VariableProjection:
-    """A few L-BFGS steps per iteration on the objective with its best atoms; the curvature is carried over."""
+    """A few L-BFGS steps per iteration on the objective with its best atoms; the curvature is carried over.
+
+    `pairs` are steps (p, m), changes of the gradient (p, m), and their inner products.
+    """
 
     eliminates_atoms = True
+    state_arrays = {
+        "radius": Expected("", group="radius"),
+        "shifts": Expected("kpm", group="curvature"),
+        "changes": Expected("kpm", group="curvature"),
+        "curvatures": Expected("k", group="curvature"),
+    }
 
-    def __init__(self, n_steps: int, radius: float | None, line_search: LineSearch = backtrack) -> None:
+    def __init__(
+        self,
+        n_steps: int,
+        radius: float | None,
+        line_search: LineSearch = backtrack,
+        pairs: Iterable[tuple] = (),
+        *,
+        has_warned: bool = False,
+    ) -> None:
         self.n_steps = n_steps
         self.radius = radius
         self.line_search = line_search
-        self.pairs: deque = deque(maxlen=10)
-        self.has_warned = False
+        self.has_warned = has_warned
+        self.pairs: deque = deque(pairs, maxlen=10)
 
     def state(self) -> dict[str, np.ndarray]:
-        """The curvature learned so far."""
-        state = radius_state(self.radius)
+        """The radius, and the curvature learned so far."""
+        state = {} if self.radius is None else {"radius": np.array(self.radius)}
         if not self.pairs:
             return state
         shifts, changes, curvatures = zip(*self.pairs, strict=True)
         stack = backend_of(shifts[0]).stack
         return {**state, "shifts": stack(shifts), "changes": stack(changes), "curvatures": np.array(curvatures)}
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        self.radius = float(state["radius"]) if "radius" in state else None
-        self.pairs.clear()
+    def restored(self, state: dict[str, np.ndarray]) -> VariableProjection:
+        radius = float(state["radius"]) if "radius" in state else None
+        pairs: Iterable[tuple] = ()
         if "shifts" in state:
-            curvatures = state["curvatures"].tolist()
-            self.pairs.extend(zip(state["shifts"], state["changes"], curvatures, strict=True))
+            pairs = zip(state["shifts"], state["changes"], state["curvatures"].tolist(), strict=True)
+        return VariableProjection(self.n_steps, radius, self.line_search, pairs, has_warned=self.has_warned)
 
     def minimize(self, objective: Objective, start: Point) -> Point:
         """The best point found; its value is never above that of the start."""
