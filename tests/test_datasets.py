@@ -852,6 +852,8 @@ def test_experiment_from_a_file(tmp_path, rng, shape, image_shape):
     assert_unit(data.signals, (5, 12), np.float32)
     assert data.image_shape == image_shape
     assert data.description == "mine.npy, 5 x 12"
+    unscaled = datasets.load_experiment(tmp_path / "mine.npy", normalize=False).signals
+    np.testing.assert_array_equal(unscaled, np.load(tmp_path / "mine.npy").reshape(5, 12).astype(np.float32))
     with pytest.raises(ValueError, match=r"label=1 cannot be used with mine\.npy"):
         datasets.load_experiment(tmp_path / "mine.npy", label=1)
 

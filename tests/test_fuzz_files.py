@@ -90,15 +90,22 @@ RESULTS = {
     "datasets": {
         "digits": {
             "description": "digits",
+            "gamma": 0.1,
             "image_shape": [8, 8],
+            "is_file": False,
+            "is_scaled": True,
+            "n_features": 64,
+            "n_signals": 1797,
             "presets": {
                 "rkdl": {
                     "DL": {
                         "rounds": [
                             {
+                                "best_error": 0.5,
                                 "dictionary_seconds": 0.0,
                                 "errors": [1.0, 0.5],
                                 "mean_nonzeros": 4.0,
+                                "peak_bytes": None,
                                 "round": 0,
                                 "seconds": 1.0,
                                 "warnings": [],
@@ -114,7 +121,7 @@ RESULTS = {
         }
     },
     "files": ["index.html"],
-    "format": 2,
+    "format": 3,
     "machine": {"cores": 2, "processor": "p", "system": "s"},
     "settings": {"dtype": "float32", "seed": 0},
     "versions": {"rkdl": "0"},

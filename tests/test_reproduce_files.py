@@ -13,7 +13,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from rkdl._cli import main
-from rkdl._reproduction.page import page_html
+from rkdl._reproduction.render import as_html
+from rkdl._reproduction.report import build_report
 from rkdl._utils.text import shown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,7 +94,7 @@ class TestFresh:
     def test_own_files_go(self, images, folder, finished):
         assert run(images, folder, "--fresh", "--methods", "dl") == 0
         assert "models/images-npy-rkdl-Nystrom.npz" not in everything(folder)
-        assert "figures/images-npy-rkdl-atoms.png" not in everything(folder)
+        assert "figures/images-npy-kernel-vectors.png" not in everything(folder)
 
     @pytest.mark.parametrize("name", ["figures", "models"])
     def test_a_linked_folder(self, name, images, folder, tmp_path, capsys):
@@ -229,7 +230,7 @@ class TestText:
             for key in path[:-1]:
                 place = place[key]
             place[path[-1]] = tag
-            page = page_html(content, {}, True)
+            page = as_html(build_report(content), {})
             assert "<script" not in page, path
             (tmp_path / "results.json").write_text(json.dumps(content))
             reproduction_page.main([str(tmp_path / "results.json")])
@@ -240,6 +241,6 @@ class TestText:
     def test_a_forged_checksum(self, images, folder, capsys):
         content = json.loads((folder / "results.json").read_text())
         content["datasets"][images]["sha256"] = "<img src=x>"
-        assert "<img" not in page_html(content, {}, True)
+        assert "<img" not in as_html(build_report(content), {})
         (folder / "results.json").write_text(json.dumps(content))
         refuses(images, folder, capsys, "sha256")

@@ -15,7 +15,8 @@ _EXAMPLES = """examples:
   rkdl reproduce                                  scikit-learn's digits, which need no download
   rkdl reproduce mnist cifar10 --rounds 3
   rkdl reproduce mnist --preset rkdl --methods KDL MORKDL-D --out mine
-  rkdl reproduce signals.npy --out signals        any .npy, .npz, .csv, .parquet or .mat file
+  rkdl reproduce signals.npy --out signals        which method for your signals, and how many kernel vectors:
+                                                  any .npy, .npz, .csv, .parquet or .mat file
 
 An interrupted run resumes when the same command is given again. The tables and the page show all results in
 the folder, so data sets, presets, methods and rounds can be added by further commands.
@@ -85,8 +86,9 @@ class _Version(argparse.Action):
 def _add_reproduce(commands: Any) -> None:
     parser = commands.add_parser(
         "reproduce",
-        help="repeat the paper's experiments and check its claims",
-        description="Repeat the experiments of 'Reduced Kernel Dictionary Learning' and check the paper's claims.",
+        help="repeat the paper's experiments and check its claims, or find the method for your own signals",
+        description="Repeat the experiments of 'Reduced Kernel Dictionary Learning' and check the paper's claims; or, "
+        "given a file of signals, find out which method represents them best and with how many kernel vectors.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -98,15 +100,18 @@ def _add_reproduce(commands: Any) -> None:
         help="digits (the default), mnist, mnist-5000, cifar10, or a file of signals, one per row",
     )
     parser.add_argument(
-        "--rounds", type=_positive, metavar="N", help="rounds, each with its own seed (default 10; 3 without DATASET)"
+        "--rounds",
+        type=_positive,
+        metavar="N",
+        help="rounds, each with its own seed (default 10; 3 for digits and files)",
     )
     parser.add_argument(
         "--preset",
         nargs="+",
         type=_preset,
-        default=list(PRESETS),
         metavar="PRESET",
-        help="; ".join(f"{name}: {meaning}" for name, meaning in PRESETS.items()) + " (default: all)",
+        help="; ".join(f"{name}: {meaning}" for name, meaning in PRESETS.items())
+        + " (default: all of them; for files none, but this library's methods for several numbers of kernel vectors)",
     )
     parser.add_argument(
         "--methods",
@@ -114,7 +119,7 @@ def _add_reproduce(commands: Any) -> None:
         type=_method,
         default=list(METHODS),
         metavar="METHOD",
-        help=f"{', '.join(METHODS)} (default: all; published has the paper's four)",
+        help=f"{', '.join(METHODS)} (default: all; published and restricted have the paper's four)",
     )
     parser.add_argument(
         "--iterations", type=_positive, metavar="N", help="number of iterations (default: the preset's)"
@@ -123,6 +128,9 @@ def _add_reproduce(commands: Any) -> None:
     parser.add_argument("--label", type=int, metavar="L", help="class of digits, mnist or cifar10")
     parser.add_argument(
         "--out", default="reproduction", metavar="DIR", help="folder for results (default: ./reproduction)"
+    )
+    parser.add_argument(
+        "--no-scaling", action="store_true", help="do not scale the signals of files to unit norm, as the paper does"
     )
     parser.add_argument("--fresh", action="store_true", help="discard existing results in DIR")
     parser.add_argument("--data-dir", metavar="DIR", help="folder of data files (default: RKDL_DATA, or ~/rkdl_data)")

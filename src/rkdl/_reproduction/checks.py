@@ -52,6 +52,10 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
 def _is_dict(value: Any) -> bool:
     return isinstance(value, dict)
 
@@ -104,16 +108,23 @@ def _is_printed(value: Any) -> bool:
 _MACHINE: dict[str, _Check] = {"cores": _is_count, "processor": _is_text, "system": _is_text}
 _ENTRY: dict[str, _Check] = {
     "description": _is_text,
+    "gamma": is_finite_number,
     "image_shape": _is_image_shape,
+    "is_file": _is_bool,
+    "is_scaled": _is_bool,
+    "n_features": _is_count,
+    "n_signals": _is_count,
     "presets": _is_dict,
     "printed": _is_printed,
     "remarks": _is_texts,
     "sha256": _is_digest,
 }
 _RECORD: dict[str, _Check] = {
+    "best_error": _is_number_or_none,
     "dictionary_seconds": is_finite_number,
     "errors": _is_curve,
     "mean_nonzeros": _is_number_or_none,
+    "peak_bytes": _is_number_or_none,
     "round": _is_count,
     "seconds": is_finite_number,
     "warnings": _is_texts,

@@ -8,33 +8,39 @@ from pathlib import Path
 
 import numpy as np
 
-from rkdl._reproduction.data import load_datasets
+from rkdl._reproduction.data import Dataset, load_datasets
 from rkdl._reproduction.page import write_page
 from rkdl._reproduction.paper import METHODS, PRESETS
 from rkdl._reproduction.progress import Progress
+from rkdl._reproduction.render import as_text, check_engine
+from rkdl._reproduction.report import build_report
 from rkdl._reproduction.run import Plan, execute, prepare, warm_up
 from rkdl._reproduction.store import FILENAME, Results, output_names
-from rkdl._reproduction.terminal import complain, report_text, say
+from rkdl._reproduction.terminal import complain, say
 from rkdl._utils.text import shown
 
-#: Rounds of the paper, and of a quick run without arguments, which takes less than a minute.
+#: Rounds of the paper; and of the bundled digits, in less than a minute, and of a user's signals.
 N_ROUNDS, N_QUICK_ROUNDS = 10, 3
-
-_NO_FIGURES = 'Figures were skipped because matplotlib is missing: pip install "rkdl[plots]"'
 
 
 def reproduce(options: argparse.Namespace) -> int:
     """Run the command with the options of `rkdl._cli`; returns the exit code."""
+    check_engine()
     folder = _output_folder(options.out)
     dtype = np.float64 if options.float64 else np.float32
     datasets = load_datasets(
-        options.datasets or ["digits"], options.label, options.data_dir, dtype, not options.no_download
+        options.datasets or ["digits"],
+        options.label,
+        options.data_dir,
+        dtype,
+        not options.no_download,
+        not options.no_scaling,
     )
     plan = Plan(
         datasets=datasets,
-        presets=[preset for preset in PRESETS if preset in options.preset],
+        presets=None if options.preset is None else [preset for preset in PRESETS if preset in options.preset],
         methods=tuple(method for method in METHODS if method in options.methods),
-        n_rounds=options.rounds or (N_ROUNDS if options.datasets else N_QUICK_ROUNDS),
+        n_rounds=options.rounds or (N_QUICK_ROUNDS if all(map(_is_quick, datasets)) else N_ROUNDS),
         seed=options.seed,
         iterations=options.iterations,
         n_jobs=options.n_jobs,
@@ -48,7 +54,8 @@ def reproduce(options: argparse.Namespace) -> int:
     results = Results.open(folder, settings, options.fresh)
     units = prepare(plan, results)
     for data in datasets:
-        results.refuse_foreign(output_names(data.name, plan.presets, plan.methods))
+        runs = [(preset, method) for preset in plan.presets_of(data) for method in plan.methods_of(preset, data)]
+        results.refuse_foreign(output_names(data.name, runs))
     folder.mkdir(parents=True, exist_ok=True)
     results.discard()
     results.save()
@@ -62,27 +69,29 @@ def reproduce(options: argparse.Namespace) -> int:
         return _interrupted(results, len(units), progress.n_done, options.quiet)
     finally:
         progress.close()
-    has_figures, page, unreadable = write_page(results)
+    page, notes = write_page(results)
     if not options.quiet:
-        say(report_text(results.content))
+        say(as_text(build_report(results.content)))
         say("")
-    if not has_figures:
-        complain(_NO_FIGURES)
-    if unreadable:
-        complain(f"Left out of the figures because they cannot be read: {', '.join(map(shown, unreadable))}")
+    for note in notes:
+        complain(note)
     say(f"{len(units)} runs completed; results: {shown(folder / FILENAME)}; page: {shown(page)}")
     return 0
 
 
 def _interrupted(results: Results, n_units: int, n_done: int, quiet: bool) -> int:
     if not quiet and n_done:
-        say(report_text(results.content))
+        say(as_text(build_report(results.content)))
         say("")
     complain(
         f"rkdl: interrupted after {n_done} of {n_units} runs, saved in {shown(results.folder / FILENAME)}; "
         f"run the same command again to resume"
     )
     return 130
+
+
+def _is_quick(data: Dataset) -> bool:
+    return data.name == "digits" or data.is_own
 
 
 def _output_folder(name: str) -> Path:

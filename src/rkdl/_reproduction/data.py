@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from rkdl._data.signals import Signals
+from rkdl._estimators.gamma import find_gamma, raw_gamma
 from rkdl._reproduction import paper as _paper
 from rkdl.datasets import EXPERIMENT_NAMES, get_data_home, load_experiment
 from rkdl.datasets._cifar10 import _locate as locate_cifar10
@@ -30,11 +32,11 @@ class Dataset:
     name : str
         As named on the command line.
     signals : ndarray of shape (n_signals, n_features)
-        Rows of unit norm.
+        The signals, one per row.
     image_shape : tuple of int or None
         Shape of a signal as an image.
     facts : dict
-        Recorded metadata: description, size, checksum, the paper's column, remarks.
+        Recorded metadata: description, size, checksum, the kernel's gamma, the paper's column, remarks.
     """
 
     name: str
@@ -42,18 +44,43 @@ class Dataset:
     image_shape: tuple[int, ...] | None
     facts: dict[str, Any]
 
+    @property
+    def gamma(self) -> float:
+        """The kernel's parameter."""
+        return self.facts["gamma"]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a user's file."""
+        return self.facts["is_file"]
+
 
 def load_datasets(
-    names: Sequence[str], label: int | None, data_home: str | None, dtype: type, download: bool
+    names: Sequence[str],
+    label: int | None,
+    data_home: str | None,
+    dtype: type,
+    download: bool,
+    scales_own: bool = True,
 ) -> list[Dataset]:
-    """Load all data sets, each once; raises a ValueError with a one-line message for the first bad one."""
+    """Load all data sets, each once; raises a ValueError with a one-line message for the first bad one.
+
+    Parameters
+    ----------
+    names : sequence of str
+        As named on the command line.
+    label, data_home, dtype, download
+        As in `rkdl.datasets.load_experiment`.
+    scales_own : bool
+        Whether signals of files are scaled to unit norm; those of the experiments always are.
+    """
     names = list(dict.fromkeys(names))
     taken: dict[str, str] = {}
     for name in names:
         other = taken.setdefault(slug(name), name)
         if other != name:
             raise ValueError(f"{other} and {name} have the same file name; give them to two runs with different --out")
-    return [_load(name, label, data_home, dtype, download) for name in names]
+    return [_load(name, label, data_home, dtype, download, scales_own) for name in names]
 
 
 def slug(name: str) -> str:
@@ -61,8 +88,14 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", os.path.basename(name)).strip("-") or "data"
 
 
-def _load(name: str, label: int | None, data_home: str | None, dtype: type, download: bool) -> Dataset:
-    data = load_experiment(name, label=label, data_home=data_home, dtype=dtype, download_if_missing=download)
+def _load(
+    name: str, label: int | None, data_home: str | None, dtype: type, download: bool, scales_own: bool
+) -> Dataset:
+    is_file = name not in EXPERIMENT_NAMES
+    is_scaled = scales_own or not is_file
+    data = load_experiment(
+        name, label=label, data_home=data_home, dtype=dtype, download_if_missing=download, normalize=is_scaled
+    )
     n_signals, n_features = data.signals.shape
     if n_signals < _paper.N_KERNEL_VECTORS:
         raise ValueError(
@@ -77,9 +110,10 @@ def _load(name: str, label: int | None, data_home: str | None, dtype: type, down
         remarks.append(_ONE_CLASS_REMARK)
     facts = {
         "description": data.description,
+        "gamma": _gamma(data.signals, name) if is_file and printed is None else _paper.GAMMA,
         "image_shape": None if data.image_shape is None else list(data.image_shape),
-        "is_embedded": name == "digits",
-        "is_file": name not in EXPERIMENT_NAMES,
+        "is_file": is_file,
+        "is_scaled": is_scaled,
         "n_features": n_features,
         "n_signals": n_signals,
         "printed": None if printed is None else {"column": printed.column, "same_data": printed.same_data},
@@ -87,3 +121,12 @@ def _load(name: str, label: int | None, data_home: str | None, dtype: type, down
         "sha256": hashlib.sha256(np.ascontiguousarray(data.signals).tobytes()).hexdigest(),
     }
     return Dataset(name, data.signals, data.image_shape, facts)
+
+
+def _gamma(signals: np.ndarray, name: str) -> float:
+    """The library's default for a user's signals: one over their median squared distance."""
+    opened = Signals(signals, signals.dtype)
+    try:
+        return raw_gamma("median", find_gamma("median", opened), opened.scale)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error

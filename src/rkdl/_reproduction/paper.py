@@ -10,14 +10,27 @@ PAPER_METHODS = ("KDL", "RKDL-D", "ORKDL-D", "MORKDL-D")
 #: All methods in the order of tables: linear, the paper's, and the alternatives that it names.
 METHODS = ("DL", *PAPER_METHODS, "Nystrom", "Fourier")
 
-#: Methods whose errors are comparable, because they are in the kernel's feature space.
+#: Methods whose errors are in the kernel's feature space, and so comparable as they are.
 COMPARABLE = (*PAPER_METHODS, "Nystrom")
 
+#: The columns of the tables.
 PRESETS = {
-    "paper": "the algorithms as defined in the text, D by plain AK-SVD, sparsity enforced",
-    "published": "what the published code computes, including its errors and dense codes",
-    "rkdl": "the library's defaults, with the paper's kernel and sizes",
+    "paper": "the algorithms as the text defines them: D by plain AK-SVD, random A, at most 4 non-zeros per signal",
+    "published": "what the authors' published code computes, including its errors and its dense codes",
+    "restricted": "the published code with one line changed: an update of the codes keeps their support",
+    "rkdl": "this library's defaults, with the paper's kernel and sizes",
 }
+
+#: What runs besides, with the preset that it belongs to and the largest number of its rounds.
+STUDIES = {
+    "literal": ("published", 1),
+    "starts": ("paper", None),
+    "work": ("rkdl", 3),
+}
+
+#: What runs on a user's own data unless presets are named.
+OWN = "own"
+OWN_SIZES = (20, 50, 100, 200, 400)
 
 GAMMA = 0.1
 N_COMPONENTS, N_NONZERO_COEFS = 20, 4

@@ -1,141 +1,167 @@
-"""Figures: errors per iteration, learned kernel vectors, and the composition of atoms."""
+"""Figures: differences from KDL, errors per iteration, kernel vectors, error and time against their number."""
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._persistence.files import open_regular
-from rkdl._persistence.npz import read_npz
 from rkdl._reproduction.data import slug
-from rkdl._reproduction.paper import COMPARABLE, N_COMPONENTS, N_KERNEL_VECTORS, PAPER_METHODS, PRINTED_ERRORS
-from rkdl._reproduction.store import Results, figure_names, model_name
-from rkdl._reproduction.summary import Summary, ordered
-from rkdl._reproduction.tables import printed_name
+from rkdl._reproduction.own import NAMES, SWEPT, sweep
+from rkdl._reproduction.paper import COMPARABLE, OWN, PAPER_METHODS, PRINTED_ERRORS
+from rkdl._reproduction.store import SUMMARY_FIGURE, Results, figure_names, model_name
+from rkdl._reproduction.summary import Summaries, Summary, columns, difference, ordered
 from rkdl._utils.text import shown
 
-# Okabe and Ito's colour-blind safe palette; markers distinguish methods in grey.
+# Okabe and Ito's colour-blind safe palette; markers distinguish methods in grey. KDL has the colour of the text.
 _STYLES = {
-    "KDL": ("#333333", "s"),
+    "KDL": ("", "s"),
     "RKDL-D": ("#0072B2", "o"),
     "ORKDL-D": ("#D55E00", "^"),
     "MORKDL-D": ("#009E73", "v"),
     "Nystrom": ("#CC79A7", "x"),
 }
-_PLUS, _MINUS = (0.0, 0.447, 0.698), (0.835, 0.369, 0.0)
-_TITLES = {"paper": "paper (the text)", "published": "published (the code, dense codes)", "rkdl": "rkdl (defaults)"}
+_THEMES = {"light": ("#ffffff", "#1d2329", "#dddddd"), "dark": ("#14181c", "#e4e8ec", "#3a434c")}
+_TITLES = {
+    "paper": "paper (the text)",
+    "published": "published (the code)",
+    "restricted": "restricted (one line changed)",
+    "rkdl": "rkdl (defaults)",
+}
 _DPI = 150
-_N_STRONGEST = 5
+_NARROW, _DARK = "(max-width: 40rem)", "(prefers-color-scheme: dark)"
+
+Draw = Callable[[str, bool], Any]
 
 
 class Figure(NamedTuple):
-    """Path of a figure's PNG (with an SVG of the same name) and its caption."""
+    """A drawn figure.
+
+    Parameters
+    ----------
+    path : Path
+        Its PNG in the folder, with an SVG of the same name.
+    alt, caption : str
+        What it shows, in a few words and in full.
+    variants : tuple of (str, bytes)
+        PNGs for other screens, by their media query; the first that matches is shown.
+    """
 
     path: Path
+    alt: str
     caption: str
+    variants: tuple[tuple[str, bytes], ...]
 
 
-def draw_figures(results: Results) -> tuple[dict[str, list[Figure]], list[Path]]:
+def draw_figures(results: Results) -> tuple[dict[str, Figure], list[Path]]:
     """Draw all figures of results.json into the sub-folder ``figures``.
 
     Returns
     -------
     figures : dict
-        The figures of each data set. Raises ImportError without matplotlib.
+        Figures by name. Raises ImportError without matplotlib.
     unreadable : list of Path
         Models left out because their files are damaged.
     """
     import matplotlib
 
-    drawn: dict[str, list[Figure]] = {}
+    drawn: dict[str, Figure] = {}
     unreadable: list[Path] = []
     # A fixed hash salt makes SVG files reproducible.
     look: Any = {"font.size": 9, "svg.hashsalt": "rkdl", "axes.spines.top": False, "axes.spines.right": False}
     with matplotlib.rc_context(look):
-        for name, (entry, summaries) in ordered(results.content).items():
-            drawn[name] = list(_figures_of(name, entry, summaries, results, unreadable))
+        for name, alt, caption, draw in _plan(results.content, partial(_kernel_vectors, results, unreadable)):
+            drawn[name] = _save(draw, results, name, alt, caption)
     return drawn, unreadable
 
 
-def _figures_of(
-    name: str,
-    entry: dict[str, Any],
-    summaries: dict[str, dict[str, Summary]],
-    results: Results,
-    unreadable: list[Path],
-) -> Iterator[Figure]:
-    stem = slug(name)
-    figure = _draw_curves(name, entry, summaries)
-    if figure is not None:
-        caption = (
-            "Error after every iteration: mean over rounds, with a band of one standard deviation. A round that "
-            "converged early keeps its last error. DL and Fourier are left out: their errors are not comparable."
+def captions(content: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Short and full description of each figure that results.json may have."""
+    return {name: (alt, caption) for name, alt, caption, _ in _plan(content, _no_kernel_vectors)}
+
+
+def _no_kernel_vectors(name: str, summaries: Summaries, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Stands for those of the models where only captions are wanted."""
+    return {"": np.zeros((1, 1))}
+
+
+def _plan(content: dict[str, Any], read_vectors: Callable) -> Iterator[tuple[str, str, str, Draw]]:
+    """Name, texts and drawing function of each figure that has something to show."""
+    datasets = ordered(content)
+    gaps = {name: found for name, (_, summaries) in datasets.items() if (found := _gaps(columns(summaries)))}
+    if gaps:
+        yield (
+            SUMMARY_FIGURE,
+            "Errors of the reduced methods relative to KDL in each column",
+            "Error after the last iteration relative to KDL of the same column, in per cent: below zero is better "
+            "than KDL. Bars are 95 % confidence intervals of the differences within rounds.",
+            partial(_draw_gaps, gaps),
         )
-        if printed_name(entry):
-            caption += f" Open diamonds and the dashed line: the figures printed for {printed_name(entry)}."
-        yield _save(figure, results, f"{stem}-errors", caption)
-    if not entry["image_shape"]:
-        return
-    shape = tuple(entry["image_shape"])
-    for preset, methods in summaries.items():
-        models = {}
-        for method in methods:
-            path = results.folder / model_name(name, preset, method)
-            if not path.exists():
-                continue
-            model = _read_model(path, shape)
-            if model is None:
-                unreadable.append(path)
-            else:
-                models[method] = model
-        if not models:
-            continue
-        yield _save(
-            _draw_kernel_vectors(models, shape),
-            results,
-            f"{stem}-{preset}-kernel-vectors",
-            f"{preset}: kernel vectors of the first round, each scaled from its minimum to its maximum.",
-        )
-        method = next(method for method in ("MORKDL-D", "ORKDL-D", "RKDL-D", "Nystrom") if method in models)
-        yield _save(
-            _draw_atoms(models[method], shape),
-            results,
-            f"{stem}-{preset}-atoms",
-            f"{preset}: the atoms of {method} in the first round, as their {_N_STRONGEST} kernel vectors of largest "
-            f"weight. Blue frames and + mark positive weights, orange frames and - negative ones.",
-        )
+    for name, (entry, summaries) in datasets.items():
+        stem = slug(name)
+        panels = _panels(columns(summaries))
+        if panels:
+            column = entry["printed"]["column"] if entry["printed"] else None
+            caption = (
+                f"{name}: error after every iteration, mean over rounds with a band of one standard deviation, on a "
+                f"logarithmic axis. A round that converged early keeps its last error."
+            )
+            if column:
+                caption += f" Open diamonds and the dashed line: the errors printed for {column}."
+            yield f"{stem}-errors", f"Errors per iteration on {name}", caption, partial(_draw_curves, panels, column)
+        if OWN in summaries and any(sweep(summaries[OWN], base) for base in SWEPT):
+            yield (
+                f"{stem}-sizes",
+                f"Error and time against the number of kernel vectors on {name}",
+                f"{name}: error and time against the number p of kernel vectors; bars are one standard deviation over "
+                f"rounds. KDL, which uses all signals, is the floor.",
+                partial(_draw_sizes, summaries[OWN]),
+            )
+        if entry["image_shape"]:
+            rows = read_vectors(name, columns(summaries), tuple(entry["image_shape"]))
+            if rows:
+                yield (
+                    f"{stem}-kernel-vectors",
+                    f"Kernel vectors of {name}",
+                    f"{name}: 20 kernel vectors of the first round, each scaled from its minimum to its maximum. "
+                    "Those of the text (paper) are a linear dictionary and hardly move; the library's (rkdl) start "
+                    "as centres of k-means.",
+                    partial(_draw_kernel_vectors, rows),
+                )
 
 
-def _read_model(path: Path, shape: tuple[int, ...]) -> dict[str, np.ndarray] | None:
-    """Read kernel vectors and atoms; None if the file is damaged or holds something else."""
-    largest = 8 * N_KERNEL_VECTORS * (math.prod(shape) + N_COMPONENTS) + 4096
-    try:
-        with open_regular(path) as stream:
-            vectors, dual = read_npz(stream, ["kernel_vectors", "dual_components"], largest).values()
-    # zipfile, zlib and NumPy raise many kinds of exceptions on damaged files.
-    except Exception:
-        return None
-    numbers = vectors.dtype.kind == dual.dtype.kind == "f"
-    if not numbers or vectors.ndim != 2 or dual.ndim != 2 or not dual.size or dual.shape[1] != len(vectors):
-        return None
-    return {"kernel_vectors": vectors, "dual_components": dual} if vectors.shape[1] == np.prod(shape) else None
-
-
-def _save(figure: Any, results: Results, stem: str, caption: str) -> Figure:
+def _save(draw: Draw, results: Results, name: str, alt: str, caption: str) -> Figure:
+    import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    png, svg = figure_names(stem)
-    with results.writing(png) as stream:
-        FigureCanvasAgg(figure).print_figure(stream, dpi=_DPI, format="png")
-    with results.writing(svg) as stream:
-        FigureCanvasSVG(figure).print_figure(stream, dpi=_DPI, format="svg", metadata={"Date": None})
-    return Figure(results.folder / png, caption)
+    def png(theme: str, is_narrow: bool) -> bytes:
+        ground, ink, _ = _THEMES[theme]
+        colours: Any = dict.fromkeys(
+            ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), ink
+        ) | dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), ground)
+        with matplotlib.rc_context(colours):
+            stream = io.BytesIO()
+            FigureCanvasAgg(draw(theme, is_narrow)).print_figure(stream, dpi=_DPI, format="png")
+        return stream.getvalue()
+
+    files = figure_names(name)
+    with results.writing(files[0]) as stream:
+        stream.write(png("light", False))
+    with results.writing(files[1]) as stream:
+        FigureCanvasSVG(draw("light", False)).print_figure(stream, dpi=_DPI, format="svg", metadata={"Date": None})
+    variants = (
+        (f"{_DARK} and {_NARROW}", png("dark", True)),
+        (_NARROW, png("light", True)),
+        (_DARK, png("dark", False)),
+    )
+    return Figure(results.folder / files[0], alt, caption, variants)
 
 
 def _new_figure(width: float, height: float) -> Any:
@@ -143,27 +169,101 @@ def _new_figure(width: float, height: float) -> Any:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     # Avoid pyplot, which needs a display and global state.
-    return Canvas(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.02))
+    return Canvas(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.04))
 
 
-def _draw_curves(name: str, entry: dict[str, Any], summaries: dict[str, dict[str, Summary]]) -> Any:
+def _grid(count: int, is_narrow: bool, width: float, height: float, **options: Any) -> tuple[Any, Any]:
+    """A figure with panels side by side, or below each other on narrow screens; sizes are of one panel."""
+    if is_narrow:
+        figure = _new_figure(4.0, 0.5 + height * count)
+        return figure, figure.subplots(count, 1, squeeze=False, **options)[:, 0]
+    figure = _new_figure(max(5.0, 0.8 + width * count), 0.5 + height)
+    return figure, figure.subplots(1, count, squeeze=False, **options)[0]
+
+
+def _style(method: str, theme: str) -> tuple[str, str]:
+    colour, marker = _STYLES[method]
+    return colour or _THEMES[theme][1], marker
+
+
+def _title(axes: Any, text: str) -> None:
+    # Do not parse dollar signs in a file name as a formula.
+    axes.set_title(textwrap.fill(shown(text), 38), fontsize=10, parse_math=False)
+
+
+Gaps = dict[str, dict[str, tuple[float, float]]]
+
+
+def _gaps(summaries: Summaries) -> Gaps:
+    """By preset and method: difference from KDL in per cent, and half of its interval."""
+    found: Gaps = {}
+    for preset, methods in summaries.items():
+        for method in PAPER_METHODS[1:]:
+            if {"KDL", method} <= methods.keys():
+                margin = difference(methods[method], methods["KDL"])
+                if math.isfinite(margin.centre):
+                    half = 100 * (margin.half_width or 0.0)
+                    found.setdefault(preset, {})[method] = -100 * margin.centre, half
+    return found
+
+
+def _draw_gaps(by_dataset: dict[str, Gaps], theme: str, is_narrow: bool) -> Any:
+    presets = list(dict.fromkeys(preset for gaps in by_dataset.values() for preset in gaps))
+    figure, all_axes = _grid(len(by_dataset), is_narrow, 3.4, 0.7 + 0.62 * len(presets), sharex=True)
+    handles: dict[str, Any] = {}
+    for number, (axes, (name, gaps)) in enumerate(zip(all_axes, by_dataset.items(), strict=True)):
+        axes.axvline(0.0, color=_THEMES[theme][1], linewidth=1)
+        for row, preset in enumerate(presets):
+            for offset, method in enumerate(PAPER_METHODS[1:]):
+                if method in gaps.get(preset, {}):
+                    value, half = gaps[preset][method]
+                    colour, marker = _style(method, theme)
+                    place = row + 0.26 * (offset - 1)
+                    handles[method] = axes.errorbar(
+                        value, place, xerr=half, color=colour, marker=marker, markersize=5, linestyle="none", capsize=2
+                    )
+        axes.set_yticks(range(len(presets)), presets if number == 0 or is_narrow else [""] * len(presets))
+        axes.set_ylim(len(presets) - 0.5, -0.5)
+        axes.grid(axis="x", color=_THEMES[theme][2], linewidth=0.6)
+        axes.set_axisbelow(True)
+        _title(axes, name)
+    all_axes[-1 if is_narrow else len(all_axes) // 2].set_xlabel("error relative to KDL of the same column, %")
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+Curves = dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+def _panels(summaries: Summaries) -> dict[str, Curves]:
+    """Curves by preset and method; those that diverged, and presets without any other, are left out."""
     panels = {
-        preset: {method: _band(methods[method]) for method in COMPARABLE if method in methods}
+        preset: {
+            method: band
+            for method in COMPARABLE
+            if method in methods and np.isfinite((band := _band(methods[method]))[0]).all() and (band[0] > 0).all()
+        }
         for preset, methods in summaries.items()
     }
-    panels = {preset: curves for preset, curves in panels.items() if curves}
-    if not panels:
-        return None
-    column = printed_name(entry)
-    width = max(5.6, 1.2 + 3.1 * len(panels))
-    figure = _new_figure(width, 3.9)
-    all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    return {preset: curves for preset, curves in panels.items() if curves}
+
+
+def _band(summary: Summary) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation over rounds after every iteration."""
+    length = max(map(len, summary.curves.values()))
+    rows = np.array([summary.curve_of(number, length) for number in summary.curves])
+    return rows.mean(axis=0), rows.std(axis=0, ddof=1) if len(rows) > 1 else np.zeros(length)
+
+
+def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_narrow: bool) -> Any:
+    figure, all_axes = _grid(len(panels), is_narrow, 2.5, 2.9, sharey=True)
     handles: dict[str, Any] = {}
     for axes, (preset, curves) in zip(all_axes, panels.items(), strict=True):
         for method, (mean, deviation) in curves.items():
-            colour, marker = _STYLES[method]
+            colour, marker = _style(method, theme)
             steps = np.arange(1, len(mean) + 1)
-            axes.fill_between(steps, mean - deviation, mean + deviation, color=colour, alpha=0.18, linewidth=0)
+            lower = np.maximum(mean - deviation, mean / 10)
+            axes.fill_between(steps, lower, mean + deviation, color=colour, alpha=0.2, linewidth=0)
             (handles[method],) = axes.plot(
                 steps,
                 mean,
@@ -173,133 +273,116 @@ def _draw_curves(name: str, entry: dict[str, Any], summaries: dict[str, dict[str
                 markevery=max(1, len(mean) // 10),
                 linewidth=1.5,
                 linestyle="--" if method == "Nystrom" else "-",
-                label=method,
             )
         if column is not None:
-            end = max(len(mean) for mean, _ in curves.values())
-            _add_printed(axes, column, handles, preset, 1.06 * end)
-        axes.set_title(_TITLES.get(preset, preset))
-        axes.set_xlabel("iteration")
+            _add_printed(axes, column, handles, preset, 1.06 * max(len(mean) for mean, _ in curves.values()), theme)
+        _title(axes, _TITLES.get(preset, preset))
+        axes.set_yscale("log")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+        axes.grid(axis="y", which="both", color=_THEMES[theme][2], linewidth=0.6)
         axes.set_axisbelow(True)
-    low, high = _limits(panels, column)
-    all_axes[0].set_ylim(low, high)
-    all_axes[0].set_ylabel("error sqrt(f / (m N)) x 1000")
-    all_axes[0].yaxis.set_major_formatter(lambda value, _: f"{1000 * value:g}")
-    title = textwrap.fill(shown(f"{name}: {entry['description']}"), round(12 * width))
-    # Do not parse dollar signs in a file name as a formula.
-    figure.suptitle(title, fontsize=10, parse_math=False)
-    n_columns = len(handles) if width > 9 or len(handles) <= 4 else -(-len(handles) // 2)
+    plain = lambda value, _: f"{1000 * value:.3g}"  # noqa: E731
+    for axes in all_axes if is_narrow else all_axes[:1]:
+        axes.yaxis.set_major_formatter(plain)
+        axes.yaxis.set_minor_formatter(plain)
+        axes.set_ylabel("error x 1000")
+        axes.tick_params(axis="y", which="minor", labelsize=7)
+    for axes in all_axes[-1:] if is_narrow else all_axes:
+        axes.set_xlabel("iteration")
+    n_columns = 3 if is_narrow else len(handles)
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=n_columns, frameon=False)
     return figure
 
 
-def _add_printed(axes: Any, column: str, handles: dict[str, Any], preset: str, end: float) -> None:
+def _add_printed(axes: Any, column: str, handles: dict[str, Any], preset: str, end: float, theme: str) -> None:
     printed = PRINTED_ERRORS[column]
     if preset == "rkdl":
         lowest = min(printed.values())
-        handles["lowest printed"] = axes.axhline(lowest, color="#777777", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        handles["lowest printed"] = axes.axhline(lowest, color="#888888", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         return
-    look = {"marker": "D", "markersize": 5, "markerfacecolor": "white", "linestyle": "none", "zorder": 4}
+    look = {"marker": "D", "markersize": 5, "markerfacecolor": "none", "linestyle": "none", "zorder": 4}
     for method in PAPER_METHODS:
-        axes.plot(end, printed[method], color=_STYLES[method][0], **look)
+        axes.plot(end, printed[method], color=_style(method, theme)[0], **look)
     handles["printed"] = axes.lines[-len(PAPER_METHODS)]
 
 
-def _band(summary: Summary) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation over rounds after every iteration; NaN if a round diverged."""
-    length = max(len(curve) for curve in summary.curves)
-    rows = np.array(
-        [
-            [np.nan if value is None else value for value in (*curve, *[curve[-1]] * (length - len(curve)))]
-            for curve in summary.curves
-        ],
-        dtype=float,
-    )
-    deviation = rows.std(axis=0, ddof=1) if len(rows) > 1 else np.zeros(length)
-    return rows.mean(axis=0), deviation
+def _draw_sizes(methods: dict[str, Summary], theme: str, is_narrow: bool) -> Any:
+    figure, (left, right) = _grid(2, is_narrow, 4.0, 2.9)
+    handles: dict[str, Any] = {}
+    for base in SWEPT:
+        sizes = {p: found for p, found in sweep(methods, base).items() if math.isfinite(found.error.middle)}
+        if not sizes:
+            continue
+        colour, marker = _style(base, theme)
+        look = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.5, "capsize": 2}
+        errors = [found.error.middle for found in sizes.values()]
+        scatter = [found.error.scatter or 0.0 for found in sizes.values()]
+        handles[NAMES[base]] = left.errorbar(list(sizes), errors, yerr=scatter, **look)
+        times = [found.time.middle for found in sizes.values()]
+        right.errorbar(list(sizes), times, yerr=[found.time.scatter or 0.0 for found in sizes.values()], **look)
+    if "KDL" in methods and math.isfinite(methods["KDL"].error.middle):
+        look = {"color": _THEMES[theme][1], "linewidth": 1.2, "linestyle": (0, (4, 3))}
+        handles["KDL, all signals"] = left.axhline(methods["KDL"].error.middle, **look)
+        right.axhline(methods["KDL"].time.middle, **look)
+    for axes, text in ((left, "error"), (right, "seconds")):
+        axes.set_xscale("log")
+        ticks = sorted({p for base in SWEPT for p in sweep(methods, base)})
+        axes.set_xticks(ticks, [str(p) for p in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel("kernel vectors, p")
+        axes.set_ylabel(text)
+        axes.grid(axis="y", color=_THEMES[theme][2], linewidth=0.6)
+        axes.set_axisbelow(True)
+    right.set_yscale("log")
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=2, frameon=False)
+    return figure
 
 
-def _limits(panels: dict[str, dict[str, tuple]], column: str | None) -> tuple[float, float]:
-    """Limits from the third iteration on, because the error of a random start would dominate the axis."""
-    means = [mean for curves in panels.values() for mean, _ in curves.values()]
-    late = np.concatenate([mean[2:] if len(mean) > 2 else mean for mean in means])
-    late = late[np.isfinite(late)]
-    values = [*late, *(PRINTED_ERRORS[column].values() if column else ())]
-    if not values:
-        return 0.0, 1.0
-    low, high = min(values), max(values)
-    room = 0.06 * (high - low) or 0.05 * high or 1e-6
-    return low - room, high + room
+def _kernel_vectors(
+    results: Results, unreadable: list[Path], name: str, summaries: Summaries, shape: tuple[int, ...]
+) -> dict[str, np.ndarray]:
+    """Mosaics of the kernel vectors of saved models, by preset and method."""
+    found = {}
+    full_name = next(key for key in results.content["datasets"] if Path(key).name == name or key == name)
+    for preset, methods in summaries.items():
+        for method in ("RKDL-D", "ORKDL-D", "MORKDL-D"):
+            path = results.folder / model_name(full_name, preset, method)
+            if method not in methods or not path.exists():
+                continue
+            vectors = _read_kernel_vectors(path, shape)
+            if vectors is None:
+                unreadable.append(path)
+            else:
+                tiles = [_tile(vector, shape) for vector in vectors[:20]]
+                found[f"{preset}, {method}"] = _mosaic(tiles, 5, gap=max(1, shape[0] // 12))
+    return found
 
 
-def _draw_kernel_vectors(models: dict[str, dict[str, np.ndarray]], shape: tuple[int, ...]) -> Any:
-    mosaics = []
-    for model in models.values():
-        tiles = [_tile(vector, shape) for vector in model["kernel_vectors"]]
-        mosaics.append(_mosaic(tiles, 10, gap=max(1, shape[0] // 12)))
-    axes, places = _pinboard(mosaics, 2, above=0.14, below=0.0)
-    for method, (left, top, size) in zip(models, places, strict=True):
-        axes.text(left + size / 2, top, method, fontsize=11, ha="center", va="bottom")
-    return axes.figure
+def _read_kernel_vectors(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Kernel vectors of a saved model; None if the file is damaged or holds something else."""
+    from rkdl import load
+
+    try:
+        vectors = load(path).kernel_vectors_
+    # Damaged files raise many kinds of exceptions.
+    except Exception:
+        return None
+    return vectors if vectors.ndim == 2 and vectors.shape[1] == math.prod(shape) else None
 
 
-def _draw_atoms(model: dict[str, np.ndarray], shape: tuple[int, ...]) -> Any:
-    weights = model["dual_components"]
-    frame = max(1, shape[0] // 14)
-    strips = []
-    strongest = [np.argsort(-np.abs(row), kind="stable")[:_N_STRONGEST] for row in weights]
-    for row, chosen in zip(weights, strongest, strict=True):
-        tiles = [
-            _framed(_tile(model["kernel_vectors"][i], shape), frame, _PLUS if row[i] >= 0 else _MINUS) for i in chosen
-        ]
-        strips.append(_mosaic(tiles, _N_STRONGEST, gap=frame))
-    axes, places = _pinboard(strips, 4, above=0.34, below=0.34)
-    height = strips[0].shape[0]
-    for number, (left, top, size) in enumerate(places):
-        axes.text(left, top - 0.03 * height, f"atom {number + 1}", fontsize=8, ha="left", va="bottom")
-        for position, i in enumerate(strongest[number]):
-            label = f"{weights[number, i]:+.2g}".replace("e+0", "e")
-            middle = left + (position + 0.5) * size / len(strongest[number])
-            axes.text(middle, top + 1.05 * height, label, fontsize=6, ha="center", va="top")
-    return axes.figure
-
-
-def _pinboard(
-    images: list[np.ndarray], n_columns: int, above: float, below: float
-) -> tuple[Any, list[tuple[float, float, float]]]:
-    """Arrange images of one size in a figure, with room for text above and below, in shares of their height.
-
-    They are drawn as one image on one axes, because laying out dozens of axes takes seconds.
-
-    Returns
-    -------
-    axes
-        In units of pixels of the images.
-    places : list of (left, top, width)
-        Position of each image.
-    """
-    from matplotlib.figure import Figure as Canvas
-
-    height, width = images[0].shape[:2]
-    n_columns = min(n_columns, len(images))
-    n_rows = -(-len(images) // n_columns)
-    head, gap = round(above * height), max(2, round(0.03 * width))
-    step = head + height + max(2, round(below * height))
-    board = np.ones((n_rows * step, n_columns * (width + gap) + gap, 3))
-    places = []
-    for number, image in enumerate(images):
-        row, column = divmod(number, n_columns)
-        top, left = row * step + head, gap + column * (width + gap)
-        board[top : top + height, left : left + width] = image
-        places.append((left - 0.5, top - 0.5, float(width)))
-    size = 10.0 if n_columns > 1 else 5.0
-    figure = Canvas(figsize=(size, size * board.shape[0] / board.shape[1]))
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.axis("off")
-    axes.imshow(board, interpolation="nearest", aspect="auto")
-    return axes, places
+def _draw_kernel_vectors(mosaics: dict[str, np.ndarray], theme: str, is_narrow: bool) -> Any:
+    n_columns = min(3, len(mosaics))
+    n_rows = -(-len(mosaics) // n_columns)
+    height, width = next(iter(mosaics.values())).shape[:2]
+    panel = (4.0 if is_narrow else 7.5) / n_columns
+    figure = _new_figure(panel * n_columns, (panel * height / width + 0.25) * n_rows)
+    all_axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for axes in all_axes:
+        axes.axis("off")
+    for axes, (label, mosaic) in zip(all_axes, mosaics.items(), strict=False):
+        axes.imshow(mosaic, interpolation="nearest")
+        axes.set_title(label, fontsize=7 if is_narrow else 9)
+    return figure
 
 
 def _tile(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -310,21 +393,14 @@ def _tile(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.repeat(image[:, :, None], 3, axis=2) if image.ndim == 2 else image[:, :, :3]
 
 
-def _framed(tile: np.ndarray, width: int, colour: tuple[float, float, float]) -> np.ndarray:
-    height, length = tile.shape[:2]
-    framed = np.empty((height + 2 * width, length + 2 * width, 3))
-    framed[:] = colour
-    framed[width:-width, width:-width] = tile
-    return framed
-
-
 def _mosaic(tiles: list[np.ndarray], n_columns: int, gap: int) -> np.ndarray:
-    """Arrange tiles in rows with white gaps."""
+    """Arrange tiles in rows, with gaps that are transparent."""
     height, width = tiles[0].shape[:2]
     n_columns = min(n_columns, len(tiles))
     n_rows = -(-len(tiles) // n_columns)
-    mosaic = np.ones((n_rows * (height + gap) - gap, n_columns * (width + gap) - gap, 3))
+    mosaic = np.zeros((n_rows * (height + gap) - gap, n_columns * (width + gap) - gap, 4))
     for number, tile in enumerate(tiles):
         row, column = divmod(number, n_columns)
-        mosaic[row * (height + gap) :, column * (width + gap) :][:height, :width] = tile
+        place = mosaic[row * (height + gap) :, column * (width + gap) :][:height, :width]
+        place[..., :3], place[..., 3] = tile, 1.0
     return mosaic

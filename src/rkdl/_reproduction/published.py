@@ -83,16 +83,16 @@ def train_dictionary(
         Rows of unit norm.
     """
     signals = _check_signals(signals)
-    rng = _stream(random_state, "dictionary")
-    atoms = _unit_rows(rng.standard_normal((n_kernel_vectors, signals.shape[1])))
+    rng = random_stream(random_state, "dictionary")
+    atoms = unit_rows(rng.standard_normal((n_kernel_vectors, signals.shape[1])))
     for _ in range(n_iter):
-        codes = _pursuit(signals @ atoms.T, atoms @ atoms.T, n_nonzero_coefs)
+        codes = pursuit(signals @ atoms.T, atoms @ atoms.T, n_nonzero_coefs)
         # Row j of the sums is valid until atom j is updated: column j of the codes does not change before.
         sums = codes.T @ signals
         for j in range(n_kernel_vectors):
             users = np.flatnonzero(codes[:, j])
             if users.size == 0:
-                atoms[j] = _unit_rows(rng.standard_normal((1, signals.shape[1])))
+                atoms[j] = unit_rows(rng.standard_normal((1, signals.shape[1])))
                 continue
             block = codes[users]
             old = block[:, j].copy()
@@ -156,7 +156,7 @@ def run_published(
     dict
         ``errors`` (``sqrt(f / (m N))`` per iteration), ``seconds`` (kernel and training loop),
         ``dictionary_seconds``, ``kernel_vectors`` (None for KDL), ``dual_components`` and ``mean_nonzeros``
-        (final non-zeros per signal, on average).
+        (final non-zeros per signal, on average), and the final ``codes`` themselves.
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
@@ -178,8 +178,8 @@ def run_published(
             raise ValueError(f"kernel_vectors must have {signals.shape[1]} columns, as the signals have")
     width = len(signals) if kernel_vectors is None else len(kernel_vectors)
     if initial_dual is None:
-        rng = _stream(random_state, "dual")
-        dual = _unit_rows(rng.standard_normal((n_components, width)))
+        rng = random_stream(random_state, "dual")
+        dual = unit_rows(rng.standard_normal((n_components, width)))
     else:
         dual = np.array(initial_dual, dtype=np.float64)
         if dual.ndim != 2 or dual.shape[1] != width:
@@ -198,11 +198,11 @@ def run_published(
     def descend(vectors: Array, weights: Array) -> None:
         linear = None
         if weight:
-            codes = _pursuit(signals @ vectors.T, vectors @ vectors.T, linear_n_nonzero_coefs)
+            codes = pursuit(signals @ vectors.T, vectors @ vectors.T, linear_n_nonzero_coefs)
             linear = weight * (codes.T @ signals), weight * (codes.T @ codes)
         _descend(signals, vectors, weights, gamma, n_inner_iter, learning_rate, linear)
 
-    rng = _stream(random_state, method)
+    rng = random_stream(random_state, method)
     start = perf_counter()
     with np.errstate(all="ignore"):  # a diverging D gives NaN errors
         if kernel_vectors is None:
@@ -218,6 +218,7 @@ def run_published(
         "kernel_vectors": kernel_vectors,
         "dual_components": dual,
         "mean_nonzeros": np.count_nonzero(codes) / len(signals),
+        "codes": codes,
     }
 
 
@@ -230,11 +231,11 @@ def _full(
     equals I - A X, so an atom is a column of the codes minus a combination of other atoms, and K times it is
     the same combination of K Z and K A: the same numbers from one product with K per iteration.
     """
-    kernel = _rbf(signals, signals, gamma)
+    kernel = rbf(signals, signals, gamma)
     images = kernel @ dual.T  # K A, one column per atom
     codes = np.zeros((len(signals), len(dual)))
     for _ in range(n_iter):
-        codes = _pursuit(images, dual @ images, sparsity)
+        codes = pursuit(images, dual @ images, sparsity)
         code_images = kernel @ codes
         for j in range(len(dual)):
             users = np.flatnonzero(codes[:, j])
@@ -270,10 +271,10 @@ def _reduced(
     dense: bool,
 ) -> Array:
     """Run RKDL-D or, if `descend` updates `vectors`, ORKDL-D and MORKDL-D. `dual` is updated in place."""
-    features, metric = _rbf(signals, vectors, gamma), _rbf(vectors, vectors, gamma)
+    features, metric = rbf(signals, vectors, gamma), rbf(vectors, vectors, gamma)
     codes = np.zeros((len(signals), len(dual)))
     for _ in range(n_iter):
-        codes = _pursuit(features @ dual.T, dual @ metric @ dual.T, sparsity)
+        codes = pursuit(features @ dual.T, dual @ metric @ dual.T, sparsity)
         projected = _solve(metric, features.T)
         for j in range(len(dual)):
             old = codes[:, j]
@@ -292,7 +293,7 @@ def _reduced(
             codes[:, j] = new if dense else np.where(old != 0.0, new, 0.0)  # published code: all signals
         if descend is not None:
             descend(vectors, codes @ dual)
-            features, metric = _rbf(signals, vectors, gamma), _rbf(vectors, vectors, gamma)
+            features, metric = rbf(signals, vectors, gamma), rbf(vectors, vectors, gamma)
         gram = dual @ metric @ dual.T
         report(len(signals) - 2 * np.sum((codes.T @ features) * dual) + np.sum((codes.T @ codes) * gram))
     return codes
@@ -311,11 +312,11 @@ def _descend(
     """
     second = weights.T @ weights
     for _ in range(n_sweeps):
-        weighted = weights * _rbf(signals, vectors, gamma)
+        weighted = weights * rbf(signals, vectors, gamma)
         # sum_t C_ti dk(d_i, y_t), where dk(d, y) = -2 gamma k(d, y) (d - y)
         data = -2 * gamma * (weighted.sum(axis=0)[:, None] * vectors - weighted.T @ signals)
         for i in range(len(vectors)):
-            row = second[i] * _rbf(vectors[i : i + 1], vectors, gamma)[0]
+            row = second[i] * rbf(vectors[i : i + 1], vectors, gamma)[0]
             among = -4 * gamma * (row.sum() * vectors[i] - row @ vectors)
             step = among - 2 * data[i]
             if linear is not None:
@@ -323,7 +324,7 @@ def _descend(
             vectors[i] -= rate * step
 
 
-def _pursuit(correlations: Array, gram: Array, n_nonzero_coefs: int) -> Array:
+def pursuit(correlations: Array, gram: Array, n_nonzero_coefs: int) -> Array:
     """Batch OMP of all signals at once, assuming a unit diagonal of the Gram matrix in the factor.
 
     A signal stops early if its best atom is already selected, if the best correlation is negligible, or if the
@@ -371,7 +372,7 @@ def _solve(metric: Array, right: Array) -> Array:
         return np.full_like(right, np.nan)
 
 
-def _rbf(x: Array, y: Array, gamma: float) -> Array:
+def rbf(x: Array, y: Array, gamma: float) -> Array:
     """exp(-gamma |x_i - y_j|^2)."""
     out = x @ y.T
     out *= 2.0
@@ -382,11 +383,11 @@ def _rbf(x: Array, y: Array, gamma: float) -> Array:
     return np.exp(out, out=out)
 
 
-def _unit_rows(x: Array) -> Array:
+def unit_rows(x: Array) -> Array:
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def _stream(random_state: int, purpose: str) -> Generator:
+def random_stream(random_state: int, purpose: str) -> Generator:
     """Random generator per purpose, so that the draws of one method never affect another."""
     purposes = ("dictionary", "dual", *METHODS)
     return np.random.default_rng([int(random_state), purposes.index(purpose)])

@@ -10,19 +10,19 @@ import math
 import os
 import platform
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from rkdl._persistence.files import OWN_PREFIX, open_regular, replacing
 from rkdl._reproduction.checks import find_fault
 from rkdl._reproduction.data import Dataset, slug
+from rkdl._reproduction.paper import STUDIES
 from rkdl._reproduction.presets import Outcome
 
-FORMAT = 2
+FORMAT = 3
 FILENAME, PAGE = "results.json", "index.html"
 _PACKAGES = ("rkdl", "numpy", "scipy", "scikit-learn", "numba")
 _REMEDY = "choose another folder with --out, or start over with --fresh"
@@ -102,19 +102,16 @@ class Results:
     def add(self, data: Dataset, preset: str, method: str, number: int, seed: int, outcome: Outcome) -> None:
         """Add a run and write the file; models of the first round are saved too."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if number == 0 and outcome.kernel_vectors is not None and outcome.dual_components is not None:
-            with self.writing(model_name(data.name, preset, method)) as stream:
-                np.savez_compressed(
-                    stream,
-                    kernel_vectors=outcome.kernel_vectors.astype(np.float32),
-                    dual_components=outcome.dual_components.astype(np.float32),
-                )
+        if number == 0 and outcome.model is not None and preset not in STUDIES:
+            self._save_model(model_name(data.name, preset, method), outcome.model)
         rounds = self.content["datasets"][data.name]["presets"][preset][method]["rounds"]
         record = {
+            "best_error": outcome.best_error,
             "dictionary_seconds": outcome.dictionary_seconds,
             "errors": [error if math.isfinite(error) else None for error in outcome.errors],
             "made_with": self._made_with,
             "mean_nonzeros": outcome.mean_nonzeros,
+            "peak_bytes": outcome.peak_bytes,
             "round": number,
             "seconds": outcome.seconds,
             "seed": seed,
@@ -123,6 +120,14 @@ class Results:
         rounds.append(record)
         rounds.sort(key=lambda found: found["round"])
         self.save()
+
+    def _save_model(self, name: str, model: Any) -> None:
+        """Save an estimator for `rkdl.load`, which writes files of its own."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.npz"
+            model.save(path)
+            with self.writing(name) as stream:
+                stream.write(path.read_bytes())
 
     def save(self) -> None:
         """Replace the file atomically."""
@@ -162,8 +167,8 @@ class Results:
 
 
 def model_name(dataset: str, preset: str, method: str) -> str:
-    """Path in the folder of the kernel vectors and atoms of a method's first round."""
-    return f"models/{slug(dataset)}-{preset}-{method}.npz"
+    """Path in the folder of the model of a method's first round, a file for `rkdl.load`."""
+    return f"models/{slug(dataset)}-{preset}-{slug(method)}.npz"
 
 
 def figure_names(stem: str) -> tuple[str, str]:
@@ -171,15 +176,16 @@ def figure_names(stem: str) -> tuple[str, str]:
     return f"figures/{stem}.png", f"figures/{stem}.svg"
 
 
-def output_names(dataset: str, presets: Iterable[str], methods: Iterable[str]) -> list[str]:
-    """All files that runs of a data set may write into the folder, besides the results."""
-    stem = slug(dataset)
-    names = [PAGE, *figure_names(f"{stem}-errors")]
-    methods = list(methods)
-    for preset in presets:
-        names += [name for what in ("kernel-vectors", "atoms") for name in figure_names(f"{stem}-{preset}-{what}")]
-        names += [model_name(dataset, preset, method) for method in methods]
-    return names
+#: Figures of a data set; `SUMMARY_FIGURE` is one for all of them.
+FIGURES = ("errors", "kernel-vectors", "sizes")
+SUMMARY_FIGURE = "against-kdl"
+
+
+def output_names(dataset: str, runs: Iterable[tuple[str, str]]) -> list[str]:
+    """All files that runs of a data set, given as preset and method, may write into the folder besides the results."""
+    names = [PAGE, *figure_names(SUMMARY_FIGURE)]
+    names += [name for figure in FIGURES for name in figure_names(f"{slug(dataset)}-{figure}")]
+    return names + [model_name(dataset, preset, method) for preset, method in runs if preset not in STUDIES]
 
 
 def _check_unused(folder: Path) -> None:

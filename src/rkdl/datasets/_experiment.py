@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils import check_array
 
 from rkdl.datasets._cifar10 import CIFAR10_CLASSES, fetch_cifar10
 from rkdl.datasets._errors import DatasetError, check_label
@@ -54,8 +55,9 @@ def load_experiment(
     data_home: str | os.PathLike[str] | None = None,
     dtype: npt.DTypeLike = np.float32,
     download_if_missing: bool = True,
+    normalize: bool = True,
 ) -> ExperimentData:
-    """Load the signals of an experiment, scaled to unit norm.
+    """Load the signals of an experiment, scaled to unit norm unless told otherwise.
 
     ============== ================================================================ ===============
     name           signals                                                          size
@@ -80,6 +82,8 @@ def load_experiment(
         The type of the signals.
     download_if_missing : bool, default=True
         Whether missing data may be downloaded.
+    normalize : bool, default=True
+        Whether signals are scaled to unit norm, as in the paper; otherwise they are only converted to `dtype`.
 
     Returns
     -------
@@ -129,7 +133,7 @@ def load_experiment(
         data, what, image_shape = array.reshape(len(array), -1), path.name, _image_shape(array.shape[1:])
     if not len(data):
         raise ValueError(f"{what}: there are no signals with label {label}")
-    signals = normalize_signals(data, dtype)
+    signals = normalize_signals(data, dtype) if normalize else check_array(data, dtype=dtype, input_name="signals")
     return ExperimentData(signals, image_shape, f"{what}, {signals.shape[0]} x {signals.shape[1]}")
 
 
