@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
 from threading import Lock
 from typing import Any, Self
 from uuid import uuid4
@@ -16,19 +15,14 @@ from dask.optimization import cull
 
 from rkdl._data.signals import Moments, Signals, float_dtype
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.nested import map_parts
 
 # One fit at a time changes Dask's settings.
 _sending = Lock()
 
 
 class DaskSignals(Signals):
-    """Rows of a Dask array.
-
-    Parameters
-    ----------
-    data : dask.array.Array of shape (n_signals, n_features)
-        Blocks may be sparse.
-    """
+    """Rows of a Dask array, whose blocks may be sparse."""
 
     is_remote = True
     is_in_memory = False
@@ -43,11 +37,9 @@ class DaskSignals(Signals):
         self._blocks_of: tuple[dict, list] | None = None
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows `start` to `stop`, brought here."""
         return self._fetch_rows(np.arange(start, stop))
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        """The rows of the given indices, in their order, brought here."""
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
         return self._fetch_rows(wanted)[inverse]
 
@@ -84,16 +76,17 @@ class DaskSignals(Signals):
         return self._replaced(data=self.data.persist(), _blocks_of=None)
 
     def check_finite(self, name: str = "X") -> None:
-        """Refuse NaN and infinity with scikit-learn's words."""
-        self.each(_check_block, "rkdl-check", self.dtype)
+        self._of_blocks("check_finite", "rkdl-check")
 
     def largest(self) -> float:
-        """The largest magnitude of all numbers."""
-        return max(self.each(_largest_of, "rkdl-extent", self.dtype))
+        return max(self._of_blocks("largest", "rkdl-extent"))
 
     def moments(self) -> Moments:
-        """Moments of all numbers, after their scale."""
-        return sum(self.each(_moments_of, "rkdl-moments", (self.dtype, self.scale)), Moments())
+        return sum(self._of_blocks("moments", "rkdl-moments"), Moments())
+
+    def _of_blocks(self, method: str, name: str) -> list:
+        """What a method of `Signals` returns for every block."""
+        return self.each(_call_method, name, (method, self.dtype, self.scale))
 
     def each(self, function: Callable, name: str, argument: Any) -> list:
         """`function` of every block and of one thing that is sent, brought here."""
@@ -166,28 +159,16 @@ def aligned(value: Any) -> Any:
     """
     if isinstance(value, np.ndarray):
         return value if value.flags.aligned else value.copy()
-    if isinstance(value, tuple):
-        parts = [aligned(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: aligned(getattr(value, field.name)) for field in fields(value)})
-    return value
+    return map_parts(aligned, value)
 
 
 def _rows(block: Any, number: int, n_rows: int, width: int, indices: np.ndarray) -> Any:
     return checked_block(block, number, (n_rows, width))[indices]
 
 
-def _check_block(block: Any, dtype: np.dtype) -> None:
-    Signals(block, dtype).check_finite()
-
-
-def _moments_of(block: Any, argument: tuple[np.dtype, float]) -> Moments:
-    return Signals(block, *argument).moments()
-
-
-def _largest_of(block: Any, dtype: np.dtype) -> float:
-    return Signals(block, dtype).largest()
+def _call_method(block: Any, argument: tuple[str, np.dtype, float]) -> Any:
+    method, dtype, scale = argument
+    return getattr(Signals(block, dtype, scale), method)()
 
 
 def _value_of(held: Any) -> Any:

@@ -24,14 +24,9 @@ from rkdl._utils.types import FLOATS
 def open_signals(X: Any, *, caller: str, device: Any = None, name: str = "X") -> Signals:
     """Signals to read chunk by chunk; whether they are finite is seen in the first pass over them.
 
-    Parameters
-    ----------
-    X : array-like, data frame, CSR matrix, memory map, Zarr array, HDF5 dataset, Dask array or tensor
-        One signal per row, shape (n_signals, n_features).
-    caller, name : str, str
-        Estimator or function, and its argument, for messages.
-    device : str or torch.device, default=None
-        Where to compute; None for where the signals are.
+    X, of shape (n_signals, n_features), is an array-like, data frame, CSR matrix, memory map, Zarr array, HDF5 dataset,
+    Dask array or tensor. `caller` and `name` are the estimator or function and its argument, for messages; `device` is
+    where to compute, None for where the signals are.
     """
     if device is None and is_plain(X):
         return Signals(X, X.dtype)

@@ -57,28 +57,14 @@ class Moments:
 class Signals:
     """Rows of `data` in one dtype, multiplied by a power of two where their squares would leave its range.
 
-    Immutable: `with_scale` and `widened` return other signals that share the data.
-
-    Parameters
-    ----------
-    data : array-like or CSR matrix of shape (n_signals, n_features)
-        Anything with ``shape`` and row slicing.
-    dtype : dtype
-        float32 or float64.
-    scale : float, default=1.0
-        What rows are multiplied by when they are read.
-    shape : tuple of int, default=None
-        Number of signals and of features, where it is not that of `data`.
-
-    Attributes
-    ----------
-    result_dtype : dtype
-        The dtype of results: that of the signals as they were given.
+    The data are anything with ``shape`` (n_signals, n_features) and row slicing; rows are read in `dtype`, float32 or
+    float64, and multiplied by `scale`. Immutable: `with_scale` and `widened` return other signals that share the data.
     """
 
     def __init__(self, data: Any, dtype: Any, scale: float = 1.0, shape: tuple[int, int] | None = None) -> None:
         self.data: Final[Any] = data
         self.dtype: Final[np.dtype] = np.dtype(dtype)
+        # That of the signals as they were given.
         self.result_dtype: Final[np.dtype] = self.dtype
         self.scale: Final[float] = scale
         self.shape: Final[tuple[int, int]] = tuple(data.shape) if shape is None else shape
@@ -161,15 +147,15 @@ class Signals:
     def moments(self) -> Moments:
         """Moments of all numbers, after their scale; the zeros of a sparse matrix are among them."""
         total = Moments()
-        blocks = [_values_of(self.data)] if sparse.issparse(self.data) else self._blocks()
-        for block in blocks:
+        for block in self._blocks():
             step = MOMENTS_AT_ONCE if block.ndim == 1 else max(1, MOMENTS_AT_ONCE // block.shape[1])
             for start in range(0, len(block), step):
                 total += Moments.of(self.scale * block[start : start + step].astype(np.float64))
         return total + Moments(self.shape[0] * self.shape[1] - total.count)
 
     def _blocks(self) -> Iterator[np.ndarray]:
-        yield self.data.data if sparse.issparse(self.data) else np.asarray(self.data)
+        """All numbers; of a sparse matrix, its values."""
+        yield _values_of(self.data) if sparse.issparse(self.data) else np.asarray(self.data)
 
 
 def _values_of(matrix: Any) -> np.ndarray:

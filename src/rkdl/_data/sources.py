@@ -48,20 +48,12 @@ def check_source(X: Any, caller: str) -> None:
 
 
 class RowSource(Signals):
-    """Rows of something that is not in memory, read ahead on a thread.
-
-    Parameters
-    ----------
-    data : object
-        With ``shape``, ``dtype`` and row slicing.
-    scale : float, default=1.0
-        What rows are multiplied by when they are read.
-    """
+    """Rows of something that is not in memory, with ``shape``, ``dtype`` and row slicing, read ahead on a thread."""
 
     is_in_memory = False
 
-    def __init__(self, data: Any, scale: float = 1.0) -> None:
-        super().__init__(data, float_dtype(data.dtype), scale)
+    def __init__(self, data: Any) -> None:
+        super().__init__(data, float_dtype(data.dtype))
         # A compressed block is unpacked whole whatever part of it is asked for.
         self._storage_rows = _rows_of_blocks(data)
         n_bytes = self._storage_rows * self.shape[1] * np.dtype(data.dtype).itemsize
@@ -81,7 +73,6 @@ class RowSource(Signals):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Rows that are announced meanwhile are read on a thread."""
         if self._reader is not None:
             yield
             return
@@ -95,14 +86,12 @@ class RowSource(Signals):
             self._block = None
 
     def announce(self, start: int, stop: int) -> None:
-        """These rows will be read soon."""
         if self._reader is not None:
             # While the interpreter ends nothing is read ahead any more.
             with suppress(RuntimeError):
                 self._ahead[start, stop] = self._reader.submit(self._read, start, stop)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows `start` to `stop`, C-contiguous, scaled."""
         future = self._ahead.pop((start, stop), None)
         return self._read(start, stop) if future is None else future.result()
 
@@ -137,8 +126,8 @@ class RowSource(Signals):
     def take(self, indices: np.ndarray) -> np.ndarray:
         """The rows of the given indices, in their order, scaled; every storage block is read once."""
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
+        rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
         if isinstance(self.data, np.memmap):
-            rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
             for begin in range(0, len(wanted), _TAKEN_AT_ONCE):
                 own = wanted[begin : begin + _TAKEN_AT_ONCE]
                 rows[begin : begin + len(own)] = np.asarray(self.data)[own]
@@ -147,7 +136,6 @@ class RowSource(Signals):
         # Rows of one storage block, or without blocks neighbouring rows, are one slice.
         group = wanted // self._storage_rows if self._storage_rows > 1 else wanted - np.arange(len(wanted))
         starts = np.flatnonzero(np.diff(group, prepend=group[:1] - 1))
-        rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
         for first, last in zip(starts, [*starts[1:], len(wanted)], strict=True):
             own = wanted[first:last]
             block = self._slice(int(own[0]), int(own[-1]) + 1)

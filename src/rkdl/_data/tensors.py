@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
@@ -32,22 +33,10 @@ def open_tensor(X: torch.Tensor, device: Any, caller: str) -> TensorSignals:
 
 
 class TensorSignals(Signals):
-    """Rows of a tensor, on its device.
+    """Rows of a tensor, on the device that they are worked on."""
 
-    Parameters
-    ----------
-    data : Tensor of shape (n_signals, n_features)
-        The signals.
-    dtype : dtype
-        float32 or float64, NumPy's.
-    device : torch.device
-        Where they are worked on.
-    scale : float, default=1.0
-        What rows are multiplied by when they are read.
-    """
-
-    def __init__(self, data: torch.Tensor, dtype: Any, device: torch.device, scale: float = 1.0) -> None:
-        super().__init__(data.detach().as_subclass(torch.Tensor).to(device), dtype, scale)
+    def __init__(self, data: torch.Tensor, dtype: Any, device: torch.device) -> None:
+        super().__init__(data.detach().as_subclass(torch.Tensor).to(device), dtype)
         self.device = device
         self.home = data.device
         # All rows, as they were read together: one tensor from pass to pass.
@@ -61,7 +50,6 @@ class TensorSignals(Signals):
         return rows if self.scale == 1.0 else rows * self.scale
 
     def read(self, start: int, stop: int) -> torch.Tensor:
-        """Rows `start` to `stop`, scaled; not to be written to."""
         if stop - start < self.shape[0]:
             return self._finish(self.data[start:stop])
         if self._whole is None:
@@ -69,31 +57,26 @@ class TensorSignals(Signals):
         return self._whole
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        """The rows of the given indices, in their order, scaled, as a NumPy array."""
-        places = torch.from_numpy(np.asarray(indices, dtype=np.int64)).to(self.device)
-        return self._finish(self.data[places]).cpu().numpy()
+        return self._take(indices).cpu().numpy()
+
+    def _take(self, indices: np.ndarray) -> torch.Tensor:
+        return self._finish(self.data[torch.from_numpy(np.asarray(indices, dtype=np.int64)).to(self.device)])
 
     def on_host(self) -> Signals:
-        """The same signals, in NumPy."""
         return Signals(host(self.data), self.dtype, self.scale)
 
     def subset(self, indices: np.ndarray) -> TensorSignals:
-        """Some of the signals, on the same device."""
-        places = torch.from_numpy(np.asarray(indices, dtype=np.int64)).to(self.device)
-        return TensorSignals(self._finish(self.data[places]), self.dtype, self.device)
+        return TensorSignals(self._take(indices), self.dtype, self.device)
 
     def check_finite(self, name: str = "X") -> None:
-        """Refuse NaN and infinity with scikit-learn's words."""
         if not self.data.isfinite().all():
             bad = self.data[~self.data.isfinite().all(dim=1)][:1]
             assert_all_finite(host(bad), input_name=name)
 
     def largest(self) -> float:
-        """The largest magnitude of all numbers."""
         return float(self.data.abs().max()) if self.data.numel() else 0.0
 
     def moments(self) -> Moments:
-        """Moments of all numbers, after their scale."""
         total, n_rows = Moments(), max(1, MOMENTS_AT_ONCE // max(1, self.shape[1]))
         for start in range(0, self.shape[0], n_rows):
             rows = self.data[start : start + n_rows].double() * self.scale
@@ -112,13 +95,6 @@ class StreamedSignals(Signals):
     """Rows in host memory or on disk that go through a device: two chunks there, one arriving, one worked on.
 
     Where all signals fit in a share of the device's memory they stay there when they have arrived once.
-
-    Parameters
-    ----------
-    source : Signals
-        Reads the rows.
-    device : torch.device
-        Where they are worked on.
     """
 
     def __init__(self, source: Signals, device: torch.device) -> None:
@@ -140,7 +116,6 @@ class StreamedSignals(Signals):
             self._buffers.make_resident()
 
     def read(self, start: int, stop: int) -> torch.Tensor:
-        """Rows `start` to `stop` on the device, scaled; not to be written to."""
         if self._buffers is None:
             rows = self.source.read(start, stop)
             return torch.from_numpy(rows if rows.flags.writeable else rows.copy())
@@ -152,38 +127,24 @@ class StreamedSignals(Signals):
             self._buffers.release()
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        """The rows of the given indices, in their order, scaled, as a NumPy array."""
         return self.source.take(indices)
 
     def on_host(self) -> Signals:
-        """The same signals, read into host memory."""
         return self.source
 
     def subset(self, indices: np.ndarray) -> TensorSignals:
-        """Some of the signals, all on the device."""
         rows = torch.from_numpy(np.ascontiguousarray(self.take(indices)))
         return TensorSignals(rows.to(self.device), self.dtype, self.device)
 
     def reading(self) -> AbstractContextManager:
-        """Lasts as long as a pass."""
         return self.source.reading()
 
     def announce(self, start: int, stop: int) -> None:
-        """These rows will be read soon."""
         if self._buffers is None or not self._buffers.has(self.source, start, stop):
             self.source.announce(start, stop)
 
-    def check_finite(self, name: str = "X") -> None:
-        """Refuse NaN and infinity with scikit-learn's words."""
-        self.source.check_finite(name)
-
-    def largest(self) -> float:
-        """The largest magnitude of all numbers."""
-        return self.source.largest()
-
-    def moments(self) -> Moments:
-        """Moments of all numbers, after their scale."""
-        return self.source.moments()
+    def _blocks(self) -> Iterator[np.ndarray]:
+        return self.source._blocks()
 
 
 class _Buffers:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rkdl._data.signals import Moments, Signals
+from rkdl._data.signals import Signals
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,10 @@ class JoinedSignals(Signals):
                 yield part, max(start, int(first)) - int(first), min(stop, int(last)) - int(first)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows `start` to `stop`, C-contiguous, scaled; not to be written to."""
         found = [part.read(first, last) for part, first, last in self._pieces(start, stop)]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        """The rows of the given indices, in their order, scaled."""
         indices = np.asarray(indices)
         taken = np.empty((len(indices), self.shape[1]), dtype=self.dtype)
         owners = np.searchsorted(self.edges, indices, side="right") - 1
@@ -75,29 +73,15 @@ class JoinedSignals(Signals):
         return taken
 
     def reading(self) -> AbstractContextManager:
-        """Lasts as long as a pass over the data."""
         stack = ExitStack()
         for part in self.parts:
             stack.enter_context(part.reading())
         return stack
 
     def announce(self, start: int, stop: int) -> None:
-        """These rows will be read soon."""
         for part, first, last in self._pieces(start, stop):
             part.announce(first, last)
 
-    def check_finite(self, name: str = "X") -> None:
-        """Refuse NaN and infinity with scikit-learn's words."""
+    def _blocks(self) -> Iterator[np.ndarray]:
         for part in self.parts:
-            part.check_finite(name)
-
-    def largest(self) -> float:
-        """The largest magnitude of all numbers."""
-        return max(part.largest() for part in self.parts)
-
-    def moments(self) -> Moments:
-        """Moments of all numbers, after their scale."""
-        total = Moments()
-        for part in self.parts:
-            total += part.moments()
-        return total
+            yield from part._blocks()
