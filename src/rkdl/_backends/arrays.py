@@ -55,7 +55,7 @@ def places(mask: Any) -> Any:
 
 def zeros(shape: tuple[int, ...], like: Any) -> Any:
     """Zeros of another array's kind."""
-    return backend_of(like).zeros(shape, like)
+    return backend_of(like).full(shape, 0.0, like)
 
 
 def largest(rows: Any, count: int) -> tuple[Any, Any]:

@@ -37,9 +37,6 @@ class Backend(Protocol):
     def copy(self, array: Array) -> Array:
         """A copy."""
 
-    def zeros(self, shape: tuple[int, ...], like: Array) -> Array:
-        """Zeros of the dtype of `like`, where it is."""
-
     def full(self, shape: tuple[int, ...], value: float, like: Array) -> Array:
         """One number in every place, of the dtype of `like`, where it is."""
 
@@ -117,9 +114,6 @@ class Backend(Protocol):
 
     def radial_gradient(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
         """``factor sum_t weights_ti (x_t - y_i)`` (n, m) in float64."""
-
-    def code_gram(self, parts: list, n_atoms: int) -> Array:
-        """``Z'Z`` in float64 of the codes of consecutive chunks."""
 
     def pursue(self, correlations: Array, gram: Any, squared_norms: Array, *options: Any) -> tuple[Any, Array]:
         """Codes and squared residuals of a chunk; see `rkdl._coding.pursuit.pursue`."""

@@ -1,9 +1,4 @@
-"""The one way in: opens whatever holds the signals.
-
-An array type is added in three steps: write a file in this package with a subclass of `Signals` and a function that
-recognises its arrays without importing their library; add a line to `OPENERS`; add the type to `SOURCES` in
-tests/test_scale.py, which runs the tests of all of them.
-"""
+"""The one way in: opens whatever holds the signals. CONTRIBUTING says how to add an array type."""
 
 from __future__ import annotations
 

@@ -132,6 +132,9 @@ class Signals:
     def announce(self, start: int, stop: int) -> None:
         """These rows will be read soon."""
 
+    def worked_on(self) -> None:
+        """The chunk read last has been given to the device: when it is done its place may be filled again."""
+
     def check_finite(self, name: str = "X") -> None:
         """Refuse NaN and infinity with scikit-learn's words."""
         for block in self._blocks():

@@ -87,9 +87,6 @@ class TensorSignals(Signals):
     def make_resident(self) -> None:
         """They are on the device."""
 
-    def worked_on(self) -> None:
-        """The chunk read last has been given to the device."""
-
 
 class StreamedSignals(Signals):
     """Rows in host memory or on disk that go through a device: two chunks there, one arriving, one worked on.
@@ -122,7 +119,6 @@ class StreamedSignals(Signals):
         return self._buffers.read(self.source, start, stop)
 
     def worked_on(self) -> None:
-        """The chunk read last has been given to the device: when it is done its place may be filled again."""
         if self._buffers is not None:
             self._buffers.release()
 

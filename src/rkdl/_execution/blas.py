@@ -33,10 +33,10 @@ def _set_threads(library: Any, count: int) -> None:
     setter(count)
 
 
-def _allowed_threads() -> int:
-    """Threads that BLAS may use now: what OMP_NUM_THREADS, loky or threadpoolctl left to this process."""
-    counts = _saved if _users else [library.get_num_threads() for library in _libraries()]
-    return max(1, max((count for count in counts if count), default=1))
+def _restore_threads() -> None:
+    for library, count in zip(_libraries(), _saved, strict=True):
+        if count:
+            _set_threads(library, count)
 
 
 def resolve_threads(n_jobs: int | None) -> int:
@@ -49,7 +49,9 @@ def resolve_threads(n_jobs: int | None) -> int:
         context_jobs = get_active_backend()[1]
         if context_jobs in (None, 1):
             with _lock:
-                return _allowed_threads()
+                # What OMP_NUM_THREADS, loky or threadpoolctl left to this process.
+                allowed = _saved if _users else [library.get_num_threads() for library in _libraries()]
+            return max([1, *filter(None, allowed)])
     elif not isinstance(n_jobs, Integral) or n_jobs == 0:
         raise ValueError(f"n_jobs={n_jobs!r} must be a number of threads, -1 for all cores, or None.")
     return max(1, effective_n_jobs(n_jobs))
@@ -61,8 +63,7 @@ def _after_fork() -> None:
     _lock = threading.Lock()
     if _users:
         _users = 0
-        for library, count in zip(_libraries(), _saved, strict=True):
-            _set_threads(library, count)
+        _restore_threads()
 
 
 if hasattr(os, "register_at_fork"):
@@ -90,6 +91,4 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _users -= 1
             if _users == 0:
-                for library, count in zip(_libraries(), _saved, strict=True):
-                    if count:
-                        _set_threads(library, count)
+                _restore_threads()

@@ -93,24 +93,6 @@ class DeviceExecutor(Executor):
             return super().can_cache(n_bytes)
         return n_bytes <= cache_limit(self._cache_limit)
 
-    def map_chunks(
-        self, task: Callable[[int, int, int], Any], consume: Callable[[Any], Any] = lambda result: None
-    ) -> None:
-        for result in self.iter_chunks(task):
-            consume(result)
-
-    def iter_chunks(self, task: Callable[[int, int, int], Any]) -> Iterator[Any]:
-        """Yield ``task(number, start, stop)`` for every chunk, in chunk order."""
-        upcoming = iter(self.bounds)
-        with self.signals.reading():
-            for bound in itertools.islice(upcoming, 2):
-                self.signals.announce(*bound)
-            for number, (start, stop) in enumerate(self.bounds):
-                yield task(number, start, stop)
-                self.signals.worked_on()
-                for bound in itertools.islice(upcoming, 1):
-                    self.signals.announce(*bound)
-
     def attempt_chunks(self, work: Callable, states: Any = None) -> tuple[list[float], list]:
         """``work(rows, state)`` of every chunk, whose one sum is a check: mean checks per number, and the results.
 

@@ -9,9 +9,10 @@ for a later pass. There is one executor for each place that chunks are worked on
 
 from __future__ import annotations
 
+import itertools
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -57,7 +58,6 @@ class Executor(ABC):
         earlier signals where `start` gives them.
         """
 
-    @abstractmethod
     def map_chunks(
         self, task: Callable[[int, int, int], Any], consume: Callable[[Any], Any] = lambda result: None
     ) -> None:
@@ -65,6 +65,22 @@ class Executor(ABC):
 
         For results of the signals' size, such as codes, which tasks write into arrays of this process.
         """
+        for result in self.iter_chunks(task):
+            consume(result)
+
+    def iter_chunks(self, task: Callable[[int, int, int], Any]) -> Iterator[Any]:
+        """Yield ``task(number, start, stop)`` for every chunk, in chunk order; announced rows are read ahead."""
+        upcoming = iter(self.bounds)
+        with self.signals.reading():
+            self._announce(upcoming, 2)
+            for number, (start, stop) in enumerate(self.bounds):
+                yield task(number, start, stop)
+                self.signals.worked_on()
+                self._announce(upcoming, 1)
+
+    def _announce(self, upcoming: Iterator[tuple[int, int]], count: int) -> None:
+        for bound in itertools.islice(upcoming, count):
+            self.signals.announce(*bound)
 
     def map_states(self, function: Callable[[Any], Any], states: list) -> list:
         """`function` of every chunk state; the results stay with the chunks."""

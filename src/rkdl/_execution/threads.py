@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -75,8 +74,7 @@ class ThreadExecutor(Executor):
         chunk. A few results that are light are left to the end.
         """
         if self._pool is None or not self.signals.is_in_memory:
-            for result in self.iter_chunks(task):
-                consume(result)
+            super().map_chunks(task, consume)
             return
         results = OrderedResults(consume, 2 * self._threads)
         upcoming = iter(enumerate(self.bounds))
@@ -108,25 +106,21 @@ class ThreadExecutor(Executor):
             wait(workers)
 
     def iter_chunks(self, task: Callable[[int, int, int], Any]) -> Iterator[Any]:
-        """Yield ``task(number, start, stop)`` for every chunk, in chunk order; announced rows are read ahead."""
+        if self._pool is None:
+            yield from super().iter_chunks(task)
+            return
         # A window of twice the threads keeps them busy and the results in flight few.
-        window = 1 if self._pool is None else 2 * self._threads
+        window = 2 * self._threads
         waiting: deque = deque()
         upcoming = iter(self.bounds)
         with self.signals.reading():
             try:
-                for bound in itertools.islice(upcoming, window + 1):
-                    self.signals.announce(*bound)
+                self._announce(upcoming, window + 1)
                 for number, (start, stop) in enumerate(self.bounds):
-                    if self._pool is None:
-                        yield task(number, start, stop)
-                    else:
-                        waiting.append(submit(self._pool, copy_context().run, task, number, start, stop))
-                        if len(waiting) < window:
-                            continue
+                    waiting.append(submit(self._pool, copy_context().run, task, number, start, stop))
+                    if len(waiting) == window:
                         yield waiting.popleft().result()
-                    for bound in itertools.islice(upcoming, 1):
-                        self.signals.announce(*bound)
+                        self._announce(upcoming, 1)
                 while waiting:
                     yield waiting.popleft().result()
             finally:

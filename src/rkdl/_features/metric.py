@@ -38,7 +38,7 @@ class Metric:
         """Products with the coordinates (n, p) to coordinates in which the metric is the identity (n, rank)."""
         backend = backend_of(self.factor)
         if self.rank == 0:
-            return backend.zeros((len(products), 0), self.factor)
+            return backend.full((len(products), 0), 0.0, self.factor)
         pivots = products if self.pivots is None else products[:, self.pivots]
         return backend.solve_rows(self.factor, self.inverse, pivots, transposed=False)
 
@@ -46,11 +46,11 @@ class Metric:
         """Whitened coordinates (n, rank) back to combinations of the original ones (n, p)."""
         backend = backend_of(self.factor)
         if self.rank == 0:
-            return backend.zeros((len(coordinates), len(self.matrix)), self.factor)
+            return backend.full((len(coordinates), len(self.matrix)), 0.0, self.factor)
         combined = backend.solve_rows(self.factor, self.inverse, coordinates, transposed=True)
         if self.pivots is None:
             return combined
-        full = backend.zeros((len(coordinates), len(self.matrix)), self.factor)
+        full = backend.full((len(coordinates), len(self.matrix)), 0.0, self.factor)
         full[:, self.pivots] = combined
         return full
 

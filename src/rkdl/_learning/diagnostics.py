@@ -32,14 +32,6 @@ def similarities(matrix: np.ndarray) -> np.ndarray:
     return found
 
 
-def is_flat(matrix: np.ndarray) -> bool:
-    """Whether a kernel hardly tells the signals of a sample apart, by their kernel matrix."""
-    if len(matrix) < 3 or not np.isfinite(matrix).all():
-        return False
-    pairs = similarities(matrix)[np.triu_indices(len(matrix), k=1)]
-    return bool(np.quantile(1.0 - pairs, 0.9) < FLAT)
-
-
 def needs_float64(matrix: np.ndarray, count: int) -> bool:
     """Whether what `count` signals of a sample leave of the others is small, by the matrix of their inner products.
 
@@ -58,15 +50,6 @@ def needs_float64(matrix: np.ndarray, count: int) -> bool:
     return float(np.maximum(rest.diagonal(), 0.0).sum()) < FINE * energy
 
 
-def is_identity(matrix: np.ndarray) -> bool:
-    """Whether a kernel sees hardly any similarity between the signals of a sample, by their kernel matrix."""
-    if len(matrix) < 3 or not np.isfinite(matrix).all():
-        return False
-    others = np.abs(similarities(matrix))
-    np.fill_diagonal(others, 0.0)
-    return bool(np.median(others.max(axis=1)) < ALONE)
-
-
 def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
     """Warn of a kernel that is nearly constant, or nearly the identity, on a sample of signals; zeros do not count."""
     core = kernel._core
@@ -77,13 +60,18 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
         return
     with np.errstate(over="ignore", invalid="ignore"):
         matrix = kernel(rows, rows)
-    if is_flat(matrix):
+    if not np.isfinite(matrix).all():
+        return
+    pairs = similarities(matrix)
+    others = np.abs(pairs)
+    np.fill_diagonal(others, 0.0)
+    if np.quantile(1.0 - pairs[np.triu_indices(len(rows), k=1)], 0.9) < FLAT:
         warn(
             f"The kernel is nearly constant on a sample of the signals (nine tenths of all pairs have a similarity "
             f"within {FLAT} of one): every signal looks the same to it, and any error is small. "
             f"{_remedy(core, rows, 'small')}"
         )
-    elif not isinstance(core, InnerProduct) and is_identity(matrix):
+    elif not isinstance(core, InnerProduct) and np.median(others.max(axis=1)) < ALONE:
         warn(
             f"The kernel is nearly the identity on a sample of the signals (half of them have no other one with a "
             f"value above {ALONE}): atoms represent little but themselves. {_remedy(core, rows, 'large')}"

@@ -203,7 +203,7 @@ class FullProblem(LearningProblem):
         identity = backend_of(aims).from_host(np.eye(2 * n_atoms), aims)
         targets, mixed = identity[:n_atoms], identity[n_atoms:]
 
-        products = backend_of(aims).code_gram(parts, n_atoms)
+        products = dense.T @ dense
         used = host(products.diagonal() > 0.0)
         signals = _CodedKernel(parts, aims, copied(model.correlations))
         sweep = self.atom_update(products, targets, mixed, signals, metric)

@@ -11,15 +11,7 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def shown(text: object, keep: str = "") -> str:
-    """Escape all characters that a terminal would interpret or not show.
-
-    Parameters
-    ----------
-    text : object
-        The text, or a path.
-    keep : str, default=""
-        Characters to leave unescaped: "\\n" for text of several lines.
-    """
+    """A text or path with all characters escaped that a terminal would interpret or not show; not those to `keep`."""
     plain = os.fspath(text) if isinstance(text, os.PathLike) else str(text)
     return "".join(sign if sign in keep or not _is_hidden(sign) else _number(sign) for sign in str(plain))
 

@@ -12,7 +12,6 @@ from rkdl._backends.cpu import sweeps
 from rkdl._backends.cpu.codes import pursue, pursue_and_sum
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.products import combine, multiply
-from rkdl._backends.cpu.statistics import accumulate_gram
 from rkdl._utils.types import FLOATS
 
 
@@ -42,9 +41,6 @@ class CPUBackend:
     def copy(self, array: np.ndarray) -> np.ndarray:
         return array.copy()
 
-    def zeros(self, shape: tuple[int, ...], like: np.ndarray) -> np.ndarray:
-        return np.zeros(shape, dtype=like.dtype)
-
     def full(self, shape: tuple[int, ...], value: float, like: np.ndarray) -> np.ndarray:
         return np.full(shape, value, dtype=like.dtype)
 
@@ -69,12 +65,6 @@ class CPUBackend:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         members = sparse.csr_array((weights, (groups, np.arange(len(rows)))), shape=(count, len(rows)))
         return members @ rows, members.sum(axis=1), np.bincount(groups, minlength=count)
-
-    def code_gram(self, parts: list, n_atoms: int) -> np.ndarray:
-        gram = np.zeros((n_atoms, n_atoms))
-        for codes in parts:
-            accumulate_gram(codes.indptr, codes.indices, codes.values.astype(np.float64), gram)
-        return gram
 
     gram_sweep = staticmethod(sweeps.gram_sweep)
     sweep_codes = sweeps.SweepCodes

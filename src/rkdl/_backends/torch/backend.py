@@ -39,9 +39,6 @@ class TorchBackend:
     def copy(self, array: torch.Tensor) -> torch.Tensor:
         return array.clone()
 
-    def zeros(self, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-        return like.new_zeros(shape)
-
     def full(self, shape: tuple[int, ...], value: float, like: torch.Tensor) -> torch.Tensor:
         return like.new_full(shape, value)
 
@@ -74,10 +71,6 @@ class TorchBackend:
         members = rows.new_zeros((len(rows), count)).scatter_(1, groups[:, None], weights[:, None])
         counts = torch.bincount(groups, minlength=count)
         return weighted_sum(members, rows), members.sum(0, dtype=torch.float64), counts
-
-    def code_gram(self, parts: list, n_atoms: int) -> torch.Tensor:
-        dense = [codes.dense(n_atoms, np.float64) for codes in parts]
-        return torch.stack([codes.T @ codes for codes in dense]).sum(0)
 
     pursue = staticmethod(pursue)
     pursue_and_sum = staticmethod(pursue_and_sum)

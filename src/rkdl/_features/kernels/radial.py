@@ -1,7 +1,4 @@
-"""Kernels of the distance.
-
-To add one, derive from `Radial`, list it in `__all__`, and add it to the grid of tests/test_kernels.py.
-"""
+"""Kernels of the distance. CONTRIBUTING says how to add one."""
 
 from __future__ import annotations
 
