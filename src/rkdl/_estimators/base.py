@@ -151,9 +151,8 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _choose_dtype(self, signals: Signals, reset: bool) -> Signals:
         """Signals of float32 that float32 has too few digits for, in float64; others as they are."""
         if reset:
-            self._needs_float64 = self._check_needs_float64(signals)
-        needs_float64 = self._needs_float64 if reset else getattr(self, "computes_in_float64_", False)
-        return signals.widened() if needs_float64 else signals
+            self.computes_in_float64_ = self._check_needs_float64(signals)
+        return signals.widened() if getattr(self, "computes_in_float64_", False) else signals
 
     def _check_needs_float64(self, signals: Signals) -> bool:
         """Whether float32 cannot resolve the residuals of these signals."""
@@ -209,7 +208,6 @@ class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 is_interrupted = True
                 for name in ("decoder_", "decoder_intercept_"):
                     self.__dict__.pop(name, None)
-        self.computes_in_float64_ = self.__dict__.pop("_needs_float64", False)
         self.errors_ = history.returned_errors
         self.update_errors_ = np.array(history.update_errors)
         self.n_iter_ = len(self.errors_)

@@ -195,6 +195,8 @@ class KDL(KernelLearner):
             found.check_finite()
             return found
         X = validate_data(self, well_formed(X), dtype=FLOATS, reset=reset)
+        if reset:
+            self.computes_in_float64_ = False
         return Signals(X, X.dtype)
 
     def _find_scale(self, executor: Executor) -> float:

@@ -160,7 +160,6 @@ class StreamLearner(DictionaryLearner):
         """Set the fitted attributes; `error` is that of an update. Returns the decoder's sums."""
         signals = problem.executor.signals
         self._store(problem, signals, gamma)
-        self.computes_in_float64_ = self.__dict__.pop("_needs_float64", getattr(self, "computes_in_float64_", False))
         found = [] if error is None else [error / self._feature_scale(signals.scale)]
         for name in ("errors_", "update_errors_"):
             setattr(self, name, np.append(getattr(self, name, np.empty(0)), found))
