@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rkdl.datasets._errors import DatasetError, cause
 
-__all__ = ["bad_csv_cell", "read_csv", "read_parquet"]
+__all__ = ["bad_csv_cell", "csv_layout", "csv_rows", "is_number", "parquet_columns", "read_csv", "read_parquet"]
 
 _ENCODING = "utf-8-sig"
 
@@ -26,7 +26,7 @@ def read_csv(path: Path) -> npt.NDArray[np.float64]:
     skipped.
     """
     try:
-        n_skipped, delimiter, _ = _layout(path)
+        n_skipped, delimiter, _ = csv_layout(path)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DatasetError(path, f"cannot be read as text in UTF-8 ({cause(error)})", "save it again") from error
     try:
@@ -42,12 +42,12 @@ def read_csv(path: Path) -> npt.NDArray[np.float64]:
 def bad_csv_cell(path: Path) -> str | None:
     """Describe the first non-finite or non-numeric cell, or row of another length; None if there is none."""
     try:
-        n_skipped, delimiter, n_columns = _layout(path)
-        for line, row in _rows(path, delimiter):
+        n_skipped, delimiter, n_columns = csv_layout(path)
+        for line, row in csv_rows(path, delimiter):
             if line <= n_skipped:
                 continue
             for column, cell in enumerate(row, start=1):
-                if not _is_number(cell) or not math.isfinite(float(cell)):
+                if not is_number(cell) or not math.isfinite(float(cell)):
                     value = repr(cell if len(cell) <= 30 else cell[:27] + "...") if cell.strip() else "empty"
                     return f"line {line}, column {column} is {value}, not a finite number"
             if len(row) != n_columns:
@@ -59,7 +59,7 @@ def bad_csv_cell(path: Path) -> str | None:
 
 def read_parquet(path: Path) -> npt.NDArray[np.float64]:
     """Read a table whose columns are all numeric, by pyarrow or, failing that, pandas."""
-    columns = _parquet_columns(path)
+    columns = parquet_columns(path)
     for name, values in columns:
         if values.dtype.kind not in "biuf":
             raise DatasetError(path, f"the column {name!r} is not numeric but {values.dtype}", "remove it")
@@ -73,7 +73,8 @@ def read_parquet(path: Path) -> npt.NDArray[np.float64]:
     return np.column_stack([values.astype(np.float64) for _, values in columns])
 
 
-def _parquet_columns(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
+def parquet_columns(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
+    """Return the names and values of all columns."""
     for reader in (_parquet_by_pyarrow, _parquet_by_pandas):
         try:
             return reader(path)
@@ -112,19 +113,20 @@ def _as_plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values
 
 
-def _layout(path: Path) -> tuple[int, str, int]:
+def csv_layout(path: Path) -> tuple[int, str, int]:
     """Return the number of lines before the first row of numbers, the delimiter, and the number of cells."""
     with path.open(encoding=_ENCODING, newline="") as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip() and not line.startswith("#"):
                 delimiter = next((mark for mark in ";\t" if mark in line), ",")
                 cells = next(csv.reader([line], delimiter=delimiter))
-                is_header = any(cell.strip() for cell in cells) and not any(map(_is_number, cells))
+                is_header = any(cell.strip() for cell in cells) and not any(map(is_number, cells))
                 return (number if is_header else number - 1), delimiter, len(cells)
     raise DatasetError(path, "the file is empty")
 
 
-def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Iterate over line numbers and cells; blank lines and lines that start with # are skipped."""
     with path.open(encoding=_ENCODING, newline="") as stream:
         reader = csv.reader(stream, delimiter=delimiter)
         for row in reader:
@@ -133,7 +135,8 @@ def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, row
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number, which may be nan or inf."""
     try:
         float(cell)
     except ValueError:

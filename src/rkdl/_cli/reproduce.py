@@ -1,15 +1,12 @@
-"""The command ``rkdl``; subcommands import what they need when they run, so that --help is fast."""
+"""The parser of ``rkdl reproduce``."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
+from rkdl._cli.options import jobs, positive, seed
 from rkdl._reproduction.paper import METHODS, PRESETS
-from rkdl._utils.text import shown
 
 _EXAMPLES = """examples:
   rkdl reproduce                                  scikit-learn's digits, which need no download
@@ -23,67 +20,8 @@ the folder, so data sets, presets, methods and rounds can be added by further co
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that prints errors on one line."""
-
-    def error(self, message: str) -> NoReturn:
-        text = shown(" ".join(message.split()))
-        self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with arguments, by default those of the process.
-
-    Returns 0 on success, 2 for invalid options, files or data, 130 after Ctrl-C.
-    """
-    try:
-        options = _parser().parse_args(argv)
-    except SystemExit as end:
-        return int(end.code or 0)
-    try:
-        return options.run(options)
-    except KeyboardInterrupt:
-        _complain("rkdl: interrupted")
-        return 130
-    except BrokenPipeError:
-        # The pipe's reader has gone; avoid a second error when Python flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (ValueError, OSError, MemoryError) as error:
-        _complain(f"rkdl: error: {_one_line(error)}")
-        return 2
-
-
-def _complain(text: str) -> None:
-    if sys.stderr is not None:  # None if closed before Python started; print would then use stdout
-        print(shown(text), file=sys.stderr)
-
-
-def _one_line(error: BaseException) -> str:
-    if isinstance(error, MemoryError):
-        return "not enough memory; exclude KDL with --methods, or use fewer signals"
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="rkdl", description="Reduced kernel dictionary learning.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_reproduce(commands)
-    return parser
-
-
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
-        from rkdl import __version__
-
-        print(f"rkdl {__version__}")
-        parser.exit(0)
-
-
-def _add_reproduce(commands: Any) -> None:
+def add_reproduce(commands: Any) -> None:
+    """Add the command to the parser."""
     parser = commands.add_parser(
         "reproduce",
         help="repeat the paper's experiments and check its claims, or find the method for your own signals",
@@ -101,7 +39,7 @@ def _add_reproduce(commands: Any) -> None:
     )
     parser.add_argument(
         "--rounds",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="rounds, each with its own seed (default 10; 3 for digits and files)",
     )
@@ -121,10 +59,8 @@ def _add_reproduce(commands: Any) -> None:
         metavar="METHOD",
         help=f"{', '.join(METHODS)} (default: all; published and restricted have the paper's four)",
     )
-    parser.add_argument(
-        "--iterations", type=_positive, metavar="N", help="number of iterations (default: the preset's)"
-    )
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of the first round (default 0)")
+    parser.add_argument("--iterations", type=positive, metavar="N", help="number of iterations (default: the preset's)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the first round (default 0)")
     parser.add_argument("--label", type=int, metavar="L", help="class of digits, mnist or cifar10")
     parser.add_argument(
         "--out", default="reproduction", metavar="DIR", help="folder for results (default: ./reproduction)"
@@ -136,7 +72,7 @@ def _add_reproduce(commands: Any) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="folder of data files (default: RKDL_DATA, or ~/rkdl_data)")
     parser.add_argument("--no-download", action="store_true", help="never download missing data")
     parser.add_argument(
-        "--n-jobs", type=_jobs, metavar="J", help="threads, -1 for all cores (default: as many as BLAS may use)"
+        "--n-jobs", type=jobs, metavar="J", help="threads, -1 for all cores (default: as many as BLAS may use)"
     )
     parser.add_argument("--float64", action="store_true", help="double precision, which published always uses")
     parser.add_argument("--quiet", action="store_true", help="no progress bar or tables, only the page's path")
@@ -146,28 +82,6 @@ def _reproduce(options: argparse.Namespace) -> int:
     from rkdl._reproduction.command import reproduce
 
     return reproduce(options)
-
-
-def _positive(text: str) -> int:
-    return _integer(text, "an integer of at least 1", lambda number: number >= 1)
-
-
-def _seed(text: str) -> int:
-    return _integer(text, "an integer from 0 to 2**31 - 1", lambda number: 0 <= number < 2**31)
-
-
-def _jobs(text: str) -> int:
-    return _integer(text, "an integer other than 0", lambda number: number != 0)
-
-
-def _integer(text: str, expected: str, is_valid: Any) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = None
-    if number is None or not is_valid(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
-    return number
 
 
 def _preset(text: str) -> str:

@@ -1,0 +1,74 @@
+"""The command ``rkdl``; subcommands import what they need when they run, so that --help is fast."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from rkdl._cli.parsers import add_commands
+from rkdl._cli.reproduce import add_reproduce
+from rkdl._utils.text import shown
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that prints errors on one line."""
+
+    def error(self, message: str) -> NoReturn:
+        text = shown(" ".join(message.split()))
+        self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with arguments, by default those of the process.
+
+    Returns 0 on success, 2 for invalid options, files or data and missing libraries, 130 after Ctrl-C.
+    """
+    try:
+        options = _parser().parse_args(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+    try:
+        return options.run(options)
+    except KeyboardInterrupt:
+        _complain("rkdl: interrupted")
+        return 130
+    except BrokenPipeError:
+        # The pipe's reader has gone; avoid a second error when Python flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, OSError, MemoryError, ImportError) as error:
+        _complain(f"rkdl: error: {_one_line(error)}")
+        return 2
+
+
+def _complain(text: str) -> None:
+    if sys.stderr is not None:  # None if closed before Python started; print would then use stdout
+        print(shown(text), file=sys.stderr)
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "not enough memory; use fewer signals, or a method other than KDL"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="rkdl", description="Reduced kernel dictionary learning.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    add_commands(commands)
+    add_reproduce(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
+        from rkdl import __version__
+
+        print(f"rkdl {__version__}")
+        parser.exit(0)

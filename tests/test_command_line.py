@@ -1,0 +1,584 @@
+"""The commands on one's own data: ``rkdl fit``, ``encode``, ``denoise``, ``outliers`` and ``classify``."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_digits, load_iris
+
+import rkdl
+from rkdl import ORKDL, RKDL, KDLClassifier, KDLOutlierDetector
+from rkdl._cli import main
+
+QUICK = ["--quiet", "--set", "max_iter=2", "--set", "n_kernel_vectors=12", "--atoms", "8"]
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    data = load_iris()
+    order = np.random.default_rng(0).permutation(150)
+    return data.data[order], data.target_names[data.target[order]]
+
+
+def write_csv(path, header, rows, delimiter=","):
+    with open(path, "w", newline="") as stream:
+        csv.writer(stream, delimiter=delimiter).writerows([header, *rows] if header else rows)
+
+
+def read_csv(path, delimiter=","):
+    with open(path, newline="") as stream:
+        rows = list(csv.reader(stream, delimiter=delimiter))
+    return rows[0], rows[1:]
+
+
+@pytest.fixture
+def tables(iris):
+    """``train.csv`` and ``test.csv`` with a class and an identifier; columns of the second in another order."""
+    X, y = iris
+    names = ["sepal length", "sepal width", "petal length", "petal width"]
+    rows = [[f"flower {row}", *X[row], y[row]] for row in range(150)]
+    write_csv("train.csv", ["name", *names, "species"], rows[:100])
+    write_csv("test.csv", ["species", *names[::-1], "name"], [row[::-1] for row in rows[100:]])
+    return X[:100], y[:100], X[100:], y[100:]
+
+
+def fails(argv, capsys):
+    """The message on stderr of a command that fails with exit code 2 and one line."""
+    capsys.readouterr()
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(("rkdl: error: ", "rkdl "))
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err
+
+
+class TestFit:
+    def test_saves_what_the_library_would(self, tables, capsys):
+        options = ["--atoms", "6", "--nonzeros", "2", "--kernel-vectors", "10", "--iterations", "3", "--gamma", "0.3"]
+        assert main(["fit", "train.csv", "--drop", "species", "name", *options, "--out", "model.rkdl"]) == 0
+        model = rkdl.load("model.rkdl")
+        same = ORKDL(6, n_nonzero_coefs=2, n_kernel_vectors=10, max_iter=3, gamma=0.3, random_state=0).fit(tables[0])
+        np.testing.assert_array_equal(model.dual_components_, same.dual_components_)
+        np.testing.assert_array_equal(model.kernel_vectors_, same.kernel_vectors_)
+        assert list(model.feature_names_in_) == ["sepal length", "sepal width", "petal length", "petal width"]
+        said = capsys.readouterr().out
+        assert f"ORKDL: 6 atoms on 10 kernel vectors represent {same.score(tables[0]):.1%}" in said
+
+    @pytest.mark.parametrize("method", ["dl", "FOURIERDL", "kdl", "rkdl", "morkdl"])
+    def test_methods(self, tables, method):
+        assert main(["fit", "train.csv", "--drop", "species", "name", "--method", method, "--quiet",
+                     "--iterations", "2", "--out", "model.rkdl"]) == 0  # fmt: skip
+        assert type(rkdl.load("model.rkdl")).__name__.lower() == method.lower()
+
+    def test_any_parameter(self, tables):
+        argv = ["fit", "train.csv", "--drop", "species", "name", "--quiet", "--out", "m", "--method", "rkdl"]
+        assert main([*argv, "--set", "pursuit=omp", "--set", "tol=0.5", "--set", "init='data'"]) == 0
+        model = rkdl.load("m")
+        assert (model.pursuit, model.tol, model.init) == ("omp", 0.5, "data")
+
+    def test_checkpoint(self, tables):
+        argv = ["fit", "train.csv", "--drop", "species", "name", "--quiet", "--checkpoint", "state", "--out", "m"]
+        assert main([*argv, "--iterations", "2", "--set", "tol=0"]) == 0
+        assert main([*argv, "--iterations", "3", "--set", "tol=0"]) == 0
+        assert len(rkdl.load("m").update_errors_) == 3
+
+    def test_interrupted_fit_is_saved(self, tables, monkeypatch, capsys):
+        def interrupted(self, X, checkpoint=None):
+            original(self, X)
+            raise KeyboardInterrupt
+
+        original = ORKDL.fit
+        monkeypatch.setattr(ORKDL, "fit", interrupted)
+        argv = ["fit", "train.csv", "--drop", "species", "name", "--iterations", "2", "--out", "m"]
+        assert main(argv) == 130
+        assert "interrupted after 2 iterations; m holds the best model so far" in capsys.readouterr().err
+        assert len(rkdl.load("m").update_errors_) == 2
+
+    def test_refusals(self, tables, capsys):
+        argv = ["fit", "train.csv", "--drop", "species", "name", "--out", "m"]
+        assert "--kernel does not apply to DL" in fails([*argv, "--method", "dl", "--kernel", "rbf"], capsys)
+        assert "Invalid parameter 'speed'" in fails([*argv, "--set", "speed=3"], capsys)
+        assert "give NAME=VALUE" in fails([*argv, "--set", "speed"], capsys)
+        assert "must be an int" in fails([*argv, "--set", "n_components=many"], capsys)
+        assert "invalid choice" in fails([*argv, "--method", "svd"], capsys)
+        assert "'0' is not an integer of at least 1" in fails([*argv, "--atoms", "0"], capsys)
+        assert "'-1' is not a positive number" in fails([*argv, "--gamma=-1"], capsys)
+        assert "does not exist: make it first" in fails([*argv[:-1], "no/such/folder/m"], capsys)
+        assert not os.path.exists("m")
+
+
+class TestTables:
+    """What is said of tables that cannot be learned from."""
+
+    def test_columns_that_are_not_numbers_are_named(self, tables, capsys):
+        message = fails(["fit", "train.csv", "--out", "m"], capsys)
+        assert "train.csv: 2 columns are not numeric: name, species; leave them out with --drop" in message
+
+    def test_missing_values_are_counted_by_column(self, capsys):
+        write_csv("gaps.csv", ["a", "b", "c"], [[1, 2, 3], [4, "", 6], [7, "NA", "inf"], [1, 0, 1]])
+        message = fails(["fit", "gaps.csv", "--out", "m"], capsys)
+        assert "missing or infinite values in b (2), c (1), the first in column 'b', row 1 (from 0)" in message
+        assert "--drop" in message
+        assert main(["fit", "gaps.csv", "--drop", "b", "c", "--atoms", "2", "--method", "dl", "--nonzeros", "1",
+                     "--quiet", "--out", "m"]) == 0  # fmt: skip
+
+    def test_unknown_columns(self, tables, capsys):
+        for option in ("--label", "--drop", "--keep"):
+            message = fails(["fit", "train.csv", option, "color", "--out", "m"], capsys)
+            assert "there is no column 'color'; its columns are name, sepal length" in message
+
+    def test_without_a_header_columns_have_numbers(self, iris):
+        X, y = iris
+        write_csv("plain.csv", None, [[label, *row] for label, row in zip(y, X, strict=True)])
+        assert main(["fit", "plain.csv", "--drop", "1", *QUICK, "--out", "m"]) == 0
+        model = rkdl.load("m")
+        assert model.n_features_in_ == 4
+        assert not hasattr(model, "feature_names_in_")
+
+    def test_semicolons_tabs_and_the_index_of_pandas(self, iris):
+        X, _ = iris
+        write_csv("a.csv", ["", "a", "b"], [[9 - row, *X[row, :2]] for row in range(20)], ";")
+        write_csv("b.tsv", ["a", "b"], X[:20, :2], "\t")
+        for name in ("a.csv", "b.tsv"):
+            assert main(["fit", name, *QUICK, "--out", f"{name}.rkdl"]) == 0
+        one, other = (rkdl.load(f"{name}.rkdl") for name in ("a.csv", "b.tsv"))
+        np.testing.assert_array_equal(one.dual_components_, other.dual_components_)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "the file is empty"),
+            ("a,b\n", "holds no signals"),
+            ("a,b\n1,2\n1,2,3\n", "line 3 has 3 cells, the first line 2"),
+            ("a,a\n1,2\n", "several columns are called a"),
+            (b"\xff\xfe\x00", "cannot be read as CSV in UTF-8"),
+        ],
+    )
+    def test_damaged_files(self, text, message, capsys):
+        with open("bad.csv", "wb") as stream:
+            stream.write(text if isinstance(text, bytes) else text.encode())
+        assert message in fails(["fit", "bad.csv", "--out", "m"], capsys)
+
+    def test_columns_of_different_scales_raise_a_warning(self, rng, capsys):
+        X = rng.standard_normal((60, 2)) * [1.0, 5000.0]
+        write_csv("data.csv", ["age", "income"], X)
+        assert main(["outliers", "data.csv"]) == 0
+        assert "column 'income' varies" in capsys.readouterr().err
+        assert main(["outliers", "data.csv", "--standardize"]) == 0
+        assert capsys.readouterr().err == ""
+
+
+class TestEncode:
+    @pytest.fixture
+    def model(self, tables):
+        assert main(["fit", "train.csv", "--drop", "species", "name", *QUICK, "--out", "model.rkdl"]) == 0
+        return rkdl.load("model.rkdl")
+
+    def expected(self, model, X):
+        with pytest.warns(UserWarning, match="valid feature names"):
+            return model.transform(X)
+
+    def test_columns_are_found_by_name(self, model, tables):
+        """Columns in another order, and others beside them, do not change the codes."""
+        assert main(["encode", "model.rkdl", "test.csv", "--keep", "name", "--out", "codes.csv", "--quiet"]) == 0
+        header, rows = read_csv("codes.csv")
+        assert header == ["name", *model.get_feature_names_out()]
+        assert rows[0][0] == "flower 100"
+        codes = np.array([row[1:] for row in rows], dtype=float)
+        np.testing.assert_array_equal(codes, self.expected(model, tables[2]))
+
+    @pytest.mark.parametrize("ending", ["npz", "npy", "zarr", "parquet"])
+    def test_formats(self, model, tables, ending):
+        path = f"codes.{ending}"
+        pytest.importorskip({"zarr": "zarr", "parquet": "pyarrow"}.get(ending, "numpy"))
+        assert main(["encode", "model.rkdl", "test.csv", "--out", path, "--quiet"]) == 0
+        if ending == "npz":
+            codes = sparse.load_npz(path)
+            assert codes.format == "csr"
+            codes = codes.toarray()
+        elif ending == "npy":
+            codes = np.load(path)
+        elif ending == "zarr":
+            import zarr
+
+            codes = zarr.open(path, mode="r")[:]
+        else:
+            import pyarrow.parquet
+
+            table = pyarrow.parquet.read_table(path)
+            assert table.column_names == ["row", *model.get_feature_names_out()]
+            codes = np.column_stack([column.to_numpy() for column in table.columns[1:]])
+        np.testing.assert_array_equal(codes, self.expected(model, tables[2]))
+
+    def test_float32(self, model, tables):
+        assert main(["encode", "model.rkdl", "test.csv", "--float32", "--out", "codes.npy", "--quiet"]) == 0
+        assert main(["encode", "model.rkdl", "test.csv", "--float32", "--out", "codes.csv", "--quiet"]) == 0
+        codes = np.load("codes.npy")
+        assert codes.dtype == np.float32
+        np.testing.assert_array_equal(np.array([row[1:] for row in read_csv("codes.csv")[1]], np.float32), codes)
+
+    def test_refusals(self, model, tables, capsys):
+        encode = ["encode", "model.rkdl"]
+        assert "is also an input" in fails([*encode, "test.csv", "--out", "test.csv"], capsys)
+        assert "is also an input" in fails([*encode, "test.csv", "--out", "./test.csv"], capsys)
+        assert "the ending '.xls' is not known" in fails([*encode, "test.csv", "--out", "codes.xls"], capsys)
+        assert "no such file" in fails([*encode, "absent.csv", "--out", "codes.npz"], capsys)
+        assert "not a file of rkdl" in fails(["encode", "test.csv", "test.csv", "--out", "codes.npz"], capsys)
+        write_csv("other.csv", ["sepal length", "sepal width"], [[1, 2]])
+        message = fails([*encode, "other.csv", "--out", "codes.npz"], capsys)
+        assert "has no column petal length, petal width, which the model was fitted on" in message
+        np.save("wide.npy", np.ones((3, 7)))
+        assert "X has 7 features" in fails([*encode, "wide.npy", "--out", "codes.npz"], capsys)
+        os.mkdir("old.zarr")
+        assert "exists already" in fails([*encode, "test.csv", "--out", "old.zarr"], capsys)
+        KDLOutlierDetector(n_members=2, random_state=0).fit(tables[0]).save("detector")
+        message = fails(["encode", "detector", "test.csv", "--out", "codes.npz"], capsys)
+        assert "detector holds a KDLOutlierDetector, and encode needs" in message
+
+    def test_several_blocks(self, model, tables, monkeypatch):
+        from rkdl._cli import dictionaries, outputs
+
+        monkeypatch.setattr(dictionaries, "_BLOCK", 7)
+        monkeypatch.setattr(outputs, "_BLOCK", 11)
+        for name in ("codes.npy", "codes.csv"):
+            assert main(["encode", "model.rkdl", "test.csv", "--out", name, "--quiet"]) == 0
+        expected = self.expected(model, tables[2])
+        np.testing.assert_allclose(np.load("codes.npy"), expected, atol=1e-12)
+        header, rows = read_csv("codes.csv")
+        assert header[0] == "row"
+        assert [row[0] for row in rows] == [str(row) for row in range(50)]
+        np.testing.assert_allclose(np.array([row[1:] for row in rows], float), expected, atol=1e-12)
+
+
+class TestArrays:
+    """npy, npz, sparse npz, Zarr and MATLAB files."""
+
+    @pytest.fixture
+    def images(self):
+        return load_digits().images[:120]
+
+    def fitted(self, name, *options):
+        assert main(["fit", name, *QUICK, *options, "--out", "m"]) == 0
+        return rkdl.load("m").dual_components_
+
+    def test_all_give_the_same(self, images):
+        X = images.reshape(120, -1)
+        np.save("a.npy", images)
+        np.savez("b.npz", X=X, y=np.arange(120))
+        np.savez("c.npz", one=X, two=-X)
+        sparse.save_npz("d.npz", sparse.csr_array(X))
+        first = self.fitted("a.npy")
+        np.testing.assert_array_equal(self.fitted("b.npz"), first)
+        np.testing.assert_array_equal(self.fitted("c.npz", "--key", "one"), first)
+        np.testing.assert_allclose(np.abs(self.fitted("d.npz")), np.abs(first), atol=1e-8)
+
+    def test_zarr(self, images):
+        zarr = pytest.importorskip("zarr")
+        X = images.reshape(120, -1)
+        np.save("a.npy", X)
+        zarr.create_array(store="a.zarr", data=X, chunks=(50, 64))
+        group = zarr.open_group("b.zarr", mode="w")
+        group.create_array("images", data=images)
+        group.create_array("labels", data=load_digits().target[:120])
+        first = self.fitted("a.npy")
+        np.testing.assert_array_equal(self.fitted("a.zarr"), first)
+        np.testing.assert_array_equal(self.fitted("b.zarr", "--key", "images"), first)
+        assert main(["classify", "b.zarr", "--label", "labels", "--save", "c", "--quiet", "--method", "dl"]) == 0
+        assert len(rkdl.load("c").classes_) == 10
+
+    def test_refusals(self, images, capsys):
+        np.savez("several.npz", one=images, two=images)
+        assert "choose one with key=" in fails(["fit", "several.npz", "--out", "m"], capsys)
+        np.save("objects.npy", np.array([{}], dtype=object))
+        assert "no plain array can be read" in fails(["fit", "objects.npy", "--out", "m"], capsys)
+        np.save("line.npy", np.ones(5))
+        assert "its array is 1-D" in fails(["fit", "line.npy", "--out", "m"], capsys)
+        gaps = images.reshape(120, -1).copy()
+        gaps[3, 4] = np.nan
+        np.save("gaps.npy", gaps)
+        assert "contains NaN" in fails(["fit", "gaps.npy", "--out", "m"], capsys)
+        np.save("fine.npy", images)
+        assert "--drop names columns of a table" in fails(["fit", "fine.npy", "--drop", "a", "--out", "m"], capsys)
+        with open("data.xlsx", "w") as stream:
+            stream.write("no table")
+        assert "the ending '.xlsx' is not known" in fails(["fit", "data.xlsx", "--out", "m"], capsys)
+        os.mkdir("bad.zarr")
+        if pytest.importorskip("zarr"):
+            assert "no Zarr array" in fails(["fit", "bad.zarr", "--out", "m"], capsys)
+
+    def test_labels_in_a_file_of_their_own(self, images):
+        np.save("X.npy", images)
+        y = load_digits().target[:120]
+        np.save("y.npy", y)
+        write_csv("y.csv", ["digit"], [[f"digit {label}"] for label in y])
+        for labels, first in (("y.npy", 0), ("y.csv", "digit 0")):
+            assert main(["classify", "X.npy", "--label", labels, "--save", "c", "--quiet", "--method", "dl"]) == 0
+            assert rkdl.load("c").classes_[0] == first
+
+    @pytest.mark.parametrize(("name", "library"), [("a.zarr", "zarr"), ("a.parquet", "pyarrow"), ("images", "PIL")])
+    def test_missing_libraries_are_named(self, name, library, images, monkeypatch, capsys):
+        if library == "PIL":
+            os.mkdir(name)
+        with open(os.path.join(name, "a.png") if library == "PIL" else name, "w") as stream:
+            stream.write("anything")
+        for module in [module for module in sys.modules if module.split(".")[0] in (library, "pandas")]:
+            monkeypatch.delitem(sys.modules, module)
+        monkeypatch.setitem(sys.modules, library, None)
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        message = fails(["fit", name, "--out", "m"], capsys)
+        assert "pip install" in message
+        if library != "PIL":
+            np.save("X.npy", images)
+            assert main(["fit", "X.npy", *QUICK, "--out", "model"]) == 0
+            message = fails(["encode", "model", "X.npy", "--out", f"codes{os.path.splitext(name)[1]}"], capsys)
+            assert "pip install 'rkdl[files]'" in message
+
+
+def test_parquet_in_and_out(iris):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    X, y = iris
+    table = pyarrow.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "species": list(y)})
+    parquet.write_table(table, "data.parquet")
+    assert main(["classify", "data.parquet", "--label", "species", "--test", "data.parquet", "--out", "p.parquet",
+                 "--quiet"]) == 0  # fmt: skip
+    found = parquet.read_table("p.parquet")
+    assert found.column_names == ["row", "predicted", "p(setosa)", "p(versicolor)", "p(virginica)"]
+    assert np.mean(np.array(found["predicted"].to_pylist()) == y) > 0.8
+
+
+class TestDenoise:
+    def test_tables_keep_their_columns(self, tables):
+        assert main(["fit", "train.csv", "--drop", "species", "name", *QUICK, "--out", "m"]) == 0
+        assert main(["denoise", "m", "test.csv", "--out", "clean.csv", "--quiet"]) == 0
+        header, rows = read_csv("clean.csv")
+        model = rkdl.load("m")
+        assert header == list(model.feature_names_in_)
+        with pytest.warns(UserWarning, match="valid feature names"):
+            np.testing.assert_array_equal(np.array(rows, float), model.denoise(tables[2]))
+
+    def test_noise(self, digits):
+        np.save("X.npy", digits[:100])
+        assert main(["fit", "X.npy", *QUICK, "--out", "m"]) == 0
+        assert main(["denoise", "m", "X.npy", "--noise", "2.0", "--out", "clean.npz", "--quiet"]) == 0
+        with np.load("clean.npz") as arrays:
+            np.testing.assert_allclose(arrays["X"], rkdl.load("m").denoise(digits[:100], noise=2.0), atol=1e-10)
+
+    def test_other_kernels_need_a_decoder(self, digits, capsys):
+        np.save("X.npy", digits[:100])
+        assert main(["fit", "X.npy", *QUICK, "--kernel", "poly", "--out", "m"]) == 0
+        assert "fit it with --decoder" in fails(["denoise", "m", "X.npy", "--out", "c.npy"], capsys)
+        assert main(["fit", "X.npy", *QUICK, "--kernel", "poly", "--decoder", "--out", "m"]) == 0
+        assert main(["denoise", "m", "X.npy", "--out", "c.npy", "--quiet"]) == 0
+        assert np.load("c.npy").shape == (100, 64)
+
+
+@pytest.mark.slow
+class TestOutliers:
+    @pytest.fixture
+    def signals(self, rng):
+        X = rng.standard_normal((200, 4))
+        X[:3] += 8.0
+        write_csv("data.csv", ["id", "a", "b", "c", "d"], [[f"s{row}", *X[row]] for row in range(200)])
+        return X
+
+    def test_scores_and_labels_are_those_of_the_detector(self, signals):
+        assert (
+            main(["outliers", "data.csv", "--keep", "id", "--contamination", "0.02", "--out", "s.csv", "--quiet"]) == 0
+        )
+        header, rows = read_csv("s.csv")
+        assert header == ["id", "anomaly", "outlier"]
+        detector = KDLOutlierDetector(contamination=0.02, random_state=0)
+        labels = detector.fit_predict(signals)
+        np.testing.assert_array_equal([int(row[2]) for row in rows], (labels == -1).astype(int))
+        np.testing.assert_array_equal([float(row[1]) for row in rows], -detector.score_samples(signals))
+        assert [row[0] for row in rows if row[2] == "1"][:3] == ["s0", "s1", "s2"]
+
+    def test_prints_the_worst(self, signals, capsys):
+        assert main(["outliers", "data.csv", "--keep", "id", "--top", "3"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert "signals are outliers" in lines[0]
+        assert {line.split(":")[0].strip() for line in lines[1:]} == {"id s0", "id s1", "id s2"}
+
+    def test_train_save_and_use_again(self, signals, capsys):
+        write_csv("normal.csv", ["d", "c", "b", "a"], signals[3:, ::-1])
+        assert main(["outliers", "data.csv", "--train", "normal.csv", "--save", "m", "--out", "s.npz"]) == 0
+        with np.load("s.npz") as arrays:
+            scores = arrays["anomaly"]
+            assert arrays["outlier"][:3].all()
+        detector = rkdl.load("m")
+        assert list(detector.feature_names_in_) == ["d", "c", "b", "a"]
+        assert main(["outliers", "data.csv", "--model", "m", "--out", "again.npz"]) == 0
+        with np.load("again.npz") as arrays:
+            np.testing.assert_array_equal(arrays["anomaly"], scores)
+
+    def test_refusals(self, signals, capsys):
+        argv = ["outliers", "data.csv", "--drop", "id"]
+        assert "--save cannot be combined" in fails([*argv, "--standardize", "--save", "m"], capsys)
+        assert "'0.7' is not above 0" in fails([*argv, "--contamination", "0.7"], capsys)
+        RKDL(n_components=4, n_kernel_vectors=8, random_state=0).fit(signals).save("dictionary")
+        assert "holds a RKDL, and outliers needs" in fails([*argv, "--model", "dictionary"], capsys)
+        assert "--contamination is for learning" in fails([*argv, "--model", "m", "--contamination", "0.1"], capsys)
+        assert "use .csv, .tsv, .parquet, .npz" in fails([*argv, "--out", "scores.npy"], capsys)
+
+
+class TestClassify:
+    def test_predictions_and_probabilities(self, tables, capsys):
+        argv = ["classify", "train.csv", "--label", "species", "--keep", "name"]
+        assert main([*argv, "--test", "test.csv", "--out", "p.csv"]) == 0
+        X, y, unseen, truth = tables
+        model = KDLClassifier(random_state=0).fit(X, y)
+        header, rows = read_csv("p.csv")
+        assert header == ["name", "predicted", "p(setosa)", "p(versicolor)", "p(virginica)"]
+        assert [row[1] for row in rows] == list(model.predict(unseen))
+        np.testing.assert_array_equal(np.array([row[2:] for row in rows], float), model.predict_proba(unseen))
+        n_right = int((model.predict(unseen) == truth).sum())
+        assert f"{n_right} correctly ({n_right / 50:.1%})" in capsys.readouterr().out
+
+    def test_save_and_use_again(self, tables, capsys):
+        argv = ["classify", "train.csv", "--label", "species", "--drop", "name", "--method", "orkdl", "--atoms", "10"]
+        assert main([*argv, "--set", "estimator__max_iter=2", "--set", "n_refinements=0", "--save", "m"]) == 0
+        model = rkdl.load("m")
+        assert type(model.method_).__name__ == "ORKDL"
+        assert model.method_.n_components == 10
+        assert main(["classify", "test.csv", "--model", "m", "--out", "p.tsv"]) == 0
+        _, rows = read_csv("p.tsv", "\t")
+        with pytest.warns(UserWarning, match="valid feature names"):
+            assert [row[1] for row in rows] == list(model.predict(tables[2]))
+
+    def test_cross_validation(self, tables, capsys):
+        argv = ["classify", "train.csv", "--label", "species", "--drop", "name", "--standardize"]
+        assert main([*argv, "--cv", "3"]) == 0
+        assert capsys.readouterr().out.startswith("3 folds: accuracy 9")
+        message = fails([*argv, "--cv", "90"], capsys)
+        assert "--cv 90 needs as many signals of every class" in message
+
+    def test_refusals(self, tables, capsys):
+        argv = ["classify", "train.csv", "--drop", "name"]
+        assert "nothing to do" in fails([*argv, "--label", "species"], capsys)
+        assert "nothing to predict" in fails([*argv, "--label", "species", "--out", "p.csv"], capsys)
+        assert "species" in fails([*argv, "--save", "m"], capsys)
+        write_csv("gap.csv", ["a", "b", "c"], [[1, 2, "x"], [3, 4, ""], [5, 6, "y"]])
+        message = fails(["classify", "gap.csv", "--label", "c", "--save", "m"], capsys)
+        assert "the label 'c' of row 1 (from 0) is missing" in message
+        np.save("X.npy", tables[0])
+        assert "the classes are not known: name them with --label" in fails(
+            ["classify", "X.npy", "--save", "m"], capsys
+        )
+        assert "--gamma does not apply to DL" in fails(
+            [*argv, "--label", "species", "--method", "dl", "--gamma", "1", "--save", "m"], capsys
+        )
+
+
+class TestImages:
+    @pytest.fixture
+    def folder(self):
+        """Digits of two classes as PNG files in subfolders."""
+        image = pytest.importorskip("PIL.Image")
+        images, target = load_digits().images, load_digits().target
+        for label in (0, 1):
+            os.makedirs(f"images/{label}")
+            for number, pixels in enumerate(images[target == label][:30]):
+                picture = image.fromarray((pixels * 15).astype(np.uint8))
+                picture.save(f"images/{label}/{number:02d}.png")
+        return image
+
+    def test_fit_and_encode(self, folder):
+        assert main(["fit", "images", *QUICK, "--out", "m"]) == 0
+        assert rkdl.load("m").n_features_in_ == 64
+        assert main(["encode", "m", "images", "--out", "codes.csv", "--quiet"]) == 0
+        header, rows = read_csv("codes.csv")
+        assert header[0] == "file"
+        assert [row[0] for row in rows][:2] == ["0/00.png", "0/01.png"]
+        with folder.open("images/0/01.png") as picture:
+            signal = np.asarray(picture, dtype=np.float32).reshape(1, -1) / np.float32(255.0)
+        codes = rkdl.load("m").transform(signal)
+        np.testing.assert_allclose(np.array(rows[1][1:], np.float32), codes[0], atol=1e-5)
+
+    def test_subfolders_are_classes(self, folder, capsys):
+        assert main(["classify", "images", "--cv", "3", "--method", "dl"]) == 0
+        assert "accuracy" in capsys.readouterr().out
+        assert main(["classify", "images", "--test", "images", "--out", "p.csv", "--quiet", "--method", "dl"]) == 0
+        _, rows = read_csv("p.csv")
+        assert np.mean([row[0].split("/")[0] == row[1] for row in rows]) > 0.95
+        assert "subfolders" in fails(["classify", "images", "--label", "digit", "--save", "m"], capsys)
+        assert "subfolder" in fails(["classify", "images/0", "--save", "m"], capsys)
+
+    def test_denoise_writes_images(self, folder):
+        assert main(["fit", "images", *QUICK, "--out", "m"]) == 0
+        assert main(["denoise", "m", "images", "--out", "clean", "--quiet"]) == 0
+        with folder.open("images/1/07.png") as before, folder.open("clean/1/07.png") as after:
+            given, clean = (np.asarray(picture, dtype=float) for picture in (before, after))
+        assert clean.shape == (8, 8)
+        assert np.abs(clean - given).mean() < 60.0
+        expected = rkdl.load("m").denoise(given.reshape(1, -1) / 255.0) * 255.0
+        np.testing.assert_allclose(clean.ravel(), np.clip(expected[0], 0, 255), atol=1.0)
+
+    def test_size_and_colour(self, folder, capsys):
+        folder.new("RGB", (10, 6), (255, 0, 0)).save("images/1/red.png")
+        message = fails(["fit", "images", "--out", "m"], capsys)
+        assert "is 10 x 6 pixels, and 00.png 8 x 8; resize all images with --size WIDTH HEIGHT" in message
+        assert main(["fit", "images", "--size", "5", "4", "--color", *QUICK, "--out", "m"]) == 0
+        assert rkdl.load("m").n_features_in_ == 5 * 4 * 3
+
+    def test_refusals(self, folder, capsys):
+        os.mkdir("empty")
+        assert "there are no images in this folder" in fails(["fit", "empty", "--out", "m"], capsys)
+        with open("empty/bad.png", "w") as stream:
+            stream.write("no image")
+        assert "no image can be read from it" in fails(["fit", "empty", "--out", "m"], capsys)
+
+
+class TestTerminal:
+    def test_help_of_every_command(self, capsys):
+        for command in ("fit", "encode", "denoise", "outliers", "classify"):
+            assert main([command, "--help"]) == 0
+            said = capsys.readouterr().out
+            assert f"rkdl {command}" in said
+            assert all(len(line) <= 120 for line in said.splitlines())
+
+    def test_help_is_quick(self):
+        code = "import sys; from rkdl._cli import main; main(['fit', '--help']); print(*(n in sys.modules for n in N))"
+        names = ["numpy", "numba", "sklearn"]
+        done = subprocess.run(
+            [sys.executable, "-c", f"N = {names}; {code}"], check=True, capture_output=True, text=True
+        )
+        assert done.stdout.splitlines()[-1] == "False False False"
+
+    def test_progress_is_for_terminals(self, tables, capsys, monkeypatch):
+        argv = ["fit", "train.csv", "--drop", "species", "name", "--iterations", "2", "--out", "m"]
+        assert main(argv) == 0
+        assert capsys.readouterr().err == ""
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+        assert main(argv) == 0
+        captured = capsys.readouterr()
+        assert "2/2" in captured.err
+        assert "2/2" not in captured.out
+
+    def test_warnings_are_one_line(self, capsys):
+        write_csv("data.csv", ["a", "b"], [[row, row % 3] for row in range(30)])
+        assert main(["fit", "data.csv", "--atoms", "40", "--kernel-vectors", "10", "--out", "m"]) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert any(line.startswith("rkdl: warning: n_components=40 exceeds") for line in lines)
+        assert all(line.startswith("rkdl: warning: ") for line in lines)
+
+    def test_as_a_program(self, tables):
+        done = subprocess.run(
+            [sys.executable, "-m", "rkdl", "fit", "train.csv", "--out", "m"],
+            check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        assert "name, species" in done.stderr
