@@ -48,24 +48,9 @@ def where(condition: Any, value: Any, otherwise: Any) -> Any:
     return backend_of(condition).where(condition, value, otherwise)
 
 
-def places(mask: Any) -> Any:
-    """Indices of what is true."""
-    return backend_of(mask).flatnonzero(mask)
-
-
-def zeros(shape: tuple[int, ...], like: Any) -> Any:
-    """Zeros of another array's kind."""
-    return backend_of(like).full(shape, 0.0, like)
-
-
 def largest(rows: Any, count: int) -> tuple[Any, Any]:
     """The `count` largest numbers of every row and their places, in no order."""
     return backend_of(rows).largest(rows, count)
-
-
-def limits(array: Any) -> Any:
-    """`eps`, `tiny` and `max` of the array's dtype."""
-    return backend_of(array).finfo(array)
 
 
 def floats(*values: Any) -> list[float]:

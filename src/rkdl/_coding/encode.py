@@ -286,8 +286,7 @@ def _encode_on_device(
     signals: Any, encoder: Any, sparse_output: bool, n_jobs: int | None, factors: Any, squared_norms: Any
 ) -> Any:
     """As `encode_signals`; signals whose squares leave the range of their dtype are left to the CPU."""
-    from rkdl._backends.torch.pursuit import TensorCodes
-    from rkdl._execution.device import DeviceExecutor, send_home
+    from rkdl._execution.device import DeviceExecutor, join_states, send_home
 
     n_atoms = encoder.n_atoms
     wide = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_atoms,))
@@ -309,7 +308,7 @@ def _encode_on_device(
             if is_dense:
                 return backend_of(parts[0]).concatenate(parts).to(signals.home)
             if signals.home is not None:
-                return TensorCodes.joined(parts).to_csr(n_atoms).to(signals.home)
+                return join_states(parts).to_csr(n_atoms).to(signals.home)
             codes = _join([_compact(part) for part in parts], signals.shape[0]).to_csr(n_atoms)
             return codes if sparse_output else codes.toarray()
     found = encode_signals(

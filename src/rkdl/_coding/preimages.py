@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 
-from rkdl._backends.arrays import cast, largest, limits, places, squared_norms, where, zeros
+from rkdl._backends.arrays import cast, largest, squared_norms, where
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.cpu.statistics import accumulate_gram, accumulate_products
 from rkdl._coding.encoder import Encoder, for_each_chunk, square_sum
@@ -210,7 +210,7 @@ class FixedPoint:
         known = lengths[:, 0] > 0.0
         # The answer does not change with the length of a code, and squares stay in range.
         unit = codes[known] / lengths[known]
-        signals = zeros((len(codes), self.vectors.shape[1]), self.vectors)
+        signals = backend_of(codes).full((len(codes), self.vectors.shape[1]), 0.0, self.vectors)
         signals[known] = self._climb(unit @ self.atoms, unit @ self.products)
         signals += self.centre
         return signals if self.scale == 1.0 else signals / self.scale
@@ -218,12 +218,13 @@ class FixedPoint:
     def _climb(self, weights: Any, heights: Any) -> Any:
         """Maxima of g, given the weights c (c, p) and g at the kernel vectors (c, p)."""
         signals, reached = self._starts(weights, heights)
-        active = places(reached > limits(weights).tiny)
+        backend = backend_of(weights)
+        active = backend.flatnonzero(reached > backend.finfo(weights).tiny)
         points, weights = signals[active], weights[active]
         values, targets = self._evaluate(points, weights)
-        steps = zeros(values.shape, values) + 1.0
+        steps = backend.full(values.shape, 1.0, values)
         # Squared length of a step that is not worth another: relative to the kernel vectors' spread.
-        tolerance = float(squared_norms(self.vectors).mean()) * limits(self.vectors).eps
+        tolerance = float(squared_norms(self.vectors).mean()) * backend.finfo(self.vectors).eps
         for _ in range(MAX_STEPS):
             moves = steps[:, None] * (targets - points)
             moving = (squared_norms(moves) > tolerance) & (steps > SHORTEST_STEP)
@@ -263,7 +264,7 @@ class FixedPoint:
             targets = terms @ self.vectors / values[:, None]
             # Too small a g to divide by: stay, which ends the iteration there.
             squares = squared_norms(targets)
-            lost = ~(squares < limits(squares).max)
+            lost = ~(squares < backend_of(squares).finfo(squares).max)
         targets[lost] = points[lost]
         return values, targets
 

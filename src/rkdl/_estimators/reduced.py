@@ -23,7 +23,7 @@ from rkdl._estimators.stream import StreamLearner
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, has_user_code
 from rkdl._features.maps import KernelMap
-from rkdl._learning.atom_updates import ATOM_UPDATES, unit_gram
+from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.diagnostics import check_rank
 from rkdl._learning.initial_atoms import first_coordinates
 from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
@@ -353,7 +353,7 @@ class RKDL(KernelLearner, StreamLearner):
         unit = self._feature_scale(signals.scale)
         self.dual_components_ = (host(problem.model.atoms) * unit).astype(signals.dtype)
         self.kernel_vectors_, self.gamma_ = self._learned_vectors(problem, signals, gamma)
-        self.gram_ = host(unit_gram(problem.model.whitened_atoms))
+        self.gram_ = host(problem.model.whitened_atoms @ problem.model.whitened_atoms.T)
         self.rank_ = problem.model.metric.rank
 
     def _learned_vectors(self, problem: Any, signals: Signals, gamma: float | None) -> tuple[np.ndarray, float]:

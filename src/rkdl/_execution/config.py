@@ -12,8 +12,8 @@ from typing import Any
 from rkdl._execution.chunks import chunk_bounds
 
 _chunk_rows: ContextVar[int | tuple[int, ...] | None] = ContextVar("rkdl_chunk_rows", default=None)
-_tf32: ContextVar[bool] = ContextVar("rkdl_tf32", default=False)
-_persist: ContextVar[bool] = ContextVar("rkdl_persist", default=True)
+TF32: ContextVar[bool] = ContextVar("rkdl_tf32", default=False)
+PERSIST: ContextVar[bool] = ContextVar("rkdl_persist", default=True)
 _kept_bytes: ContextVar[int | None] = ContextVar("rkdl_kept_bytes", default=None)
 
 
@@ -73,7 +73,7 @@ def config_context(
     """
     named: dict[ContextVar, Any] = {
         setting: value
-        for setting, value in ((_chunk_rows, chunk_rows), (_tf32, tf32), (_persist, persist), (_kept_bytes, kept_bytes))
+        for setting, value in ((_chunk_rows, chunk_rows), (TF32, tf32), (PERSIST, persist), (_kept_bytes, kept_bytes))
         if not (isinstance(value, str) and value == UNCHANGED)
     }
     if _chunk_rows in named:
@@ -81,7 +81,7 @@ def config_context(
     most = named.get(_kept_bytes)
     if most is not None and (isinstance(most, bool) or not isinstance(most, Integral) or most < 0):
         raise ValueError(f"kept_bytes={most!r} must be a number of bytes, at least 0, or None.")
-    for setting in (_tf32, _persist):
+    for setting in (TF32, PERSIST):
         if setting in named:
             named[setting] = bool(named[setting])
     tokens = [setting.set(value) for setting, value in named.items()]
@@ -99,16 +99,6 @@ def _check_rows(rows: int | Sequence[int] | None) -> int | tuple[int, ...] | Non
         if count is not None and not (isinstance(count, Integral) and int(count) > 0):
             raise ValueError(f"chunk_rows={rows!r} must be a number of rows, several of them, or None.")
     return found
-
-
-def uses_tf32() -> bool:
-    """Whether the user asked for TF32."""
-    return _tf32.get()
-
-
-def persists() -> bool:
-    """Whether a Dask cluster keeps the signals for the time of a fit."""
-    return _persist.get()
 
 
 def cache_limit(n_bytes: int) -> int:

@@ -29,7 +29,7 @@ from rkdl._data.dask import (
 )
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.config import persists
+from rkdl._execution.config import PERSIST
 from rkdl._execution.executor import ChunkTask, Executor, add_sums, makes_state
 from rkdl._execution.threads import threads_for
 
@@ -52,7 +52,7 @@ class DaskExecutor(Executor):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        if is_cluster() and persists():
+        if is_cluster() and PERSIST.get():
             # On a cluster the chunks are read once and stay; alone, they may be more than memory holds.
             self.signals = self._given.persisted()
         return self

@@ -19,8 +19,9 @@ from rkdl._backends.torch.products import BLOCK_ROWS
 from rkdl._backends.torch.pursuit import csr_tensor
 from rkdl._data.tensors import StreamedSignals, TensorSignals
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.config import cache_limit, plan_chunks, uses_tf32
+from rkdl._execution.config import TF32, cache_limit, plan_chunks
 from rkdl._execution.executor import ChunkTask, Executor
+from rkdl._utils.nested import map_parts
 from rkdl._utils.warnings import warn
 
 # Bytes that a chunk's signals, features and correlations take together on a GPU: many enough to fill it.
@@ -150,7 +151,7 @@ class DeviceExecutor(Executor):
         for sums, _ in found:
             totals = add_tensors(totals, sums)
         assert totals is not None
-        return totals, _joined([item for _, item in found])
+        return totals, join_states([item for _, item in found])
 
 
 def _wide(part: Any, device: torch.device) -> torch.Tensor:
@@ -196,20 +197,20 @@ def fetched(sums: tuple) -> tuple:
 
 def _piece(state: Any, start: int, stop: int) -> Any:
     """The chunk state of some rows of a chunk."""
-    if isinstance(state, torch.Tensor):
-        return state[start:stop]
-    if hasattr(state, "_fields"):
-        return type(state)(*(_piece(part, start, stop) for part in state))
-    return state
+    return (
+        state[start:stop]
+        if isinstance(state, torch.Tensor)
+        else map_parts(lambda part: _piece(part, start, stop), state)
+    )
 
 
-def _joined(states: list) -> Any:
+def join_states(states: list) -> Any:
     """Chunk states of consecutive rows as one."""
     first = states[0]
     if isinstance(first, torch.Tensor):
         return torch.cat(states)
     if hasattr(first, "_fields"):
-        return type(first)(*(_joined(list(parts)) for parts in zip(*states, strict=True)))
+        return type(first)(*(join_states(list(parts)) for parts in zip(*states, strict=True)))
     return first
 
 
@@ -237,7 +238,7 @@ def product_precision(device: torch.device) -> Iterator[None]:
         yield
         return
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if uses_tf32() else "highest")
+    torch.set_float32_matmul_precision("high" if TF32.get() else "highest")
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, copied, host, is_tensor, joined, where, zeros
+from rkdl._backends.arrays import cast, copied, host, is_tensor, joined, where
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._coding.pursuit import pursue
@@ -194,7 +194,7 @@ class FullProblem(LearningProblem):
         aims = cast(self.kernel_rows.times(dense), np.float64)
 
         # Coordinates of the sweep: the codes' columns first, the old atoms after them.
-        metric = zeros((2 * n_atoms, 2 * n_atoms), aims)
+        metric = backend_of(aims).full((2 * n_atoms, 2 * n_atoms), 0.0, aims)
         metric[:n_atoms, :n_atoms] = dense.T @ aims
         metric[:n_atoms, n_atoms:] = dense.T @ model.correlations
         metric[n_atoms:, :n_atoms] = metric[:n_atoms, n_atoms:].T

@@ -57,7 +57,8 @@ def choose_kernel_vectors(
     if method == "rpcholesky":
         size = min(n_signals, max(LARGEST_SAMPLE, count))
         sample = signals.take(np.sort(rng.choice(n_signals, size, replace=False)))
-        return sample[_draw_pivots(sample, count, kernel, rng)].astype(np.float64)
+        pivots = draw_pivots(kernel.diagonal(sample), lambda i: kernel(sample, sample[i : i + 1])[:, 0], count, rng)
+        return sample[pivots + draw_others(size, pivots, count, rng)].astype(np.float64)
     with _sampled(executor, max(LARGEST_SAMPLE, SAMPLES_A_VECTOR * count), rng) as few:
         if method == "kmeans":
             return _cluster_centres(few, count, kernel, rng)
@@ -219,13 +220,3 @@ def _spread_out(sample: np.ndarray, count: int, gamma: float | None, rng: np.ran
         distances = apart if not chosen else np.minimum(distances, apart)
         chosen.append(drawn)
     return sample[chosen]
-
-
-def _draw_pivots(sample: np.ndarray, count: int, kernel: Kernel, rng: np.random.RandomState) -> list[int]:
-    """Rows of the sample by randomly pivoted Cholesky of their kernel matrix; the rest, where that ends, at random."""
-
-    def column(pivot: int) -> np.ndarray:
-        return kernel(sample, sample[pivot : pivot + 1])[:, 0]
-
-    pivots = draw_pivots(kernel.diagonal(sample), column, count, rng)
-    return pivots + draw_others(len(sample), pivots, count, rng)

@@ -15,7 +15,7 @@ from rkdl._execution.executor import Executor
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst, replace_atoms, rounding_level
-from rkdl._learning.atom_updates import AtomUpdate, GramUpdate, normalize_rows, unit_gram
+from rkdl._learning.atom_updates import AtomUpdate, GramUpdate, normalize_rows
 from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, count_empty
 from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, LinearTerm, Objective, PastSignals
 from rkdl._learning.loop import LearningProblem
@@ -274,7 +274,7 @@ class ReducedProblem(LearningProblem):
         norms[norms == 0.0] = 1.0
         unit = vectors / norms[:, None]
         dtype = self.executor.signals.dtype
-        gram = cast(unit_gram(unit), dtype)
+        gram = cast(unit @ unit.T, dtype)
         task = EncodeTask(LinearMap(vectors.shape[1]), cast(unit, dtype), gram, self.linear[1], makes_state=False)
         found = SufficientStatistics(*self.executor.small_to_host(self.executor.map_reduce(task)[0]))
         code_gram, cross_products = found.code_gram / norms / norms[:, None], found.cross_products / norms[:, None]
@@ -315,7 +315,7 @@ class ReducedProblem(LearningProblem):
         """Statistics of the codes against whitened atoms, and the codes; features are taken from `chunks`."""
         feature_map, dtype = self.model.feature_map, self.executor.signals.dtype
         atoms = cast(self.model.metric.unwhiten(whitened_atoms), dtype)
-        gram = cast(unit_gram(whitened_atoms), dtype)
+        gram = cast(whitened_atoms @ whitened_atoms.T, dtype)
         task = EncodeTask(feature_map, atoms, gram, self.pursuit, self._caches_features)
         if chunks is None and self._cached is not None and self._cached[0] is feature_map:
             chunks = self._cached[1]

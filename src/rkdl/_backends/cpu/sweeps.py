@@ -11,7 +11,7 @@ from rkdl._backends.cpu.statistics import accumulate_gram
 from rkdl._backends.cpu.vectors import prefetch
 
 # A combination whose squared norm is this small relative to its terms' is rounding, not a direction.
-_SHORT = 1e-24
+SHORT = 1e-24
 
 
 def gram_sweep(
@@ -36,7 +36,7 @@ def gram_sweep(
         couplings[j] = 0.0
         direction = targets[j] - couplings @ atoms
         square = float(direction @ (metric @ direction))
-        if square > _SHORT * float(targets[j] @ (metric @ targets[j]) + couplings @ couplings):
+        if square > SHORT * float(targets[j] @ (metric @ targets[j]) + couplings @ couplings):
             norm = float(np.sqrt(square))
             atoms[j] = direction / norm
             scales[j] = norm / code_gram[j, j]
@@ -123,7 +123,7 @@ def _sweep_plain(products, targets, atoms, factors):
         square = 0.0
         for k in range(size):
             square += direction[k] * direction[k]
-        if not square > _SHORT * terms:
+        if not square > SHORT * terms:
             continue
         norm = np.sqrt(square)
         own = atoms[j]

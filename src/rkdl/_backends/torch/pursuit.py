@@ -36,15 +36,6 @@ class TensorCodes(NamedTuple):
         """The codes as something to multiply with: here dense."""
         return self.dense(n_atoms)
 
-    @classmethod
-    def joined(cls, parts: list[TensorCodes]) -> TensorCodes:
-        """Codes of consecutive chunks as one."""
-        return cls(
-            torch.cat([codes.indices for codes in parts]),
-            torch.cat([codes.values for codes in parts]),
-            torch.cat([codes.counts for codes in parts]),
-        )
-
     def to_csr(self, n_atoms: int) -> torch.Tensor:
         """The same codes as a CSR tensor."""
         n_signals, width = self.indices.shape
@@ -67,15 +58,12 @@ class TensorCodes(NamedTuple):
         return dense.scatter_add_(1, self.indices.long(), self.values.to(dense.dtype))
 
     def times(self, atoms: torch.Tensor) -> torch.Tensor:
-        """``Z A`` (c, m)."""
         return self.dense(len(atoms)) @ atoms
 
     def cross_products(self, features: torch.Tensor, n_atoms: int) -> torch.Tensor:
-        """``Z'F`` (n, p) in float64."""
         return weighted_sum(self.dense(n_atoms), features)
 
     def weigh(self, atoms: torch.Tensor, factor: torch.Tensor) -> Any:
-        """``(Z A) * factor`` (c, p)."""
         if factor.device.type == "cuda" and has_triton() and self.known is None:
             from rkdl._backends.torch import triton_kernels
 

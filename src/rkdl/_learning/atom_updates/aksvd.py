@@ -6,10 +6,8 @@ from typing import Any
 
 from rkdl._backends.arrays import copied, floats
 from rkdl._backends.base import backend_of
+from rkdl._backends.cpu.sweeps import SHORT
 from rkdl._learning.atom_updates.base import CodedSignals, Sweep
-
-# A combination whose square is this small compared to its terms' is rounding, not a direction.
-ROUNDING = 1e-24
 
 
 class AKSVDUpdate:
@@ -34,7 +32,7 @@ class AKSVDUpdate:
             own, square, terms = floats(own, direction @ times_metric(direction), terms)
             if not own > 0.0:
                 continue
-            if square > ROUNDING * terms:
+            if square > SHORT * terms:
                 norm = square**0.5
                 atoms[j] = direction / norm
                 signals.update(j, couplings, norm)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from rkdl._backends.arrays import copied, dot, row_norms, where, zeros
+from rkdl._backends.arrays import copied, dot, row_norms, where
+from rkdl._backends.base import backend_of
 
 
 class CodedSignals(Protocol):
@@ -62,10 +63,5 @@ def normalize_rows(rows: Any, otherwise: Any = None) -> Any:
         return copied(rows)
     norms = row_norms(rows)
     is_tiny = norms <= 1e-14 * norms.max()
-    fallback = zeros(rows.shape, rows) if otherwise is None else normalize_rows(otherwise)
+    fallback = backend_of(rows).full(rows.shape, 0.0, rows) if otherwise is None else normalize_rows(otherwise)
     return where(is_tiny[:, None], fallback, rows / where(is_tiny, 1.0, norms)[:, None])
-
-
-def unit_gram(rows: Any) -> Any:
-    """Inner products of unit rows."""
-    return rows @ rows.T
