@@ -72,10 +72,8 @@ class Signals:
     # The torch device that rows are read to, None for NumPy; and, for tensors, the one that results go back to.
     device: Any = None
     home: Any = None
-    # Whether passes run elsewhere, on a cluster.
-    is_remote = False
-    # Whether the signals are in memory, so that there is room for something of their size.
-    is_in_memory = True
+    is_remote = False  # whether passes run elsewhere, on a cluster
+    is_in_memory = True  # whether the signals are in memory, so that there is room for something of their size
 
     def _finish(self, rows: Any) -> Array:
         if sparse.issparse(rows):

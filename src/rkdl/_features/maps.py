@@ -15,8 +15,7 @@ from rkdl._features.metric import IdentityMetric, Metric, make_metric
 class FeatureMap:
     """Features that are signals as they are; what maps share unless they say otherwise."""
 
-    # Number of features.
-    size: int
+    size: int  # number of features
 
     @property
     def signal_size(self) -> int:

@@ -18,12 +18,9 @@ class Metric:
     the metric is the identity.
     """
 
-    # (p, p), symmetric, positive semidefinite up to rounding, float64.
-    matrix: Any
-    # Coordinates (rank,); None for all of them in order.
-    pivots: Any
-    # The lower triangular factor (rank, rank) of their part of the matrix.
-    factor: Any
+    matrix: Any  # (p, p), symmetric, positive semidefinite up to rounding, float64
+    pivots: Any  # coordinates (rank,); None for all of them in order
+    factor: Any  # the lower triangular factor (rank, rank) of their part of the matrix
     inverse: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -21,15 +21,12 @@ class FeatureSpace:
     before they are mapped. The space says which, and what that does to features and atoms.
     """
 
-    # Kernel vectors or frequencies (p, n_features), where the features depend on any.
-    vectors: np.ndarray | None = None
+    vectors: np.ndarray | None = None  # kernel vectors or frequencies (p, n_features), where the features depend on any
     gamma: float | None = None
-    # Whether features grow in proportion to the signals.
-    is_linear = False
+    is_linear = False  # whether features grow in proportion to the signals
     # Whether every signal has norm one, so that the length of a code says nothing about the signal.
     has_unit_norms = False
-    # Whether a function of the user maps the signals, which must see them unscaled.
-    is_user_function = False
+    is_user_function = False  # whether a function of the user maps the signals, which must see them unscaled
 
     def feature_map(self, dtype: np.dtype, scale: float) -> FeatureMap:
         """The map of signals of `dtype` that were multiplied by `scale`."""

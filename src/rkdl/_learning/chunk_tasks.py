@@ -62,8 +62,7 @@ class GradientTask:
     kernel_vectors: np.ndarray
     n_atoms: int
     atoms: np.ndarray | None
-    # Whether the kernel vectors are still those that the cached features belong to.
-    at_features: bool = False
+    at_features: bool = False  # whether the kernel vectors are still those that the cached features belong to
     caches_features: bool = False
 
     @property

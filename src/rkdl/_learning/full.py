@@ -117,10 +117,8 @@ class KernelRows:
 class FullModel(NamedTuple):
     """What an iteration of `FullProblem` ends with; its numbers are described in `LearningProblem`."""
 
-    # (n, N), of unit norm in feature space, as combinations of the signals.
-    atoms: Any
-    # (N, n), inner products of signals and atoms.
-    correlations: Any
+    atoms: Any  # (n, N), of unit norm in feature space, as combinations of the signals
+    correlations: Any  # (N, n), inner products of signals and atoms
     gram: Any
     objective: float = np.inf
     update_objective: float = np.inf

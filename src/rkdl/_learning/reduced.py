@@ -69,14 +69,11 @@ class Iterate(NamedTuple):
     whitened_atoms: Any
     # Those of the codes in `chunks`, multiplied by `code_scales`; ``P`` is None where it has to be computed again.
     statistics: SufficientStatistics
-    # Steps change the list in place, so that what they drop is freed at once.
-    chunks: list[ChunkState]
+    chunks: list[ChunkState]  # steps change the list in place, so that what they drop is freed at once
     objective: float
     linear: LinearTerm | None = None
-    # Factors (n,) that the atoms' codes in `chunks` still lack; None for ones.
-    code_scales: Any = None
-    # Unused atoms.
-    n_replaced: int = 0
+    code_scales: Any = None  # factors (n,) that the atoms' codes in `chunks` still lack; None for ones
+    n_replaced: int = 0  # unused atoms
 
 
 class ReducedProblem(LearningProblem):

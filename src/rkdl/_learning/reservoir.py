@@ -28,14 +28,11 @@ class Reservoir:
     rows: np.ndarray
     keys: np.ndarray
     n_seen: int = 0
-    # Logarithm of what the latest signal weighs relative to the first.
-    age: float = 0.0
+    age: float = 0.0  # logarithm of what the latest signal weighs relative to the first
     # Different signals, zeros not counted, that the stream's start was chosen from; counted up to a limit.
     n_distinct: int = 0
-    # One over the median squared distance of those signals, whatever the kernel and its gamma.
-    gamma: float = 1.0
-    # Signals seen when `gamma` was last compared with that of the sample.
-    n_checked: int = 0
+    gamma: float = 1.0  # one over the median squared distance of those signals, whatever the kernel and its gamma
+    n_checked: int = 0  # signals seen when `gamma` was last compared with that of the sample
 
     @classmethod
     def empty(cls, n_features: int, dtype: np.dtype, n_distinct: int, gamma: float) -> Reservoir:

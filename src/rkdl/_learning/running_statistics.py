@@ -14,14 +14,10 @@ from rkdl._learning.statistics import SufficientStatistics
 class RunningStatistics:
     """Statistics of the signals that were seen before."""
 
-    # The residual energy is that of the signals in the count of `worst`.
-    statistics: SufficientStatistics
-    # Number of signals, old ones counting less.
-    weight: float = 0.0
-    # Those of the linear term's codes.
-    linear: SufficientStatistics | None = None
-    # Of the signals seen since the atoms were last updated.
-    worst: WorstSignals | None = None
+    statistics: SufficientStatistics  # the residual energy is that of the signals in the count of `worst`
+    weight: float = 0.0  # number of signals, old ones counting less
+    linear: SufficientStatistics | None = None  # those of the linear term's codes
+    worst: WorstSignals | None = None  # of the signals seen since the atoms were last updated
     is_discounted: bool = False
 
     @classmethod

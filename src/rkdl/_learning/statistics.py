@@ -6,16 +6,12 @@ from typing import Any, NamedTuple
 
 
 class SufficientStatistics(NamedTuple):
-    """Sums over coded signals, with codes Z and features F; the objective is ``tr K - 2 <P, A> + <S, A M A'>``.
+    """Sums over coded signals, with codes Z and features F; the objective is ``tr K - 2 <P, A> + <S, A M A'>``."""
 
-    `code_gram` is ``S = Z'Z`` (n, n), `cross_products` ``P = Z'F`` (n, p), `energy` ``tr K(Y, Y)``, and
-    `residual_energy` the sum of the squared residuals that the pursuit left.
-    """
-
-    code_gram: Any
-    cross_products: Any
-    energy: Any
-    residual_energy: Any = 0.0
+    code_gram: Any  # S = Z'Z (n, n)
+    cross_products: Any  # P = Z'F (n, p)
+    energy: Any  # tr K(Y, Y)
+    residual_energy: Any = 0.0  # sum of the squared residuals that the pursuit left
 
     def scaled_codes(self, scales: Any) -> SufficientStatistics:
         """The statistics of the same codes, those of atom j multiplied by ``scales[j]``."""

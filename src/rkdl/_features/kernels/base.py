@@ -225,8 +225,7 @@ class WithWidth(BuiltIn):
     The parameter is a number, or the name of a rule that finds gamma from the signals.
     """
 
-    # The parameter: "gamma" or "length_scale".
-    _width_name = "gamma"
+    _width_name = "gamma"  # the parameter: "gamma" or "length_scale"
 
     def __post_init__(self) -> None:
         if not self._rules() & set(RULES):

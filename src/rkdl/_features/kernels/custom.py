@@ -18,8 +18,7 @@ from rkdl._utils.inputs import well_formed
 class Custom(Kernel):
     """A user's kernel: a `Kernel` of the user's, or a function of two matrices or of two rows."""
 
-    # ``(X, Y) -> (len(X), len(Y))``, or, if `of_rows`, ``(x, y) -> number``.
-    function: Callable[..., Any]
+    function: Callable[..., Any]  # ``(X, Y) -> (len(X), len(Y))``, or, if `of_rows`, ``(x, y) -> number``
     of_rows: bool = False
     # Whether it can be called with tensors; else signals are brought to NumPy, and values back.
     takes_tensors: bool = False

@@ -31,8 +31,7 @@ class Sweep(NamedTuple):
 
     atoms: Any
     code_gram: Any
-    # sum_tj z_tj <phi(y_t), a_j>.
-    fit: Any
+    fit: Any  # sum_tj z_tj <phi(y_t), a_j>
     # Factors (n,) that the codes of each atom have been multiplied by, or the codes themselves that changed one by one.
     code_scales: Any = None
     codes: Any = None
@@ -46,8 +45,7 @@ class Sweep(NamedTuple):
 class AtomUpdate(Protocol):
     """One sweep over all atoms, codes' supports fixed; an atom that no code uses stays as it is."""
 
-    # Whether coefficients change one by one, so that ``Z'F`` has to be computed again.
-    refits_codes: bool
+    refits_codes: bool  # whether coefficients change one by one, so that ``Z'F`` has to be computed again
 
     def __call__(self, code_gram: Any, targets: Any, atoms: Any, signals: CodedSignals, metric: Any = None) -> Sweep:
         """Update every atom once, from ``S = Z'Z``, the targets ``Q`` (n, r) and atoms (n, r) of unit norm.

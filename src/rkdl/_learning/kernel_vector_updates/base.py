@@ -55,8 +55,7 @@ class Point(NamedTuple):
     """Kernel vectors (p, m) and what is known of them; of an infinite value, nothing more."""
 
     vectors: np.ndarray
-    # The objective.
-    value: float
+    value: float  # the objective
     metric: Metric = None  # type: ignore[assignment]
     # The best atoms (or those held), not of unit norm: combinations (n, p), and whitened coordinates (n, r).
     atoms: np.ndarray = None  # type: ignore[assignment]
@@ -66,8 +65,7 @@ class Point(NamedTuple):
     # sum_t (Z A)_ti d2 k(y_t, d_i) (p, m), and the atoms A (n, p) that it was taken with.
     signal_gradient: np.ndarray | None = None
     gradient_atoms: np.ndarray | None = None
-    # The chunks with their features, where these were cached.
-    features: list | None = None
+    features: list | None = None  # the chunks with their features, where these were cached
 
 
 class PastSignals(NamedTuple):
@@ -84,18 +82,13 @@ class Objective:
     executor: Executor
     # Codes of the chunks. The first gradient drops cached features, in place, so that nothing else holds them.
     chunks: list
-    # The kernel, and the kernel vectors that cached features belong to.
-    feature_map: KernelMap
-    # S, and tr K(Y, Y).
-    code_gram: np.ndarray
-    energy: float
+    feature_map: KernelMap  # the kernel, and the kernel vectors that cached features belong to
+    code_gram: np.ndarray  # S
+    energy: float  # tr K(Y, Y)
     linear: LinearTerm | None = None
-    # Atoms (n, p) to hold; None for the best ones at every point.
-    fixed_atoms: np.ndarray | None = None
-    # Signals of a stream that were seen before.
-    past: PastSignals | None = None
-    # Whether features of all signals may be cached for the next iteration.
-    caches_features: bool = False
+    fixed_atoms: np.ndarray | None = None  # atoms (n, p) to hold; None for the best ones at every point
+    past: PastSignals | None = None  # signals of a stream that were seen before
+    caches_features: bool = False  # whether features of all signals may be cached for the next iteration
 
     @cached_property
     def _code_metric(self) -> Metric:
@@ -191,12 +184,9 @@ class KernelVectorUpdate(Protocol):
     # Whether the objective has the best atoms at every point, so that no atom update is needed before; else the atoms
     # are held.
     eliminates_atoms: bool
-    # Steps per iteration; 0 leaves the kernel vectors where they are.
-    n_steps: int
-    # Norm that every kernel vector is held to; None for none.
-    radius: float | None
-    # Whether the user was warned of something that would be said again in every iteration.
-    has_warned: bool
+    n_steps: int  # steps per iteration; 0 leaves the kernel vectors where they are
+    radius: float | None  # norm that every kernel vector is held to; None for none
+    has_warned: bool  # whether the user was warned of something that would be said again in every iteration
     # The arrays that `state` may return, by which what is read from a file is checked.
     state_arrays: dict[str, Expected]
 
