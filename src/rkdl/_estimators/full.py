@@ -71,7 +71,7 @@ class KDL(KernelLearner):
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
+        Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     fit_inverse_transform : bool, default=False
         Whether to learn a decoder from codes to signals in one more pass over the data. Without it, `inverse_transform`
         and `denoise` are exact with "linear", iterative (slower) with "rbf", and need `fit_decoder` with other kernels.

@@ -91,7 +91,7 @@ class DL(Denoising, _CoordinateLearner):
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
+        Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
         Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
     sparse_output : bool, default=False
@@ -228,7 +228,7 @@ class FourierDL(Decoding, _CoordinateLearner):
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
+        Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
         Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
     fit_inverse_transform : bool, default=False

@@ -71,7 +71,7 @@ class ORKDL(RKDL):
         Maximum number of iterations that update the kernel vectors. With "lbfgs", and unless `init` is an array, up to
         ten iterations with fixed kernel vectors come first.
     tol : float, default=1e-4
-        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
+        Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
         Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
     fit_inverse_transform : bool, default=False
@@ -280,7 +280,7 @@ class MORKDL(ORKDL):
         Maximum number of iterations that update the kernel vectors. With "lbfgs", and unless `init` is an array, up to
         ten iterations with fixed kernel vectors come first.
     tol : float, default=1e-4
-        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
+        Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
         Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
     fit_inverse_transform : bool, default=False

@@ -77,7 +77,7 @@ class RKDL(KernelLearner, StreamLearner):
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
-        Stop when the relative change of the error is below this twice in a row, or none in ten is lower; 0 disables.
+        Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
         Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays. With
         a half-life, signals replace kernel vectors that the atoms can do without, unless the kernel is a function.
