@@ -263,18 +263,17 @@ def encode_signals(
             return finish(codes, factors, start, stop)
         norms = None if squared_norms is None else squared_norms[start:stop]
         groups = group_by_magnitude(rows)
-        if len(groups) > 1:
-            block = np.zeros((stop - start, n_atoms), dtype=dtype)
-            for group in groups:
-                part = np.zeros((len(group), n_atoms), dtype=dtype)
-                scatter(*code(rows[group], None if norms is None else norms[group]), part)
-                block[group] = part
-            if dense is not None:
-                dense[start:stop] = block
-                return None
-            found = sparse.csr_array(block)
-            return Codes(found.indptr, found.indices, found.data)
-        return finish(*code(rows, norms), start, stop)
+        if len(groups) == 1:
+            return finish(*code(rows, norms), start, stop)
+        block = np.zeros((stop - start, n_atoms), dtype=dtype) if dense is None else dense[start:stop]
+        for group in groups:
+            part = np.zeros((len(group), n_atoms), dtype=dtype)
+            scatter(*code(rows[group], None if norms is None else norms[group]), part)
+            block[group] = part
+        if dense is not None:
+            return None
+        found = sparse.csr_array(block)
+        return Codes(found.indptr, found.indices, found.data)
 
     parts = for_each_chunk(signals, encoder.row_width, n_jobs, task)
     if dense is not None:
