@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rkdl._reproduction.document import Block, Paragraph, Picture, Section, Table
-from rkdl._reproduction.paper import N_COMPONENTS, N_NONZERO_COEFS, OWN_SIZES
+from rkdl._reproduction.document import Block, Paragraph, Section, Table
+from rkdl._reproduction.paper import FLOOR, N_COMPONENTS, N_NONZERO_COEFS, OWN_SIZES
 from rkdl._reproduction.summary import Spread, Summary, percent, round_count, share, show_error, show_seconds, times
 
 Methods = dict[str, Summary]
@@ -20,11 +20,22 @@ NAMES = {
     "Fourier": "FourierDL",
 }
 _NEAR = 0.01
+_FLOOR_TEXT = (
+    "For fixed codes the best atoms are combinations of all signals in feature space, and those are KDL's: it is the "
+    "floor that methods with p kernel vectors approach as p grows. Here it is given as many codings as ORKDL has at "
+    "its defaults. A method may end slightly below it where its codes happen to be better. KDL's time grows with the "
+    "square of the number of signals, theirs in proportion to it."
+)
 
 
 def sweep(methods: Methods, base: str) -> dict[int, Summary]:
     """Summaries of a method by its number of kernel vectors."""
     return {p: methods[f"{base}, p = {p}"] for p in OWN_SIZES if f"{base}, p = {p}" in methods}
+
+
+def floor_of(methods: Methods) -> Summary | None:
+    """KDL with as many codings as ORKDL, otherwise at its defaults; None if neither has run."""
+    return methods.get(FLOOR, methods.get("KDL"))
 
 
 def own_lead(name: str, entry: dict[str, Any], methods: Methods) -> list[str]:
@@ -70,7 +81,7 @@ def _which_method(methods: Methods) -> str:
 
 
 def _how_many(methods: Methods, n_signals: int) -> str:
-    full = methods.get("KDL")
+    full = floor_of(methods)
     if full is None or not math.isfinite(full.error.middle):
         return "How many kernel vectors: there is no run of KDL to compare with."
     needed, short = [], []
@@ -80,14 +91,14 @@ def _how_many(methods: Methods, n_signals: int) -> str:
             continue
         enough = [p for p, found in sizes.items() if found.error.middle <= (1.0 + _NEAR) * full.error.middle]
         if enough:
-            needed.append(f"{NAMES[base]} p = {enough[0]}")
+            needed.append(f"p = {enough[0]} for {NAMES[base]}")
         else:
             largest = max(sizes)
             gap = share(sizes[largest].error.middle - full.error.middle, full.error.middle)
             short.append(f"{NAMES[base]} ({percent(gap)} at p = {largest})")
     if not needed and not short:
         return "How many kernel vectors: no method with kernel vectors was run."
-    parts = [f"to come within 1 % of it {', '.join(needed)} suffices"] if needed else []
+    parts = [f"to come within 1 % of it, enough are {', '.join(needed)}"] if needed else []
     parts += [f"not within 1 % of it, with the numbers tried, came {', '.join(short)}"] if short else []
     return (
         f"How many kernel vectors: KDL, which uses all {n_signals} signals, ends at {show_error(full.error.middle)}; "
@@ -101,23 +112,15 @@ def label(method: str) -> str:
     return NAMES.get(base, base) + (f" with{rest}" if rest else "")
 
 
-def own_section(name: str, entry: dict[str, Any], methods: Methods, figures: set[str], stem: str) -> Section:
-    """Figure and tables of a user's signals."""
+def own_section(name: str, methods: Methods) -> Section:
+    """Tables of a user's signals."""
     blocks: list[Block] = []
-    if f"{stem}-sizes" in figures:
-        blocks.append(Picture(f"{stem}-sizes"))
     bases = [base for base in SWEPT if sweep(methods, base)]
     if bases:
         blocks.append(_size_table(methods, bases))
     blocks.append(_method_table(methods))
-    if "KDL" in methods:
-        blocks.append(
-            Paragraph(
-                "For fixed codes the best atoms are combinations of all signals in feature space, and those are "
-                "KDL's: it is the floor that methods with p kernel vectors approach as p grows. Its time grows with "
-                "the square of the number of signals, theirs in proportion to it."
-            )
-        )
+    if floor_of(methods) is not None:
+        blocks.append(Paragraph(_FLOOR_TEXT))
     return Section(name, blocks)
 
 
@@ -127,8 +130,8 @@ def _size_table(methods: Methods, bases: list[str]) -> Table:
     for p in sizes:
         found = [sweep(methods, base).get(p) for base in bases]
         rows.append((f"p = {p}", *map(_error, found), *map(_time, found)))
-    if "KDL" in methods:
-        full = methods["KDL"]
+    full = floor_of(methods)
+    if full is not None:
         blank = [""] * (len(bases) - 1)
         rows.append(("KDL, all signals", _error(full), *blank, _time(full), *blank))
     names = [NAMES[base] for base in bases]

@@ -31,6 +31,7 @@ STUDIES = {
 #: What runs on a user's own data unless presets are named.
 OWN = "own"
 OWN_SIZES = (20, 50, 100, 200, 400)
+FLOOR = "KDL, 70 iterations"
 
 GAMMA = 0.1
 N_COMPONENTS, N_NONZERO_COEFS = 20, 4

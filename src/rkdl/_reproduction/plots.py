@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rkdl._reproduction.data import slug
-from rkdl._reproduction.own import NAMES, SWEPT, sweep
+from rkdl._reproduction.own import NAMES, SWEPT, floor_of, sweep
 from rkdl._reproduction.paper import COMPARABLE, OWN, PAPER_METHODS, PRINTED_ERRORS
 from rkdl._reproduction.store import SUMMARY_FIGURE, Results, figure_names, model_name
 from rkdl._reproduction.summary import Summaries, Summary, columns, difference, ordered
@@ -130,7 +130,7 @@ def _plan(content: dict[str, Any], read_vectors: Callable) -> Iterator[tuple[str
                     f"{stem}-kernel-vectors",
                     f"Kernel vectors of {name}",
                     f"{name}: 20 kernel vectors of the first round, each scaled from its minimum to its maximum. "
-                    "Those of the text (paper) are a linear dictionary and hardly move; the library's (rkdl) start "
+                    "Those of the text (paper) start as atoms of a linear dictionary, the library's (rkdl) "
                     "as centres of k-means.",
                     partial(_draw_kernel_vectors, rows),
                 )
@@ -256,6 +256,8 @@ def _band(summary: Summary) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_narrow: bool) -> Any:
+    from matplotlib.ticker import LogLocator
+
     figure, all_axes = _grid(len(panels), is_narrow, 2.5, 2.9, sharey=True)
     handles: dict[str, Any] = {}
     for axes, (preset, curves) in zip(all_axes, panels.items(), strict=True):
@@ -279,14 +281,14 @@ def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_n
         _title(axes, _TITLES.get(preset, preset))
         axes.set_yscale("log")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(axis="y", which="both", color=_THEMES[theme][2], linewidth=0.6)
+        axes.grid(axis="y", color=_THEMES[theme][2], linewidth=0.6)
         axes.set_axisbelow(True)
-    plain = lambda value, _: f"{1000 * value:.3g}"  # noqa: E731
+    for axes in all_axes:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{1000 * value:.3g}")
+        axes.minorticks_off()
     for axes in all_axes if is_narrow else all_axes[:1]:
-        axes.yaxis.set_major_formatter(plain)
-        axes.yaxis.set_minor_formatter(plain)
         axes.set_ylabel("error x 1000")
-        axes.tick_params(axis="y", which="minor", labelsize=7)
     for axes in all_axes[-1:] if is_narrow else all_axes:
         axes.set_xlabel("iteration")
     n_columns = 3 if is_narrow else len(handles)
@@ -320,10 +322,11 @@ def _draw_sizes(methods: dict[str, Summary], theme: str, is_narrow: bool) -> Any
         handles[NAMES[base]] = left.errorbar(list(sizes), errors, yerr=scatter, **look)
         times = [found.time.middle for found in sizes.values()]
         right.errorbar(list(sizes), times, yerr=[found.time.scatter or 0.0 for found in sizes.values()], **look)
-    if "KDL" in methods and math.isfinite(methods["KDL"].error.middle):
+    full = floor_of(methods)
+    if full is not None and math.isfinite(full.error.middle):
         look = {"color": _THEMES[theme][1], "linewidth": 1.2, "linestyle": (0, (4, 3))}
-        handles["KDL, all signals"] = left.axhline(methods["KDL"].error.middle, **look)
-        right.axhline(methods["KDL"].time.middle, **look)
+        handles["KDL, all signals"] = left.axhline(full.error.middle, **look)
+        right.axhline(full.time.middle, **look)
     for axes, text in ((left, "error"), (right, "seconds")):
         axes.set_xscale("log")
         ticks = sorted({p for base in SWEPT for p in sweep(methods, base)})

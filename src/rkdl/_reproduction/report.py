@@ -72,13 +72,10 @@ def build_report(content: dict[str, Any], figures: Collection[str] = (), notes: 
     of_paper = {name: pair for name, pair in datasets.items() if columns(pair[1])}
     leads = [_lead(of_paper)] if of_paper else []
     leads += [own_lead(name, entry, found[OWN]) for name, (entry, found) in datasets.items() if OWN in found]
-    opening: list[Block] = [Picture(SUMMARY_FIGURE)] if SUMMARY_FIGURE in figures else []
+    first = [SUMMARY_FIGURE, *(f"{slug(name)}-sizes" for name in datasets)]
+    opening: list[Block] = [Picture(name) for name in first if name in figures]
     opening += [Note(text) for text in notes]
-    sections = [
-        own_section(name, entry, found[OWN], figures, slug(name))
-        for name, (entry, found) in datasets.items()
-        if OWN in found
-    ]
+    sections = [own_section(name, found[OWN]) for name, (_, found) in datasets.items() if OWN in found]
     if of_paper:
         sections += [_claims_section(of_paper), *_causes(of_paper)]
         sections += [_section(name, *pair, figures) for name, pair in of_paper.items()]
