@@ -1,4 +1,4 @@
-"""The verbs of `rkdl._backends.base` as functions, for code that calls one or two of them."""
+"""Primitives of `rkdl._backends.base` as functions, for code that calls one or two of them."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from numbers import Integral
 from typing import Any
 
@@ -15,15 +16,12 @@ from threadpoolctl import ThreadpoolController
 
 _lock = threading.Lock()
 _users = 0
-_controller: ThreadpoolController | None = None
 _saved: list[int] = []
 
 
+@cache
 def _libraries() -> list:
-    global _controller
-    if _controller is None:
-        _controller = ThreadpoolController().select(user_api="blas")
-    return _controller.lib_controllers
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 def _set_threads(library: Any, count: int) -> None:

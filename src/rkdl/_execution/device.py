@@ -156,9 +156,8 @@ class DeviceExecutor(Executor):
 
 def _wide(part: Any, device: torch.device) -> torch.Tensor:
     """A copy in float64 on the device, of a tensor, an array or a number."""
-    return torch.as_tensor(part if isinstance(part, torch.Tensor) else np.array(part)).to(
-        device, torch.float64, copy=True
-    )
+    tensor = part if isinstance(part, torch.Tensor) else torch.from_numpy(np.array(part))
+    return tensor.to(device, torch.float64, copy=True)
 
 
 def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
@@ -197,11 +196,9 @@ def fetched(sums: tuple) -> tuple:
 
 def _piece(state: Any, start: int, stop: int) -> Any:
     """The chunk state of some rows of a chunk."""
-    return (
-        state[start:stop]
-        if isinstance(state, torch.Tensor)
-        else map_parts(lambda part: _piece(part, start, stop), state)
-    )
+    if isinstance(state, torch.Tensor):
+        return state[start:stop]
+    return map_parts(lambda part: _piece(part, start, stop), state)
 
 
 def join_states(states: list) -> Any:
