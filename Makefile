@@ -7,7 +7,7 @@ STATIC = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
 
-.PHONY: reproduce check test lint bench clean
+.PHONY: reproduce check test lint bench docs clean
 
 # The main job: train the paper's methods on bundled data and write a report.
 reproduce: $(VENV)/.installed
@@ -33,6 +33,11 @@ lint: $(VENV)/.installed-test
 bench: .venv-bench/.installed
 	.venv-bench/bin/python -m benchmarks --out results/benchmarks $(CASES)
 
+# The documentation site, into docs/_build/html; every warning is an error.
+docs: .venv-docs/.installed
+	.venv-docs/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	.venv-docs/bin/python docs/check_site.py docs/_build/html
+
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
@@ -54,5 +59,10 @@ endif
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -e . -r benchmarks/requirements.txt
 	touch $@
 
+.venv-docs/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .venv-bench reproduction results .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-bench .venv-docs docs/_build docs/gallery docs/generated reproduction results .pytest_cache .mypy_cache .ruff_cache

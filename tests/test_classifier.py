@@ -814,14 +814,3 @@ class TestBenchmark:
         given = eval(f"dict({shown})")
         assert given == {name: model.estimator.get_params()[name] for name in given}
         assert f"n_refinements={model.n_refinements}, random_state={model.random_state}" in page
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / "examples").is_dir(), reason="examples are not part of an installed package")
-def test_the_example_draws_its_figure(tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    importlib.import_module("classify_digits").main(tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
-    shares = [float(share) for share in re.findall(r"DL: ([\d.]+)%", capsys.readouterr().out)]
-    assert len(shares) == 2
-    assert min(shares) > 98.0

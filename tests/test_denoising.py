@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -626,19 +624,3 @@ class TestBenchmark:
         assert len(widths) == 1
         assert "nan" not in text
         assert part in ("confirm", "choices") or list(tmp_path.glob("*.png"))
-
-
-@pytest.mark.slow
-def test_the_example_runs(tmp_path):
-    pytest.importorskip("PIL")
-    pytest.importorskip("matplotlib")
-    script = Path(__file__).resolve().parent.parent / "examples" / "denoising.py"
-    if not script.exists():
-        pytest.skip("the examples are not part of an installed package")
-    command = [sys.executable, str(script), str(tmp_path / "figure.png")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
-    found = dict(re.findall(r"^(noisy|decoder|fixed point) +([0-9.]+) dB", done.stdout, re.MULTILINE))
-    assert float(found["decoder"]) > float(found["noisy"]) + 5.0
-    assert float(found["fixed point"]) > float(found["noisy"]) + 5.0

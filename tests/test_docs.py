@@ -1,15 +1,21 @@
-"""The documentation agrees with the code: docstrings are complete and their examples run; importing is light."""
+"""The documentation agrees with the code: docstrings are complete, examples and snippets run; importing is light."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import doctest
 import importlib
+import importlib.util
 import inspect
+import io
+import os
 import re
 import subprocess
 import sys
 import textwrap
+import warnings
+from pathlib import Path
 
 import pytest
 from numpydoc.docscrape import ClassDoc, FunctionDoc
@@ -214,3 +220,128 @@ def test_dir_shows_what_there_is():
 def test_import_says_nothing():
     done = subprocess.run([sys.executable, "-c", "import rkdl"], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+ROOT = Path(__file__).resolve().parent.parent
+# A snippet, and what it prints if the page says so.
+SNIPPET = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+# What the snippets of a page import beyond the library's own needs.
+NEEDED = {
+    "coming-from.md": ["spams", "dictlearn", "pyod"],
+    "gpu.md": ["torch"],
+    "outliers.md": ["pyod"],
+    "scale.md": ["dask", "distributed"],
+}
+PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if SNIPPET.search(page.read_text())]
+GALLERY = sorted((ROOT / "examples").glob("*/*.py"))
+# What examples print, and a bound below which they would no longer show what they say.
+PRINTED = {
+    "classify_digits": (r"DL: ([\d.]+)%", 98.0),
+    "denoise_photograph": (r"^(?:DL|ORKDL): ([\d.]+) dB", 25.0),
+    "messy_table": (r"ROC curve ([\d.]+)", 0.95),
+    "outliers_in_images": (r"ROC curve ([\d.]+)", 0.9),
+    "text_as_csr": (r"([\d.]+)% of \d+ documents", 85.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_snippets_run(page, tmp_path, monkeypatch):
+    """The snippets of a page run in order, in one session, without a warning, and print what the page says."""
+    for name in NEEDED.get(page.name, []):
+        pytest.importorskip(name)
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for code, printed in SNIPPET.findall(page.read_text()):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            exec(compile(code, str(page), "exec"), names)
+        assert output.getvalue() == printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", GALLERY, ids=lambda script: script.stem)
+def test_gallery_runs(script, tmp_path):
+    """An example runs as a script, without a warning, and writes nothing into the repository."""
+    before = {path: path.stat().st_mtime_ns for path in script.parent.iterdir()}
+    environment = {**os.environ, "MPLBACKEND": "Agg"}
+    # The backend without a window says that it cannot show figures.
+    quiet = ["-W", "error::UserWarning", "-W", "ignore:FigureCanvasAgg:UserWarning"]
+    done = subprocess.run(
+        [sys.executable, *quiet, str(script)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    if script.stem in PRINTED:
+        pattern, bound = PRINTED[script.stem]
+        values = [float(value) for value in re.findall(pattern, done.stdout, re.MULTILINE)]
+        assert values
+        assert min(values) > bound
+    assert {path: path.stat().st_mtime_ns for path in script.parent.iterdir()} == before
+
+
+def test_there_are_pages_and_examples():
+    if not (ROOT / "docs").is_dir():
+        pytest.skip("the documentation is not part of an installed package")
+    assert len(PAGES) >= 10
+    assert len(GALLERY) >= 12
+
+
+def test_links_between_pages():
+    """Links from one page to another, and to images, lead somewhere in the repository."""
+    broken = []
+    for page in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+            # The gallery is made from the examples when the site is built.
+            example = ROOT / "examples" / f"{target.removeprefix('gallery/')}.py"
+            if target != "gallery/index" and not example.exists() and not (page.parent / target).exists():
+                broken.append(f"{page.name}: {target}")
+    assert broken == []
+
+
+def check_site():
+    """The script that checks the links of the built site."""
+    spec = importlib.util.spec_from_file_location("check_site", ROOT / "docs" / "check_site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_broken_links_of_a_site_are_found(tmp_path, capsys):
+    (tmp_path / "other.html").write_text('<p id="here">text</p>')
+    good = '<a href="other.html#here"></a><a href="#top" id="top"></a><a href="https://example.org/x"></a>'
+    (tmp_path / "index.html").write_text(good)
+    checker = check_site()
+    assert checker.main(str(tmp_path)) == 0
+    bad = '<a href="none.html"></a><a href="other.html#there"></a><img src="none.png">'
+    (tmp_path / "index.html").write_text(good + bad)
+    assert checker.main(str(tmp_path)) == 1
+    assert [line.split(": ")[1] for line in capsys.readouterr().out.splitlines()[1:4]] == [
+        "none.html",
+        "other.html#there",
+        "none.png",
+    ]
+    assert checker.main(str(tmp_path / "nothing")) == 2
+
+
+def test_every_public_name_is_in_the_reference():
+    text = (ROOT / "docs" / "api.rst").read_text()
+    listed = set(re.findall(r"^   (\w+)$", text, re.MULTILINE))
+    public = {name for module in (rkdl, rkdl.datasets, rkdl.kernels) for name in module.__all__}
+    constants = {name for name in rkdl.datasets.__all__ if name.isupper()}
+    assert public - constants <= listed
+    assert all(f"rkdl.datasets.{name}" in text for name in constants)
+
+
+def test_figure_style_is_readable():
+    """The style of the figures is found by its name, has an opaque background, and colours that can be told apart."""
+    style = pytest.importorskip("matplotlib.style")
+    with style.context("rkdl.figures"):
+        settings = importlib.import_module("matplotlib").rcParams
+        assert settings["figure.facecolor"] == settings["savefig.facecolor"] == "white"
+        assert len(set(settings["axes.prop_cycle"].by_key()["color"])) == 7

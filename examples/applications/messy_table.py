@@ -1,0 +1,82 @@
+"""
+Outliers in a messy table
+=========================
+
+Real tables have categories, missing values and columns in different units. scikit-learn's ``ColumnTransformer`` turns
+such a table into numbers, and :class:`~rkdl.KDLOutlierDetector` is the last step of the pipeline. The table is
+generated: flats to let, whose rent follows from size, district and age. A few rows break that rule although each of
+their values is common, which is the kind of mistake that no look at a single column finds.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+from rkdl import KDLOutlierDetector
+
+plt.style.use("rkdl.figures")
+rng = np.random.default_rng(0)
+n = 800
+district = rng.choice(["centre", "north", "harbour", "hills"], n, p=[0.35, 0.3, 0.2, 0.15])
+price = pd.Series(district).map({"centre": 21.0, "north": 14.0, "harbour": 17.0, "hills": 19.0}).to_numpy()
+size = rng.gamma(9.0, 8.0, n)
+year = rng.integers(1900, 2024, n).astype(float)
+table = pd.DataFrame(
+    {
+        "size": size,
+        "rooms": np.maximum(1, np.round(size / 25 + rng.normal(0, 0.4, n))),
+        "year": year,
+        "rent": size * price * (0.8 + 0.4 * (year - 1900) / 124) * rng.lognormal(0.0, 0.06, n),
+        "district": district,
+        "heating": rng.choice(["gas", "district", "heat pump"], n),
+    }
+)
+
+# %%
+# Fifteen of the dearer flats have their rent per week instead of per month. As numbers these rents are ordinary; they
+# do not fit the rest of their rows. Then one cell in twenty goes missing.
+wrong = rng.choice(np.flatnonzero(table["rent"] > table["rent"].median()), 15, replace=False)
+table.loc[wrong, "rent"] /= 52 / 12
+is_wrong = np.isin(np.arange(n), wrong)
+for column in table.columns.drop("rent"):
+    table.loc[rng.random(n) < 0.05, column] = np.nan
+print(table.head(6).round(1))
+
+# %%
+# Sizes and rents are proportional to each other, so their logarithms are what belongs together. Missing numbers are
+# taken from the most similar rows: medians would break the very dependence that the detector looks for, and make
+# incomplete rows look wrong. Categories become indicator columns, with one of their own for what is missing, scaled
+# down so that they do not outweigh the numbers.
+logarithm = FunctionTransformer(lambda frame: frame.assign(size=np.log(frame["size"]), rent=np.log(frame["rent"])))
+numbers = make_pipeline(logarithm, StandardScaler(), KNNImputer(n_neighbors=10))
+categories = make_pipeline(SimpleImputer(strategy="constant", fill_value="missing"), OneHotEncoder(sparse_output=False))
+prepare = ColumnTransformer(
+    [("numbers", numbers, ["size", "rooms", "year", "rent"]), ("categories", categories, ["district", "heating"])],
+    transformer_weights={"numbers": 1.0, "categories": 0.5},
+)
+detector = make_pipeline(prepare, KDLOutlierDetector(contamination=0.05, random_state=0)).fit(table)
+scores = -detector.score_samples(table)
+marked = detector.predict(table) == -1
+print(f"area under the ROC curve {roc_auc_score(is_wrong, scores):.3f}")
+print(f"{marked.sum()} rows are marked, among them {(marked & is_wrong).sum()} of the {len(wrong)} wrong ones")
+
+# %%
+# On the left, rent against size with the marked rows; rows without a size are not drawn. The rents alone, along the
+# vertical axis, give nothing away. On the right, where the wrong rows are in the order of the scores.
+figure, panels = plt.subplots(1, 2, figsize=(10.0, 3.8), width_ratios=(1.2, 1.0))
+panels[0].scatter(table["size"], table["rent"], s=8, color="0.7", label="rows")
+panels[0].scatter(table["size"][marked], table["rent"][marked], s=40, facecolor="none", edgecolor="C0", label="marked")
+panels[0].scatter(table["size"][is_wrong], table["rent"][is_wrong], s=14, color="C1", label="wrong")
+panels[0].set(xlabel="size, square metres", ylabel="rent")
+panels[0].legend()
+order = np.argsort(-scores)
+panels[1].plot(np.arange(1, n + 1), np.cumsum(is_wrong[order]))
+panels[1].plot([1, n], [0, len(wrong)], color="0.6", linestyle=":", label="by chance")
+panels[1].set(xlabel="rows looked at, most abnormal first", ylabel="wrong rents found", xscale="log")
+panels[1].legend(loc="lower right")
+plt.show()
