@@ -391,11 +391,11 @@ class TestFunctions:
 class TestPursuits:
     """Each way to code a chunk of tensors against the compiled one, which the oracle's tests are about."""
 
-    def problem(self, n_atoms, n_features, dtype, device, count=400):
+    def problem(self, n_atoms, n_features, dtype, device, count=400, has_ties=True):
         generator = torch.Generator().manual_seed(0)
         atoms = torch.randn((n_atoms, n_features), dtype=dtype, generator=generator)
         atoms /= atoms.norm(dim=1, keepdim=True)
-        if n_atoms > 3:
+        if n_atoms > 3 and has_ties:
             # A tie goes to the first, and an atom of norm zero is never used.
             atoms[3], atoms[1] = atoms[2], 0.0
         signals = torch.randn((count, n_features), dtype=dtype, generator=generator)
@@ -403,8 +403,8 @@ class TestPursuits:
         parts = signals @ atoms.T, atoms @ atoms.T, signals.square().sum(1)
         return parts, tuple(part.to(device) for part in parts)
 
-    def check(self, work, n_atoms, n_nonzero, dtype, device, ols, tolerance, n_features=64):
-        here, there = self.problem(n_atoms, n_features, dtype, device)
+    def check(self, work, n_atoms, n_nonzero, dtype, device, ols, tolerance, n_features=64, has_ties=True):
+        here, there = self.problem(n_atoms, n_features, dtype, device, has_ties=has_ties)
         found = pursue_padded(*(part.numpy() for part in here), n_nonzero, tolerance, ols)
         expected = tuple(map(torch.from_numpy, found))
         indices, values, counts, residuals = (part.cpu() for part in work(*there, n_nonzero, tolerance, ols))
@@ -445,11 +445,49 @@ class TestPursuits:
         self.check(pursue, 4096, 8, torch.float32, "cuda", True, -1.0)
 
     @on_gpu
-    def test_more_atoms_than_registers_hold(self):
+    @pytest.mark.parametrize("ols", [True, False])
+    @pytest.mark.parametrize("tolerance", [-1.0, 30.0])
+    @pytest.mark.parametrize(
+        ("n_atoms", "n_nonzero", "dtype"),
+        [(20, 12, torch.float32), (1024, 32, torch.float32), (1207, 30, torch.float64), (4096, 17, torch.float32)],
+    )
+    def test_streamed(self, ols, tolerance, n_atoms, n_nonzero, dtype):
+        from rkdl._backends.torch.triton_streamed_pursuit import pursue
+
+        self.check(pursue, n_atoms, n_nonzero, dtype, "cuda", ols, tolerance, n_features=256)
+
+    @on_gpu
+    @pytest.mark.parametrize(("n_atoms", "n_nonzero"), [(300, 128), (20_000, 20)])
+    def test_streamed_at_its_limits(self, n_atoms, n_nonzero):
+        from rkdl._backends.torch.triton_streamed_pursuit import fits, pursue
+
+        assert fits(n_atoms, n_nonzero)
+        assert not fits(n_atoms, 129)
+        # So many atoms that the tie is often among them, and rounding decides which of the two is taken.
+        self.check(pursue, n_atoms, n_nonzero, torch.float64, "cuda", True, -1.0, n_features=512, has_ties=False)
+
+    @on_gpu
+    def test_streamed_passes_over_dependent_atoms(self):
+        """A dictionary with many copies of few atoms: no copy is chosen, and the code is as long as their number."""
+        from rkdl._backends.torch.triton_streamed_pursuit import pursue
+
+        atoms = torch.eye(20, dtype=torch.float64, device="cuda").repeat(30, 1)
+        signals = torch.rand((50, 20), dtype=torch.float64, device="cuda") + 0.5
+        norms = signals.square().sum(1)
+        indices, values, counts, residuals = pursue(signals @ atoms.T, atoms @ atoms.T, norms, 40, -1.0, True)
+        assert counts.tolist() == [20] * 50
+        assert torch.equal(indices[:, :20], torch.arange(20, device="cuda").expand(50, 20).int())
+        torch.testing.assert_close(values[:, :20], signals)
+        assert float(residuals.max()) < 1e-12
+
+    @on_gpu
+    @pytest.mark.parametrize(("n_atoms", "n_nonzero"), [(4096, 16), (256, 11)])
+    def test_more_than_registers_hold(self, n_atoms, n_nonzero):
         from rkdl._backends.torch.triton_kernels import fits
 
-        assert not fits(4096, 16, 4)
-        self.check(lambda *problem: flat(tensor_pursuit.pursue(*problem)), 4096, 16, torch.float32, "cuda", True, -1.0)
+        assert not fits(n_atoms, n_nonzero, 4)
+        work = lambda *problem: flat(tensor_pursuit.pursue(*problem))  # noqa: E731
+        self.check(work, n_atoms, n_nonzero, torch.float32, "cuda", True, -1.0)
 
 
 def flat(found):

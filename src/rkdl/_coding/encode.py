@@ -11,7 +11,7 @@ from sklearn.utils import assert_all_finite, check_array
 
 from rkdl._backends.arrays import host
 from rkdl._backends.arrays import squared_norms as row_squares
-from rkdl._backends.base import backend_of
+from rkdl._backends.base import backend_of, is_tensor
 from rkdl._coding.encoder import (
     Encoder,
     Pursuit,
@@ -90,7 +90,8 @@ def sparse_encode(
     """
     # A chunk's own sums show what is not finite, without an extra pass over the signals.
     signals = open_signals(gather(X) if is_dask(X) else X, caller="sparse_encode", device=device)
-    if not is_plain(dictionary):
+    on_device = _unit_rows_on_device(dictionary, signals)
+    if on_device is None and not is_plain(dictionary):
         dictionary = check_array(well_formed(host(dictionary), "dictionary"), dtype=FLOATS, input_name="dictionary")
     n_signals, n_features = signals.shape
     if n_features != dictionary.shape[1]:
@@ -98,7 +99,7 @@ def sparse_encode(
             f"X has {n_features} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
         )
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
-    unit, norms = _unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
+    unit, norms = on_device or _unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
     gram = None
     # A few signals choose few atoms, whose rows of the Gram matrix alone are computed. A device computes its own.
     if signals.device is None and n_signals * options.n_nonzero >= len(dictionary) // 2:
@@ -285,15 +286,14 @@ def _encode_on_device(
     signals: Any, encoder: Any, sparse_output: bool, n_jobs: int | None, factors: Any, squared_norms: Any
 ) -> Any:
     """As `encode_signals`; signals whose squares leave the range of their dtype are left to the CPU."""
+    from rkdl._backends.torch.place import to_host
     from rkdl._execution.device import DeviceExecutor, join_states, send_home
 
     n_atoms = encoder.n_atoms
-    wide = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_atoms,))
     # To NumPy what is sparse travels; a tensor's zeros are written where it is.
     is_dense = signals.home is not None and not sparse_output
     with DeviceExecutor(signals, encoder.row_width) as executor:
-        scale = None if (wide == 1.0).all() else wide.astype(signals.dtype)
-        placed, scale, norms = executor.to_backend((encoder, scale, squared_norms))
+        placed, scale, norms = executor.to_backend((encoder, _scale_of(factors, encoder, signals), squared_norms))
         placed = placed.with_gram()
 
         def work(rows: Any, own: Any) -> tuple[tuple, Any]:
@@ -310,10 +310,19 @@ def _encode_on_device(
                 return join_states(parts).to_csr(n_atoms).to(signals.home)
             codes = _join([_compact(part) for part in parts], signals.shape[0]).to_csr(n_atoms)
             return codes if sparse_output else codes.toarray()
+    encoder, factors = to_host((encoder, factors))
     found = encode_signals(
         signals.on_host(), encoder, sparse_output, n_jobs, factors=factors, squared_norms=squared_norms
     )
     return send_home(found, signals)
+
+
+def _scale_of(factors: Any, encoder: Any, signals: Any) -> Any:
+    """What the codes of every atom are multiplied by, in the signals' dtype; None for nothing."""
+    if is_tensor(factors):
+        return backend_of(factors).cast(factors, signals.dtype)
+    wide = np.broadcast_to(np.asarray(factors, dtype=np.float64), (encoder.n_atoms,))
+    return None if (wide == 1.0).all() else wide.astype(signals.dtype)
 
 
 def _compact(padded: Any) -> Codes:
@@ -371,4 +380,19 @@ def _unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         largest[largest == 0.0] = 1.0
         norms = np.sqrt(row_squares(atoms / largest[:, None])) * largest
         norms[norms == 0.0] = np.inf
+    return atoms / norms[:, None], norms
+
+
+def _unit_rows_on_device(atoms: Any, signals: Any) -> tuple[Any, Any] | None:
+    """As `_unit_rows` where the signals are; None for atoms that are elsewhere, or of a norm that needs care."""
+    if not is_tensor(atoms) or atoms.device != signals.device or atoms.ndim != 2 or atoms.numel() == 0:
+        return None
+    if atoms.is_sparse or atoms.is_sparse_csr or not atoms.is_floating_point():
+        return None
+    backend = backend_of(atoms)
+    atoms = backend.cast(atoms.detach(), signals.dtype)
+    norms = backend.row_norms(atoms)
+    smallest, largest = backend.stack([norms.min(), norms.max()]).tolist()
+    if not (is_safe(smallest**2, signals.dtype) and is_safe(largest**2, signals.dtype)):
+        return None
     return atoms / norms[:, None], norms

@@ -119,12 +119,15 @@ Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def _pursuit_for(correlations: torch.Tensor, n_nonzero: int) -> Callable[..., Parts]:
-    """The Triton kernel where there is one for these sizes, else the plain pursuit."""
+    """The fastest pursuit for these sizes: on a GPU one of two Triton kernels, unless they are beyond both."""
     if correlations.device.type == "cuda" and has_triton():
-        from rkdl._backends.torch import triton_kernels
+        from rkdl._backends.torch import triton_kernels, triton_streamed_pursuit
 
-        if triton_kernels.fits(correlations.shape[1], n_nonzero, correlations.element_size()):
+        n_atoms = correlations.shape[1]
+        if triton_kernels.fits(n_atoms, n_nonzero, correlations.element_size()):
             return triton_kernels.pursue
+        if triton_streamed_pursuit.fits(n_atoms, n_nonzero):
+            return triton_streamed_pursuit.pursue
     return pursue_plainly
 
 

@@ -18,8 +18,8 @@ import triton.language as tl
 
 # Numbers of the length of the atoms that a program holds: beyond this they no longer fit a multiprocessor's registers.
 LARGEST_STATE = 49_152
-# The loop over the atoms of a code is unrolled.
-LARGEST_NONZERO = 16
+# The loop over the atoms of a code is unrolled; with more of them the streamed pursuit is faster.
+LARGEST_NONZERO = 10
 # Signals that a program codes one after another.
 SIGNALS = 4
 
@@ -59,7 +59,7 @@ def _pursue_kernel(
             a = tl.load(own + columns, mask=inside, other=0.0)
         u = tl.full((WIDTH,), 1.0, dtype)
         residual = tl.load(squared_norms + t)
-        b = _first_of_largest(a * a, columns, WIDTH)
+        b, _ = first_of_largest(a * a, columns, WIDTH)
         is_alive = residual > tolerance
         smallest = tl.full((), 1.0, dtype)
         threshold = tl.full((), 0.0, dtype)
@@ -108,7 +108,7 @@ def _pursue_kernel(
                 scores = a * a
                 if OLS:
                     scores = scores * _reciprocal(u)
-                b = _first_of_largest(tl.where(u > FLOOR, scores, 0.0), columns, WIDTH)
+                b, _ = first_of_largest(tl.where(u > FLOOR, scores, 0.0), columns, WIDTH)
         solution = ()
         for i in tl.static_range(NONZERO):
             value = projections[NONZERO - 1 - i]
@@ -141,16 +141,17 @@ def _reciprocal(x):
 
 
 @triton.jit
-def _first_of_largest(scores, columns, WIDTH: tl.constexpr):
-    """Index of the largest of non-negative numbers, the first among equals; their bits order as they do."""
+def first_of_largest(scores, columns, WIDTH: tl.constexpr):
+    """Index of the largest of non-negative numbers, the first among equals, and its bits, which order as they do."""
     if scores.dtype == tl.float64:
         bits = scores.to(tl.int64, bitcast=True)
     else:
         bits = scores.to(tl.int32, bitcast=True)
-    return tl.min(tl.where(bits == tl.max(bits, axis=0), columns, WIDTH - 1), axis=0)
+    largest = tl.max(bits, axis=0)
+    return tl.min(tl.where(bits == largest, columns, WIDTH - 1), axis=0), largest
 
 
-def _on(device: torch.device) -> Any:
+def on_device(device: torch.device) -> Any:
     """Kernels are launched on the current device; Triton's interpreter works on CPU tensors."""
     is_elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
     return torch.cuda.device(device) if is_elsewhere else nullcontext()
@@ -172,9 +173,9 @@ def fits(n_atoms: int, n_nonzero: int, itemsize: int) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _limit(value: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """A number on the device, in full precision."""
-    return torch.full((1,), value, dtype=dtype, device=device)
+def limit_on(residual_tol: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """The tolerance on the device, in full precision; below zero there is none."""
+    return torch.full((1,), min(max(residual_tol, -1.0), torch.finfo(dtype).max), dtype=dtype, device=device)
 
 
 def pursue(
@@ -195,8 +196,8 @@ def pursue(
     width = max(32, triton.next_power_of_2(n_atoms))
     warps = warps_for(width, n_nonzero, correlations.element_size())
     eps = torch.finfo(dtype).eps
-    limit = _limit(min(max(residual_tol, -1.0), torch.finfo(dtype).max), dtype, device)
-    with _on(device):
+    limit = limit_on(residual_tol, dtype, device)
+    with on_device(device):
         _pursue_kernel[(triton.cdiv(n_signals, SIGNALS),)](
             correlations.contiguous(),
             gram,
@@ -254,7 +255,7 @@ def finish_rbf(values: torch.Tensor, own: torch.Tensor, other: torch.Tensor, rou
     n_rows, n_columns = values.shape
     block = min(1024, triton.next_power_of_2(n_columns))
     is_one = n_columns <= block
-    with _on(values.device):
+    with on_device(values.device):
         _rbf_kernel[(n_rows, triton.cdiv(n_columns, block))](
             values,
             own,
@@ -288,7 +289,7 @@ def weigh(indices: torch.Tensor, values: torch.Tensor, atoms: torch.Tensor, slop
     weights = torch.empty_like(slope)
     n_rows, n_columns = slope.shape
     block = min(1024, triton.next_power_of_2(n_columns))
-    with _on(slope.device):
+    with on_device(slope.device):
         _weigh_kernel[(n_rows, triton.cdiv(n_columns, block))](
             indices, values, atoms, slope, weights, n_columns, NONZERO=indices.shape[1], BLOCK=block, num_warps=4
         )
