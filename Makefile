@@ -7,7 +7,7 @@ STATIC = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
 
-.PHONY: reproduce check test lint bench docs clean
+.PHONY: reproduce check test lint bench docs dist clean
 
 # The main job: train the paper's methods on bundled data and write a report.
 reproduce: $(VENV)/.installed
@@ -38,6 +38,13 @@ docs: .venv-docs/.installed
 	.venv-docs/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	.venv-docs/bin/python docs/check_site.py docs/_build/html
 
+# Wheel and sdist in dist/: checked, installed into an empty environment, README's snippets run there.
+dist: .venv-dist/.installed
+	rm -rf dist
+	.venv-dist/bin/python -m build --outdir dist
+	.venv-dist/bin/python -m twine check --strict dist/*
+	.venv-dist/bin/python tools/check_dist.py dist
+
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
@@ -64,5 +71,10 @@ endif
 	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
 	touch $@
 
+.venv-dist/.installed:
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	touch $@
+
 clean:
-	rm -rf $(VENV) .venv-bench .venv-docs docs/_build docs/gallery docs/generated reproduction results .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-bench .venv-docs .venv-dist dist docs/_build docs/gallery docs/generated reproduction results .pytest_cache .mypy_cache .ruff_cache

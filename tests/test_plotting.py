@@ -87,7 +87,8 @@ class TestPreimages:
         fitted = make(RKDL).fit(digits)
         before = fitted.atom_preimages()
         fitted.dual_components_[::2] *= -1.0
-        np.testing.assert_allclose(fitted.atom_preimages(), before, atol=1e-8)
+        # To the accuracy at which the iteration stops.
+        np.testing.assert_allclose(fitted.atom_preimages(), before, atol=1e-5)
         assert not np.allclose(fitted.inverse_transform(np.eye(8)), before)
 
     def test_keep_float32_and_survive_scales(self, digits):
