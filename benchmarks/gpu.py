@@ -7,7 +7,7 @@ ORKDL on 1,000,000 signals, from device and from host memory; KDL on all of MNIS
 once to compile and load what it needs, then is timed, best of several; its errors are compared with those of the same
 fit on the CPU. The table is printed and written to the folder as gpu.md, all figures as gpu.json. `--only encode` (or
 million, kdl, paper) measures one case; `--small` uses small inputs and `--device cpu` runs without a GPU, to try the
-code; `--write` puts the table into docs/gpu.md and README.md.
+code; `--write` puts the table into docs/gpu.md.
 """
 
 from __future__ import annotations
@@ -261,11 +261,6 @@ def targets(rows: list[dict]) -> str:
     )
 
 
-def excerpt(lines: list[str]) -> list[str]:
-    """The table without its last column, for the README."""
-    return ["|".join(line.split("|")[:3]) + "|" if line.startswith("|") else line for line in lines]
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/gpu"), help="output folder")
@@ -273,7 +268,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", choices=CASES, action="append", help="measure this case only; may be repeated")
     parser.add_argument("--small", action="store_true", help="small inputs")
     parser.add_argument("--no-tests", action="store_true", help="skip the tests")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/gpu.md and README.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/gpu.md")
     given = parser.parse_args(arguments)
     if given.device != "cpu" and not torch.cuda.is_available():
         print("benchmarks.gpu: no CUDA GPU found; use --device cpu --small to try the code", file=sys.stderr)
@@ -306,9 +301,7 @@ def main(arguments: list[str] | None = None) -> int:
     (given.out / "gpu.md").write_text(text + "\n")
     (given.out / "gpu.json").write_text(json.dumps(rows, indent=1))
     if given.write:
-        lines = text.splitlines()
-        put(PAGE, "measured", lines)
-        put(ROOT / "README.md", "gpu", excerpt(lines))
+        put(PAGE, "measured", text.splitlines())
     return 0
 
 

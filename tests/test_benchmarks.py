@@ -183,12 +183,15 @@ def test_documents_take_over_a_run(tmp_path):
         "tiny": False,
     }
     found = [rows.Figure("c", "what", 2.0, "s", bound=1.0), rows.Figure("c", "other", 0.5, "s", bound=1.0)]
+    task, what, setting, peer = report._README[0]
+    sides = rows.Side("rkdl", [0.1]), rows.Side(peer, [0.3])
+    compared = rows.Comparison("encode", what, setting, *sides, dtype="float32")
     for _ in range(2):
-        report.write_documents(found, head, tmp_path)
+        report.write_documents([*found, compared], head, tmp_path)
     text = readme.read_text()
-    assert text.startswith("before\n<!-- benchmarks -->\n2 cores; sgemm 200")
+    assert text.startswith("before\n<!-- benchmarks -->\n| task | inputs |")
     assert text.endswith("<!-- end of benchmarks -->\nafter\n")
-    assert "| c | what | 2.00 s |" in text
+    assert f"| {task} | {what} | {peer} | 100 | 300 | 3.00x |" in text
     assert "old" not in text
     page = (tmp_path / "docs" / "benchmarks.md").read_text()
     assert "| c | what | 2.00 s |" in page

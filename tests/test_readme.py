@@ -1,23 +1,36 @@
-"""The README's example prints what the README says."""
+"""The README's snippets print what the README says, in one session from top to bottom."""
 
 import contextlib
 import io
 import re
 from pathlib import Path
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
 
 
-def test_example():
-    text = README.read_text()
-    found = re.search(r"```python\n(.*?)```\n\nprints[^\n]*\n\n```\n(.*?)```", text, re.DOTALL)
-    assert found is not None
-    code, printed = found.groups()
-    printed_now = io.StringIO()
-    with contextlib.redirect_stdout(printed_now):
-        exec(compile(code, str(README), "exec"), {})
-    assert printed_now.getvalue() == printed
+def test_snippets():
+    found = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(found) == 3
+    names: dict = {}
+    for code, printed in found:
+        printed_now = io.StringIO()
+        with contextlib.redirect_stdout(printed_now):
+            exec(compile(code, str(README), "exec"), names)
+        assert printed_now.getvalue() == printed
 
 
-def test_no_placeholder_is_left():
-    assert not re.search(r"@[A-Z]+@", README.read_text())
+def test_links_and_pictures_exist():
+    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
+        assert (ROOT / target).exists(), target
+
+
+def test_speed_rows_are_those_of_the_benchmark():
+    """`python -m benchmarks --write` fills the table, so every row of it has its place there."""
+    from benchmarks import report
+
+    text = README.read_text().split("<!-- benchmarks -->")[1].split("<!-- end of benchmarks -->")[0]
+    rows = [line.split(" | ")[:3] for line in text.splitlines() if line.startswith("| ")][2:]
+    assert [[cell.removeprefix("| ") for cell in row] for row in rows] == [
+        [task, inputs, peer] for task, inputs, _, peer in report._README
+    ]
