@@ -163,9 +163,9 @@ def _gaps(methods: dict[str, Summary], base: str, names: Sequence[str]) -> str:
     return ", ".join(f"{name} {gap_text(methods[name], methods[base])}" for name in names)
 
 
-def gap_text(summary: Summary, base: Summary) -> str:
+def gap_text(summary: Summary, base: Summary, by_best_atoms: bool = False) -> str:
     """How far a method ends above another (below, if negative), paired by round: ``-1.2 % (± 0.3)``."""
-    margin = difference(summary, base)
+    margin = difference(summary, base, by_best_atoms=by_best_atoms)
     text = percent(-margin.centre)
     return text if margin.half_width is None else f"{text} (± {100 * margin.half_width:.1f})"
 

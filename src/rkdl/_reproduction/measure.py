@@ -38,10 +38,17 @@ def counting_compilations() -> Iterator[_Counter]:
         yield counter
 
 
-def timed(run: Callable[[], Result]) -> tuple[Result, float]:
+def timed(run: Callable[[], Result], repeats: bool = True) -> tuple[Result, float]:
     """Result and median time in seconds of a function that always does the same.
 
     A run during which anything was compiled or loaded does not count. Short runs are repeated.
+
+    Parameters
+    ----------
+    run : callable
+        The function.
+    repeats : bool
+        Whether the time is of interest; otherwise it is run once.
     """
     seconds: list[float] = []
     before = 0
@@ -50,6 +57,8 @@ def timed(run: Callable[[], Result]) -> tuple[Result, float]:
             begin = perf_counter()
             result = run()
             duration = perf_counter() - begin
+        if not repeats:
+            return result, duration
         # Calls with omitted arguments take the lock each time, and a second run has nothing left to compile.
         if compilations.count in (0, before):
             seconds.append(duration)

@@ -28,6 +28,9 @@ STUDIES = {
     "work": ("rkdl", 3),
 }
 
+#: What is run for its errors alone: once, without care for its time.
+UNTIMED = ("restricted", "starts", "work")
+
 #: What runs on a user's own data unless presets are named.
 OWN = "own"
 OWN_SIZES = (20, 50, 100, 200, 400)

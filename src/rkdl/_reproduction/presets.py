@@ -213,6 +213,7 @@ class Round:
         self.seed = seed
         self.n_jobs = n_jobs
         self.scale = scale
+        self._timed = partial(timed, repeats=preset not in _paper.UNTIMED)
         self._trained: dict[str, tuple[np.ndarray, float]] = {}
 
     def run(self, method: str, settings: dict[str, Any], measures_memory: bool = False) -> Outcome:
@@ -236,7 +237,7 @@ class Round:
         if self.preset in ("paper", "starts") and "n_kernel_vectors" in given and given["init"] == "random":
             given["init"] = self._dual(given)
         estimator = partial(TABLE[self.preset][method][0], random_state=self.seed, n_jobs=self.n_jobs)
-        model, seconds = timed(lambda: estimator(**given).fit(self.signals))
+        model, seconds = self._timed(lambda: estimator(**given).fit(self.signals))
         peak = None
         if measures_memory:
             short = {**given, "max_iter": min(given["max_iter"], _MEMORY_ITERATIONS)}
@@ -273,7 +274,7 @@ class Round:
     def _dictionary(self, start: str, settings: dict[str, Any]) -> tuple[np.ndarray, float]:
         """D, the linear dictionary that AK-SVD learns as the text says, and the seconds that it takes."""
         if start not in self._trained:
-            model, seconds = timed(
+            model, seconds = self._timed(
                 lambda: DL(
                     n_components=settings["n_kernel_vectors"],
                     n_nonzero_coefs=_paper.LINEAR_NONZERO_COEFS,
@@ -306,7 +307,7 @@ class Round:
                 random_state=self.seed,
                 dense=self.preset == "published",
             )
-            found, seconds = timed(lambda: run(**settings))
+            found, seconds = self._timed(lambda: run(**settings))
             errors, codes = found["errors"], found["codes"]
             if measures_memory:
                 short = {**settings, "n_iter": min(settings["n_iter"], _MEMORY_ITERATIONS)}
@@ -323,7 +324,7 @@ class Round:
 
     def _published_dictionary(self, settings: dict[str, Any]) -> tuple[np.ndarray, float]:
         if _GAUSSIAN not in self._trained:
-            self._trained[_GAUSSIAN] = timed(
+            self._trained[_GAUSSIAN] = self._timed(
                 lambda: published.train_dictionary(
                     self.signals,
                     settings["n_kernel_vectors"],

@@ -38,7 +38,7 @@ TIMED = (
     "excluded: median over rounds ± half the range. Short runs are repeated within a round."
 )
 FASTER_ROUTE = (
-    "published and restricted: times of the same arithmetic by a faster route (no N x N residual, products in the "
+    "published: times of the same arithmetic by a faster route (no N x N residual, products in the "
     "cheaper order), not of the authors' program; literal is that program product by product, in NumPy, in one round."
 )
 OTHER_MACHINE = "The printed times are from another machine, with 16 cores."

@@ -153,11 +153,12 @@ def common_rounds(*summaries: Summary) -> list[int]:
     return sorted(set.intersection(*(set(summary.curves) for summary in summaries)))
 
 
-def difference(lower: Summary, upper: Summary, factor: float = 1.0) -> Margin:
+def difference(lower: Summary, upper: Summary, factor: float = 1.0, by_best_atoms: bool = False) -> Margin:
     """By how much the first error is below `factor` times the second, as a share of the second's mean."""
     rounds = common_rounds(lower, upper)
-    base = statistics.fmean(upper.errors[number] for number in rounds) if rounds else math.nan
-    return Margin.of([share(factor * upper.errors[number] - lower.errors[number], base) for number in rounds])
+    low, high = (found.best_errors if by_best_atoms else found.errors for found in (lower, upper))
+    base = statistics.fmean(high[number] for number in rounds) if rounds else math.nan
+    return Margin.of([share(factor * high[number] - low[number], base) for number in rounds])
 
 
 def share(part: float, whole: float) -> float:
