@@ -125,7 +125,17 @@ class TestAtoms:
         image = AtomsDisplay.from_estimator(signed, image_shape=(8, 8)).image_
         low, high = image.get_clim()
         assert image.get_cmap().name == "RdBu_r"
-        assert low == -high == pytest.approx(-np.abs(signed.components_).max())
+        assert low == -high
+        assert np.quantile(np.abs(signed.components_), 0.99) < high <= np.abs(signed.components_).max()
+
+    def test_an_extreme_pixel_does_not_hide_the_others(self, rng):
+        images = rng.uniform(0.0, 1.0, (100, 64))
+        images[3, 5] = 500.0
+        low, high = AtomsDisplay(images, image_shape=(8, 8)).plot().image_.get_clim()
+        assert 0.0 <= low < 0.01
+        assert 0.9 < high < 1.1
+        low, high = AtomsDisplay(np.zeros((4, 64)), image_shape=(8, 8)).plot().image_.get_clim()
+        assert low < high
 
     def test_images_with_colours(self, rng):
         images = rng.uniform(0.0, 255.0, (60, 4 * 5 * 3))

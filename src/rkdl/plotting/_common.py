@@ -13,6 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 # Pre-images of nonnegative images may be slightly negative, relative to the largest value.
 SLIGHTLY = 0.2
+# Share of the pixels within the range of colours, at each end.
+SHOWN = 0.998
 SIGNED_MAP, UNSIGNED_MAP, HEIGHT_MAP = "RdBu_r", "gray", "cividis"
 
 
@@ -117,11 +119,15 @@ def draw_images(ax: Any, images: np.ndarray, n_columns: int, options: dict[str, 
 
 def _color_scale(values: np.ndarray, is_signed: bool) -> dict[str, Any]:
     """Colour map and limits: symmetric around zero if `is_signed`, or if some values are clearly negative."""
-    low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
-    largest = max(-low, high) or 1.0
+    # A few extreme pixels would leave the others pale.
+    low, high = (float(limit) for limit in np.quantile(values, [1.0 - SHOWN, SHOWN]))
+    low, high = min(low, 0.0), max(high, 0.0)
+    if low == high:
+        low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0)) or 1.0
+    largest = max(-low, high)
     if is_signed or low < -SLIGHTLY * largest:
         return {"cmap": SIGNED_MAP, "vmin": -largest, "vmax": largest}
-    return {"cmap": UNSIGNED_MAP, "vmin": low, "vmax": largest}
+    return {"cmap": UNSIGNED_MAP, "vmin": low, "vmax": high}
 
 
 def group_rows(n_rows: int, y: ArrayLike | None) -> list[tuple[Any, np.ndarray]]:

@@ -1,0 +1,75 @@
+"""
+See what was learned
+====================
+
+The displays of ``rkdl.plotting``, on handwritten digits and on two half moons. Each takes a fitted estimator, draws on
+the axes that it is given, and keeps what it drew as attributes.
+"""
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_digits, make_moons
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from rkdl import DL, ORKDL, RKDL, KDLClassifier, KDLOutlierDetector
+from rkdl.plotting import (
+    AtomsDisplay,
+    ClassResidualsDisplay,
+    CodesDisplay,
+    DecisionContourDisplay,
+    ErrorCurveDisplay,
+    KernelVectorsDisplay,
+    ReconstructionDisplay,
+    ResidualsDisplay,
+)
+
+plt.style.use("rkdl.figures")
+X, y = load_digits(return_X_y=True)
+linear = DL(n_components=25, random_state=0).fit(X)
+model = ORKDL(n_components=25, n_kernel_vectors=49, random_state=0).fit(X)
+
+# %%
+# Atoms of a linear dictionary are signals. Those of a kernel dictionary are points of feature space, shown by their
+# pre-images: the digits whose images come closest to them. They are combinations of the kernel vectors on the right.
+figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.8))
+for name, estimator, ax in (("atoms of DL", linear, axes[0]), ("pre-images of ORKDL's atoms", model, axes[1])):
+    AtomsDisplay.from_estimator(estimator, image_shape=(8, 8), ax=ax).ax_.set_title(name)
+KernelVectorsDisplay.from_estimator(model, image_shape=(8, 8), ax=axes[2]).ax_.set_title("kernel vectors of ORKDL")
+plt.show()
+
+# %%
+# The error over the iterations of two methods, right after each update and after coding the signals again; and the
+# codes of 300 digits, grouped by label. Few atoms serve a digit, and atoms specialise.
+figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.2))
+ErrorCurveDisplay.from_estimator(RKDL(n_components=25, n_kernel_vectors=49, random_state=0).fit(X), ax=axes[0])
+ErrorCurveDisplay.from_estimator(model, ax=axes[0])
+CodesDisplay.from_estimator(model, X[:300], y[:300], ax=axes[1])
+plt.show()
+
+# %%
+# What four atoms represent of a digit, and what they leave.
+figure, ax = plt.subplots(figsize=(9.0, 2.6))
+ReconstructionDisplay.from_estimator(model, X[:10], image_shape=(8, 8), ax=ax)
+plt.show()
+
+# %%
+# A dictionary of zeros represents zeros, and hardly anything else: the idea behind outlier detection and
+# classification. On the right, what the dictionary of each class of a classifier leaves of the digits of each class.
+zeros = RKDL(n_components=20, random_state=0).fit(X[y == 0])
+classifier = KDLClassifier(random_state=0).fit(X[::2], y[::2])
+figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.6))
+ResidualsDisplay.from_estimator(zeros, X, ["zero" if digit == 0 else "another digit" for digit in y], ax=axes[0])
+ClassResidualsDisplay.from_estimator(classifier, X[1::2], y[1::2], ax=axes[1])
+plt.show()
+
+# %%
+# In the plane: residuals of a dictionary, the boundary of a detector, the regions of a classifier in a pipeline.
+moons, side = make_moons(400, noise=0.12, random_state=0)
+figure, axes = plt.subplots(1, 3, figsize=(13.0, 3.8))
+dictionary = ORKDL(n_components=10, n_kernel_vectors=20, n_nonzero_coefs=2, random_state=0).fit(moons)
+DecisionContourDisplay.from_estimator(dictionary, moons, show_signals=False, ax=axes[0])
+KernelVectorsDisplay.from_estimator(dictionary, ax=axes[0], color="white", s=20)
+DecisionContourDisplay.from_estimator(KDLOutlierDetector(random_state=0).fit(moons), moons, ax=axes[1])
+pipeline = make_pipeline(StandardScaler(), KDLClassifier(random_state=0)).fit(moons, side)
+DecisionContourDisplay.from_estimator(pipeline, moons, side, ax=axes[2])
+plt.show()
