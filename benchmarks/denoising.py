@@ -393,8 +393,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def plot_digits(pictures: dict[str, np.ndarray], side: int, path: Path) -> None:
+    from matplotlib import style
     from matplotlib.figure import Figure
 
+    style.use("rkdl.figures")
     figure = Figure(figsize=(10, 1.05 * len(pictures)), layout="constrained")
     axes = figure.subplots(len(pictures), 10)
     for row, (name, images) in zip(axes, pictures.items(), strict=True):
@@ -406,8 +408,10 @@ def plot_digits(pictures: dict[str, np.ndarray], side: int, path: Path) -> None:
 
 
 def plot_images(pictures: dict[str, dict[str, np.ndarray]], path: Path) -> None:
+    from matplotlib import style
     from matplotlib.figure import Figure
 
+    style.use("rkdl.figures")
     names = list(next(iter(pictures.values())))
     figure = Figure(figsize=(2.4 * len(names), 2.6 * len(pictures)), layout="constrained")
     axes = figure.subplots(len(pictures), len(names), squeeze=False)

@@ -255,19 +255,23 @@ def measure_drift(signals: np.ndarray, labels: np.ndarray, small: bool, plot: Pa
 
 
 def draw(curves: dict, change: int, path: Path) -> None:
+    from matplotlib import style
     from matplotlib.figure import Figure
 
+    style.use("rkdl.figures")
     figure = Figure(figsize=(8.0, 6.0), layout="constrained")
+    lines = {}
     for axes, name in zip(figure.subplots(2, 2).ravel(), DRIFTING, strict=True):
         for (method, half_life), (curve, best) in curves.items():
             if method == name:
                 label = "no forgetting" if half_life is None else f"half_life={half_life:g}"
-                axes.plot(np.arange(1, len(curve) + 1), curve, label=label)
+                line = axes.plot(np.arange(1, len(curve) + 1), curve, "-" if half_life is None else "--", label=label)
+                lines[label] = line[0]
                 floor = best
-        axes.axhline(floor, color="0.6", linestyle=":", label="fit on the late classes")
+        lines["fit on the late classes"] = axes.axhline(floor, color="0.3", linestyle=":")
         axes.axvline(change, color="0.6", linewidth=0.8)
         axes.set(title=name, xlabel="batches seen", ylabel="error on held-out signals")
-        axes.legend(fontsize="small", loc="upper left")
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines))
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110)
 

@@ -27,7 +27,7 @@ DESKTOP, TELEPHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 84
 OVERFLOW = """() => {
     const width = document.documentElement.clientWidth;
     const wide = document.documentElement.scrollWidth;
-    const scrolls = e => { for (let p = e.parentElement; p; p = p.parentElement)
+    const scrolls = e => { for (let p = e.parentElement; p && p.tagName !== 'ARTICLE'; p = p.parentElement)
         if (['auto', 'scroll'].includes(getComputedStyle(p).overflowX) && p.scrollWidth > p.clientWidth) return true;
         return false; };
     const names = [...document.querySelectorAll('article *')]

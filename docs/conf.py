@@ -77,6 +77,8 @@ html_title = f"rkdl {release}"
 html_static_path = ["_static"]
 html_css_files = ["rkdl.css"]
 html_show_sourcelink = False
+# The API reference is the index.
+html_use_index = False
 html_copy_source = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {

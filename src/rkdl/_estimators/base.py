@@ -24,6 +24,7 @@ from rkdl._coding.encode import PURSUITS, check_pursuit, encode_signals
 from rkdl._coding.encoder import Encoder, Pursuit, map_rows
 from rkdl._data.open import is_dask, open_signals
 from rkdl._data.signals import Signals
+from rkdl._estimators.documentation import DocumentationLink
 from rkdl._estimators.gamma import KERNEL_SAMPLE, spread_sample
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
@@ -40,7 +41,7 @@ from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array, Device, MatrixLike
 
 
-class DictionaryLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of the methods: fit, transform and score. Subclasses define features, initial atoms, fitted attributes."""
 
     _parameter_constraints: dict = {

@@ -30,6 +30,7 @@ from rkdl._backends.arrays import host
 from rkdl._coding.encoder import Pursuit
 from rkdl._estimators.base import DictionaryLearner, read_signals, unchanged_on_failure
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
+from rkdl._estimators.documentation import DocumentationLink
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
@@ -45,7 +46,7 @@ LARGEST_CALIBRATION = 2000
 FEW, EQUAL, MOST = 5, 1e-3, 0.9
 
 
-class KDLClassifier(ClassifierMixin, BaseEstimator):
+class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
     """Classifier with one dictionary per class on shared kernel vectors.
 
     A signal is assigned to the class whose dictionary leaves the smallest residual in feature space. The kernel vectors

@@ -18,6 +18,7 @@ from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
 from rkdl._data.sources import is_source
 from rkdl._estimators.base import read_signals, unchanged_on_failure
+from rkdl._estimators.documentation import DocumentationLink
 from rkdl._estimators.gamma import RULES, find_gamma
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
@@ -38,7 +39,7 @@ FEW, EQUAL = 5, 1e-3
 ENOUGH_UNSEEN = 200
 
 
-class KDLOutlierDetector(OutlierMixin, BaseEstimator):
+class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
     """Outlier detector: signals that an ensemble of kernel dictionaries represents badly.
 
     The dictionaries are small and use RBF kernels of two widths: the wide kernel, with more atoms, learns how features
