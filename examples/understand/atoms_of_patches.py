@@ -4,7 +4,7 @@ Atoms of image patches
 
 The classic picture of dictionary learning: patches of 8 x 8 pixels of a photograph, and the atoms they are made of. The
 atoms of a kernel dictionary live in feature space; what can be drawn are their pre-images, the patches whose images are
-nearest. ``inverse_transform`` of the identity matrix gives them: row j is the code that uses atom j alone.
+nearest, which ``atom_preimages`` computes.
 """
 
 import matplotlib.pyplot as plt
@@ -33,7 +33,7 @@ print(f"DL represents {linear.score(patches):.1%} of the patches, ORKDL {kernel.
 
 # %%
 # Signs of linear atoms are arbitrary. Pre-images of kernel atoms look like patches that occur: edges, bars and corners.
-atoms = {"atoms of DL": linear.components_, "pre-images of the atoms of ORKDL": kernel.inverse_transform(np.eye(100))}
+atoms = {"atoms of DL": linear.components_, "pre-images of the atoms of ORKDL": kernel.atom_preimages()}
 figure = plt.figure(figsize=(9.5, 5.0))
 for part, (name, images) in zip(figure.subfigures(1, 2), atoms.items(), strict=True):
     part.suptitle(name, fontsize=11)
