@@ -20,11 +20,12 @@ from sklearn.preprocessing import StandardScaler
 
 from helpers import PATIENCE, atoms_of, interrupt_after
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLOutlierDetector
+from rkdl._backends.cpu.backend import CPU
 from rkdl._estimators import denoising as _denoising
 from rkdl._estimators import reduced as _reduced
 from rkdl._features import kernels as _kernels
 from rkdl._features.maps import KernelMap
-from rkdl._learning import chunk_tasks, loop
+from rkdl._learning import loop
 from rkdl._learning import full as _full
 from rkdl._learning import kernel_vector_choice as _kernel_vectors
 from rkdl._learning import kernel_vector_updates as _descent
@@ -216,7 +217,7 @@ class TestInterrupt:
     @pytest.mark.parametrize(
         ("name", "owner", "attribute"),
         [
-            ("DL", chunk_tasks, "pursue_and_sum"),
+            ("DL", CPU, "pursue_and_sum"),
             ("KDL", _full, "pursue"),
             ("ORKDL-lbfgs", _descent.Objective, "at"),
             ("ORKDL-gd", _descent.GradientDescent, "sweep"),

@@ -138,7 +138,9 @@ def test_reading_ahead_is_bounded():
     for n_jobs, most in ((1, 3), (4, 11)):
         read.clear(), done.clear()
         with ThreadExecutor(source, bounds, n_jobs) as executor:
-            assert max(executor.iter_chunks(task)) <= most
+            in_flight = []
+            executor.map_chunks(task, in_flight.append)
+        assert max(in_flight) <= most
         assert read == [start for start, _ in bounds]
 
 

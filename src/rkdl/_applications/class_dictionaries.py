@@ -67,15 +67,10 @@ class SharedFeatures:
     scale: float
 
     @classmethod
-    def of(
-        cls,
-        space: FeatureSpace,
-        feature_map: FeatureMap,
-        metric: Metric | IdentityMetric,
-        pursuit: Pursuit,
-        signals: Signals,
-    ) -> SharedFeatures:
-        """Those of a learned map with its metric."""
+    def of(cls, space: FeatureSpace, problem: ReducedProblem) -> SharedFeatures:
+        """Those that a problem was learned on."""
+        feature_map, metric, *_ = problem.model
+        signals, pursuit = problem.executor.signals, problem.pursuit
         if isinstance(feature_map, KernelMap) and isinstance(metric, Metric):
             feature_map = WhitenedMap.of(feature_map, metric, signals.dtype)
         # As many atoms as coordinates represent any signal, of any class.

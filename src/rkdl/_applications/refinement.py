@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from rkdl._applications.class_dictionaries import FEATURE_BYTES, ClassCoder, Picked, pad_atoms
-from rkdl._backends.cpu.jit import compiled
+from rkdl._backends.cpu.statistics import accumulate_gradient
 from rkdl._coding.encoder import Pursuit, for_each_chunk
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread, resolve_threads
@@ -144,7 +144,8 @@ def _chunk_gradient(
     for k, (codes, _) in enumerate(found):
         gradient, used = np.zeros_like(coder.atoms[k]), np.zeros(len(coder.atoms[k]))
         own = np.where(labels == k, inverse, 0.0)
-        _add_gradient(*codes, np.ascontiguousarray(weights[:, k]), least, own, features, coder.atoms[k], gradient, used)
+        own_weights = np.ascontiguousarray(weights[:, k])
+        accumulate_gradient(*codes, own_weights, least, own, features, coder.atoms[k], gradient, used)
         gradients.append(gradient)
         usage.append(used)
     return loss, gradients, usage
@@ -181,41 +182,3 @@ def fit_sharpness(residuals: np.ndarray, labels: np.ndarray) -> float:
 
     bounds = (float(np.log(DULLEST)), float(np.log(SHARPEST)))
     return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x))
-
-
-@compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def _add_gradient(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    weights: np.ndarray,
-    least: np.ndarray,
-    own: np.ndarray,
-    features: np.ndarray,
-    atoms: np.ndarray,
-    gradient: np.ndarray,
-    used: np.ndarray,
-) -> None:
-    """Add ``w z' (f - z A)`` per signal of non-negligible weight, and the squared codes of the class's own signals."""
-    size = features.shape[1]
-    residual = np.empty(size, dtype=features.dtype)
-    for t in range(len(weights)):
-        if own[t] > 0.0:
-            for position in range(indptr[t], indptr[t + 1]):
-                used[indices[position]] += own[t] * values[position] * values[position]
-        weight = weights[t]
-        if not abs(weight) > least[t]:
-            continue
-        row = features[t]
-        for i in range(size):
-            residual[i] = row[i]
-        for position in range(indptr[t], indptr[t + 1]):
-            value = values[position]
-            atom = atoms[indices[position]]
-            for i in range(size):
-                residual[i] -= value * atom[i]
-        for position in range(indptr[t], indptr[t + 1]):
-            value = weight * values[position]
-            target = gradient[indices[position]]
-            for i in range(size):
-                target[i] += value * residual[i]

@@ -20,7 +20,7 @@ from typing import Any
 from rkdl._backends.base import backend_of
 from rkdl._backends.cpu.codes import Codes, scatter
 
-__all__ = ["Codes", "pursue", "pursue_and_sum", "scatter"]
+__all__ = ["Codes", "pursue", "scatter"]
 
 
 def pursue(
@@ -40,18 +40,3 @@ def pursue(
     """
     backend = backend_of(correlations)
     return backend.pursue(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
-
-
-def pursue_and_sum(
-    correlations: Any,
-    gram: Any,
-    squared_norms: Any,
-    features: Any,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-    dictionary: Any = None,
-) -> tuple[Any, Any, tuple]:
-    """As `pursue`; with ``Z'Z``, ``Z'F`` and the sums of squared norms and residuals."""
-    backend, options = backend_of(correlations), (n_nonzero, residual_tol, ols)
-    return backend.pursue_and_sum(correlations, gram, squared_norms, features, *options, dictionary)

@@ -252,8 +252,8 @@ class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, Tran
             _, is_interrupted = self._alternate(problem, f"{type(self).__name__} of all classes")
         if is_interrupted:
             raise KeyboardInterrupt
-        model, space = problem.model, self._space_on(signals.shape[1], *self._learned_vectors(problem, signals, gamma))
-        return SharedFeatures.of(space, model.feature_map, model.metric, problem.pursuit, signals)
+        space = self._space_on(signals.shape[1], *self._learned_vectors(problem, signals, gamma))
+        return SharedFeatures.of(space, problem)
 
     def _check_learned(self, problem: LearningProblem, n_signals: int) -> None:
         """Warn if the model represents next to nothing; subclasses add their own checks."""

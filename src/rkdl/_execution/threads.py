@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import Any, Self
@@ -73,11 +72,18 @@ class ThreadExecutor(Executor):
         Threads, this one among them, take chunk after chunk; none waits for another, or for Python's lock, after every
         chunk. A few results that are light are left to the end.
         """
-        if self._pool is None or not self.signals.is_in_memory:
+        if self._pool is None:
             super().map_chunks(task, consume)
             return
-        results = OrderedResults(consume, 2 * self._threads)
-        upcoming = iter(enumerate(self.bounds))
+        # A window of twice the threads keeps them busy and the results in flight few.
+        window = 2 * self._threads
+        upcoming, ahead = iter(enumerate(self.bounds)), iter(self.bounds)
+
+        def consume_and_announce(result: Any) -> None:
+            consume(result)
+            self._announce(ahead, 1)
+
+        results = OrderedResults(consume_and_announce, window)
 
         def work() -> None:
             try:
@@ -85,47 +91,27 @@ class ThreadExecutor(Executor):
                     if not results.wait_for_room(number):
                         return
                     result = task(number, start, stop)
-                    results.put(number, result, is_light(result))
+                    results.put(number, result, self.signals.is_in_memory and is_light(result))
                     del result
             except BaseException:
                 results.close()
                 raise
 
         workers: list[Future] = []
-        try:
-            for _ in range(self._threads - 1):
-                # The caller's context, such as NumPy's error state, holds in the threads too.
-                workers.append(submit(self._pool, copy_context().run, work))
-            # This thread is one of them: to sleep and be woken takes as long as a small chunk.
-            work()
-            for worker in workers:
-                worker.result()
-            results.consume()
-        finally:
-            results.close()
-            wait(workers)
-
-    def iter_chunks(self, task: Callable[[int, int, int], Any]) -> Iterator[Any]:
-        if self._pool is None:
-            yield from super().iter_chunks(task)
-            return
-        # A window of twice the threads keeps them busy and the results in flight few.
-        window = 2 * self._threads
-        waiting: deque = deque()
-        upcoming = iter(self.bounds)
         with self.signals.reading():
             try:
-                self._announce(upcoming, window + 1)
-                for number, (start, stop) in enumerate(self.bounds):
-                    waiting.append(submit(self._pool, copy_context().run, task, number, start, stop))
-                    if len(waiting) == window:
-                        yield waiting.popleft().result()
-                        self._announce(upcoming, 1)
-                while waiting:
-                    yield waiting.popleft().result()
+                self._announce(ahead, window + 1)
+                for _ in range(self._threads - 1):
+                    # The caller's context, such as NumPy's error state, holds in the threads too.
+                    workers.append(submit(self._pool, copy_context().run, work))
+                # This thread is one of them: to sleep and be woken takes as long as a small chunk.
+                work()
+                for worker in workers:
+                    worker.result()
+                results.consume()
             finally:
-                for future in waiting:
-                    future.cancel()
+                results.close()
+                wait(workers)
 
 
 def threads_for(signals: Signals, n_jobs: int | None) -> ThreadExecutor:

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rkdl._backends.arrays import dot
+from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Encoder
-from rkdl._coding.pursuit import Codes, pursue_and_sum
+from rkdl._coding.pursuit import Codes
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import FeatureMap
 from rkdl._learning.statistics import SufficientStatistics
@@ -42,8 +43,8 @@ class EncodeTask(Encoder):
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
         features, correlations = self._correlate(signals, None if state is None else state.features)
         norms = self.feature_map.squared_norms(signals)
-        codes, residuals, sums = pursue_and_sum(
-            correlations, self.gram, norms, features, *self._limited(), dictionary=self.atoms
+        codes, residuals, sums = backend_of(correlations).pursue_and_sum(
+            correlations, self.gram, norms, features, *self._limited(), self.atoms
         )
         if not self.makes_state:
             return SufficientStatistics(*sums), None

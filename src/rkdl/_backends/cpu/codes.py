@@ -77,7 +77,7 @@ def pursue_and_sum(
     cross_products = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
     indptr = np.empty(n_signals + 1, dtype=np.int32)
     # One call for all of it: threads that meet at Python's lock wait for longer than a small chunk takes.
-    total, energy, residual_energy = _learn(*given, features, indptr, code_gram, cross_products)
+    total, energy, residual_energy = _learn(given, features, indptr, code_gram, cross_products)
     return packed(given, indptr, total), given.residuals, (code_gram, cross_products, energy, residual_energy)
 
 

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows
 
 
 @compiled()
-def _learn(
-    correlations,
-    gram,
-    dictionary,
-    squared_norms,
-    residual_tol,
-    ols,
-    eps,
-    indices,
-    values,
-    counts,
-    residuals,
-    features,
-    indptr,
-    products,
-    projections,
-):
-    """Encode a chunk, pack its codes and add to its sums; returns the non-zeros, the energy and the residual energy."""
-    pursue_rows(
-        correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
-    )
+def _learn(given, features, indptr, products, projections):
+    """Encode a chunk, pack its codes and add to its sums; returns the non-zeros, the energy and the residual energy.
+
+    `given` are the `Arguments` of the pursuit.
+    """
+    pursue_rows(*given)
+    indices, values, counts = given.indices, given.values, given.counts
     total = pack_rows(counts, indices, values, indptr)
     flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
     accumulate_gram(indptr, flat_indices, flat_values, products)
     accumulate_products(indptr, flat_indices, flat_values, features, projections)
     energy = residual_energy = 0.0
     for t in range(len(counts)):
-        energy += squared_norms[t]
-        residual_energy += residuals[t]
+        energy += given.squared_norms[t]
+        residual_energy += given.residuals[t]
     return total, energy, residual_energy
 
 
@@ -79,3 +67,30 @@ def _weigh(indptr, indices, values, atoms, derivative, weights):
         source = derivative[t]
         for i in range(len(target)):
             target[i] *= source[i]
+
+
+@compiled(error_model="numpy", fastmath={"contract", "nsz"})
+def accumulate_gradient(indptr, indices, values, weights, least, own, features, atoms, gradient, used):
+    """Add ``w z' (f - z A)`` per signal of non-negligible weight, and the squared codes of the class's own signals."""
+    size = features.shape[1]
+    residual = np.empty(size, dtype=features.dtype)
+    for t in range(len(weights)):
+        if own[t] > 0.0:
+            for position in range(indptr[t], indptr[t + 1]):
+                used[indices[position]] += own[t] * values[position] * values[position]
+        weight = weights[t]
+        if not abs(weight) > least[t]:
+            continue
+        row = features[t]
+        for i in range(size):
+            residual[i] = row[i]
+        for position in range(indptr[t], indptr[t + 1]):
+            value = values[position]
+            atom = atoms[indices[position]]
+            for i in range(size):
+                residual[i] -= value * atom[i]
+        for position in range(indptr[t], indptr[t + 1]):
+            value = weight * values[position]
+            target = gradient[indices[position]]
+            for i in range(size):
+                target[i] += value * residual[i]

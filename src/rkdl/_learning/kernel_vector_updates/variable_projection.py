@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -12,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from rkdl._backends.arrays import norm, row_norms
 from rkdl._backends.base import backend_of
 from rkdl._learning.kernel_vector_updates.base import Objective, Point
-from rkdl._learning.kernel_vector_updates.line_searches import LineSearch, Trial, backtrack
 from rkdl._persistence.shapes import Expected
 from rkdl._utils.warnings import warn
 
@@ -35,14 +35,12 @@ class VariableProjection:
         self,
         n_steps: int,
         radius: float | None,
-        line_search: LineSearch = backtrack,
         pairs: Iterable[tuple] = (),
         *,
         has_warned: bool = False,
     ) -> None:
         self.n_steps = n_steps
         self.radius = radius
-        self.line_search = line_search
         self.has_warned = has_warned
         self.pairs: deque = deque(pairs, maxlen=10)
 
@@ -60,7 +58,7 @@ class VariableProjection:
         pairs: Iterable[tuple] = ()
         if "shifts" in state:
             pairs = zip(state["shifts"], state["changes"], state["curvatures"].tolist(), strict=True)
-        return VariableProjection(self.n_steps, radius, self.line_search, pairs, has_warned=self.has_warned)
+        return VariableProjection(self.n_steps, radius, pairs, has_warned=self.has_warned)
 
     def minimize(self, objective: Objective, start: Point) -> Point:
         """The best point found; its value is never above that of the start."""
@@ -78,8 +76,7 @@ class VariableProjection:
             if not slope < 0.0:
                 break
             is_last = step + 1 == self.n_steps
-            evaluate = self._along(objective, free, direction, None if is_last else point.atoms)
-            found = self.line_search(evaluate, point.value, slope)
+            found = self._backtrack(objective, point, free, direction, slope, None if is_last else point.atoms)
             if found is None:
                 if not self.pairs:
                     break
@@ -94,16 +91,25 @@ class VariableProjection:
             free, gradient = moved, new_gradient
         return point
 
-    def _along(
-        self, objective: Objective, free: np.ndarray, direction: np.ndarray, gradient_atoms: np.ndarray | None
-    ) -> Callable[[float], Trial]:
-        """The objective as a function of the step length."""
+    def _backtrack(
+        self, objective: Objective, start: Point, free: np.ndarray, direction: np.ndarray, slope: float, atoms: Any
+    ) -> tuple[np.ndarray, Point] | None:
+        """Shorten the step by quadratic interpolation until the decrease is sufficient (Armijo), twelve times at most.
 
-        def evaluate(length: float) -> Trial:
+        Returns the free variables (p, m) and the point that they stand for, its gradient taken with `atoms`.
+        """
+        length = 1.0
+        for _ in range(12):
             moved = free + (direction if length == 1.0 else length * direction)
-            return Trial(moved, objective.at(self._on_sphere(moved), gradient_atoms=gradient_atoms))
-
-        return evaluate
+            trial = objective.at(self._on_sphere(moved), gradient_atoms=atoms)
+            if trial.value <= start.value + 1e-4 * length * slope:
+                return moved, trial
+            bend = trial.value - start.value - slope * length
+            best = -0.5 * slope * length * length / bend if bend > 0.0 and np.isfinite(bend) else 0.0
+            length = min(max(best, 0.1 * length), 0.5 * length)
+            # Its features, where they were cached, make room for those of the next.
+            del trial
+        return None
 
     def _warn_of_flatness(self, objective: Objective, point: Point) -> None:
         """Say that the kernel vectors stay, unless there is nothing to gain, or no code."""
