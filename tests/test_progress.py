@@ -25,10 +25,10 @@ from rkdl._estimators import denoising as _denoising
 from rkdl._estimators import reduced as _reduced
 from rkdl._features import kernels as _kernels
 from rkdl._features.maps import KernelMap
-from rkdl._learning import loop
 from rkdl._learning import full as _full
 from rkdl._learning import kernel_vector_choice as _kernel_vectors
 from rkdl._learning import kernel_vector_updates as _descent
+from rkdl._learning import loop
 from rkdl._learning import reduced as _learning
 
 COMMON = {"n_components": 6, "n_nonzero_coefs": 2, "max_iter": 6, "tol": 0.0, "random_state": 0, "n_jobs": 1}
