@@ -124,7 +124,8 @@ def _grouped(datasets: Datasets, verdict: str) -> str:
         ]
         if where:
             place = "in every column" if where == list(tested) and len(tested) > 1 else f"in {_and(where)}"
-            groups.setdefault(place, []).append(SHORT[key])
+            once = any(claim.is_one_round for preset in where for claim in tested[preset])
+            groups.setdefault(place, []).append(f"{SHORT[key]} (one round)" if once else SHORT[key])
     return "; ".join(f"{place}, {_and(claims)}" for place, claims in groups.items())
 
 
