@@ -359,12 +359,12 @@ def test_chunks_can_be_fixed(X):
 
 def test_settings_that_are_not_named_stay():
     """An inner context changes what it names and nothing else, and all ends with it."""
-    names = ("chunk_rows", "tf32", "persist", "kept_bytes")
-    outside = [getattr(_config, f"_{name}").get() for name in names]
 
     def now():
-        return [getattr(_config, f"_{name}").get() for name in names]
+        settings = _config._chunk_rows, _config.TF32, _config.PERSIST, _config._kept_bytes
+        return [setting.get() for setting in settings]
 
+    outside = now()
     with config_context(chunk_rows=400, tf32=True, persist=False, kept_bytes=0):
         assert now() == [400, True, False, 0]
         with config_context():
