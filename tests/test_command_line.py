@@ -124,7 +124,10 @@ class TestTables:
 
     def test_columns_that_are_not_numbers_are_named(self, tables, capsys):
         message = fails(["fit", "train.csv", "--out", "m"], capsys)
-        assert "train.csv: 2 columns are not numeric: name, species; leave them out with --drop" in message
+        assert "train.csv: 2 columns are not numeric: name ('flower 0'), species (" in message
+        assert "; leave them out with --drop" in message
+        write_csv("commas.csv", ["a", "b"], [["1,5", 2], ["2,5", 3]], ";")
+        assert "write decimal points instead of commas" in fails(["fit", "commas.csv", "--out", "m"], capsys)
 
     def test_missing_values_are_counted_by_column(self, capsys):
         write_csv("gaps.csv", ["a", "b", "c"], [[1, 2, 3], [4, "", 6], [7, "NA", "inf"], [1, 0, 1]])
@@ -347,11 +350,15 @@ class TestArrays:
             assert "pip install 'rkdl[files]'" in message
 
 
-def test_parquet_in_and_out(iris):
+def test_parquet_in_and_out(iris, capsys):
     pyarrow = pytest.importorskip("pyarrow", exc_type=ImportError)
     parquet = pytest.importorskip("pyarrow.parquet")
     X, y = iris
     table = pyarrow.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "species": list(y)})
+    days = pyarrow.array(np.arange(150), pyarrow.timestamp("s"))
+    parquet.write_table(table.append_column("day", days), "dated.parquet")
+    assert "not numeric: species ('" in fails(["fit", "dated.parquet", "--out", "m"], capsys)
+    assert "not numeric: day ('1970-01-01" in fails(["fit", "dated.parquet", "--drop", "species", "--out", "m"], capsys)
     parquet.write_table(table, "data.parquet")
     assert main(["classify", "data.parquet", "--label", "species", "--test", "data.parquet", "--out", "p.parquet",
                  "--quiet"]) == 0  # fmt: skip
@@ -582,4 +589,4 @@ class TestTerminal:
         )  # fmt: skip
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
-        assert "name, species" in done.stderr
+        assert "2 columns are not numeric" in done.stderr

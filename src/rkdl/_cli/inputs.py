@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import os
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -165,9 +166,10 @@ def _next_rows(path: Path, rows: Iterator[tuple[int, list[str]]], n_columns: int
 
 
 def _joined(parts: list[Any]) -> Any:
-    """A column from its parts; None if one of them holds text that should be numbers."""
-    if any(part is None for part in parts):
-        return None
+    """A column from its parts; the first text of one that should be numbers."""
+    text = next((part for part in parts if isinstance(part, str)), None)
+    if text is not None:
+        return text
     if parts and isinstance(parts[0], list):
         return list(itertools.chain.from_iterable(parts))
     return np.concatenate(parts) if parts else np.empty(0)
@@ -184,7 +186,7 @@ def _from_columns(path: Path, reading: Reading, table: list[tuple[str, Any]]) ->
     if repeated:
         raise DatasetError(path, f"several columns are called {_listed(repeated)}", "give each a name of its own")
     columns = dict(table)
-    if not any(values is None or len(values) for values in columns.values()):
+    if not any(len(values) for values in columns.values()):
         raise DatasetError(path, "holds no signals")
     y = None
     if reading.label in columns:
@@ -210,38 +212,45 @@ def _from_columns(path: Path, reading: Reading, table: list[tuple[str, Any]]) ->
 
 def _as_numbers(path: Path, columns: dict[str, Any]) -> np.ndarray:
     """A matrix of the columns; text and missing values are refused with the names of the columns."""
-    texts, gaps = [], []
-    numbers = []
+    texts, gaps, numbers = [], [], {}
+    has_decimal_commas = False
     for name, values in columns.items():
-        found = None if values is None else _column_numbers(values)
-        if found is None:
-            texts.append(name)
-        elif not np.isfinite(found).all():
+        found = values if isinstance(values, str) else _column_numbers(values)
+        if isinstance(found, str):
+            texts.append(f"{name} ({shown(found)[:20]!r})")
+            has_decimal_commas |= re.fullmatch(r"[+-]?\d+,\d+", found) is not None
+            continue
+        if not np.isfinite(found).all():
             gaps.append(f"{name} ({int((~np.isfinite(found)).sum())})")
-        numbers.append(found)
+        numbers[name] = found
     if texts:
         what = f"{_count(len(texts), 'column is', 'columns are')} not numeric: {_listed(texts)}"
-        remedy = "leave them out with --drop, keep them beside the results with --keep, name the classes with --label"
-        raise DatasetError(path, what, f"{remedy}, or encode them as numbers")
+        remedy = "leave them out with --drop, copy them to the results with --keep, name the classes with --label"
+        last = "write decimal points instead of commas" if has_decimal_commas else "encode them as numbers"
+        raise DatasetError(path, what, f"{remedy}, or {last}")
     if gaps:
         first, row = next(
             (name, int(np.flatnonzero(~np.isfinite(values))[0]))
-            for name, values in zip(columns, numbers, strict=True)
-            if values is not None and not np.isfinite(values).all()
+            for name, values in numbers.items()
+            if not np.isfinite(values).all()
         )
         what = f"missing or infinite values in {_listed(gaps)}, the first in column {first!r}, row {row} (from 0)"
         raise DatasetError(path, what, "fill them, remove their rows, or leave the columns out with --drop")
-    return np.column_stack([values for values in numbers if values is not None])
+    return np.column_stack(list(numbers.values()))
 
 
-def _column_numbers(values: Any) -> np.ndarray | None:
-    """A column as float64, NaN where a value is missing; None if it holds text."""
+def _column_numbers(values: Any) -> np.ndarray | str:
+    """A column as float64, NaN where a value is missing; the first text if it holds text."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "mMc":
+        # Dates would become counts of nanoseconds, and complex numbers lose a part.
+        return str(values[0]) if len(values) else ""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         cells = ["" if value is None else str(value).strip() for value in values]
-    if any(cell.lower() not in _MISSING and not is_number(cell) for cell in cells):
-        return None
+    text = next((cell for cell in cells if cell.lower() not in _MISSING and not is_number(cell)), None)
+    if text is not None:
+        return text
     return np.array([float(cell) if is_number(cell) else np.nan for cell in cells])
 
 
