@@ -24,6 +24,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    # Ships MathJax with the site, so that formulas are readable without a network.
+    "sphinx-mathjax-offline",
     "numpydoc",
     "myst_parser",
     "sphinx_copybutton",
@@ -76,6 +78,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"rkdl {release}"
 html_static_path = ["_static"]
 html_css_files = ["rkdl.css"]
+html_favicon = "_static/favicon.svg"
 html_show_sourcelink = False
 # The API reference is the index.
 html_use_index = False
