@@ -141,9 +141,9 @@ def test_tasks_per_pass(blocks):
     n_chunks, n_added = 150, 10
     graph, _ = signals.blocks()
     for step, a_chunk in ((_squares, 1), (ResidualTask(np.eye(20)), 1), (lambda rows, kept: ((), rows), 2)):
-        found = pass_graph(signals, step, None, None)
-        assert len(found.graph) - len(graph) == a_chunk * n_chunks + n_added + 1
-        assert len(found.states) == (n_chunks if a_chunk == 2 else 0)
+        found, _, states = pass_graph(signals, step, None, None)
+        assert len(found) - len(graph) == a_chunk * n_chunks + n_added + 1
+        assert len(states) == (n_chunks if a_chunk == 2 else 0)
 
 
 def test_a_large_step_is_sent_without_a_warning(X, three_workers):

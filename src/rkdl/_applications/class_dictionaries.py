@@ -217,7 +217,6 @@ class ClassProblem(LearningProblem):
         init: str,
         atom_update: AtomUpdate,
     ) -> None:
-        self.feature_map = feature_map
         signals = executor.signals
         self._threads = resolve_threads(executor.n_jobs)
         # Classes are learned in parallel; if they are few, their chunks too.
@@ -269,16 +268,6 @@ class ClassProblem(LearningProblem):
         # The largest first, for a balanced load.
         queue = sorted(self.problems, key=lambda problem: -problem.executor.signals.shape[0])
         side_by_side(function, queue, self._threads)
-
-    @property
-    def whitened_atoms(self) -> list[np.ndarray]:
-        """Atoms of every class in the coordinates of the features."""
-        return [problem.model.whitened_atoms for problem in self.problems]
-
-    @property
-    def pursuits(self) -> list[Pursuit]:
-        """Pursuits of the classes."""
-        return [problem.pursuit for problem in self.problems]
 
     def roll_back(self, model: ClassModel) -> None:
         """Make earlier dictionaries the current ones again."""

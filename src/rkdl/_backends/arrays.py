@@ -53,13 +53,6 @@ def largest(rows: Any, count: int) -> tuple[Any, Any]:
     return backend_of(rows).largest(rows, count)
 
 
-def floats(*values: Any) -> list[float]:
-    """Scalars as Python floats, waiting for a device once."""
-    if any(map(is_tensor, values)):
-        return backend_of(values[0]).stack(values).tolist()
-    return [float(value) for value in values]
-
-
 def joined(parts: list[Any]) -> Any:
     """Arrays one after another along their first axis."""
     return parts[0] if len(parts) == 1 else backend_of(parts[0]).concatenate(parts)

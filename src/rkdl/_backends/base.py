@@ -58,9 +58,6 @@ class Backend(Protocol):
     def smallest(self, rows: Array) -> tuple[Array, Array]:
         """The smallest number of every row and its place."""
 
-    def column_sums(self, rows: Array) -> Array:
-        """Sums (m,) over the rows, in float64."""
-
     def group_sums(self, rows: Array, groups: Array, weights: Array, count: int) -> tuple[Array, Array, Array]:
         """Weighted sums (count, m) and weights (count,) of the rows of every group, and their numbers (count,)."""
 
@@ -69,12 +66,6 @@ class Backend(Protocol):
 
     def exp(self, array: Array) -> Array:
         """``e^x`` of every number, in place."""
-
-    def sqrt(self, array: Array) -> Array:
-        """Square roots, in place."""
-
-    def clip(self, array: Array, most: float) -> Array:
-        """Numbers above `most` become that, in place; NaN stays."""
 
     def power(self, array: Array, exponent: float) -> Array:
         """``x^exponent`` in a new array; a whole exponent is exact in sign."""

@@ -12,6 +12,7 @@ from sklearn.utils import assert_all_finite, check_array
 from rkdl._backends.arrays import host
 from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import backend_of, is_tensor
+from rkdl._backends.cpu.pursuit import scatter_rows
 from rkdl._coding.encoder import (
     Encoder,
     Pursuit,
@@ -20,7 +21,7 @@ from rkdl._coding.encoder import (
     group_by_magnitude,
     square_sum,
 )
-from rkdl._coding.pursuit import Codes, scatter
+from rkdl._coding.pursuit import Codes
 from rkdl._data.open import gather, is_dask, is_plain, open_signals
 from rkdl._data.signals import Signals, is_safe
 from rkdl._execution.blas import one_blas_thread
@@ -251,7 +252,7 @@ def encode_signals(
 
     def finish(codes: Codes, own_factors: np.ndarray, start: int, stop: int) -> Codes | None:
         if dense is not None:
-            scatter(codes, own_factors, dense[start:stop])
+            scatter_rows(*codes, own_factors, dense[start:stop])
             return None
         if scaled or own_factors is not factors:
             codes.values[:] *= own_factors[codes.indices]
@@ -269,7 +270,8 @@ def encode_signals(
         block = np.zeros((stop - start, n_atoms), dtype=dtype) if dense is None else dense[start:stop]
         for group in groups:
             part = np.zeros((len(group), n_atoms), dtype=dtype)
-            scatter(*code(rows[group], None if norms is None else norms[group]), part)
+            codes, own_factors = code(rows[group], None if norms is None else norms[group])
+            scatter_rows(*codes, own_factors, part)
             block[group] = part
         if dense is not None:
             return None
@@ -343,7 +345,7 @@ def _join(parts: list[Codes], n_signals: int) -> Codes:
     values = np.empty(total, dtype=parts[0].values.dtype)
     row = position = 0
     for number, part in enumerate(parts):
-        rows, size = part.n_signals, len(part.values)
+        rows, size = len(part.counts), len(part.values)
         np.add(part.indptr[1:], position, out=indptr[row + 1 : row + rows + 1], casting="unsafe")
         indices[position : position + size] = part.indices
         values[position : position + size] = part.values

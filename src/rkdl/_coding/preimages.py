@@ -17,7 +17,7 @@ from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import cast, largest, squared_norms, where
 from rkdl._backends.base import backend_of, is_tensor
-from rkdl._backends.cpu.statistics import accumulate_gram, accumulate_products
+from rkdl._backends.cpu.statistics import accumulate_gram
 from rkdl._coding.encoder import Encoder, for_each_chunk, square_sum
 from rkdl._features.kernels import RBF
 
@@ -84,13 +84,11 @@ class Decode(Encoder):
             assert self.gram is not None
             codes = codes._replace(values=to_unit_length(codes.to_csr(self.n_atoms), self.gram).data)
         products = np.zeros((self.n_atoms, self.n_atoms))
-        accumulate_gram(codes.indptr, codes.indices, codes.values, products)
+        accumulate_gram(*codes, products)
         total = np.bincount(codes.indices, weights=codes.values, minlength=self.n_atoms)
         # From the chunk's own mean, or an offset would take the digits.
         mean = signals.mean(axis=0, dtype=np.float64).astype(signals.dtype)
-        projections = np.zeros((self.n_atoms, signals.shape[1]), dtype=signals.dtype)
-        accumulate_products(codes.indptr, codes.indices, codes.values, signals - mean, projections)
-        whole = projections.astype(np.float64) + np.outer(total, mean)
+        whole = codes.cross_products(signals - mean, self.n_atoms).astype(np.float64) + np.outer(total, mean)
         return DecoderSums(products, whole, total, signals.sum(axis=0, dtype=np.float64), float(len(signals))), None
 
     def _sum_dense(self, signals: Any, codes: Any) -> DecoderSums:
@@ -102,7 +100,7 @@ class Decode(Encoder):
         total, mean = wide.sum(0), signals.mean(0)
         projections = backend.weighted_sum(codes, signals - mean) + total[:, None] * cast(mean, np.float64)
         count = backend.full((), len(signals), total)
-        return DecoderSums(wide.T @ wide, projections, total, backend.column_sums(signals), count)
+        return DecoderSums(wide.T @ wide, projections, total, cast(signals, np.float64).sum(0), count)
 
 
 def learn_decoder(

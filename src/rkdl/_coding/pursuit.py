@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 from rkdl._backends.base import backend_of
-from rkdl._backends.cpu.codes import Codes, scatter
+from rkdl._backends.cpu.codes import Codes
 
-__all__ = ["Codes", "pursue", "scatter"]
+__all__ = ["Codes", "pursue"]
 
 
 def pursue(

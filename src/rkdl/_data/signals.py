@@ -58,7 +58,7 @@ class Signals:
     """Rows of `data` in one dtype, multiplied by a power of two where their squares would leave its range.
 
     The data are anything with ``shape`` (n_signals, n_features) and row slicing; rows are read in `dtype`, float32 or
-    float64, and multiplied by `scale`. Immutable: `with_scale` and `widened` return other signals that share the data.
+    float64, and multiplied by `scale`. Immutable: `with_scale` and `with_dtype` return others that share the data.
     """
 
     def __init__(self, data: Any, dtype: Any, scale: float = 1.0, shape: tuple[int, int] | None = None) -> None:
@@ -85,12 +85,8 @@ class Signals:
         """The same signals, multiplied by another number when they are read."""
         return self if scale == self.scale else self._replaced(scale=scale)
 
-    def widened(self) -> Self:
-        """The same signals in float64; results go back to the dtype that they were given in."""
-        return self.with_dtype(np.dtype(np.float64))
-
     def with_dtype(self, dtype: np.dtype) -> Self:
-        """The same signals, read in another dtype."""
+        """The same signals, read in another dtype; results go back to the one that they were given in."""
         return self if dtype == self.dtype else self._replaced(dtype=dtype)
 
     def _replaced(self, **changes: Any) -> Self:

@@ -153,7 +153,7 @@ class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, Tran
         """Signals of float32 that float32 has too few digits for, in float64; others as they are."""
         if reset:
             self.computes_in_float64_ = self._check_needs_float64(signals)
-        return signals.widened() if getattr(self, "computes_in_float64_", False) else signals
+        return signals.with_dtype(np.dtype(np.float64)) if getattr(self, "computes_in_float64_", False) else signals
 
     def _check_needs_float64(self, signals: Signals) -> bool:
         """Whether float32 cannot resolve the residuals of these signals."""

@@ -397,7 +397,8 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             work.interruption = (
                 f"after {len(history)} of {method.max_iter} iterations and holds what it learned in them"
             )
-        learned = _Learned(problem.whitened_atoms, problem.pursuits, history.returned_errors, [])
+        atoms = [own.model.whitened_atoms for own in problem.problems]
+        learned = _Learned(atoms, [own.pursuit for own in problem.problems], history.returned_errors, [])
         del problem
         learned.sharpness = self._calibrate(work, learned) if before is None else before.sharpness
         if self.n_refinements and work.interruption is None:

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import host, is_tensor
 from rkdl._coding.encoder import Encoder, NotFiniteError, map_rows
 from rkdl._coding.preimages import Decode, DecoderSums, FixedPoint, LinearDecoder, decode_rows, learn_decoder
 from rkdl._data.open import is_dask, open_signals
@@ -73,9 +73,8 @@ class Denoising(DictionaryLearner):
     def atom_preimages(self) -> np.ndarray:
         """Compute a signal for each atom, to look at: its pre-image.
 
-        An atom of a kernel method is a point of feature space, and in general no signal is mapped to it exactly. Its
-        pre-image is found as `inverse_transform` finds that of a code. Since a code may subtract an atom, the negative
-        of an atom is as good as the atom itself, and the pre-image is that of whichever comes closer to its own.
+        In general no signal is mapped to an atom exactly; its pre-image is found as `inverse_transform` finds that of a
+        code. Since codes may subtract an atom, it is that of the atom or its negative, whichever comes closer.
 
         Returns
         -------
@@ -138,7 +137,8 @@ class Denoising(DictionaryLearner):
             codes, checked = coder.checked_codes(rows)
             codes = codes._replace(values=codes.values / unit)
             # The scale differs from 1 only without a kernel, where the decoder has no intercept.
-            return checked, decoder(codes.as_matrix(encoder.n_atoms)) / scale
+            matrix = codes.dense(coder.n_atoms) if is_tensor(rows) else codes.to_csr(coder.n_atoms)
+            return checked, decoder(matrix) / scale
 
         return signals.as_given(map_rows(signals, encoder, decoder, signals.shape[1], self.n_jobs, work))
 

@@ -58,7 +58,4 @@ def sample_gamma(gamma: float | str, sample: np.ndarray) -> float:
     """`gamma` as these few signals, as the user gave them, would have it."""
     if not isinstance(gamma, str):
         return float(gamma)
-    if gamma == "median":
-        return median_gamma(sample)
-    variance = float(sample.var())
-    return 1.0 / (sample.shape[1] * variance) if variance > 0.0 else 1.0
+    return median_gamma(sample) if gamma == "median" else scale_gamma(Signals(sample, sample.dtype))

@@ -191,7 +191,7 @@ class DL(Denoising, _CoordinateLearner):
 
     def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
         # From the residual itself: a difference of squares loses all digits where the fit is close.
-        return squared_norms(rows - codes.as_matrix(self.n_components) @ encoder.atoms)
+        return squared_norms(rows - codes.times(encoder.atoms))
 
     def _decoder(self, dtype: np.dtype) -> LinearDecoder:
         return LinearDecoder(self.components_.astype(dtype, copy=False))

@@ -431,8 +431,5 @@ class MORKDL(ORKDL):
             )
         return root_mean_square
 
-    def _linear_nonzeros(self) -> int:
-        return self.linear_n_nonzero_coefs
-
     def _linear(self, n_vectors: int) -> tuple[float, Pursuit]:
         return self.linear_weight, self._linear_pursuit(n_vectors)

@@ -44,12 +44,9 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
 
     The dictionaries are small and use RBF kernels of two widths: the wide kernel, with more atoms, learns how features
     depend on each other; the narrow one, with few atoms, where signals are dense. Each is learned twice: from all
-    signals, and then, on new kernel vectors, without those that it represented worst, so that outliers among the
-    training signals do not become atoms. The anomaly of a signal is ``-log(1 - r^2)``, with r the norm of its residual
-    in feature space, standardised by the median and interquartile range over the training signals and averaged over the
-    dictionaries.
-
-    Features should have comparable scales; use a ``StandardScaler`` where they do not.
+    signals, and then, on new kernel vectors, without those that it represented worst. The anomaly of a signal is
+    ``-log(1 - r^2)``, with r the norm of its residual in feature space, standardised over the training signals and
+    averaged over the dictionaries. Features should have comparable scales; use a ``StandardScaler`` where they do not.
 
     Parameters
     ----------
@@ -86,9 +83,8 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
     Attributes
     ----------
     offset_ : float
-        Threshold: ``decision_function`` is ``score_samples - offset_``. It is set on the training signals, unless
-        signals left out of the learning score clearly lower, as where signals are few for their dimension: then it is
-        set on those, and `predict` labels fewer training signals than `fit_predict`.
+        Threshold: ``decision_function`` is ``score_samples - offset_``. It is set on the training signals, or on some
+        left out of the learning if these score clearly lower: `predict` then labels fewer than `fit_predict`.
     gammas_ : ndarray of shape (n_members,)
         Kernel parameter of each dictionary.
     kernel_vectors_ : ndarray of shape (n_members, n_kernel_vectors, n_features)
@@ -174,7 +170,6 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         """Learn the dictionaries and the threshold.
 
@@ -194,8 +189,6 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         self._fit_scores(X)
         return self
 
-    @one_blas_thread()
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit_predict(self, X: MatrixLike, y: None = None) -> np.ndarray:
         """Learn from signals and label the outliers among them.
 
@@ -234,7 +227,6 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         locations = np.stack([self.medians_, self.spreads_], axis=1)
         return _combine(self._anomalies(signals, self._members()), locations, signals.dtype)
 
-    @one_blas_thread()
     def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Compute `score_samples` minus `offset_`: negative for outliers.
 
@@ -251,7 +243,6 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         scores = self.score_samples(X)
         return scores - scores.dtype.type(self.offset_)
 
-    @one_blas_thread()
     def predict(self, X: MatrixLike) -> np.ndarray:
         """Label outliers.
 

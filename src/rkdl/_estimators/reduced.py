@@ -214,12 +214,10 @@ class RKDL(KernelLearner, StreamLearner):
                 f"atoms span no more dimensions than that.",
             )
 
-    def _linear_nonzeros(self) -> int:
-        """Nonzero coefficients of the linear codes when kernel vectors are trained as a dictionary."""
-        return DICTIONARY_NONZEROS
-
     def _linear_pursuit(self, n_vectors: int) -> Pursuit:
-        return check_pursuit(min(self._linear_nonzeros(), n_vectors), None, self.pursuit, n_vectors)
+        """The pursuit of linear codes on kernel vectors that are trained as a dictionary."""
+        n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
+        return check_pursuit(min(n_nonzero, n_vectors), None, self.pursuit, n_vectors)
 
     def _vector_update(
         self, executor: Executor, radius: float | None, *, has_warned: bool = False

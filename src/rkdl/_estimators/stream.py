@@ -55,21 +55,19 @@ class StreamLearner(DictionaryLearner):
         """Learn from one batch of a stream.
 
         The batch is coded with the current atoms, its statistics are added to those of earlier batches, which decay
-        with `half_life`, and the atoms are updated from all of them. Every signal weighs the same however the stream is
-        cut into batches. ORKDL and MORKDL also update the kernel vectors, from the signals of the batch and from what
-        the kernel vectors represent of earlier ones; RKDL replaces some of them by signals if there is a `half_life`.
+        with `half_life`, and the atoms are updated from all of them. ORKDL and MORKDL also update the kernel vectors,
+        from the batch and from what they represent of earlier ones; RKDL with a `half_life` replaces some by signals.
+        A batch that fails or is interrupted leaves the estimator unchanged.
 
-        An iteration of `fit` codes all signals with the same atoms before it updates them. To do the same with a
-        stream, give all batches of an epoch but the last with ``update=False``: the result is bitwise identical for the
-        same chunks, initial atoms, kernel vectors and gamma. ORKDL and MORKDL buffer such batches, up to 256 MiB.
+        An epoch whose batches but the last are given with ``update=False`` is one iteration of `fit`: bitwise identical
+        for the same chunks, initial atoms, kernel vectors and gamma. ORKDL and MORKDL buffer such batches, up to 256
+        MiB.
 
         The first batch (for ORKDL and MORKDL, all up to the first update) determines kernel vectors, `gamma` and
-        initial atoms, unless the user gives them. They are chosen again, from a bounded sample of the signals seen, as
-        long as they come from fewer distinct signals than there are kernel vectors and atoms, and when the scale of the
-        signals has changed by a factor of four. After `fit` the stream starts from the fitted model. From then on,
-        `n_components`, `n_kernel_vectors`, `n_fourier_features` and the parameters of the kernel must not change.
-
-        A batch that fails or is interrupted leaves the estimator unchanged.
+        initial atoms, unless they are given. They are chosen again, from a bounded sample of the signals seen, while
+        they come from fewer distinct signals than there are kernel vectors and atoms, and when the scale of the signals
+        changes by a factor of four. After `fit` the stream starts from the fitted model. From then on, `n_components`,
+        `n_kernel_vectors`, `n_fourier_features` and the parameters of the kernel must not change.
 
         Parameters
         ----------

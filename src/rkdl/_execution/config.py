@@ -31,10 +31,8 @@ def config_context(
 ) -> Iterator[None]:
     """Fix the chunks that signals are learned from and how they are worked on, for as long as the context lasts.
 
-    A setting that is not named, or given as "unchanged", stays as it is outside: contexts may be nested.
-
-    Sums over signals are added chunk by chunk, so their last bits follow the chunks. The library chooses chunks that
-    fit the cache; with the row chunks of a Dask array given here, a local fit ends at the bits of the cluster's.
+    Contexts may be nested: "unchanged" leaves a setting as it is outside. Sums over signals are added chunk by chunk,
+    so that a local fit with the row chunks of a Dask array is bitwise identical to the cluster's.
 
     Parameters
     ----------
@@ -45,14 +43,12 @@ def config_context(
         Whether a GPU multiplies float32 matrices in TF32: several times as fast, three digits instead of seven. False
         outside any context.
     persist : bool or "unchanged", default="unchanged"
-        Whether a Dask cluster keeps the blocks of a Dask array for the time of a fit. False reads them again for every
-        pass: for signals that take more memory than the workers have, on disks that read as fast as workers spill. True
-        outside any context.
+        Whether a Dask cluster keeps the blocks of a Dask array for the time of a fit, as it does outside any context.
+        False reads them again for every pass: for signals that take more memory than the workers have.
     kept_bytes : int, None or "unchanged", default="unchanged"
-        Most bytes of kernel values or Fourier features that a fit caches for all signals between passes. 0
-        computes them again in every pass: memory then grows by the codes alone, and RKDL takes about twice the time.
-        None, as outside a context, caches up to 64 MiB (512 MiB in `KDLClassifier`, what fits on a GPU). Never changes
-        the result.
+        Most bytes of kernel values or Fourier features that a fit caches between passes; 0 computes them again in every
+        pass, and RKDL takes about twice the time. None, as outside a context, caches up to 64 MiB (512 MiB in
+        `KDLClassifier`, what fits on a GPU). Never changes the result.
 
     Yields
     ------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from uuid import uuid4
 
 import numpy as np
@@ -48,32 +48,22 @@ class DaskExecutor(Executor):
     def __init__(self, signals: DaskSignals, n_jobs: int | None) -> None:
         edges = [0, *itertools.accumulate(signals.data.chunks[0])]
         super().__init__(signals, list(itertools.pairwise(edges)), n_jobs)
-        self._given = signals
 
     def __enter__(self) -> Self:
         super().__enter__()
         if is_cluster() and PERSIST.get():
             # On a cluster the chunks are read once and stay; alone, they may be more than memory holds.
-            self.signals = self._given.persisted()
+            self._context.callback(setattr, self, "signals", self.signals)
+            self.signals = self.signals.persisted()
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.signals = self._given
-        super().__exit__(*error)
 
     def for_signals(self, signals: Signals) -> Executor:
         return threads_for(signals, self.n_jobs)
 
-    def map_chunks(
-        self, task: Callable[[int, int, int], Any], consume: Callable[[Any], Any] = lambda result: None
-    ) -> None:
-        """Not here: what a task writes would stay on the worker. See `rkdl._estimators.lazy`."""
-        raise NotImplementedError
-
     def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
-        found = pass_graph(self.signals, task, states, start)
-        total, *pairs = _submit(found.graph, [found.total, *found.states])
-        if found.states:
+        graph, key, new_states = pass_graph(self.signals, task, states, start)
+        total, *pairs = _submit(graph, [key, *new_states])
+        if new_states:
             states = _without_sums(pairs)
         return _result(total), states if states is not None else [None] * len(self.bounds)
 
@@ -84,16 +74,13 @@ class DaskExecutor(Executor):
         return _compute(*_states_graph(_evaluate, function, states, "rkdl-fetch"))
 
 
-class PassGraph(NamedTuple):
-    """The graph of a pass, the key of its total, and the keys of new chunk states; none where these do not change."""
+def pass_graph(
+    signals: DaskSignals, task: ChunkTask, states: list | None, start: tuple | None
+) -> tuple[dict, str, list[str]]:
+    """The graph of one pass: a Dask task per chunk, another where there is a new chunk state, and the additions.
 
-    graph: dict
-    total: str
-    states: list[str]
-
-
-def pass_graph(signals: DaskSignals, task: ChunkTask, states: list | None, start: tuple | None) -> PassGraph:
-    """The graph of one pass: a Dask task per chunk, another where there is a new chunk state, and the additions."""
+    With the key of its total, and the keys of new chunk states; none where these do not change.
+    """
     blocks, keys = signals.blocks()
     name, token = _task_name(task), uuid4().hex
     graph = dict(blocks)
@@ -115,7 +102,7 @@ def pass_graph(signals: DaskSignals, task: ChunkTask, states: list | None, start
         key = f"rkdl-add-{token}-{i}"
         graph[key] = (_add, total, sums[i : i + ADDED_AT_ONCE])
         total = key
-    return PassGraph(graph, total, applied if makes_state(task) else [])
+    return graph, total, applied if makes_state(task) else []
 
 
 def _states_graph(task: Callable, function: Callable, states: list, name: str) -> tuple[dict, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
@@ -55,7 +55,6 @@ class DeviceExecutor(Executor):
         # Asked once: the answer takes as long as many a kernel.
         self._cache_limit = int(CACHE_SHARE * free_bytes(self.device))
         self._pieces = 1
-        self._context = ExitStack()
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -66,10 +65,6 @@ class DeviceExecutor(Executor):
             # No tensor of a fit outlives it.
             self._context.enter_context(torch.inference_mode())
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._context.close()
-        super().__exit__(*error)
 
     def to_backend(self, value: Any) -> Any:
         return to_host(value) if self.is_light else to_device(value, self.device)

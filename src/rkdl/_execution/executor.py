@@ -13,6 +13,7 @@ import itertools
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from copy import copy
 from typing import Any, Self
 
@@ -41,14 +42,14 @@ class Executor(ABC):
         self.bounds = list(bounds)
         self.n_jobs = n_jobs
         self.cache_bytes = cache_bytes
-        self._blas = one_blas_thread()
+        self._context = ExitStack()
 
     def __enter__(self) -> Self:
-        self._blas.__enter__()
+        self._context.enter_context(one_blas_thread())
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._blas.__exit__(None, None, None)
+        self._context.close()
 
     @abstractmethod
     def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:

@@ -32,15 +32,8 @@ class ThreadExecutor(Executor):
         super().__enter__()
         if self._threads > 1:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="rkdl")
+            self._context.callback(self._pool.shutdown, wait=True, cancel_futures=True)
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        try:
-            if self._pool is not None:
-                self._pool.shutdown(wait=True, cancel_futures=True)
-        finally:
-            self._pool = None
-            super().__exit__(*error)
 
     def for_signals(self, signals: Signals) -> ThreadExecutor:
         return threads_for(signals, self.n_jobs)

@@ -19,10 +19,6 @@ class BufferedBatch:
     rows: np.ndarray
     chunks: tuple[int, ...]
 
-    def signals(self) -> Signals:
-        """What reads them."""
-        return Signals(self.rows, self.rows.dtype)
-
 
 def buffer(signals: Signals, bounds: Sequence[tuple[int, int]]) -> BufferedBatch:
     """A copy of a batch in host memory."""
@@ -32,11 +28,6 @@ def buffer(signals: Signals, bounds: Sequence[tuple[int, int]]) -> BufferedBatch
 def chunk_rows(bounds: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Rows of every chunk."""
     return tuple(stop - start for start, stop in bounds)
-
-
-def buffered_size(signals: Signals) -> int:
-    """Bytes that a batch takes in the buffer."""
-    return signals.shape[0] * signals.shape[1] * signals.dtype.itemsize
 
 
 class JoinedSignals(Signals):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, host
+from rkdl._backends.arrays import cast, host, squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._data.signals import Signals
@@ -128,9 +128,8 @@ def signal_moments(executor: Executor) -> tuple[np.ndarray, float, float]:
 
 
 def _moments(signals: np.ndarray, state: object) -> tuple[tuple, None]:
-    backend = backend_of(signals)
-    squares = cast(backend.squared_norms(signals), np.float64)
-    return (backend.column_sums(signals), squares.sum(), (squares**0.5).sum()), None
+    squares = cast(squared_norms(signals), np.float64)
+    return (cast(signals, np.float64).sum(0), squares.sum(), (squares**0.5).sum()), None
 
 
 @dataclass(frozen=True)

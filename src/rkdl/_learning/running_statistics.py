@@ -20,11 +20,6 @@ class RunningStatistics:
     worst: WorstSignals | None = None  # of the signals seen since the atoms were last updated
     is_discounted: bool = False
 
-    @classmethod
-    def empty(cls, n_atoms: int, n_coordinates: int) -> RunningStatistics:
-        """Nothing seen yet."""
-        return cls(SufficientStatistics(np.zeros((n_atoms, n_atoms)), np.zeros((n_atoms, n_coordinates)), 0.0))
-
     @property
     def past(self) -> SufficientStatistics | None:
         """The statistics that those of a pass are added to; None where nothing was seen."""

@@ -14,9 +14,10 @@ from rkdl._data.signals import Signals
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
 from rkdl._learning import reservoir
-from rkdl._learning.buffered_batches import BufferedBatch, JoinedSignals, buffer, buffered_size, chunk_rows
+from rkdl._learning.buffered_batches import BufferedBatch, JoinedSignals, buffer, chunk_rows
 from rkdl._learning.reduced import ReducedProblem
 from rkdl._learning.running_statistics import RunningStatistics, discount_factors
+from rkdl._learning.statistics import SufficientStatistics
 from rkdl._learning.stream_problem import StreamProblem
 from rkdl._learning.stream_state import Stream
 from rkdl._utils.warnings import warn
@@ -73,7 +74,8 @@ class StreamLearning:
     def opened(self, problem: ReducedProblem, scale: float, gamma: float | None) -> Stream:
         """A stream that starts from the model of a problem."""
         model = Executor.to_backend(problem.executor, problem.model)
-        running = RunningStatistics.empty(len(model.whitened_atoms), model.feature_map.size)
+        n_atoms, size = len(model.whitened_atoms), model.feature_map.size
+        running = RunningStatistics(SufficientStatistics(np.zeros((n_atoms, n_atoms)), np.zeros((n_atoms, size)), 0.0))
         radius = None if problem.vector_update is None else problem.vector_update.radius
         return Stream(model, running, scale, gamma, self.settings, radius)
 
@@ -170,7 +172,7 @@ class StreamLearning:
     def _buffer(self, stream: Stream, executor: Executor) -> Stream:
         """The stream with a batch that waits for an update; the oldest make room."""
         signals = executor.signals
-        room = BUFFER_BYTES - buffered_size(signals)
+        room = BUFFER_BYTES - signals.shape[0] * signals.shape[1] * signals.dtype.itemsize
         sizes = [batch.rows.nbytes for batch in stream.buffered]
         count = 0
         while count < len(sizes) and sum(sizes[count:]) > room:
@@ -209,7 +211,7 @@ class StreamLearning:
         self, batches: Sequence[BufferedBatch], like: Signals, bounds: Sequence[tuple[int, int]] = ()
     ) -> Executor:
         """An executor over buffered batches, and after them over `like` by its bounds; on the device of `like`."""
-        parts = [batch.signals() for batch in batches]
+        parts = [Signals(batch.rows, batch.rows.dtype) for batch in batches]
         chunks = [rows for batch in batches for rows in batch.chunks]
         if bounds:
             parts.append(like.on_host())

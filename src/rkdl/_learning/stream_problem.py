@@ -23,16 +23,9 @@ NEGLIGIBLE_USE = 1e-6
 
 
 class StreamProblem:
-    """A batch of a stream: a problem on its signals, to which all signals before it count too.
+    """A batch of a stream: the problem of its signals alone, and the running statistics of all signals before it.
 
-    Parameters
-    ----------
-    problem : ReducedProblem
-        The problem of the batch alone.
-    running : RunningStatistics
-        Statistics of the batches before.
-    n_candidates : int, default=0
-        Signals of the batch that are candidates for the places of kernel vectors; 0 leaves these.
+    So many signals of the batch are candidates for the places of kernel vectors; 0 leaves these.
     """
 
     def __init__(self, problem: ReducedProblem, running: RunningStatistics, n_candidates: int = 0) -> None:
@@ -100,12 +93,8 @@ class StreamProblem:
             return iterate
         if has_user_code(feature_map.kernel):
             return iterate
-        signals, kernel, vectors, place = (
-            executor.signals,
-            feature_map.kernel,
-            feature_map.kernel_vectors,
-            executor.to_backend,
-        )
+        signals, place = executor.signals, executor.to_backend
+        kernel, vectors = feature_map.kernel, feature_map.kernel_vectors
         count, n_atoms = min(self.n_candidates, signals.shape[0]), len(iterate.whitened_atoms)
         candidates = signals.take(np.linspace(0, signals.shape[0] - 1, count).astype(np.intp))
         (own,), _ = executor.map_reduce(GradientTask(kernel, place(candidates), n_atoms, None), iterate.chunks)

@@ -237,10 +237,8 @@ def _try_lock(descriptor: int) -> bool:
     if sys.platform != "win32":
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+        except OSError as error:
+            return not isinstance(error, BlockingIOError)
     return True
 
 

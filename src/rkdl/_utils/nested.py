@@ -1,8 +1,7 @@
-"""Values that hold others: tuples, lists, dictionaries, deques and dataclasses."""
+"""Values that hold others: tuples, lists, dictionaries and dataclasses."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -15,8 +14,6 @@ def map_parts(function: Callable[[Any], Any], value: Any) -> Any:
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, list):
         return [function(part) for part in value]
-    if isinstance(value, deque):
-        return deque((function(part) for part in value), maxlen=value.maxlen)
     if isinstance(value, dict):
         return {key: function(part) for key, part in value.items()}
     if is_dataclass(value) and not isinstance(value, type):

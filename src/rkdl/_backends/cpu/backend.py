@@ -57,9 +57,6 @@ class CPUBackend:
         at = rows.argmin(axis=1)
         return rows[np.arange(len(rows)), at], at
 
-    def column_sums(self, rows: np.ndarray) -> np.ndarray:
-        return rows.sum(axis=0, dtype=np.float64)
-
     def group_sums(
         self, rows: np.ndarray, groups: np.ndarray, weights: np.ndarray, count: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -90,12 +87,6 @@ class CPUBackend:
 
     def exp(self, array: np.ndarray) -> np.ndarray:
         return np.exp(array, out=array)
-
-    def sqrt(self, array: np.ndarray) -> np.ndarray:
-        return np.sqrt(array, out=array)
-
-    def clip(self, array: np.ndarray, most: float) -> np.ndarray:
-        return np.minimum(array, most, out=array)
 
     def power(self, array: np.ndarray, exponent: float) -> np.ndarray:
         if exponent != int(exponent) or exponent < 0.0:

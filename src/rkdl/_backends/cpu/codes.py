@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows, scatter_rows
+from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows
 from rkdl._backends.cpu.statistics import _learn, _weigh, accumulate_products
 from rkdl._backends.cpu.vectors import VECTOR_BYTES
 
@@ -20,22 +20,13 @@ class Codes(NamedTuple):
     values: np.ndarray
 
     @property
-    def n_signals(self) -> int:
-        """Number of rows."""
-        return len(self.indptr) - 1
-
-    @property
     def counts(self) -> np.ndarray:
         """Non-zeros of every row."""
         return np.diff(self.indptr)
 
-    def as_matrix(self, n_atoms: int) -> sparse.csr_array:
-        """The codes as something to multiply with: here CSR."""
-        return self.to_csr(n_atoms)
-
     def to_csr(self, n_atoms: int) -> sparse.csr_array:
         """The same codes as SciPy's CSR array, sharing memory."""
-        return sparse.csr_array((self.values, self.indices, self.indptr), shape=(self.n_signals, n_atoms))
+        return sparse.csr_array((self.values, self.indices, self.indptr), shape=(len(self.indptr) - 1, n_atoms))
 
     def dense(self, n_atoms: int, dtype: Any = None) -> np.ndarray:
         """The codes (c, n) with their zeros."""
@@ -136,11 +127,6 @@ def pursue_padded(*parameters: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     given = arguments(*parameters)
     pursue_rows(*given)
     return given[-4:]
-
-
-def scatter(codes: Codes, factors: np.ndarray, dense: np.ndarray) -> None:
-    """Write codes, each multiplied by its atom's factor, into rows of zeros."""
-    scatter_rows(codes.indptr, codes.indices, codes.values, factors, dense)
 
 
 def _gram_source(

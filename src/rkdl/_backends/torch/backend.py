@@ -62,9 +62,6 @@ class TorchBackend:
         found, at = rows.min(dim=1)
         return found, at
 
-    def column_sums(self, rows: torch.Tensor) -> torch.Tensor:
-        return rows.sum(0, dtype=torch.float64)
-
     def group_sums(
         self, rows: torch.Tensor, groups: torch.Tensor, weights: torch.Tensor, count: int
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -105,12 +102,6 @@ class TorchBackend:
 
     def exp(self, array: torch.Tensor) -> torch.Tensor:
         return array.exp_()
-
-    def sqrt(self, array: torch.Tensor) -> torch.Tensor:
-        return array.sqrt_()
-
-    def clip(self, array: torch.Tensor, most: float) -> torch.Tensor:
-        return array.clamp_(max=most)
 
     def power(self, array: torch.Tensor, exponent: float) -> torch.Tensor:
         return array ** (int(exponent) if exponent == int(exponent) else exponent)

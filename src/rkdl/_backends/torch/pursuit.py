@@ -28,14 +28,6 @@ class TensorCodes(NamedTuple):
     # The values that were made dense, and what they became: of other values it says nothing.
     known: tuple[torch.Tensor, torch.Tensor] | None = None
 
-    @property
-    def n_signals(self) -> int:
-        return len(self.counts)
-
-    def as_matrix(self, n_atoms: int) -> torch.Tensor:
-        """The codes as something to multiply with: here dense."""
-        return self.dense(n_atoms)
-
     def to_csr(self, n_atoms: int) -> torch.Tensor:
         """The same codes as a CSR tensor."""
         n_signals, width = self.indices.shape
@@ -54,7 +46,7 @@ class TensorCodes(NamedTuple):
         dtype = torch.float64 if dtype is np.float64 else dtype
         if self.known is not None and self.known[0] is self.values and dtype in (None, self.values.dtype):
             return self.known[1]
-        dense = torch.zeros((self.n_signals, n_atoms), dtype=dtype or self.values.dtype, device=self.values.device)
+        dense = torch.zeros((len(self.counts), n_atoms), dtype=dtype or self.values.dtype, device=self.values.device)
         return dense.scatter_add_(1, self.indices.long(), self.values.to(dense.dtype))
 
     def times(self, atoms: torch.Tensor) -> torch.Tensor:

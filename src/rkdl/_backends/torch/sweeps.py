@@ -74,9 +74,9 @@ class SweepCodes:
     def split(self, like: list[TensorCodes]) -> list[TensorCodes]:
         parts, start = [], 0
         for codes in like:
-            values = self.dense[start : start + codes.n_signals].gather(1, codes.indices.long())
+            values = self.dense[start : start + len(codes.counts)].gather(1, codes.indices.long())
             places = torch.arange(codes.indices.shape[1], device=values.device)
             values = torch.where(places < codes.counts[:, None], values, 0.0).to(codes.values.dtype)
             parts.append(codes._replace(values=values))
-            start += codes.n_signals
+            start += len(codes.counts)
         return parts

@@ -204,11 +204,6 @@ class BuiltIn(Kernel):
     """What the library's own kernels share: their gradient follows from `value_and_gradient`."""
 
     @property
-    def differentiable(self) -> bool:
-        """Whether there is a gradient."""
-        return True
-
-    @property
     def _has_user_code(self) -> bool:
         return False
 

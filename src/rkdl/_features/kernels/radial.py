@@ -156,8 +156,9 @@ class Matern(_WithLengthScale):
     def _values_and_slope(self, squares: Any) -> tuple[Any, Any]:
         backend = backend_of(squares)
         squares *= 2.0 * self.nu
+        squares **= 0.5
         # Beyond any distance whose value is not zero, so that no product of infinity and zero is formed.
-        lengths = backend.clip(backend.sqrt(squares), 1e4)
+        lengths = squares.clip(max=1e4)
         decay = backend.exp(-lengths)
         lengths += 1.0
         if self.nu == 1.5:

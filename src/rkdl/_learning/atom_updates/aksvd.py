@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rkdl._backends.arrays import copied, floats
+from rkdl._backends.arrays import copied
 from rkdl._backends.base import backend_of
 from rkdl._backends.cpu.sweeps import SHORT
 from rkdl._learning.atom_updates.base import CodedSignals, Sweep
@@ -29,7 +29,9 @@ class AKSVDUpdate:
             own, couplings[j] = copied(couplings[j]), 0.0
             direction = targets[j] - couplings @ atoms
             terms = targets[j] @ times_metric(targets[j]) + couplings @ couplings
-            own, square, terms = floats(own, direction @ times_metric(direction), terms)
+            # Waiting for a device once.
+            numbers = [own, direction @ times_metric(direction), terms]
+            own, square, terms = backend_of(atoms).stack(numbers).tolist()
             if not own > 0.0:
                 continue
             if square > SHORT * terms:

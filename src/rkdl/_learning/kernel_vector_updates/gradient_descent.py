@@ -53,23 +53,17 @@ class GradientDescent:
             gradient_atoms = None if step + 1 == self.n_steps else point.atoms
             if self.learning_rate is None:
                 trial = self._backtrack(objective, point, gradient_atoms)
+                if trial is None:
+                    break
             else:
-                trial = self._fixed(objective, point, gradient_atoms, self.learning_rate)
-            if trial is None:
-                break
+                trial = objective.at(self.sweep(objective, point, self.learning_rate), gradient_atoms=gradient_atoms)
+                if not np.isfinite(trial.value):
+                    self._warn("would make the kernel vectors diverge, and they are left where they were")
+                    break
             point = trial
         if self.learning_rate is not None and point.value > start.value:
             self._warn(f"raised the objective from {start.value:.6g} to {point.value:.6g}")
         return point
-
-    def _fixed(
-        self, objective: Objective, point: Point, gradient_atoms: np.ndarray | None, rate: float
-    ) -> Point | None:
-        trial = objective.at(self.sweep(objective, point, rate), gradient_atoms=gradient_atoms)
-        if not np.isfinite(trial.value):
-            self._warn("would make the kernel vectors diverge, and they are left where they were")
-            return None
-        return trial
 
     def _warn(self, what: str) -> None:
         if not self.has_warned:
