@@ -40,7 +40,7 @@ def snippets_of(text: str) -> list[str]:
 
 
 def run_installed(wheel: Path, snippets: list[str]) -> None:
-    """Install the wheel into an empty environment and run every snippet in an empty folder, each in its own process."""
+    """Install the wheel into an empty environment and run the snippets there, in one session in an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         environment = Path(folder, "environment")
         venv.create(environment, with_pip=True)
@@ -56,9 +56,8 @@ def run_installed(wheel: Path, snippets: list[str]) -> None:
         run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[plots]")
         run(python, "-m", "pip", "check")
         run(str(binaries / "rkdl"), "--version")
-        for number, snippet in enumerate(snippets, start=1):
-            print(f"README, snippet {number} of {len(snippets)}", flush=True)
-            run(python, "-W", "error::FutureWarning", "-", text=snippet)
+        print(f"README, {len(snippets)} Python snippets:", flush=True)
+        run(python, "-W", "error::FutureWarning", "-", text="\n".join(snippets))
 
 
 def main(folder: str) -> None:
