@@ -128,7 +128,7 @@ plt.show()
 #
 # Below, each column is the code of one signal, in the order in which they follow each other on the spiral. Neighbours
 # share atoms, and no signal uses more than three. On the right is the share of the signals' energy that is represented,
-# for other numbers of non-zeros: after three there is little left to gain, for what remains is mostly noise.
+# for other numbers of non-zeros: after three there is little left to gain.
 
 order = np.argsort([np.average(angles, weights=np.abs(codes[:, j]) + 1e-9) for j in range(codes.shape[1])])
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2), width_ratios=(1.7, 1.0))
@@ -174,12 +174,18 @@ plt.show()
 # :class:`~rkdl.RKDL` chooses them beforehand, for example some of the signals; :class:`~rkdl.ORKDL` then moves them, by
 # gradients of the same error, to where they help the atoms most.
 
-sizes = {"n_components": 20, "n_nonzero_coefs": 3, "gamma": 8.0, "random_state": 0}
-fixed = RKDL(n_kernel_vectors=20, kernel_vectors="random", **sizes).fit(X)
-learned = ORKDL(n_kernel_vectors=20, kernel_vectors="random", **sizes).fit(X)
+sizes = {"n_components": 20, "n_nonzero_coefs": 3, "gamma": 8.0}
+fixed = RKDL(n_kernel_vectors=20, kernel_vectors="random", random_state=0, **sizes).fit(X)
+learned = ORKDL(n_kernel_vectors=20, kernel_vectors="random", random_state=0, **sizes).fit(X)
 
-counts = [20, 25, 30, 40, 60, 100]
-full = KDL(**sizes).fit(X).errors_[-1]
+
+def error(model):
+    """Mean error of three fits with different seeds."""
+    return np.mean([model.set_params(random_state=seed).fit(X).errors_[-1] for seed in range(3)])
+
+
+counts = [20, 25, 30, 40, 60]
+full = error(KDL(**sizes))
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.7))
 panels[0].scatter(*X.T, s=4, color="0.8")
 starts, ends = fixed.kernel_vectors_, learned.kernel_vectors_
@@ -189,13 +195,12 @@ panels[0].scatter(*starts.T, s=28, color="C0", label="random signals")
 panels[0].scatter(*ends.T, s=40, marker="*", color="C1", label="learned")
 panels[0].set(title="20 kernel vectors", aspect="equal", xticks=[], yticks=[])
 panels[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=2)
-for label, make, choice in (
-    ("RKDL, random signals", RKDL, "random"),
-    ("RKDL, k-means", RKDL, "kmeans"),
-    ("ORKDL, learned", ORKDL, "random"),
-):
-    errors = [make(n_kernel_vectors=p, kernel_vectors=choice, **sizes).fit(X).errors_[-1] for p in counts]
-    panels[1].plot(counts, errors, marker="o", label=label)
+for label, model in {
+    "RKDL, random signals": RKDL(kernel_vectors="random", **sizes),
+    "RKDL, k-means": RKDL(kernel_vectors="kmeans", **sizes),
+    "ORKDL, learned from k-means": ORKDL(kernel_vectors="kmeans", **sizes),
+}.items():
+    panels[1].plot(counts, [error(model.set_params(n_kernel_vectors=p)) for p in counts], marker="o", label=label)
 panels[1].axhline(full, color="0.3", linestyle=":", label="KDL, all 600 signals")
 panels[1].set(xlabel="kernel vectors", ylabel="error in feature space", xscale="log")
 panels[1].set_xticks(counts, [str(count) for count in counts])
@@ -204,7 +209,7 @@ panels[1].legend()
 plt.show()
 
 # %%
-# A few learned kernel vectors do the work of many chosen ones, and soon that of all signals. The model stays small:
+# Thirty learned kernel vectors do as well as all 600 signals; sixty random ones do not. The model stays small:
 # coding a new signal takes p kernel values however many signals it was learned from.
 #
 # Back to signals
