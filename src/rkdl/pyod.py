@@ -139,7 +139,8 @@ class KDLOD(BaseDetector):
             # A PyThresh object, which works on the scores.
             options.pop("contamination")
         detector = KDLOutlierDetector(**options)
-        scores = _abnormality(detector._fit_scores(X))
+        # PyOD compares with thresholds in float64.
+        scores = -detector._fit_scores(X).astype(np.float64)
         # A fit that fails keeps what an earlier one learned.
         self._set_n_classes(y)
         self.detector_, self.decision_scores_ = detector, scores
@@ -163,9 +164,4 @@ class KDLOD(BaseDetector):
             Anomaly scores.
         """
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
-        return _abnormality(self.detector_.score_samples(X))
-
-
-def _abnormality(scores: np.ndarray) -> np.ndarray:
-    # PyOD compares with thresholds in float64.
-    return -scores.astype(np.float64)
+        return -self.detector_.score_samples(X).astype(np.float64)

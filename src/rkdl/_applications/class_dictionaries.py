@@ -7,7 +7,6 @@ are learned by the same problem as everything else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -241,15 +240,6 @@ class ClassProblem(LearningProblem):
             )
             self.problems.append(problem)
         super().__init__(executor, self._models())
-
-    def __enter__(self) -> ClassProblem:
-        self._stack = ExitStack()
-        for problem in self.problems:
-            self._stack.enter_context(problem.executor)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
 
     def encode(self) -> None:
         """Code the signals of each class with its own atoms."""

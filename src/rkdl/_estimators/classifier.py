@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
@@ -383,7 +384,9 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             init=str(method.init),
             atom_update=ATOM_UPDATES[method.atom_update],
         )
-        with problem:
+        with ExitStack() as stack:
+            for own in problem.problems:
+                stack.enter_context(own.executor)
             history, is_interrupted = alternate(
                 problem,
                 max_iter=method.max_iter,

@@ -119,7 +119,10 @@ class Denoising(DictionaryLearner):
             Denoised signals, in the dtype of `X`. A lazy Dask array or a tensor if `X` is one.
         """
         check_is_fitted(self)
-        self._check_noise(noise)
+        if noise is not None:
+            if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
+                raise ValueError(f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number.")
+            self._noise_tolerance(float(noise))
         if is_dask(X):
             from rkdl._estimators.lazy import map_blocks
 
@@ -141,13 +144,6 @@ class Denoising(DictionaryLearner):
             return checked, decoder(matrix) / scale
 
         return signals.as_given(map_rows(signals, encoder, decoder, signals.shape[1], self.n_jobs, work))
-
-    def _check_noise(self, noise: Any) -> None:
-        if noise is None:
-            return
-        if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
-            raise ValueError(f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number.")
-        self._noise_tolerance(float(noise))
 
 
 class Decoding(Denoising):

@@ -208,7 +208,7 @@ class ORKDL(RKDL):
             return False
         # Iterations that hold the kernel vectors cost little, and what they end with is the least to be beaten.
         name = f"{type(self).__name__}, kernel vectors held"
-        fixed = problem.with_fixed_vectors()
+        fixed = ReducedProblem(problem.executor, problem.model, problem.pursuit, atom_update=problem.atom_update)
         _, is_interrupted = self._alternate(fixed, name, max_iter=FIXED_VECTOR_ITERATIONS)
         problem.continue_from(fixed)
         return is_interrupted

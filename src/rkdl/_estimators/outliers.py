@@ -206,7 +206,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         """
         scores = self._fit_scores(X)
         # Their own threshold, as the dictionaries have learned from all of them.
-        return _labels(scores - scores.dtype.type(self._offset(scores)))
+        return np.where(scores - scores.dtype.type(self._offset(scores)) < 0.0, -1, 1)
 
     @one_blas_thread()
     def score_samples(self, X: MatrixLike) -> np.ndarray:
@@ -256,7 +256,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         labels : ndarray of shape (n_signals,)
             -1 for outliers, 1 for the others.
         """
-        return _labels(self.decision_function(X))
+        return np.where(self.decision_function(X) < 0.0, -1, 1)
 
     save = save
 
@@ -469,7 +469,3 @@ def _combine(raw: np.ndarray, locations: np.ndarray, dtype: np.dtype) -> np.ndar
         scores = -((raw - medians) / spreads).mean(axis=1)
     limit = float(np.finfo(dtype).max) / 4.0
     return np.clip(scores, -limit, limit).astype(dtype)
-
-
-def _labels(decisions: np.ndarray) -> np.ndarray:
-    return np.where(decisions < 0.0, -1, 1)

@@ -89,29 +89,26 @@ class StreamLearner(DictionaryLearner):
             if not is_first:
                 self._check_settings()
             signals = self._read_signals(X, reset=is_first)
+            learning = StreamLearning(
+                self._executor,
+                self._start,
+                self._bind,
+                self._publish,
+                self.half_life,
+                self._signals_needed(),
+                self._depends_on_scale(),
+                self._moves(),
+                self._plain_settings(),
+            )
             try:
                 with self._executor(signals) as executor:
                     executor = self._with_dtype(executor) if is_first else executor
-                    learning = self._stream_learning()
                     stream = None if is_first else self._resume(learning, executor)
                     self._stream = learning.learn(stream, executor, update)
             except NotFiniteError:
                 signals.check_finite()
                 raise
         return self
-
-    def _stream_learning(self) -> StreamLearning:
-        return StreamLearning(
-            self._executor,
-            self._start,
-            self._bind,
-            self._publish,
-            self.half_life,
-            self._signals_needed(),
-            self._depends_on_scale(),
-            self._moves(),
-            self._plain_settings(),
-        )
 
     def _start(self, executor: Executor) -> tuple[ReducedProblem, float | None]:
         """A problem that starts from these signals, and gamma."""

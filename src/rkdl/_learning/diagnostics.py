@@ -24,14 +24,6 @@ EMPTY_SHARE = DEPENDENT_SHARE = 0.5
 RARE_SHARE = 0.1
 
 
-def similarities(matrix: np.ndarray) -> np.ndarray:
-    """``k(x, y) / sqrt(k(x, x) k(y, y))`` from the kernel matrix of a sample; 0 where a signal has norm zero."""
-    lengths = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
-    inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
-    found: np.ndarray = matrix * inverse * inverse[:, None]
-    return found
-
-
 def needs_float64(matrix: np.ndarray, count: int) -> bool:
     """Whether what `count` signals of a sample leave of the others is small, by the matrix of their inner products.
 
@@ -62,7 +54,10 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
         matrix = kernel(rows, rows)
     if not np.isfinite(matrix).all():
         return
-    pairs = similarities(matrix)
+    lengths = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
+    inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+    # k(x, y) / sqrt(k(x, x) k(y, y)); 0 where a signal has norm zero.
+    pairs = matrix * inverse * inverse[:, None]
     others = np.abs(pairs)
     np.fill_diagonal(others, 0.0)
     if np.quantile(1.0 - pairs[np.triu_indices(len(rows), k=1)], 0.9) < FLAT:

@@ -102,10 +102,6 @@ class ReducedProblem(LearningProblem):
         # Features of the chunks, and the map that they are of.
         self._cached: tuple[FeatureMap, list[ChunkState]] | None = None
 
-    def with_fixed_vectors(self) -> ReducedProblem:
-        """The same problem without a kernel-vector update."""
-        return ReducedProblem(self.executor, self.model, self.pursuit, atom_update=self.atom_update)
-
     def continue_from(self, other: ReducedProblem) -> None:
         """Take over the model of the same problem without a kernel-vector update; the next update is the first."""
         self.roll_back(other.model._replace(update_objective=np.inf))

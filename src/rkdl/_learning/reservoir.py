@@ -61,11 +61,6 @@ class Reservoir:
         return replace(self, rows=rows, keys=keys, n_seen=self.n_seen + n_signals, age=self.age + rate * n_signals)
 
 
-def reservoir_size(n_needed: int, n_features: int, dtype: np.dtype) -> int:
-    """Signals to remember: a bounded number, but twice those that a start is chosen from at least."""
-    return max(2 * n_needed, 2, min(RESERVOIR_SIGNALS, RESERVOIR_BYTES // (n_features * dtype.itemsize)))
-
-
 def rows_as_given(signals: Signals, indices: np.ndarray) -> np.ndarray:
     """Rows of the given indices, without their scale."""
     return signals.with_scale(1.0).take(indices)

@@ -205,7 +205,9 @@ class StreamLearning:
         return replace(stream, buffered=rest, buffered_sums=sums if rest else None)
 
     def _sample_size(self, signals: Signals) -> int:
-        return reservoir.reservoir_size(self.n_needed, signals.shape[1], signals.dtype)
+        """Signals to remember: a bounded number, but twice those that a start is chosen from at least."""
+        most = reservoir.RESERVOIR_BYTES // (signals.shape[1] * signals.dtype.itemsize)
+        return max(2 * self.n_needed, 2, min(reservoir.RESERVOIR_SIGNALS, most))
 
     def _executor_for(
         self, batches: Sequence[BufferedBatch], like: Signals, bounds: Sequence[tuple[int, int]] = ()

@@ -88,13 +88,11 @@ class Checkpoint:
                 f"{self._name} is the checkpoint of a fit that runs now: wait until it ends, or give another path as "
                 f"checkpoint."
             ) from None
-        try:
+        with self._stack.pop_all() as stack:
             if os.path.lexists(self.path):
                 self._read()
             check_writable(self.path)
-        except BaseException:
-            self._stack.close()
-            raise
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:

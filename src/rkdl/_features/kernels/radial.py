@@ -128,8 +128,7 @@ class Matern(_WithLengthScale):
     Parameters
     ----------
     length_scale : float, "median" or "scale", default="median"
-        The width. "median": the root of the median squared distance between signals of a sample; "scale": the root of
-        the number of features times the variance of all numbers. Both are found at fit.
+        The width. "median" and "scale", found at fit, are one over the root of the gamma that they give an `RBF`.
     nu : {1.5, 2.5}, default=1.5
         The smoothness: the kernel is once or twice differentiable.
 
@@ -179,8 +178,7 @@ class RationalQuadratic(_WithLengthScale):
     Parameters
     ----------
     length_scale : float, "median" or "scale", default="median"
-        The width. "median": the root of the median squared distance between signals of a sample; "scale": the root of
-        the number of features times the variance of all numbers. Both are found at fit.
+        The width. "median" and "scale", found at fit, are one over the root of the gamma that they give an `RBF`.
     alpha : float, default=1.0
         How alike the widths are; a large alpha gives a Gaussian.
 
