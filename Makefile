@@ -7,7 +7,7 @@ STATIC = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
 
-.PHONY: reproduce check test lint bench docs dist clean
+.PHONY: reproduce check test lint bench docs browse dist clean
 
 # The main job: train the paper's methods on bundled data and write a report.
 reproduce: $(VENV)/.installed
@@ -37,6 +37,11 @@ bench: .venv-bench/.installed
 docs: .venv-docs/.installed
 	.venv-docs/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	.venv-docs/bin/python docs/check_site.py docs/_build/html
+
+# Opens every page of the site in headless Chromium, which must be installed.
+browse: docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check playwright
+	.venv-docs/bin/python docs/browse_site.py docs/_build/html
 
 # Wheel and sdist in dist/: checked, installed into an empty environment, README's snippets run there.
 dist: .venv-dist/.installed

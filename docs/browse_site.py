@@ -59,10 +59,17 @@ class Quiet(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
+class Server(ThreadingHTTPServer):
+    """A server that does not mind if the browser leaves a page before all of it has arrived."""
+
+    def handle_error(self, *request: Any) -> None:
+        """Say nothing: what does not load is seen in the browser."""
+
+
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
     """Serve a folder on this machine while the context lasts, and give its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    server = Server(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
