@@ -186,7 +186,7 @@ CPU = CPUBackend()
 
 
 @compiled(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _square_rows(rows, squares):
+def _square_rows(rows: Any, squares: Any) -> None:
     """``|x|^2`` of every row."""
     for i in range(len(rows)):
         row = rows[i]
@@ -198,7 +198,7 @@ def _square_rows(rows, squares):
 
 # Without contraction: a product and an offset that overflow both must meet as infinities and leave NaN.
 @compiled(error_model="numpy", fastmath={"nsz"})
-def _find_exponents(values, factor, own, scaled, other):
+def _find_exponents(values: Any, factor: Any, own: Any, scaled: Any, other: Any) -> None:
     """``factor v - scaled_i - other_j`` in place of every value, at most zero; NaN where `own` is not finite.
 
     Or a signal at infinity would pass for one that is merely far.
@@ -216,7 +216,7 @@ def _find_exponents(values, factor, own, scaled, other):
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def _subtract_rows(gradient, sums, others, factor):
+def _subtract_rows(gradient: Any, sums: Any, others: Any, factor: Any) -> None:
     """``factor (gradient_i - sums_i others_i)`` in place of every row of `gradient`."""
     for i in range(len(gradient)):
         row, other, total = gradient[i], others[i], sums[i]

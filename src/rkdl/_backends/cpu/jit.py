@@ -8,7 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numba
+import numba.extending
+
+# Callers of an intrinsic pass values, not the types that its own parameters stand for.
+intrinsic: Callable[[Callable], Any] = numba.extending.intrinsic
 
 
 def compiled(**options: Any) -> Callable[[Callable], Any]:

@@ -7,13 +7,14 @@ everything in registers.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from rkdl._backends.cpu.jit import compiled
+from rkdl._backends.cpu.jit import compiled, intrinsic
 from rkdl._backends.cpu.vectors import FAST, INDEX, LANE, VECTOR_BYTES, Vectors, data_of
 
 # Vectors per iteration of a loop, so that latencies overlap.
@@ -33,7 +34,7 @@ class _Best:
         builder.store(vectors.constant(0.0), self.score)
         builder.store(zero, self.index)
 
-    def offer(self, scores, start) -> None:
+    def offer(self, scores: Any, start: Any) -> None:
         """Compare scores of the atoms from `start` on; an equal score does not replace an earlier one."""
         builder = self.vectors.builder
         first = start if self.vectors.number.width == INDEX.width else builder.trunc(start, self.vectors.number)
@@ -43,7 +44,7 @@ class _Best:
         builder.store(builder.select(better, scores, best), self.score)
         builder.store(builder.select(better, numbers, index), self.index)
 
-    def winner(self):
+    def winner(self) -> Any:
         """The index of the largest score, the lowest one among equals."""
         vectors, builder = self.vectors, self.vectors.builder
         scores, numbers = builder.load(self.score), builder.load(self.index)
@@ -56,7 +57,7 @@ class _Best:
         number = self._fold(numbers, lambda left, right: builder.icmp_signed("<", left, right))
         return number if vectors.number.width == INDEX.width else builder.sext(number, INDEX)
 
-    def _fold(self, values, prefers, flags=()):
+    def _fold(self, values: Any, prefers: Any, flags: Any = ()) -> Any:
         """Reduce a vector to its preferred element, by halves."""
         builder, lanes = self.vectors.builder, self.vectors.lanes
         while lanes > 1:
@@ -68,30 +69,28 @@ class _Best:
         return builder.extract_element(values, ir.Constant(LANE, 0))
 
 
-def _over_blocks(builder, n_vectors, body) -> None:
+def _over_blocks(builder: Any, n_vectors: Any, body: Any) -> None:
     """Run ``body(first vector, count)`` over all vectors, `UNROLL` at a time and the rest one by one."""
-    unrolled = builder.mul(builder.sdiv(n_vectors, ir.Constant(INDEX, UNROLL)), ir.Constant(INDEX, UNROLL))
-    with cgutils.for_range_slice(builder, ir.Constant(INDEX, 0), unrolled, ir.Constant(INDEX, UNROLL), INDEX) as (
-        vector,
-        _,
-    ):
+    zero, block = ir.Constant(INDEX, 0), ir.Constant(INDEX, UNROLL)
+    unrolled = builder.mul(builder.sdiv(n_vectors, block), block)
+    with cgutils.for_range_slice(builder, zero, unrolled, block, INDEX) as (vector, _):
         body(vector, UNROLL)
     with cgutils.for_range_slice(builder, unrolled, n_vectors, ir.Constant(INDEX, 1), INDEX) as (vector, _):
         body(vector, 1)
 
 
 @intrinsic
-def largest_square(typingctx, work, n_vectors):
+def largest_square(typingctx: Any, work: Any, n_vectors: Any) -> Any:
     """Index of the largest ``a^2``, a the first row of `work`."""
     signature = types.int64(work, types.int64)
 
-    def codegen(context, builder, sig, args):
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vectors = Vectors(context, builder, sig.args[0].dtype)
         data = data_of(context, builder, sig.args[0], args[0])
         best = _Best(vectors)
         lanes = ir.Constant(INDEX, vectors.lanes)
 
-        def body(vector, count):
+        def body(vector: Any, count: Any) -> None:
             for i in range(count):
                 start = builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes)
                 a = vectors.load(data, start)
@@ -103,9 +102,9 @@ def largest_square(typingctx, work, n_vectors):
     return signature, codegen
 
 
-def _make_advance(ols: bool):
+def _make_advance(ols: bool) -> Any:
     @intrinsic
-    def advance(typingctx, work, gram, coefficients, atom, step, n_vectors, inverse, projection, floor):
+    def advance(typingctx, work, gram, coefficients, atom, step, n_vectors, inverse, projection, floor):  # type: ignore[no-untyped-def]
         """New row of the factor, new correlations and norms; index of the atom with the best score.
 
         Rows of `work`: correlations a, norms u, then the factor's rows; `coefficients` holds ``w_q[b]``, q < step.
@@ -113,7 +112,7 @@ def _make_advance(ols: bool):
         real = work.dtype
         signature = types.int64(work, gram, coefficients, types.int64, types.int64, types.int64, real, real, real)
 
-        def codegen(context, builder, sig, args):
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             vectors = Vectors(context, builder, sig.args[0].dtype)
             data = data_of(context, builder, sig.args[0], args[0])
             gram_data = data_of(context, builder, sig.args[1], args[1])
@@ -131,7 +130,7 @@ def _make_advance(ols: bool):
             best = _Best(vectors)
             slots = [cgutils.alloca_once(builder, vectors.type) for _ in range(UNROLL)]
 
-            def body(vector, count):
+            def body(vector: Any, count: Any) -> None:
                 starts = [builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes) for i in range(count)]
                 for slot, start in zip(slots, starts, strict=False):
                     builder.store(vectors.load(gram_data, start), slot)
@@ -168,7 +167,7 @@ advance_omp = _make_advance(False)
 
 
 @compiled(fastmath=True)
-def _fill_row(dictionary, atom, row):
+def _fill_row(dictionary: Any, atom: Any, row: Any) -> None:
     """Inner products of one atom with all."""
     own = dictionary[atom]
     for j in range(len(dictionary)):
@@ -180,7 +179,7 @@ def _fill_row(dictionary, atom, row):
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
-def pursue_rows(
+def pursue_rows(  # type: ignore[no-untyped-def]
     correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
 ):
     """Codes of all rows of `correlations`; `gram` has rows padded with zeros to whole vectors.
@@ -264,7 +263,7 @@ def pursue_rows(
 
 
 @compiled()
-def pack_rows(counts, indices, values, indptr):
+def pack_rows(counts: Any, indices: Any, values: Any, indptr: Any) -> Any:
     """Pack padded codes into CSR form at the start of the same memory; returns the number of non-zeros."""
     n_nonzero = indices.shape[1]
     flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
@@ -282,7 +281,7 @@ def pack_rows(counts, indices, values, indptr):
 
 
 @compiled()
-def scatter_rows(indptr, indices, values, factors, dense):
+def scatter_rows(indptr: Any, indices: Any, values: Any, factors: Any, dense: Any) -> None:
     """Scatter CSR codes, times one factor per atom, into the zeros of `dense`."""
     for t in range(len(indptr) - 1):
         for position in range(indptr[t], indptr[t + 1]):

@@ -6,13 +6,14 @@ or multiplied, and what is read of the other factor serves all four. Sums stay i
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from rkdl._backends.cpu.jit import compiled
+from rkdl._backends.cpu.jit import compiled, intrinsic
 from rkdl._backends.cpu.vectors import FAST, INDEX, VECTOR_BYTES, Vectors, data_of
 
 # Rows or columns per block.
@@ -24,11 +25,11 @@ _OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
 
 
 @intrinsic
-def _mask(typingctx, array, start):
+def _mask(typingctx: Any, array: Any, start: Any) -> Any:
     """One bit per number, for four vectors from `start` on, set where the number is not zero."""
     signature = types.uint64(array, types.int64)
 
-    def codegen(context, builder, sig, args):
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vectors = Vectors(context, builder, sig.args[0].dtype)
         data = data_of(context, builder, sig.args[0], args[0])
         mask = ir.Constant(INDEX, 0)
@@ -44,21 +45,21 @@ def _mask(typingctx, array, start):
 
 
 @intrinsic
-def _lowest(typingctx, mask):
+def _lowest(typingctx: Any, mask: Any) -> Any:
     """Index of the lowest bit that is set."""
 
-    def codegen(context, builder, sig, args):
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), codegen
 
 
 @intrinsic
-def _copy_four(typingctx, source, place, target, target_place):
+def _copy_four(typingctx: Any, source: Any, place: Any, target: Any, target_place: Any) -> Any:
     """Copy four consecutive numbers; places count from the first number of each array."""
     signature = types.void(source, types.int64, target, types.int64)
 
-    def codegen(context, builder, sig, args):
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = ir.VectorType(context.get_value_type(sig.args[0].dtype), ROW_BLOCK).as_pointer()
         origin, goal = (
             builder.bitcast(
@@ -73,9 +74,9 @@ def _copy_four(typingctx, source, place, target, target_place):
     return signature, codegen
 
 
-def _make_accumulate(n_vectors: int):
+def _make_accumulate(n_vectors: int) -> Any:
     @intrinsic
-    def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):
+    def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):  # type: ignore[no-untyped-def]
         """Add to a block of `totals`, four rows by `n_vectors` vectors, combinations of rows of `source`.
 
         Entries `start` to `stop` of the list are the rows of `source` (`places`) and the weight of each in the four
@@ -85,7 +86,7 @@ def _make_accumulate(n_vectors: int):
             places, values, types.int64, types.int64, source, types.int64, totals, types.int64, types.int64
         )
 
-        def codegen(context, builder, sig, args):
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             vectors = Vectors(context, builder, sig.args[1].dtype)
             place, value, origin, target = (data_of(context, builder, sig.args[i], args[i]) for i in (0, 1, 4, 6))
             origin_width, target_width = (
@@ -133,13 +134,13 @@ _accumulate_1 = _make_accumulate(1)
 
 
 @compiled(**_OPTIONS)
-def _block_vectors(left):
+def _block_vectors(left: Any) -> Any:
     """Vectors in the next block, with `left` still to do."""
     return 4 if left >= 4 else 2 if left >= 2 else 1
 
 
 @compiled(**_OPTIONS)
-def _add_block(n_vectors, places, values, start, stop, source, column, totals, row, total_column):
+def _add_block(n_vectors, places, values, start, stop, source, column, totals, row, total_column):  # type: ignore[no-untyped-def]
     if n_vectors == 4:
         _accumulate_4(places, values, start, stop, source, column, totals, row, total_column)
     elif n_vectors == 2:
@@ -149,7 +150,7 @@ def _add_block(n_vectors, places, values, start, stop, source, column, totals, r
 
 
 @compiled(**_OPTIONS)
-def _append_columns(rows, first, start, mask, places, values, count):
+def _append_columns(rows: Any, first: Any, start: Any, mask: Any, places: Any, values: Any, count: Any) -> Any:
     """Append the columns of a mask, the first of which is `start`, and the four rows' numbers in them."""
     while mask != 0:
         column = np.uint64(start + _lowest(mask))
@@ -162,7 +163,7 @@ def _append_columns(rows, first, start, mask, places, values, count):
 
 
 @compiled(**_OPTIONS)
-def _list_columns(rows, first, edge, places, values, count):
+def _list_columns(rows: Any, first: Any, edge: Any, places: Any, values: Any, count: Any) -> Any:
     """Append the columns in which one of four rows, from `first` on, is not zero; the list's new length."""
     # Unsigned, so that Numba does not check for negative indices.
     count = np.uint64(count)
@@ -185,7 +186,7 @@ def _list_columns(rows, first, edge, places, values, count):
 
 
 @compiled(**_OPTIONS)
-def share_of_columns(rows, n_samples):
+def share_of_columns(rows: Any, n_samples: Any) -> Any:
     """Mean share of columns that are not zero in a block of four rows, over `n_samples` blocks."""
     n_rows, size = rows.shape
     edge = np.zeros((ROW_BLOCK, 4 * (VECTOR_BYTES // rows.itemsize)), dtype=rows.dtype)
@@ -199,7 +200,7 @@ def share_of_columns(rows, n_samples):
 
 
 @compiled(**_OPTIONS)
-def multiply_rows(rows, transposed, products):
+def multiply_rows(rows: Any, transposed: Any, products: Any) -> None:
     """``products = rows @ transposed``; `transposed` has its columns padded with zeros to whole vectors."""
     n_rows, size = rows.shape
     width = products.shape[1]
@@ -246,7 +247,7 @@ def multiply_rows(rows, transposed, products):
 
 
 @compiled(**_OPTIONS)
-def _find_fours(rows, first, edges, masks):
+def _find_fours(rows: Any, first: Any, edges: Any, masks: Any) -> None:
     """One bit per four neighbouring columns that are not all zero, for the `len(masks)` rows from `first` on.
 
     The last columns of every row go to `edges`, with zeros behind them.
@@ -266,7 +267,7 @@ def _find_fours(rows, first, edges, masks):
 
 
 @compiled(**_OPTIONS)
-def _list_rows(rows, first, number, masks, edges, places, values, counts):
+def _list_rows(rows, first, number, masks, edges, places, values, counts):  # type: ignore[no-untyped-def]
     """List, for every four columns of one mask, the rows that are not zero there and their numbers."""
     size = rows.shape[1]
     step = edges.shape[1]
@@ -291,7 +292,7 @@ def _list_rows(rows, first, number, masks, edges, places, values, counts):
 
 
 @compiled(**_OPTIONS)
-def share_of_rows(rows, n_samples):
+def share_of_rows(rows: Any, n_samples: Any) -> Any:
     """Mean share of groups of four neighbouring columns that are not all zero, over `n_samples` rows."""
     n_rows, size = rows.shape
     step = 4 * (VECTOR_BYTES // rows.itemsize)
@@ -309,7 +310,7 @@ def share_of_rows(rows, n_samples):
 
 
 @compiled(**_OPTIONS)
-def combine_rows(rows, weights, totals):
+def combine_rows(rows: Any, weights: Any, totals: Any) -> None:
     """Add ``rows.T @ weights`` to `totals`, whose rows are padded to blocks and whose columns to whole vectors."""
     n_rows, size = rows.shape
     dtype = rows.dtype

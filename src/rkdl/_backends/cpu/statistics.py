@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rkdl._backends.cpu.jit import compiled
@@ -9,7 +11,7 @@ from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows
 
 
 @compiled()
-def _learn(given, features, indptr, products, projections):
+def _learn(given: Any, features: Any, indptr: Any, products: Any, projections: Any) -> Any:
     """Encode a chunk, pack its codes and add to its sums; returns the non-zeros, the energy and the residual energy.
 
     `given` are the `Arguments` of the pursuit.
@@ -28,7 +30,7 @@ def _learn(given, features, indptr, products, projections):
 
 
 @compiled()
-def accumulate_gram(indptr, indices, values, products):
+def accumulate_gram(indptr: Any, indices: Any, values: Any, products: Any) -> None:
     """Add ``Z'Z``; rows have ascending indices, so the upper triangle is filled and then mirrored."""
     for t in range(len(indptr) - 1):
         for first in range(indptr[t], indptr[t + 1]):
@@ -42,7 +44,7 @@ def accumulate_gram(indptr, indices, values, products):
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def accumulate_products(indptr, indices, values, features, projections):
+def accumulate_products(indptr: Any, indices: Any, values: Any, features: Any, projections: Any) -> None:
     """Add ``Z'F``."""
     for t in range(len(indptr) - 1):
         source = features[t]
@@ -54,7 +56,7 @@ def accumulate_products(indptr, indices, values, features, projections):
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def _weigh(indptr, indices, values, atoms, derivative, weights):
+def _weigh(indptr: Any, indices: Any, values: Any, atoms: Any, derivative: Any, weights: Any) -> None:
     """``(Z A) * derivative`` into `weights`."""
     for t in range(len(indptr) - 1):
         target = weights[t]
@@ -70,7 +72,7 @@ def _weigh(indptr, indices, values, atoms, derivative, weights):
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def accumulate_gradient(indptr, indices, values, weights, least, own, features, atoms, gradient, used):
+def accumulate_gradient(indptr, indices, values, weights, least, own, features, atoms, gradient, used):  # type: ignore[no-untyped-def]
     """Add ``w z' (f - z A)`` per signal of non-negligible weight, and the squared codes of the class's own signals."""
     size = features.shape[1]
     residual = np.empty(size, dtype=features.dtype)

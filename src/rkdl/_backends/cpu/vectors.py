@@ -5,10 +5,13 @@ LLVM lowers them to whatever the machine has (AVX-512, AVX2, NEON, ...).
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+
+from rkdl._backends.cpu.jit import intrinsic
 
 # Bytes per vector: one register of AVX-512, two of AVX2, four of NEON.
 VECTOR_BYTES = 64
@@ -20,7 +23,7 @@ FAST = ("contract", "nsz", "arcp")
 class Vectors:
     """Emits vector code for one element type."""
 
-    def __init__(self, context, builder, dtype) -> None:
+    def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
         self.builder = builder
         self.element = context.get_value_type(dtype)
         self.lanes = VECTOR_BYTES // (dtype.bitwidth // 8)
@@ -33,45 +36,45 @@ class Vectors:
     def constant(self, value: float) -> ir.Constant:
         return ir.Constant(self.type, [value] * self.lanes)
 
-    def spread(self, scalar, kind=None):
+    def spread(self, scalar: Any, kind: Any = None) -> Any:
         """Broadcast a scalar to every lane."""
         kind = kind or self.type
         first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(LANE, 0))
         mask = ir.Constant(ir.VectorType(LANE, self.lanes), [0] * self.lanes)
         return self.builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask)
 
-    def _pointer(self, base, offset):
+    def _pointer(self, base: Any, offset: Any) -> Any:
         address = self.builder.gep(base, [offset], inbounds=True)
         return self.builder.bitcast(address, self.type.as_pointer())
 
-    def load(self, base, offset):
+    def load(self, base: Any, offset: Any) -> Any:
         return self.builder.load(self._pointer(base, offset), align=self.align)
 
-    def store(self, value, base, offset) -> None:
+    def store(self, value: Any, base: Any, offset: Any) -> None:
         self.builder.store(value, self._pointer(base, offset), align=self.align)
 
-    def times(self, left, right):
+    def times(self, left: Any, right: Any) -> Any:
         return self.builder.fmul(left, right, flags=FAST)
 
-    def less(self, value, left, right):
+    def less(self, value: Any, left: Any, right: Any) -> Any:
         """``value - left * right``."""
         return self.builder.fsub(value, self.times(left, right), flags=FAST)
 
-    def lane_numbers(self):
+    def lane_numbers(self) -> Any:
         return ir.Constant(self.index_type, list(range(self.lanes)))
 
 
-def data_of(context, builder, kind, value):
+def data_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     """Pointer to the first number of an array."""
     return context.make_array(kind)(context, builder, value).data
 
 
 @intrinsic
-def prefetch(typingctx, array, place):
+def prefetch(typingctx: Any, array: Any, place: Any) -> Any:
     """Prefetch the cache line of the number at flat index `place` of a C-contiguous array."""
     signature = types.void(array, types.int64)
 
-    def codegen(context, builder, sig, args):
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
         address = builder.gep(data_of(context, builder, sig.args[0], args[0]), [args[1]], inbounds=True)
         flag = ir.IntType(32)

@@ -52,7 +52,7 @@ def _pursue_kernel(
     dtype = correlations.dtype.element_ty
     tolerance = tl.load(limit)
     for t in range(first, tl.minimum(first + SIGNALS, n_signals)):
-        own = correlations + t.to(tl.int64) * n_atoms
+        own = correlations + t.to(tl.int64) * n_atoms  # type: ignore[attr-defined]
         if IS_FULL:
             a = tl.load(own + columns)
         else:
@@ -87,10 +87,10 @@ def _pursue_kernel(
             projection = tl.where(is_alive, correlation * inverse, 0.0)
             residual -= projection * projection
             count += is_alive.to(tl.int32)
-            chosen = chosen + (b,)
+            chosen = chosen + (b,)  # type: ignore[assignment]
             triangle = triangle + entries
-            inverses = inverses + (inverse,)
-            projections = projections + (projection,)
+            inverses = inverses + (inverse,)  # type: ignore[assignment]
+            projections = projections + (projection,)  # type: ignore[assignment]
             if HAS_LIMIT:
                 is_alive = is_alive & (residual > tolerance)
             if k + 1 < NONZERO:
@@ -102,7 +102,7 @@ def _pursue_kernel(
                 for q in tl.static_range(k):
                     row -= entries[q] * rows[q]
                 row *= inverse
-                rows = rows + (row,)
+                rows = rows + (row,)  # type: ignore[assignment]
                 a -= projection * row
                 u -= row * row
                 scores = a * a
@@ -111,11 +111,11 @@ def _pursue_kernel(
                 b, _ = first_of_largest(tl.where(u > FLOOR, scores, 0.0), columns, WIDTH)
         solution = ()
         for i in tl.static_range(NONZERO):
-            value = projections[NONZERO - 1 - i]
+            value = projections[NONZERO - 1 - i]  # type: ignore[var-annotated]
             for j in tl.static_range(i):
                 value -= triangle[(NONZERO - 1 - j) * (NONZERO - 2 - j) // 2 + NONZERO - 1 - i] * solution[j]
-            solution = solution + (value * inverses[NONZERO - 1 - i],)
-        target = t.to(tl.int64) * NONZERO
+            solution = solution + (value * inverses[NONZERO - 1 - i],)  # type: ignore[assignment]
+        target = t.to(tl.int64) * NONZERO  # type: ignore[attr-defined]
         for k in tl.static_range(NONZERO):
             place = tl.full((), 0, tl.int32)
             for q in tl.static_range(NONZERO):
