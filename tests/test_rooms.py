@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent / "src" / "rkdl"
 
 # From the top; rooms of one floor may use each other. "rkdl" is the package's own namespace, which users import from.
@@ -26,9 +28,15 @@ FLOORS = [
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
+# Folders that use less than all that lies below them.
+ONLY = {
+    "datasets": ["datasets", "_persistence", "_execution", "_utils"],
+    "_backends.cpu": ["_backends.cpu", "_utils"],
+}
 
-def imported_rooms(path):
-    """The rooms that a file imports from: at its top, inside a function, or by a name in a string."""
+
+def imported_names(path):
+    """What a file imports from rkdl, by its name there: at its top, inside a function, or by a name in a string."""
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.Import):
@@ -40,7 +48,13 @@ def imported_rooms(path):
             names = [node.value] if re.fullmatch(r"rkdl(\.\w+)+", node.value) else []
         for top, *rest in (name.split(".") for name in names):
             if top == "rkdl":
-                yield rest[0] if rest and rest[0] in FLOOR else "rkdl"
+                yield ".".join(rest)
+
+
+def room_of(name):
+    """The room that a name lies in."""
+    room = name.split(".")[0]
+    return room if room in FLOOR else "rkdl"
 
 
 def test_every_room_has_its_floor():
@@ -53,7 +67,20 @@ def test_imports_point_downwards():
     for path in ROOT.rglob("*.py"):
         place = path.relative_to(ROOT)
         here = place.parts[0].removesuffix(".py").replace("__init__", "rkdl")
-        for room in set(imported_rooms(path)):
+        for room in {room_of(name) for name in imported_names(path)}:
             if FLOOR[room] < FLOOR[here]:
                 upwards.add(f"{place} imports from {room}")
     assert not sorted(upwards)
+
+
+@pytest.mark.parametrize("folder", ONLY)
+def test_folders_that_use_less(folder):
+    paths = list((ROOT / folder.replace(".", "/")).rglob("*.py"))
+    assert paths
+    others = {
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in paths
+        for name in imported_names(path)
+        if not any(f"{name}.".startswith(f"{allowed}.") for allowed in ONLY[folder])
+    }
+    assert not sorted(others)
