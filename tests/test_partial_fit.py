@@ -284,7 +284,7 @@ def test_sums_of_alike_signals_do_not_depend_on_the_cut(X):
         found.append((start._stream.running, start._stream.decoder_sums))
     for ours, theirs in zip(found[0][0].statistics[:2], found[1][0].statistics[:2], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
-    np.testing.assert_allclose(found[0][1].projections, found[1][1].projections, rtol=1e-9)
+    np.testing.assert_allclose(found[0][1].cross_products, found[1][1].cross_products, rtol=1e-9)
 
 
 @pytest.mark.slow

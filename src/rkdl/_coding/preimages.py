@@ -61,8 +61,8 @@ def _inverse_roots(squares: Any) -> Any:
 class DecoderSums(NamedTuple):
     """Sums over codes Z (N, n) and signals Y (N, m) that a decoder is learned from."""
 
-    products: np.ndarray  # Z'Z (n, n)
-    projections: np.ndarray  # Z'Y (n, m)
+    code_gram: np.ndarray  # Z'Z (n, n)
+    cross_products: np.ndarray  # Z'Y (n, m)
     codes: np.ndarray  # sum of the codes (n,)
     signals: np.ndarray  # sum of the signals (m,)
     n_signals: float
@@ -83,13 +83,13 @@ class Decode(Encoder):
         if self.unit_length:
             assert self.gram is not None
             codes = codes._replace(values=to_unit_length(codes.to_csr(self.n_atoms), self.gram).data)
-        products = np.zeros((self.n_atoms, self.n_atoms))
-        accumulate_gram(*codes, products)
+        code_gram = np.zeros((self.n_atoms, self.n_atoms))
+        accumulate_gram(*codes, code_gram)
         total = np.bincount(codes.indices, weights=codes.values, minlength=self.n_atoms)
         # From the chunk's own mean, or an offset would take the digits.
         mean = signals.mean(axis=0, dtype=np.float64).astype(signals.dtype)
         whole = codes.cross_products(signals - mean, self.n_atoms).astype(np.float64) + np.outer(total, mean)
-        return DecoderSums(products, whole, total, signals.sum(axis=0, dtype=np.float64), float(len(signals))), None
+        return DecoderSums(code_gram, whole, total, signals.sum(axis=0, dtype=np.float64), float(len(signals))), None
 
     def _sum_dense(self, signals: Any, codes: Any) -> DecoderSums:
         """The sums of codes (c, n) with their zeros."""
@@ -98,9 +98,9 @@ class Decode(Encoder):
             codes = to_unit_length(codes, self.gram)
         wide = cast(codes, np.float64)
         total, mean = wide.sum(0), signals.mean(0)
-        projections = backend.weighted_sum(codes, signals - mean) + total[:, None] * cast(mean, np.float64)
+        cross_products = backend.weighted_sum(codes, signals - mean) + total[:, None] * cast(mean, np.float64)
         count = backend.full((), len(signals), total)
-        return DecoderSums(wide.T @ wide, projections, total, cast(signals, np.float64).sum(0), count)
+        return DecoderSums(wide.T @ wide, cross_products, total, cast(signals, np.float64).sum(0), count)
 
 
 def learn_decoder(
@@ -112,15 +112,15 @@ def learn_decoder(
     something, and the intercept is what regression finds.
     """
     mean = sums.signals / sums.n_signals
-    products, projections = sums.products, sums.projections - np.outer(sums.codes, mean)
+    code_gram, cross_products = sums.code_gram, sums.cross_products - np.outer(sums.codes, mean)
     if unit_length:
-        return solve_decoder(products, projections, gram, alpha), mean
+        return solve_decoder(code_gram, cross_products, gram, alpha), mean
     middle = sums.codes / sums.n_signals
-    matrix = solve_decoder(products - np.outer(sums.codes, middle), projections, gram, alpha)
+    matrix = solve_decoder(code_gram - np.outer(sums.codes, middle), cross_products, gram, alpha)
     return matrix, mean - middle @ matrix
 
 
-def solve_decoder(products: np.ndarray, projections: np.ndarray, gram: np.ndarray, alpha: float) -> np.ndarray:
+def solve_decoder(code_gram: np.ndarray, cross_products: np.ndarray, gram: np.ndarray, alpha: float) -> np.ndarray:
     """The matrix (n, m) that codes are multiplied by, from ridge regression in feature space.
 
     The linear map B from feature space to signals that minimises ``sum_t |y_t - B Psi_t|^2 + lambda |B|^2`` needs of
@@ -129,7 +129,7 @@ def solve_decoder(products: np.ndarray, projections: np.ndarray, gram: np.ndarra
     """
     values, vectors = np.linalg.eigh(np.asarray(gram, dtype=np.float64))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    values, vectors = np.linalg.eigh(root.T @ products @ root)
+    values, vectors = np.linalg.eigh(root.T @ code_gram @ root)
     values = np.maximum(values, 0.0)
     # What rounding leaves of a direction that no code has carries nothing.
     known = values > len(values) * np.finfo(np.float64).eps * values[-1]
@@ -137,7 +137,7 @@ def solve_decoder(products: np.ndarray, projections: np.ndarray, gram: np.ndarra
     weights = np.zeros_like(values)
     weights[known] = 1.0 / (values[known] + penalty)
     directions = root @ vectors
-    return (directions * weights) @ (directions.T @ projections)
+    return (directions * weights) @ (directions.T @ cross_products)
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ class Decoding(Denoising):
         parts = encoder.feature_map, encoder.atoms, encoder.gram, encoder.pursuit
         step = Decode(*parts, unit_length=self._space.has_unit_norms)
         sums = DecoderSums(*map(host, executor.map_reduce(step, start=earlier)[0]))
-        if not np.isfinite(sums.projections).all():
+        if not np.isfinite(sums.cross_products).all():
             raise NotFiniteError
         return sums
 

@@ -77,7 +77,8 @@ class GradientTask:
         cross_products = state.codes.cross_products(features, self.n_atoms)
         if self.atoms is None:
             return (cross_products,), state._replace(features=features) if self.caches_features else state
-        return (cross_products, gradient(partial(state.codes.weigh, self.atoms))), state._replace(features=None)
+        weighting = partial(state.codes.weighted_derivative, self.atoms)
+        return (cross_products, gradient(weighting)), state._replace(features=None)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from rkdl._utils.types import FLOATS
 
 # Axes: m features, n atoms, p kernel vectors, s coordinates of the features, w worst signals, y sampled signals.
 _DECODER = {
-    "products": Expected("nn"),
-    "projections": Expected("nm"),
+    "code_gram": Expected("nn"),
+    "cross_products": Expected("nm"),
     "codes": Expected("n"),
     "signals": Expected("m"),
     "n_signals": Expected(""),

@@ -23,7 +23,7 @@ if sys.platform != "win32":
     import fcntl
 
 # Version of the layout of saved estimators and checkpoints; raise it when that changes. Others are refused.
-FORMAT = 4
+FORMAT = 5
 #: Prefix of the names of our temporary files and locks.
 OWN_PREFIX = ".rkdl-"
 _HEADER = "header"

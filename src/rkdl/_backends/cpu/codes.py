@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows
-from rkdl._backends.cpu.statistics import _learn, _weigh, accumulate_products
+from rkdl._backends.cpu.statistics import _learn, _weighted_derivative, accumulate_cross_products
 from rkdl._backends.cpu.vectors import VECTOR_BYTES
 
 
@@ -39,13 +39,13 @@ class Codes(NamedTuple):
     def cross_products(self, features: np.ndarray, n_atoms: int) -> np.ndarray:
         """``Z'F`` (n, p)."""
         found = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
-        accumulate_products(self.indptr, self.indices, self.values, features, found)
+        accumulate_cross_products(self.indptr, self.indices, self.values, features, found)
         return found
 
-    def weigh(self, atoms: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        """``(Z A) * factor`` (c, p)."""
-        weights = np.empty_like(factor)
-        _weigh(self.indptr, self.indices, self.values, atoms, factor, weights)
+    def weighted_derivative(self, atoms: np.ndarray, derivative: np.ndarray) -> np.ndarray:
+        """``(Z A) * derivative`` (c, p)."""
+        weights = np.empty_like(derivative)
+        _weighted_derivative(self.indptr, self.indices, self.values, atoms, derivative, weights)
         return weights
 
 

@@ -11,7 +11,7 @@ from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows
 
 
 @compiled()
-def _learn(given: Any, features: Any, indptr: Any, products: Any, projections: Any) -> Any:
+def _learn(given: Any, features: Any, indptr: Any, code_gram: Any, cross_products: Any) -> Any:
     """Encode a chunk, pack its codes and add to its sums; returns the non-zeros, the energy and the residual energy.
 
     `given` are the `Arguments` of the pursuit.
@@ -20,8 +20,8 @@ def _learn(given: Any, features: Any, indptr: Any, products: Any, projections: A
     indices, values, counts = given.indices, given.values, given.counts
     total = pack_rows(counts, indices, values, indptr)
     flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
-    accumulate_gram(indptr, flat_indices, flat_values, products)
-    accumulate_products(indptr, flat_indices, flat_values, features, projections)
+    accumulate_gram(indptr, flat_indices, flat_values, code_gram)
+    accumulate_cross_products(indptr, flat_indices, flat_values, features, cross_products)
     energy = residual_energy = 0.0
     for t in range(len(counts)):
         energy += given.squared_norms[t]
@@ -30,33 +30,33 @@ def _learn(given: Any, features: Any, indptr: Any, products: Any, projections: A
 
 
 @compiled()
-def accumulate_gram(indptr: Any, indices: Any, values: Any, products: Any) -> None:
+def accumulate_gram(indptr: Any, indices: Any, values: Any, gram: Any) -> None:
     """Add ``Z'Z``; rows have ascending indices, so the upper triangle is filled and then mirrored."""
     for t in range(len(indptr) - 1):
         for first in range(indptr[t], indptr[t + 1]):
             value = values[first]
-            row = products[indices[first]]
+            row = gram[indices[first]]
             for second in range(first, indptr[t + 1]):
                 row[indices[second]] += value * values[second]
-    for i in range(len(products)):
+    for i in range(len(gram)):
         for j in range(i):
-            products[i, j] = products[j, i]
+            gram[i, j] = gram[j, i]
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def accumulate_products(indptr: Any, indices: Any, values: Any, features: Any, projections: Any) -> None:
+def accumulate_cross_products(indptr: Any, indices: Any, values: Any, features: Any, cross_products: Any) -> None:
     """Add ``Z'F``."""
     for t in range(len(indptr) - 1):
         source = features[t]
         for position in range(indptr[t], indptr[t + 1]):
             value = values[position]
-            target = projections[indices[position]]
+            target = cross_products[indices[position]]
             for i in range(len(source)):
                 target[i] += value * source[i]
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def _weigh(indptr: Any, indices: Any, values: Any, atoms: Any, derivative: Any, weights: Any) -> None:
+def _weighted_derivative(indptr: Any, indices: Any, values: Any, atoms: Any, derivative: Any, weights: Any) -> None:
     """``(Z A) * derivative`` into `weights`."""
     for t in range(len(indptr) - 1):
         target = weights[t]

@@ -55,12 +55,12 @@ class TensorCodes(NamedTuple):
     def cross_products(self, features: torch.Tensor, n_atoms: int) -> torch.Tensor:
         return weighted_sum(self.dense(n_atoms), features)
 
-    def weigh(self, atoms: torch.Tensor, factor: torch.Tensor) -> Any:
-        if factor.device.type == "cuda" and has_triton() and self.known is None:
+    def weighted_derivative(self, atoms: torch.Tensor, derivative: torch.Tensor) -> Any:
+        if derivative.device.type == "cuda" and has_triton() and self.known is None:
             from rkdl._backends.torch import triton_kernels
 
-            return triton_kernels.weigh(self.indices, self.values, atoms, factor)
-        return self.times(atoms).mul_(factor)
+            return triton_kernels.weight(self.indices, self.values, atoms, derivative)
+        return self.times(atoms).mul_(derivative)
 
 
 def csr_tensor(starts: Any, indices: Any, values: Any, shape: tuple[int, int]) -> torch.Tensor:

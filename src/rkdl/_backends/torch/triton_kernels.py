@@ -270,7 +270,7 @@ def finish_rbf(values: torch.Tensor, own: torch.Tensor, other: torch.Tensor, rou
 
 
 @triton.jit
-def _weigh_kernel(indices, values, atoms, slope, weights, n_columns, NONZERO: tl.constexpr, BLOCK: tl.constexpr):
+def _weight_kernel(indices, values, atoms, derivative, weights, n_columns, NONZERO: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < n_columns
@@ -281,16 +281,16 @@ def _weigh_kernel(indices, values, atoms, slope, weights, n_columns, NONZERO: tl
             atoms + atom * n_columns + columns, mask=inside, other=0.0
         )
     place = row * n_columns + columns
-    tl.store(weights + place, total * tl.load(slope + place, mask=inside, other=0.0), mask=inside)
+    tl.store(weights + place, total * tl.load(derivative + place, mask=inside, other=0.0), mask=inside)
 
 
-def weigh(indices: torch.Tensor, values: torch.Tensor, atoms: torch.Tensor, slope: torch.Tensor) -> torch.Tensor:
-    """``(Z A) * slope`` (c, p) of codes given by indices and values (c, s)."""
-    weights = torch.empty_like(slope)
-    n_rows, n_columns = slope.shape
+def weight(indices: torch.Tensor, values: torch.Tensor, atoms: torch.Tensor, derivative: torch.Tensor) -> torch.Tensor:
+    """``(Z A) * derivative`` (c, p) of codes given by indices and values (c, s)."""
+    weights = torch.empty_like(derivative)
+    n_rows, n_columns = derivative.shape
     block = min(1024, triton.next_power_of_2(n_columns))
-    with on_device(slope.device):
-        _weigh_kernel[(n_rows, triton.cdiv(n_columns, block))](
-            indices, values, atoms, slope, weights, n_columns, NONZERO=indices.shape[1], BLOCK=block, num_warps=4
+    with on_device(derivative.device):
+        _weight_kernel[(n_rows, triton.cdiv(n_columns, block))](
+            indices, values, atoms, derivative, weights, n_columns, NONZERO=indices.shape[1], BLOCK=block, num_warps=4
         )
     return weights

@@ -1,9 +1,9 @@
 """What a kernel is: its values, its diagonal, and its gradient.
 
-The methods that move the kernel vectors ask for ``values, gradient = kernel.value_and_gradient(X, D)``: with `weigh` a
-function that multiplies an array by weights W,
+The methods that move the kernel vectors ask for ``values, gradient = kernel.value_and_gradient(X, D)``: with
+`weighting` a function that multiplies an array by weights W,
 
-    gradient(weigh)_i = sum_t W_ti  d k(x_t, d_i) / d d_i
+    gradient(weighting)_i = sum_t W_ti  d k(x_t, d_i) / d d_i
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _BLOCK = 32
 # Rules that find gamma, one over the square of a width, from the signals.
 RULES = ("median", "scale")
 
-Weigh = Callable[[Any], Any]
-ValueAndGradient = tuple[Any, Callable[[Weigh], Any]]
+Weighting = Callable[[Any], Any]
+ValueAndGradient = tuple[Any, Callable[[Weighting], Any]]
 
 
 class Kernel:
@@ -189,13 +189,13 @@ class Kernel:
         values : ndarray of shape (c, p)
             The kernel values.
         gradient : callable
-            ``gradient(weigh)`` is the sum over signals of weights times derivatives, (p, m) in float64, where
-            ``weigh(factor)`` returns the weights (c, p) times a factor of that shape.
+            ``gradient(weighting)`` is the sum over signals of weights times derivatives, (p, m) in float64, where
+            ``weighting(factor)`` returns the weights (c, p) times a factor of that shape.
         """
         values = self(X, Y) if values is None else values
 
-        def gradient(weigh: Weigh) -> Any:
-            return self.gradient(X, Y, weigh(backend_of(values).full(values.shape, 1.0, values)))
+        def gradient(weighting: Weighting) -> Any:
+            return self.gradient(X, Y, weighting(backend_of(values).full(values.shape, 1.0, values)))
 
         return values, gradient
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weigh, check_positive
+from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weighting, check_positive
 
 __all__ = ["Product", "Scaled", "Sum"]
 
@@ -104,7 +104,7 @@ class Sum(Combination):
         found = [part.value_and_gradient(X, Y) for part in self.parts]
         # The terms' own values serve their gradients, and stay as they are.
         total = sum((own for own, _ in found[1:]), start=found[0][0])
-        return total, lambda weigh: reduce(add, (gradient(weigh) for _, gradient in found))
+        return total, lambda weighting: reduce(add, (gradient(weighting) for _, gradient in found))
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.parts))
@@ -135,11 +135,11 @@ class Product(Combination):
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
         found = [part.value_and_gradient(X, Y) for part in self.parts]
 
-        def gradient(weigh: Weigh) -> Any:
+        def gradient(weighting: Weighting) -> Any:
             terms = []
             for i, (_, own) in enumerate(found):
                 others = reduce(mul, (value for j, (value, _) in enumerate(found) if j != i))
-                terms.append(own(lambda factor, others=others: weigh(others * factor)))  # type: ignore[misc]
+                terms.append(own(lambda factor, others=others: weighting(others * factor)))  # type: ignore[misc]
             return reduce(add, terms)
 
         return reduce(mul, (value for value, _ in found)), gradient
@@ -193,7 +193,7 @@ class Scaled(Composite):
 
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
         own, gradient = self.kernel.value_and_gradient(X, Y)
-        return own * float(self.factor), lambda weigh: gradient(weigh) * float(self.factor)
+        return own * float(self.factor), lambda weighting: gradient(weighting) * float(self.factor)
 
     def __repr__(self) -> str:
         own = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from rkdl._backends.base import backend_of
-from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weigh, WithWidth
+from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weighting, WithWidth
 from rkdl._features.kernels.composites import Scaled
 
 __all__ = ["Linear", "Polynomial"]
@@ -23,16 +23,16 @@ class InnerProduct(BuiltIn):
         """What the derivative by ``x'y`` is to be multiplied by."""
         return 1.0
 
-    def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
+    def _with_derivative(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
         """Kernel values, and their derivative by ``x'y`` over `_factor`."""
         raise NotImplementedError
 
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
         backend = backend_of(X)
-        values, slope = self._slope(X, Y, values)
+        values, derivative = self._with_derivative(X, Y, values)
 
-        def gradient(weigh: Weigh) -> Any:
-            weighted = backend.weighted_sum(backend.from_host(weigh(slope), X), X)
+        def gradient(weighting: Weighting) -> Any:
+            weighted = backend.weighted_sum(backend.from_host(weighting(derivative), X), X)
             return weighted if self._factor == 1.0 else self._factor * weighted
 
         return values, gradient
@@ -91,11 +91,11 @@ class Polynomial(InnerProduct, WithWidth):
         backend = backend_of(X)
         return backend.power(self._base(backend.squared_norms(X)), self.degree)
 
-    def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
+    def _with_derivative(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
         backend = backend_of(X)
         base = self._base(backend.product(X, Y))
-        slope = backend.power(base, self.degree - 1)
-        return slope * base, slope
+        derivative = backend.power(base, self.degree - 1)
+        return derivative * base, derivative
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,6 @@ class Linear(InnerProduct):
     def diagonal(self, X: Any) -> Any:
         return backend_of(X).squared_norms(X)
 
-    def _slope(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
+    def _with_derivative(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
         values = self(X, Y) if values is None else values
         return values, backend_of(values).full(values.shape, 1.0, values)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rkdl._backends.base import backend_of
-from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weigh, WithWidth, check_positive
+from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weighting, WithWidth, check_positive
 from rkdl._features.widths import offset_of
 
 __all__ = ["RBF", "Matern", "RationalQuadratic"]
@@ -18,30 +18,30 @@ __all__ = ["RBF", "Matern", "RationalQuadratic"]
 class Radial(WithWidth):
     """A function of ``s = gamma |x - y|^2``."""
 
-    def _values_and_slope(self, squares: Any) -> tuple[Any, Any]:
+    def _values_and_negative_derivative(self, squares: Any) -> tuple[Any, Any]:
         """Kernel values and ``-dk/ds`` from s, which may change in place."""
         raise NotImplementedError
 
-    def _slope(self, X: Any, Y: Any, values: Any = None) -> tuple[Any, Any]:
+    def _with_negative_derivative(self, X: Any, Y: Any, values: Any = None) -> tuple[Any, Any]:
         """Kernel values, and ``-dk/ds``."""
-        return self._values_and_slope(backend_of(X).distances(X, Y, self._gamma))
+        return self._values_and_negative_derivative(backend_of(X).distances(X, Y, self._gamma))
 
     def _prepared(self, sample: np.ndarray) -> Kernel:
         prepared, shift = super()._prepared(sample), offset_of(sample)
         return prepared if shift is None else Centred(self, shift)
 
     def __call__(self, X: Any, Y: Any) -> Any:
-        return self._slope(X, Y)[0]
+        return self._with_negative_derivative(X, Y)[0]
 
     def diagonal(self, X: Any) -> Any:
         return backend_of(X).full((len(X),), 1.0, X)
 
     def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
         backend, factor = backend_of(X), 2.0 * self._gamma
-        values, slope = self._slope(X, Y, values)
+        values, negative_derivative = self._with_negative_derivative(X, Y, values)
 
-        def gradient(weigh: Weigh) -> Any:
-            weights = weigh(slope)
+        def gradient(weighting: Weighting) -> Any:
+            weights = weighting(negative_derivative)
             if X is not Y:
                 return backend.radial_gradient(weights, X, Y, factor)
             # One product; the weights may be in NumPy, where small matrices are, though X is on a device.
@@ -104,8 +104,8 @@ class RBF(Radial):
 
     gamma: float | str = "median"
 
-    def _slope(self, X: Any, Y: Any, values: Any = None) -> tuple[Any, Any]:
-        # The slope is the value.
+    def _with_negative_derivative(self, X: Any, Y: Any, values: Any = None) -> tuple[Any, Any]:
+        # Minus the derivative is the value.
         values = backend_of(X).rbf(X, Y, self._gamma) if values is None else values
         return values, values
 
@@ -152,7 +152,7 @@ class Matern(_WithLengthScale):
         if self.nu not in (1.5, 2.5):
             raise ValueError(f"Matern has nu=1.5 and nu=2.5, got nu={self.nu!r}: others have no simple derivative.")
 
-    def _values_and_slope(self, squares: Any) -> tuple[Any, Any]:
+    def _values_and_negative_derivative(self, squares: Any) -> tuple[Any, Any]:
         backend = backend_of(squares)
         squares *= 2.0 * self.nu
         squares **= 0.5
@@ -164,11 +164,11 @@ class Matern(_WithLengthScale):
             lengths *= decay
             decay *= 1.5
             return lengths, decay
-        slope = lengths * decay
+        negative_derivative = lengths * decay
         # 1 + a + a^2 / 3, with 1 + a in `lengths`.
         values = (lengths + (lengths - 1.0) ** 2 / 3.0) * decay
-        slope *= 5.0 / 6.0
-        return values, slope
+        negative_derivative *= 5.0 / 6.0
+        return values, negative_derivative
 
 
 @dataclass(frozen=True)
@@ -201,10 +201,10 @@ class RationalQuadratic(_WithLengthScale):
         super().__post_init__()
         check_positive(self, "alpha")
 
-    def _values_and_slope(self, squares: Any) -> tuple[Any, Any]:
+    def _values_and_negative_derivative(self, squares: Any) -> tuple[Any, Any]:
         squares /= 2.0 * self.alpha
         squares += 1.0
         values = backend_of(squares).power(squares, -float(self.alpha))
-        slope = values / squares
-        slope *= 0.5
-        return values, slope
+        negative_derivative = values / squares
+        negative_derivative *= 0.5
+        return values, negative_derivative
