@@ -60,6 +60,17 @@ class Quadratic(Kernel):
         return (2 * weights * (X @ Y.T)).T @ X
 
 
+class QuadraticAtOnce(Kernel):
+    """Gives its gradient with the values, as the library's own kernels do."""
+
+    def __call__(self, X, Y):
+        return (X @ Y.T) ** 2 + 1.0
+
+    def value_and_gradient(self, X, Y, values=None):
+        products = X @ Y.T
+        return products**2 + 1.0, lambda weigh: weigh(2 * products).T @ X
+
+
 class Cauchy(Kernel):
     """Knows NumPy alone."""
 
@@ -266,6 +277,13 @@ class TestFits:
         assert model.transform(give(Y)).dtype == give(Y).dtype
         arrays = kind(4, kernel=kernel, **SMALL).fit(Y)
         np.testing.assert_allclose(model.errors_, arrays.errors_, rtol=1e-2 if dtype == np.float32 else 1e-6)
+
+    @pytest.mark.parametrize("kind", [ORKDL, MORKDL])
+    def test_a_gradient_with_the_values_is_one(self, kind, give, X):
+        found = kind(4, kernel=QuadraticAtOnce(), **SMALL).fit(give(X))
+        expected = kind(4, kernel=Quadratic(), **SMALL).fit(give(X))
+        np.testing.assert_allclose(found.errors_, expected.errors_, rtol=1e-9)
+        assert found.errors_[-1] < found.errors_[0]
 
     @pytest.mark.parametrize("name", ["rbf", "poly", "linear"])
     def test_names_are_the_objects(self, name, X):

@@ -119,7 +119,9 @@ class Kernel:
         gradient : ndarray or Tensor of shape (p, n_features)
             In row i the sum over t of ``w_ti dk(x_t, y_i) / dy_i``.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no gradient(X, Y, weights): write one, or use RKDL.")
+        if type(self).value_and_gradient is Kernel.value_and_gradient:
+            raise NotImplementedError(f"{type(self).__name__} has no gradient(X, Y, weights): write one, or use RKDL.")
+        return self.value_and_gradient(X, Y)[1](lambda factor: weights * factor)
 
     def __add__(self, other: Any) -> Kernel:
         from rkdl._features.kernels.composites import Sum
@@ -137,8 +139,9 @@ class Kernel:
 
     @property
     def differentiable(self) -> bool:
-        """Whether there is a gradient."""
-        return type(self).gradient is not Kernel.gradient
+        """Whether there is a gradient, by itself or with the values."""
+        own = type(self)
+        return own.gradient is not Kernel.gradient or own.value_and_gradient is not Kernel.value_and_gradient
 
     @property
     def _has_user_code(self) -> bool:
@@ -206,9 +209,6 @@ class BuiltIn(Kernel):
     @property
     def _has_user_code(self) -> bool:
         return False
-
-    def gradient(self, X: Any, Y: Any, weights: Any) -> Any:
-        return self.value_and_gradient(X, Y)[1](lambda factor: weights * factor)
 
     def _prepared(self, sample: np.ndarray) -> Kernel:
         return self
