@@ -243,18 +243,6 @@ class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, Tran
             checkpoint=checkpoint,
         )
 
-    def _share_features(self, executor: Executor, rng: RandomState) -> SharedFeatures:
-        """Features for the dictionaries of several classes: kernel vectors are chosen, and moved if they are to be."""
-        signals = executor.signals
-        problem: Any
-        problem, gamma, is_interrupted = self._start_problem(executor, rng)
-        if problem.vector_update is not None and not is_interrupted:
-            _, is_interrupted = self._alternate(problem, f"{type(self).__name__} of all classes")
-        if is_interrupted:
-            raise KeyboardInterrupt
-        space = self._space_on(signals.shape[1], *self._learned_vectors(problem, signals, gamma))
-        return SharedFeatures.of(space, problem)
-
     def _check_learned(self, problem: LearningProblem, n_signals: int) -> None:
         """Warn if the model represents next to nothing; subclasses add their own checks."""
         check_codes(type(self).__name__, problem.model.n_empty, n_signals, self.residual_tol, *self._places())
@@ -477,3 +465,23 @@ def read_signals(estimator: Any, X: Any, *, reset: bool, device: Any = None) -> 
     signals = open_signals(X, caller=type(estimator).__name__, device=device)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return signals
+
+
+@contextmanager
+def shared_features(method: Any, signals: Signals, rng: RandomState) -> Iterator[tuple[Executor, SharedFeatures]]:
+    """What the dictionaries of several classes share: kernel vectors are chosen, and moved if the method moves them."""
+    method._check_sizes(signals.shape[0])
+    with method._executor(signals) as opened:
+        executor = method._inspect(opened)
+        problem, gamma, is_interrupted = method._start_problem(executor, rng)
+        if problem.vector_update is not None and not is_interrupted:
+            _, is_interrupted = method._alternate(problem, f"{type(method).__name__} of all classes")
+        if is_interrupted:
+            raise KeyboardInterrupt
+        space = feature_space(method, signals.shape[1], *method._learned_vectors(problem, executor.signals, gamma))
+        yield executor, SharedFeatures.of(space, problem)
+
+
+def feature_space(method: Any, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
+    """The feature space of a method on these kernel vectors or frequencies, all in the units of the user's signals."""
+    return method._space_on(n_features, vectors, gamma)

@@ -50,9 +50,7 @@ def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
         raise ValueError(
             "The estimator's init is an array, and every class needs initial atoms of its own: use 'data' or 'random'."
         )
-    method = _reduced(_shrunk(method, n_signals), n_signals)
-    method._check_sizes(n_signals)
-    return method
+    return _reduced(_shrunk(method, n_signals), n_signals)
 
 
 def _shrunk(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:

@@ -29,7 +29,13 @@ from rkdl._applications.class_dictionaries import (
 from rkdl._applications.refinement import Refinement, fit_sharpness, probabilities
 from rkdl._backends.arrays import host
 from rkdl._coding.encoder import Pursuit
-from rkdl._estimators.base import DictionaryLearner, read_signals, unchanged_on_failure
+from rkdl._estimators.base import (
+    DictionaryLearner,
+    feature_space,
+    read_signals,
+    shared_features,
+    unchanged_on_failure,
+)
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
 from rkdl._estimators.documentation import DocumentationLink
 from rkdl._estimators.saving import save
@@ -317,9 +323,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         seed = self.random_state if self.random_state is not None else method.random_state
         rng = check_random_state(seed)
         method.set_params(n_jobs=self.n_jobs, verbose=max(self.verbose, method.verbose))
-        with method._executor(signals) as opened:
-            executor = method._inspect(opened)
-            features = method._share_features(executor, rng)
+        with shared_features(method, signals, rng) as (executor, features):
             if features.feature_map.size < 2:
                 warn(
                     "The signals have one coordinate in feature space, so every class represents all of them: use a "
@@ -495,7 +499,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         if signals.is_remote:
             raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
         method = self.method_
-        space = method._space_on(self.n_features_in_, self.kernel_vectors_, self.gamma_)
+        space = feature_space(method, self.n_features_in_, self.kernel_vectors_, self.gamma_)
         if space.is_user_function:
             signals.check_finite()
         scale = space.scale(signals.dtype)
