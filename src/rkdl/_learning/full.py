@@ -39,20 +39,20 @@ class KernelRows:
     @classmethod
     def compute(cls, executor: Executor, kernel: Kernel) -> KernelRows:
         """The whole matrix: of arrays from the blocks of its upper triangle, of tensors block of rows by block."""
-        rows = cls(executor, kernel, None)
-        signals, bounds, kernel = executor.signals, executor.bounds, rows.kernel
+        signals, bounds, kernel = executor.signals, executor.bounds, executor.to_signals(kernel)
+        size = signals.shape[0]
         if signals.device is not None:
-            every: Any = signals.read(0, rows.size)
-            rows.matrix = every.new_empty((rows.size, rows.size))
+            every: Any = signals.read(0, size)
+            matrix: Any = every.new_empty((size, size))
 
             def fill_rows(own: Any, block: Any) -> tuple[tuple, None]:
                 block[:] = kernel(own, every)
                 return (), None
 
             for start, stop in bounds:
-                executor.attempt(fill_rows, every[start:stop], rows.matrix[start:stop])
-            return rows
-        matrix = rows.matrix = np.empty((rows.size, rows.size), dtype=signals.dtype)
+                executor.attempt(fill_rows, every[start:stop], matrix[start:stop])
+            return cls(executor, kernel, matrix)
+        matrix = np.empty((size, size), dtype=signals.dtype)
 
         def fill(number: int, start: int, stop: int) -> None:
             own = signals.read(start, stop)
@@ -64,7 +64,7 @@ class KernelRows:
 
         with np.errstate(over="ignore", invalid="ignore"):
             executor.map_chunks(fill)
-        return rows
+        return cls(executor, kernel, matrix)
 
     def rows(self, start: int, stop: int) -> Any:
         """``K[start:stop]``."""
