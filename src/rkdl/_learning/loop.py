@@ -84,7 +84,7 @@ def alternate(
     best = problem.model
     was_learned = bool(np.isfinite(problem.model.objective))
     if was_learned:
-        history.start_error = history.start_total = error_of(problem.model.objective)
+        history = History(start_error=error_of(problem.model.objective))
     if checkpoint is not None and checkpoint.state is not None:
         history = checkpoint.history
         problem.restore(checkpoint.state)
@@ -99,17 +99,16 @@ def alternate(
                     problem.encode()
                     is_coded = True
                     if not history.errors:
-                        history.start_error = error_of(problem.model.objective)
-                        history.start_total = error_of(problem.model.objective + problem.model.penalty)
-                        best = problem.model
+                        model = problem.model
+                        total = error_of(model.objective + model.penalty)
+                        history, best = History(start_error=error_of(model.objective), start_total=total), model
                 problem.update()
                 update_error = error_of(problem.model.update_objective)
                 problem.encode()
                 model = problem.model
-                longer = history.extended(
-                    error_of(model.objective), error_of(model.objective + model.penalty), update_error
-                )
-                longer.is_settled = _has_settled(longer.totals, tol)
+                error, total = error_of(model.objective), error_of(model.objective + model.penalty)
+                is_settled = _has_settled([*history.totals, total], tol)
+                longer = history.extended(error, total, update_error, is_settled)
                 # In one assignment: Ctrl-C leaves errors and model that belong together.
                 history, best = longer, model if longer.has_improved else best
                 if bar is not None:

@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ _BEST = "best."
 _REMEDY = "delete it to start afresh, or give another path as checkpoint."
 
 
-@dataclass
+@dataclass(frozen=True)
 class History:
     """Errors of a fit, per iteration; the best model is the one with the smallest total."""
 
@@ -43,10 +43,10 @@ class History:
     def __len__(self) -> int:
         return len(self.errors)
 
-    def extended(self, error: float, total: float, update_error: float) -> History:
+    def extended(self, error: float, total: float, update_error: float, is_settled: bool) -> History:
         """The history with one iteration more."""
-        errors, totals = [*self.errors, error], [*self.totals, total]
-        return replace(self, errors=errors, totals=totals, update_errors=[*self.update_errors, update_error])
+        errors, totals, updates = [*self.errors, error], [*self.totals, total], [*self.update_errors, update_error]
+        return History(errors, updates, totals, is_settled, self.start_error, self.start_total)
 
     @property
     def has_improved(self) -> bool:
