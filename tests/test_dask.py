@@ -134,13 +134,13 @@ def test_tasks_per_pass(blocks):
     """At most two tasks per chunk, one where no chunk state is returned, whatever the number of chunks."""
     from rkdl._data.dask import DaskSignals
     from rkdl._execution.dask import pass_graph
-    from rkdl._execution.executor import _squares
+    from rkdl._execution.executor import SquaresTask
     from rkdl._learning.chunk_tasks import ResidualTask
 
     signals = DaskSignals(blocks.rechunk((10, -1)))
     n_chunks, n_added = 150, 10
     graph, _ = signals.blocks()
-    for step, a_chunk in ((_squares, 1), (ResidualTask(np.eye(20)), 1), (lambda rows, kept: ((), rows), 2)):
+    for step, a_chunk in ((SquaresTask(), 1), (ResidualTask(np.eye(20)), 1), (lambda rows, kept: ((), rows), 2)):
         found, _, states = pass_graph(signals, step, None, None)
         assert len(found) - len(graph) == a_chunk * n_chunks + n_added + 1
         assert len(states) == (n_chunks if a_chunk == 2 else 0)

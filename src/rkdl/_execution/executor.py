@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from copy import copy
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -132,7 +132,7 @@ class Executor(ABC):
 
     def find_scale(self) -> float:
         """The power of two that keeps squares of the signals in range, mostly 1.0; NaN and infinity are refused."""
-        (total,), _ = self.map_reduce(_squares)
+        (total,), _ = self.map_reduce(SquaresTask())
         size = max(1, self.signals.shape[0] * self.signals.shape[1])
         if is_safe(float(total) / size, self.signals.dtype):
             return 1.0
@@ -140,13 +140,15 @@ class Executor(ABC):
         return unit_scale(self.signals.largest(), self.signals.dtype)
 
 
-def _squares(rows: np.ndarray, state: Any) -> tuple[tuple, None]:
-    flat = rows.reshape(-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return (flat @ flat,), None
+class SquaresTask:
+    """Sum of squares of a chunk."""
 
+    makes_state: ClassVar[bool] = False
 
-_squares.makes_state = False  # type: ignore[attr-defined]
+    def __call__(self, rows: Any, state: Any) -> tuple[tuple, None]:
+        flat = rows.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return (flat @ flat,), None
 
 
 def makes_state(task: ChunkTask) -> bool:
