@@ -542,7 +542,7 @@ class TestKernelValues:
     @every_optimized
     def test_a_function_has_no_derivative(self, kind, X):
         with pytest.raises(
-            ValueError, match=rf"{kind.__name__} moves .* derivative.*'rbf', 'poly' or 'linear', or RKDL"
+            ValueError, match=rf"{kind.__name__} moves .* derivative.*'rbf', 'poly' or 'linear', or use RKDL"
         ):
             make(kind, kernel=rbf_kernel).fit(X)
 

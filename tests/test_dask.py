@@ -140,14 +140,14 @@ def test_tasks_per_pass(blocks):
     signals = DaskSignals(blocks.rechunk((10, -1)))
     n_chunks, n_added = 150, 10
     graph, _ = signals.blocks()
-    for step, a_chunk in ((SquaresTask(), 1), (ResidualTask(np.eye(20)), 1), (lambda rows, kept: ((), rows), 2)):
-        found, _, states = pass_graph(signals, step, None, None)
-        assert len(found) - len(graph) == a_chunk * n_chunks + n_added + 1
-        assert len(states) == (n_chunks if a_chunk == 2 else 0)
+    for task, n_tasks in ((SquaresTask(), 1), (ResidualTask(np.eye(20)), 1), (lambda rows, state: ((), rows), 2)):
+        found, _, states = pass_graph(signals, task, None, None)
+        assert len(found) - len(graph) == n_tasks * n_chunks + n_added + 1
+        assert len(states) == (n_chunks if n_tasks == 2 else 0)
 
 
-def test_a_large_step_is_sent_without_a_warning(X, three_workers):
-    """Dask warns of graphs of 10 MB; the step is in the graph so that it outlives any worker."""
+def test_a_large_task_is_sent_without_a_warning(X, three_workers):
+    """Dask warns of graphs of 10 MB; the task is in the graph so that it outlives any worker."""
     from rkdl._data.dask import DaskSignals
     from rkdl._execution.dask import DaskExecutor
 
@@ -159,12 +159,12 @@ def test_a_large_step_is_sent_without_a_warning(X, three_workers):
 
 
 class Large:
-    """A step of 16 MB."""
+    """A chunk task of 16 MB."""
 
     def __init__(self, values):
         self.values = values
 
-    def __call__(self, signals, kept):
+    def __call__(self, signals, state):
         return (len(signals) * self.values.sum(),), None
 
 
@@ -346,7 +346,7 @@ def killing(client, part, moment, flag):
         ("MORKDL", "rkdl-gradient", "executing"),
         ("MORKDL", "rkdl-add", "executing"),
         # Unused atoms are replaced.
-        ("RKDL-unused-atoms", "rkdl-fetch", "executing"),
+        ("RKDL-unused-atoms", "rkdl-gather", "executing"),
     ],
 )
 def test_a_worker_dies(name, part, moment, X, three_workers, tmp_path):

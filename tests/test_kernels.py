@@ -68,7 +68,7 @@ class QuadraticAtOnce(Kernel):
 
     def value_and_gradient(self, X, Y, values=None):
         products = X @ Y.T
-        return products**2 + 1.0, lambda weigh: weigh(2 * products).T @ X
+        return products**2 + 1.0, lambda weighting: weighting(2 * products).T @ X
 
 
 class Cauchy(Kernel):
@@ -331,11 +331,11 @@ class TestFits:
             def gradient(self, X, Y, weights):
                 return weights
 
-        with pytest.raises(ValueError, match="mend its __call__"):
+        with pytest.raises(ValueError, match="fix its __call__"):
             RKDL(4, kernel=Wrong(), **SMALL).fit(X)
-        with pytest.raises(ValueError, match="mend its gradient"):
+        with pytest.raises(ValueError, match="fix its gradient"):
             ORKDL(4, kernel=WrongGradient(), **SMALL).fit(X)
-        with pytest.raises(ValueError, match="mend its __call__"):
+        with pytest.raises(ValueError, match="fix its __call__"):
             RKDL(4, kernel=Kernel(), **SMALL).fit(X)
 
     def test_others(self, X):

@@ -12,7 +12,7 @@ import reference
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, sparse_encode, sparse_encode_gram
 from rkdl._backends.cpu.backend import CPU
 from rkdl._coding.pursuit import Codes
-from rkdl._execution import chunks as _signals
+from rkdl._execution import chunks
 from rkdl._learning.atom_updates import ATOM_UPDATES, AKSVDUpdate, GramUpdate
 from rkdl._learning.full import _CodedKernel
 from rkdl._learning.kernel_vector_updates import VariableProjection
@@ -36,8 +36,8 @@ each_share = pytest.mark.parametrize("share", [None, 0.4], ids=["sparsity", "tol
 @pytest.fixture(autouse=True)
 def _several_chunks(monkeypatch):
     """Chunks so small that every sum here is one over chunks."""
-    monkeypatch.setattr(_signals, "SMALLEST_CHUNK", 8)
-    assert len(_signals.chunk_bounds(N_SIGNALS, N_FEATURES, 8)) > 3
+    monkeypatch.setattr(chunks, "SMALLEST_CHUNK", 8)
+    assert len(chunks.chunk_bounds(N_SIGNALS, N_FEATURES, 8)) > 3
 
 
 @pytest.fixture

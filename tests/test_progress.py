@@ -26,10 +26,8 @@ from rkdl._estimators import reduced as _reduced
 from rkdl._features import kernels as _kernels
 from rkdl._features.maps import KernelMap
 from rkdl._learning import full as _full
-from rkdl._learning import kernel_vector_choice as _kernel_vectors
-from rkdl._learning import kernel_vector_updates as _descent
-from rkdl._learning import loop
-from rkdl._learning import reduced as _learning
+from rkdl._learning import kernel_vector_choice, kernel_vector_updates, loop
+from rkdl._learning.reduced import ReducedProblem
 
 COMMON = {"n_components": 6, "n_nonzero_coefs": 2, "max_iter": 6, "tol": 0.0, "random_state": 0, "n_jobs": 1}
 REDUCED = {**COMMON, "n_kernel_vectors": 10, "kernel_vectors": "random"}
@@ -111,7 +109,7 @@ class TestInterrupt:
     )
     def test_state(self, X, monkeypatch, name, attribute, count):
         model = clone(ESTIMATORS[name])
-        for problem in (_learning.ReducedProblem, _full.FullProblem):
+        for problem in (ReducedProblem, _full.FullProblem):
             interrupt_after(monkeypatch, count, problem, attribute)
         fit_interrupted(model, X, count)
         monkeypatch.undo()
@@ -131,7 +129,7 @@ class TestInterrupt:
         """What an earlier fit learned stays; without one, the estimator is not fitted."""
         fitted, fresh = clone(ESTIMATORS[name]).fit(X), clone(ESTIMATORS[name])
         codes = fitted.transform(X)
-        for problem in (_learning.ReducedProblem, _full.FullProblem):
+        for problem in (ReducedProblem, _full.FullProblem):
             interrupt_after(monkeypatch, 0, problem, attribute)
         for model in (fitted, fresh):
             with pytest.raises(KeyboardInterrupt):
@@ -155,7 +153,7 @@ class TestInterrupt:
         key = f"{name.lower()}__n_components"
         search = GridSearchCV(model, {key: [4, 5, 6]}, cv=3, error_score=0.0)
         monkeypatch.setattr(type(ESTIMATORS[name]), "fit", counted)
-        for problem in (_learning.ReducedProblem, _full.FullProblem):
+        for problem in (ReducedProblem, _full.FullProblem):
             interrupt_after(monkeypatch, 8, problem, "update")
         with pytest.raises(KeyboardInterrupt):
             search.fit(X)
@@ -166,7 +164,7 @@ class TestInterrupt:
 
     def test_a_pipeline_keeps_what_its_last_step_learned(self, X, monkeypatch):
         model = make_pipeline(StandardScaler(), clone(ESTIMATORS["RKDL"]))
-        interrupt_after(monkeypatch, 3, _learning.ReducedProblem, "update")
+        interrupt_after(monkeypatch, 3, ReducedProblem, "update")
         with pytest.raises(KeyboardInterrupt, match="after 3 of 6 iterations"):
             model.fit(X)
         monkeypatch.undo()
@@ -198,7 +196,7 @@ class TestInterrupt:
 
     def test_a_stream_continues(self, X, monkeypatch):
         model = clone(ESTIMATORS["RKDL"])
-        interrupt_after(monkeypatch, 3, _learning.ReducedProblem, "update")
+        interrupt_after(monkeypatch, 3, ReducedProblem, "update")
         fit_interrupted(model, X, 3)
         monkeypatch.undo()
         assert len(model.partial_fit(X[:100]).update_errors_) == 4
@@ -207,7 +205,7 @@ class TestInterrupt:
         """Dictionaries of a detector that are not all learned are of no use."""
         model = KDLOutlierDetector(n_members=2, random_state=0, n_jobs=1).fit(X)
         scores = model.score_samples(X)
-        interrupt_after(monkeypatch, 5, _learning.ReducedProblem, "update")
+        interrupt_after(monkeypatch, 5, ReducedProblem, "update")
         with pytest.raises(KeyboardInterrupt):
             model.fit(X + 1.0)
         monkeypatch.undo()
@@ -219,8 +217,8 @@ class TestInterrupt:
         [
             ("DL", CPU, "pursue_and_sum"),
             ("KDL", _full, "pursue"),
-            ("ORKDL-lbfgs", _descent.Objective, "at"),
-            ("ORKDL-gd", _descent.GradientDescent, "sweep"),
+            ("ORKDL-lbfgs", kernel_vector_updates.Objective, "at"),
+            ("ORKDL-gd", kernel_vector_updates.GradientDescent, "sweep"),
         ],
     )
     def test_in_the_depth(self, X, monkeypatch, name, owner, attribute, n_jobs):
@@ -236,9 +234,9 @@ class TestInterrupt:
     @pytest.mark.parametrize(
         ("method", "owner", "attribute"),
         [
-            ("kmeans", _kernel_vectors._Assign, "__call__"),
+            ("kmeans", kernel_vector_choice._Assign, "__call__"),
             ("rpcholesky", _kernels.RBF, "__call__"),
-            ("dictionary", _learning.ReducedProblem, "update"),
+            ("dictionary", ReducedProblem, "update"),
         ],
     )
     def test_while_kernel_vectors_are_chosen(self, X, monkeypatch, method, owner, attribute):
@@ -252,14 +250,14 @@ class TestInterrupt:
             finally:
                 monkeypatch.undo()
 
-        choose = _kernel_vectors.choose_kernel_vectors
+        choose = kernel_vector_choice.choose_kernel_vectors
         monkeypatch.setattr(_reduced, "choose_kernel_vectors", chosen)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X)
         assert not hasattr(model, "n_iter_")
 
     def test_bar_is_closed(self, X, monkeypatch, capsys):
-        interrupt_after(monkeypatch, 2, _learning.ReducedProblem, "update")
+        interrupt_after(monkeypatch, 2, ReducedProblem, "update")
         fit_interrupted(DL(verbose=1, **COMMON), X, 2)
         shown = capsys.readouterr().err
         assert "2/6" in shown
@@ -269,7 +267,7 @@ class TestInterrupt:
         def fail(self):
             raise RuntimeError("not an interrupt")
 
-        monkeypatch.setattr(_learning.ReducedProblem, "update", fail)
+        monkeypatch.setattr(ReducedProblem, "update", fail)
         with pytest.raises(RuntimeError, match="not an interrupt"):
             DL(**COMMON).fit(X)
 
@@ -334,7 +332,7 @@ def test_signal(model):
 def moves(monkeypatch):
     """Points before and after every move of the kernel vectors."""
     found = []
-    for vector_update in (_descent.VariableProjection, _descent.GradientDescent):
+    for vector_update in (kernel_vector_updates.VariableProjection, kernel_vector_updates.GradientDescent):
 
         def recorded(self, objective, start, original=vector_update.minimize):
             end = original(self, objective, start)

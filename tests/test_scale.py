@@ -20,7 +20,7 @@ from rkdl._execution import config as _config
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import plan_chunks
 from rkdl._execution.threads import ThreadExecutor
-from rkdl._learning import kernel_vector_choice as _kernel_vectors
+from rkdl._learning import kernel_vector_choice
 
 pytestmark = poor_models
 
@@ -334,8 +334,8 @@ def test_what_is_a_source(X):
 
 def test_kernel_vectors_of_many_signals_come_from_a_sample(X, monkeypatch):
     """A rule of the sizes alone, so that it is the same in memory and out of it."""
-    monkeypatch.setattr(_kernel_vectors, "LARGEST_SAMPLE", 400)
-    monkeypatch.setattr(_kernel_vectors, "SAMPLES_A_VECTOR", 10)
+    monkeypatch.setattr(kernel_vector_choice, "LARGEST_SAMPLE", 400)
+    monkeypatch.setattr(kernel_vector_choice, "SAMPLES_A_VECTOR", 10)
     for name in ("RKDL", "RKDL-kmeans", "RKDL-rpcholesky"):
         rows = Rows(X)
         assert outcome(ESTIMATORS[name], rows) == outcome(ESTIMATORS[name], X)

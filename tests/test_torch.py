@@ -506,28 +506,28 @@ class TestEngine:
         linear = LinearTerm(0.7, sums) if has_linear else None
         found = []
         there = torch.device(device)
-        for executor, lends in (
+        for executor, moves_on_device in (
             (ThreadExecutor(Signals(X, X.dtype), chunk_bounds(700, 30, 8), 1), False),
             (DeviceExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30), False),
             (DeviceExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), False),
             (DeviceExecutor(TensorSignals(torch.tensor(X), X.dtype, there), 30, is_light=True), True),
         ):
-            if lends and has_linear:
+            if moves_on_device and has_linear:
                 continue
             with executor:
                 feature_map, unit = executor.to_backend((KernelMap(kernel, vectors), atoms))
                 metric = feature_map.metric(X.dtype)
-                white = metric.whiten_combinations(unit)
-                white = white / ((white**2).sum(1) ** 0.5)[:, None]
-                step = EncodeTask(feature_map, metric.unwhiten(white), white @ white.T, Pursuit(3, -1.0, True))
-                sums, kept = executor.map_reduce(step)
-                products, _, trace, _ = executor.small_to_host(sums)
-                lent = executor.with_vectors_on_device(feature_map) if lends else feature_map
+                whitened = metric.whiten_combinations(unit)
+                whitened = whitened / ((whitened**2).sum(1) ** 0.5)[:, None]
+                task = EncodeTask(feature_map, metric.unwhiten(whitened), whitened @ whitened.T, Pursuit(3, -1.0, True))
+                sums, states = executor.map_reduce(task)
+                code_gram, _, energy, _ = executor.small_to_host(sums)
+                moved_map = executor.with_vectors_on_device(feature_map) if moves_on_device else feature_map
                 held = unit if holds_atoms else None
                 term = executor.to_backend(linear)
-                objective = Objective(executor, kept, lent, products, float(trace), term, fixed_atoms=held)
-                point = objective.at(lent.kernel_vectors)
-                is_placed = isinstance(executor, DeviceExecutor) and (lends or not executor.is_light)
+                objective = Objective(executor, states, moved_map, code_gram, float(energy), term, fixed_atoms=held)
+                point = objective.at(moved_map.kernel_vectors)
+                is_placed = isinstance(executor, DeviceExecutor) and (moves_on_device or not executor.is_light)
                 assert isinstance(point.vectors, torch.Tensor) == is_placed
                 found.append((point.value, to_host(objective.gradient(point)), to_host(point.atoms)))
         assert len(found) == (3 if has_linear else 4)
@@ -543,37 +543,37 @@ class TestEngine:
         kernels = [kernel, Centred(RBF(0.3), X[:9].mean(axis=0))] if isinstance(kernel, RBF) else [kernel]
         for own in kernels:
             expected = KernelMap(own, rows).matrix()
-            there = to_device(KernelMap(own, rows), torch.device(device))
-            lent = replace(there, has_host_matrix=True)
-            np.testing.assert_allclose(lent.matrix(), expected, rtol=1e-12, atol=1e-14)
-            assert isinstance(lent.metric(np.float64).factor, np.ndarray)
+            placed_map = to_device(KernelMap(own, rows), torch.device(device))
+            with_host_matrix = replace(placed_map, has_host_matrix=True)
+            np.testing.assert_allclose(with_host_matrix.matrix(), expected, rtol=1e-12, atol=1e-14)
+            assert isinstance(with_host_matrix.metric(np.float64).factor, np.ndarray)
             apart = own.gradient(rows, rows.copy(), weights)
             np.testing.assert_allclose(own.gradient(rows, rows, weights), apart, rtol=1e-10, atol=1e-11)
-            placed = there.kernel_vectors
-            ours = there.kernel.gradient(placed, placed, torch.tensor(weights, device=device))
+            placed = placed_map.kernel_vectors
+            ours = placed_map.kernel.gradient(placed, placed, torch.tensor(weights, device=device))
             np.testing.assert_allclose(to_host(ours), apart, rtol=1e-10, atol=1e-11)
-            # Where the kernel values are known in NumPy, weights are made there.
-            _, gradient = there.kernel.value_and_gradient(placed, placed, expected)
+            # Where the kernel values are known in NumPy, weights are computed there.
+            _, gradient = placed_map.kernel.value_and_gradient(placed, placed, expected)
             ours = gradient(lambda factor: weights * to_host(factor))
             np.testing.assert_allclose(to_host(ours), apart, rtol=1e-10, atol=1e-11)
 
     def test_quasi_newton_direction(self, device):
         """The recursion on inner products is the one on vectors."""
         rng = np.random.default_rng(0)
-        vector_update, twin = VariableProjection(3, None), VariableProjection(3, None)
+        vector_update, on_device = VariableProjection(3, None), VariableProjection(3, None)
         free, gradient = rng.standard_normal((2, 6, 5))
         for _ in range(12):
-            for each, place in ((vector_update, np.array), (twin, lambda part: torch.tensor(part, device=device))):
+            for each, place in ((vector_update, np.array), (on_device, lambda part: torch.tensor(part, device=device))):
                 each.found = each._direction(place(gradient), place(free))
-            np.testing.assert_allclose(to_host(twin.found[0]), vector_update.found[0], rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(twin.found[1], vector_update.found[1], rtol=1e-10)
+            np.testing.assert_allclose(to_host(on_device.found[0]), vector_update.found[0], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(on_device.found[1], vector_update.found[1], rtol=1e-10)
             np.testing.assert_allclose(vector_update.found[1], np.vdot(vector_update.found[0], gradient), rtol=1e-10)
             shift = rng.standard_normal((6, 5))
             change = shift * rng.uniform(0.5, 2.0, (6, 5))
             vector_update._remember(shift, change)
-            twin._remember(*(torch.tensor(part, device=device) for part in (shift, change)))
+            on_device._remember(*(torch.tensor(part, device=device) for part in (shift, change)))
             gradient = rng.standard_normal((6, 5))
-        assert len(vector_update.pairs) == len(twin.pairs) == 10
+        assert len(vector_update.pairs) == len(on_device.pairs) == 10
 
     def test_norms_that_are_known(self, device):
         rows = torch.rand((7, 3), device=device)

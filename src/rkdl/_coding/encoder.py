@@ -138,7 +138,7 @@ def conditioning_scale(rows: np.ndarray) -> float:
 
 
 def group_by_magnitude(rows: np.ndarray) -> list[np.ndarray]:
-    """Indices of rows of like magnitude, a group each, so that no row is lost beside a far larger one."""
+    """Indices of rows grouped by magnitude, so that no row is lost to rounding against a far larger one."""
     everything = [np.arange(len(rows))]
     if has_safe_squares(rows):
         return everything

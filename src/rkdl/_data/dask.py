@@ -86,16 +86,15 @@ class DaskSignals(Signals):
 
     def _of_blocks(self, method: str, name: str) -> list:
         """What a method of `Signals` returns for every block."""
-        return self.each(_call_method, name, (method, self.dtype, self.scale))
+        return self.map_blocks(_call_method, name, (method, self.dtype, self.scale))
 
-    def each(self, function: Callable, name: str, argument: Any) -> list:
-        """`function` of every block and of one thing that is sent, brought here."""
+    def map_blocks(self, function: Callable, name: str, argument: Any) -> list:
+        """Results of ``function(block, argument)`` for every block, in this process."""
         graph, blocks = self.blocks()
         token = uuid4().hex
         sent = f"rkdl-send-{token}"
+        tasks = {f"{name}-{token}-{i}": (_call, sent, blocks[i], i, rows) for i, rows in enumerate(self.data.chunks[0])}
         held = _Literal((function, self.shape[1], argument))
-        places = enumerate(zip(blocks, self.data.chunks[0], strict=True))
-        tasks = {f"{name}-{token}-{i}": (_call, sent, block, i, rows) for i, (block, rows) in places}
         return _compute({**graph, sent: (_value_of, held), **tasks}, list(tasks))
 
 
@@ -109,7 +108,7 @@ class _Literal:
 def _submit(graph: dict, keys: list[str]) -> list:
     """Futures of the keys where there is a client; else what was computed, held.
 
-    The step travels in the graph, however large: what is scattered is in no graph, and lost with its worker.
+    The chunk task is part of the graph, however large: scattered data are not, and would be lost with their worker.
     """
     schedule = get_scheduler() or threaded.get
     if not is_cluster():

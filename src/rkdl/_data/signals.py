@@ -168,7 +168,7 @@ def _values_of(matrix: Any) -> np.ndarray:
 def check_shape(shape: tuple[int, ...], kind: str, caller: str) -> None:
     """Refuse what is not rows of signals; `kind` is what they are in."""
     if len(shape) != 2:
-        raise ValueError(f"Expected 2D array, got {len(shape)}D {kind} instead: one signal a row.")
+        raise ValueError(f"Expected 2D array, got {len(shape)}D {kind} instead: one signal per row.")
     for count, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):
         if count < 1:
             raise ValueError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required by {caller}.")

@@ -371,8 +371,8 @@ class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, Tran
         largest = max(part[0] for part in parts)
         if largest == -np.inf:
             return 1.0
-        lost, energy = (sum(part[i] * 4.0 ** (part[0] - largest) for part in parts) for i in (1, 2))
-        return 1.0 - lost / energy
+        residual_energy, energy = (sum(part[i] * 4.0 ** (part[0] - largest) for part in parts) for i in (1, 2))
+        return 1.0 - residual_energy / energy
 
     def _energies(self, X: Any) -> tuple[float, float, float]:
         """An exponent e, and the sums of squared residuals and of squared norms, divided by ``4^e``.
@@ -389,8 +389,8 @@ class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, Tran
         if largest == 0.0:
             return -np.inf, 0.0, 0.0
         own = int(np.frexp(largest)[1])
-        lost, energy = (float(np.sum(np.ldexp(part.astype(np.float64), -own) ** 2)) for part in (residuals, norms))
-        return float(exponent + own), lost, energy
+        energies = [float(np.sum(np.ldexp(part.astype(np.float64), -own) ** 2)) for part in (residuals, norms)]
+        return float(exponent + own), energies[0], energies[1]
 
     def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Norms of residuals and signals in feature space, multiplied by `factor`."""

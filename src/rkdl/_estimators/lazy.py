@@ -45,7 +45,7 @@ def transform_lazily(model: Any, signals: DaskSignals) -> Any:
 
 def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float, float]]:
     """Sums of squared residuals and norms per block, relative to a power of four, with its exponent."""
-    return signals.each(_energies, "rkdl-score", _for_blocks(model))
+    return signals.map_blocks(_energies, "rkdl-score", _for_blocks(model))
 
 
 def _for_blocks(model: Any) -> Any:

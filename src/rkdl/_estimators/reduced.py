@@ -266,8 +266,8 @@ class RKDL(KernelLearner, StreamLearner):
             remedy = "write its gradient(X, Y, weights)" if is_kernel else "use a Kernel, 'rbf', 'poly' or 'linear'"
             raise ValueError(
                 f"{type(self).__name__} moves the kernel vectors along the kernel's derivative, and "
-                f"kernel={self.kernel!r} is a {'kernel' if is_kernel else 'function'} without one: {remedy}, or RKDL, "
-                f"which needs no derivative."
+                f"kernel={self.kernel!r} is a {'kernel' if is_kernel else 'function'} without one: {remedy}, or use "
+                f"RKDL, which needs no derivative."
             )
         vectors = self._first_kernel_vectors(executor, kernel, rng) if known is None else known
         if saved is None and vector_update is not None and vector_update.radius is not None:

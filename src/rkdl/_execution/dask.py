@@ -68,10 +68,10 @@ class DaskExecutor(Executor):
         return _result(total), states if states is not None else [None] * len(self.bounds)
 
     def map_states(self, function: Callable[[Any], Any], states: list) -> list:
-        return _without_sums(_submit(*_states_graph(_map_state, function, states, "rkdl-change")))
+        return _without_sums(_submit(*_states_graph(_map_state, function, states, "rkdl-map")))
 
     def gather(self, function: Callable[[Any], Any], states: list) -> list:
-        return _compute(*_states_graph(_evaluate, function, states, "rkdl-fetch"))
+        return _compute(*_states_graph(_evaluate, function, states, "rkdl-gather"))
 
 
 def pass_graph(

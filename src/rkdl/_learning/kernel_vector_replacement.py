@@ -13,7 +13,7 @@ from rkdl._features.metric import make_metric
 
 # For so many kernel vectors one signal of a batch is a candidate, and no more than so many: each costs O(p^2).
 CANDIDATE_SHARE, MAX_CANDIDATES = 5, 20
-# Signals an atom that the choice is made for at least; with fewer, kernel vectors were seen to come and go by chance.
+# Kernel vectors are replaced from so many signals per atom on; with fewer, they were seen to change by chance.
 MIN_SIGNALS_PER_ATOM = 8
 
 

@@ -296,7 +296,7 @@ class ReducedProblem(LearningProblem):
         return self._eliminates_atoms and not self.atom_update.refits_codes and not is_first
 
     def _movable(self, feature_map: Any, past: PastSignals | None = None) -> Any:
-        """The map with its kernel vectors where they are moved; the metric of moved vectors has the bits of its."""
+        """The map with its vectors on the device where they are moved; its metric is bitwise that of the update."""
         # Sums of signals that are gone and the linear term are small, and would be mixed with the vectors.
         is_alone = past is None and self.linear is None
         moves = self._eliminates_atoms and is_alone

@@ -103,7 +103,7 @@ class Checkpoint:
         found: Any = header.get("fit")
         history: dict[str, Any] = {name: header.get(name) for name in vars(History())}
         if not isinstance(found, dict) or not _is_history(history):
-            raise ValueError(f"{self._name} was changed: its header is not that of a checkpoint. To mend it, {_REMEDY}")
+            raise ValueError(f"{self._name} was changed: its header is not that of a checkpoint. To fix it, {_REMEDY}")
         differing = [key for key in self.description if found.get(key) != self.description[key]]
         if differing:
             message = "; ".join(
@@ -119,13 +119,13 @@ class Checkpoint:
         best = {name: array for name, array in state.items() if name.startswith(_BEST)}
         if bool(best) == self.history.has_improved:
             what = "a best model although the last one is better" if best else "no best model"
-            raise ValueError(f"{self._name} was changed: by its errors it holds {what}. To mend it, {_REMEDY}")
+            raise ValueError(f"{self._name} was changed: by its errors it holds {what}. To fix it, {_REMEDY}")
         self.state = {name: array for name, array in state.items() if name not in best}
         self.best_state = {name.removeprefix(_BEST): array for name, array in best.items()} or None
 
     def refused(self, error: ArrayError) -> ValueError:
         """The error to raise if the state does not fit the problem."""
-        return ValueError(f"{self._name} was changed: {shown(error)[:300]}. To mend it, {_REMEDY}")
+        return ValueError(f"{self._name} was changed: {shown(error)[:300]}. To fix it, {_REMEDY}")
 
     def write(
         self, state: dict[str, np.ndarray], history: History, best_state: dict[str, np.ndarray] | None = None

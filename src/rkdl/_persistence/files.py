@@ -167,7 +167,7 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
             raise ValueError(f"{name} is truncated or not a file of rkdl ({shown(error)}): {remedy}") from error
     del arrays[_HEADER]
     if promised != _shapes(arrays):
-        raise ValueError(f"{name} was changed: its arrays are not those that were written. To mend it, {remedy}")
+        raise ValueError(f"{name} was changed: its arrays are not those that were written. To fix it, {remedy}")
     return header, arrays
 
 

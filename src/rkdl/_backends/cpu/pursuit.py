@@ -50,14 +50,14 @@ class _Best:
         scores, numbers = builder.load(self.score), builder.load(self.index)
         # No score is NaN, which makes this the machine's own maximum.
         plain = ("nnan", "nsz")
-        largest = self._fold(scores, lambda left, right: builder.fcmp_ordered(">", left, right, flags=plain), plain)
+        largest = self._reduce(scores, lambda left, right: builder.fcmp_ordered(">", left, right, flags=plain), plain)
         last = ir.Constant(vectors.index_type, [2**31 - 1] * vectors.lanes)
         holds = builder.fcmp_ordered("==", scores, vectors.spread(largest))
         numbers = builder.select(holds, numbers, last)
-        number = self._fold(numbers, lambda left, right: builder.icmp_signed("<", left, right))
+        number = self._reduce(numbers, lambda left, right: builder.icmp_signed("<", left, right))
         return number if vectors.number.width == INDEX.width else builder.sext(number, INDEX)
 
-    def _fold(self, values: Any, prefers: Any, flags: Any = ()) -> Any:
+    def _reduce(self, values: Any, prefers: Any, flags: Any = ()) -> Any:
         """Reduce a vector to its preferred element, by halves."""
         builder, lanes = self.vectors.builder, self.vectors.lanes
         while lanes > 1:

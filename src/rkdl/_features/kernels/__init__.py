@@ -95,7 +95,7 @@ def _check_definite(kernel: Kernel, sample: np.ndarray) -> None:
     rows = sample[:: max(1, len(sample) // 100)]
     matrix = np.asarray(kernel(rows, rows), dtype=np.float64)
     if not np.isfinite(matrix).all():
-        raise ValueError("The kernel's values are not finite on the signals: scale them, or mend the function.")
+        raise ValueError("The kernel's values are not finite on the signals: scale them, or fix the function.")
     slack = 1e4 * float(np.finfo(sample.dtype).eps) * float(np.abs(matrix).max(initial=0.0))
     # A function may have another one for the diagonal.
     kernel.diagonal(rows)

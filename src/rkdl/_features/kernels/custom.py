@@ -39,7 +39,7 @@ class Custom(Kernel):
             trial_error = error
         if isinstance(function, Kernel):
             raise ValueError(
-                f"kernel={function!r} does not return a (len(X), len(Y)) array of numbers: mend its __call__(X, Y)."
+                f"kernel={function!r} does not return a (len(X), len(Y)) array of numbers: fix its __call__(X, Y)."
             ) from trial_error
         try:
             value = function(left[0], right[0])
@@ -83,7 +83,7 @@ class Custom(Kernel):
         if is_bad.any():
             raise ValueError(
                 f"kernel={function!r} gives k(x, x) = {shown[is_bad][0]} for {int(is_bad.sum())} of {len(X)} "
-                f"signals: a signal's product with itself is finite and not negative; mend the function."
+                f"signals: a signal's product with itself is finite and not negative; fix the function."
             )
         return backend.from_host(np.maximum(shown, 0.0), X)
 
@@ -94,7 +94,7 @@ class Custom(Kernel):
         if found.shape != Y.shape:
             raise ValueError(
                 f"kernel={function!r} has a gradient of shape {tuple(found.shape)}, expected that of Y, "
-                f"{tuple(Y.shape)}: mend its gradient(X, Y, weights)."
+                f"{tuple(Y.shape)}: fix its gradient(X, Y, weights)."
             )
         return backend_of(found).cast(found, np.float64)
 
