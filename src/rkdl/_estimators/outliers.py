@@ -227,6 +227,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         locations = np.stack([self.medians_, self.spreads_], axis=1)
         return _combine(self._anomalies(signals, self._members()), locations, signals.dtype)
 
+    @one_blas_thread()
     def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Compute `score_samples` minus `offset_`: negative for outliers.
 
@@ -243,6 +244,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         scores = self.score_samples(X)
         return scores - scores.dtype.type(self.offset_)
 
+    @one_blas_thread()
     def predict(self, X: MatrixLike) -> np.ndarray:
         """Label outliers.
 
