@@ -189,6 +189,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         self._fit_scores(X)
         return self
 
+    @one_blas_thread()
     def fit_predict(self, X: MatrixLike, y: None = None) -> np.ndarray:
         """Learn from signals and label the outliers among them.
 
