@@ -238,10 +238,7 @@ GALLERY = sorted((ROOT / "examples").glob("*/*.py"))
 # What examples print, and a bound below which they would no longer show what they say.
 PRINTED = {
     "classify_digits": (r"DL: ([\d.]+)%", 98.0),
-    "denoise_photograph": (r"^(?:DL|ORKDL): ([\d.]+) dB", 25.0),
     "messy_table": (r"ROC curve ([\d.]+)", 0.95),
-    "outliers_in_images": (r"ROC curve ([\d.]+)", 0.9),
-    "text_as_csr": (r"([\d.]+)% of \d+ documents", 85.0),
 }
 
 

@@ -55,8 +55,7 @@ def test_orkdl_as_it_comes(name):
     assert mean_error(ORKDL, name) <= MOST_ORKDL[name]
 
 
-@pytest.mark.parametrize("start", ["dictionary", "random"])
-def test_learned_kernel_vectors_end_below_fixed_ones(start, name):
-    fixed = mean_error(RKDL, name, kernel_vectors=start)
-    assert mean_error(ORKDL, name, kernel_vectors=start) < fixed
-    assert mean_error(MORKDL, name, kernel_vectors=start) < fixed
+def test_learned_kernel_vectors_end_below_fixed_ones(name):
+    fixed = mean_error(RKDL, name, kernel_vectors="random")
+    assert mean_error(ORKDL, name, kernel_vectors="random") < fixed
+    assert mean_error(MORKDL, name, kernel_vectors="random") < fixed

@@ -22,6 +22,8 @@ from rkdl._reproduction.measure import counting_compilations, peak_bytes, timed
 from rkdl._reproduction.one_scale import OneScale
 from rkdl.datasets import normalize_signals
 
+NAMED = ("DL", "KDL", "RKDL-D", "ORKDL-D", "MORKDL-D", "Nystrom", "Fourier")
+
 
 @pytest.fixture(scope="module")
 def signals():
@@ -68,29 +70,24 @@ class TestTimes:
         would be in the first round of all of them.
         """
         least: dict = {}
+        late: list = []
         for attempt in range(3):
             folder = tmp_path / str(attempt)
-            command = [
-                sys.executable,
-                "-m",
-                "rkdl",
-                "reproduce",
-                "digits",
-                "--rounds",
-                "5",
-                "--preset",
-                "paper",
-                "rkdl",
-            ]
+            command = [sys.executable, "-m", "rkdl", "reproduce", "digits", "--rounds", "5", "--iterations", "5"]
+            command += ["--preset", "paper", "rkdl", "--out", str(folder / "out"), "--quiet"]
+            # Only what was late is tried again, if it can be named.
+            names = sorted({method for _, method in late})
+            command += ["--methods", *names] if names and set(names) <= set(NAMED) else []
             environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
-            subprocess.run([*command, "--out", str(folder / "out"), "--quiet"], check=True, env=environment)
+            subprocess.run(command, check=True, env=environment)
             content = json.loads((folder / "out" / "results.json").read_text())
             for preset in ("paper", "rkdl"):
                 for method, place in content["datasets"]["digits"]["presets"][preset].items():
                     times = [record["seconds"] for record in place["rounds"]]
                     ratio = times[0] / statistics.median(times)
                     least[preset, method] = min(ratio, least.get((preset, method), ratio))
-            if max(least.values()) < 1.3:
+            late = [key for key, ratio in least.items() if ratio >= 1.3]
+            if not late:
                 break
         assert {key: ratio for key, ratio in least.items() if ratio >= 1.3} == {}
 
