@@ -70,12 +70,12 @@ def draw_figures(results: Results) -> tuple[dict[str, Figure], list[Path]]:
         Models left out because their files are damaged.
     """
     import matplotlib
+    from matplotlib import style
 
     drawn: dict[str, Figure] = {}
     unreadable: list[Path] = []
     # A fixed hash salt makes SVG files reproducible.
-    look: Any = {"font.size": 9, "svg.hashsalt": "rkdl", "axes.spines.top": False, "axes.spines.right": False}
-    with matplotlib.rc_context(look):
+    with style.context("rkdl.figures"), matplotlib.rc_context({"svg.hashsalt": "rkdl"}):
         for name, alt, caption, draw in _plan(results.content, partial(_kernel_vectors, results, unreadable)):
             drawn[name] = _save(draw, results, name, alt, caption)
     return drawn, unreadable
@@ -172,13 +172,11 @@ def _new_figure(width: float, height: float) -> Any:
     return Canvas(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.04))
 
 
-def _grid(count: int, is_narrow: bool, width: float, height: float, **options: Any) -> tuple[Any, Any]:
-    """A figure with panels side by side, or below each other on narrow screens; sizes are of one panel."""
-    if is_narrow:
-        figure = _new_figure(4.0, 0.5 + height * count)
-        return figure, figure.subplots(count, 1, squeeze=False, **options)[:, 0]
-    figure = _new_figure(max(5.0, 0.8 + width * count), 0.5 + height)
-    return figure, figure.subplots(1, count, squeeze=False, **options)[0]
+def _grid(count: int, n_columns: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
+    """A figure and its panels in rows of `n_columns`; sizes are of one panel."""
+    n_rows = -(-count // n_columns)
+    figure = _new_figure(width * n_columns, 0.6 + height * n_rows)
+    return figure, figure.subplots(n_rows, n_columns, squeeze=False, **options)
 
 
 def _style(method: str, theme: str) -> tuple[str, str]:
@@ -188,7 +186,7 @@ def _style(method: str, theme: str) -> tuple[str, str]:
 
 def _title(axes: Any, text: str) -> None:
     # Do not parse dollar signs in a file name as a formula.
-    axes.set_title(textwrap.fill(shown(text), 38), fontsize=10, parse_math=False)
+    axes.set_title(textwrap.fill(shown(text), 38), parse_math=False)
 
 
 Gaps = dict[str, dict[str, tuple[float, float]]]
@@ -209,9 +207,9 @@ def _gaps(summaries: Summaries) -> Gaps:
 
 def _draw_gaps(by_dataset: dict[str, Gaps], theme: str, is_narrow: bool) -> Any:
     presets = list(dict.fromkeys(preset for gaps in by_dataset.values() for preset in gaps))
-    figure, all_axes = _grid(len(by_dataset), is_narrow, 3.4, 0.7 + 0.62 * len(presets), sharex=True)
+    figure, grid = _grid(len(by_dataset), 1, 4.0 if is_narrow else 6.8, 0.5 + 0.36 * len(presets), sharex=True)
     handles: dict[str, Any] = {}
-    for number, (axes, (name, gaps)) in enumerate(zip(all_axes, by_dataset.items(), strict=True)):
+    for axes, (name, gaps) in zip(grid.flat, by_dataset.items(), strict=True):
         axes.axvline(0.0, color=_THEMES[theme][1], linewidth=1)
         for row, preset in enumerate(presets):
             for offset, method in enumerate(PAPER_METHODS[1:]):
@@ -222,12 +220,12 @@ def _draw_gaps(by_dataset: dict[str, Gaps], theme: str, is_narrow: bool) -> Any:
                     handles[method] = axes.errorbar(
                         value, place, xerr=half, color=colour, marker=marker, markersize=5, linestyle="none", capsize=2
                     )
-        axes.set_yticks(range(len(presets)), presets if number == 0 or is_narrow else [""] * len(presets))
+        axes.set_yticks(range(len(presets)), presets)
         axes.set_ylim(len(presets) - 0.5, -0.5)
         axes.grid(axis="x", color=_THEMES[theme][2], linewidth=0.6)
         axes.set_axisbelow(True)
         _title(axes, name)
-    all_axes[-1 if is_narrow else len(all_axes) // 2].set_xlabel("error relative to KDL of the same column, %")
+    grid[-1, 0].set_xlabel("error relative to KDL of the same column, %")
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
@@ -258,9 +256,11 @@ def _band(summary: Summary) -> tuple[np.ndarray, np.ndarray]:
 def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_narrow: bool) -> Any:
     from matplotlib.ticker import LogLocator
 
-    figure, all_axes = _grid(len(panels), is_narrow, 2.5, 2.9, sharey=True)
+    # One, two, three or two times two panels leave no place empty.
+    n_columns = 1 if is_narrow else 2 if len(panels) == 4 else len(panels)
+    figure, grid = _grid(len(panels), n_columns, 4.0 if is_narrow or len(panels) == 1 else 3.6, 2.7, sharey=True)
     handles: dict[str, Any] = {}
-    for axes, (preset, curves) in zip(all_axes, panels.items(), strict=True):
+    for axes, (preset, curves) in zip(grid.flat, panels.items(), strict=True):
         for method, (mean, deviation) in curves.items():
             colour, marker = _style(method, theme)
             steps = np.arange(1, len(mean) + 1)
@@ -283,16 +283,17 @@ def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_n
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(axis="y", color=_THEMES[theme][2], linewidth=0.6)
         axes.set_axisbelow(True)
-    for axes in all_axes:
+    for axes in grid.flat:
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{1000 * value:.3g}")
         axes.minorticks_off()
-    for axes in all_axes if is_narrow else all_axes[:1]:
+    for axes in grid[:, 0]:
         axes.set_ylabel("error x 1000")
-    for axes in all_axes[-1:] if is_narrow else all_axes:
+    for axes in grid[-1]:
         axes.set_xlabel("iteration")
-    n_columns = 3 if is_narrow else len(handles)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=n_columns, frameon=False)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=3 if is_narrow else 4, frameon=False
+    )
     return figure
 
 
@@ -309,7 +310,8 @@ def _add_printed(axes: Any, column: str, handles: dict[str, Any], preset: str, e
 
 
 def _draw_sizes(methods: dict[str, Summary], theme: str, is_narrow: bool) -> Any:
-    figure, (left, right) = _grid(2, is_narrow, 4.0, 2.9)
+    figure, grid = _grid(2, 1 if is_narrow else 2, 4.0 if is_narrow else 3.6, 2.9)
+    left, right = grid.flat
     handles: dict[str, Any] = {}
     for base in SWEPT:
         sizes = {p: found for p, found in sweep(methods, base).items() if math.isfinite(found.error.middle)}
@@ -384,7 +386,7 @@ def _draw_kernel_vectors(mosaics: dict[str, np.ndarray], theme: str, is_narrow: 
         axes.axis("off")
     for axes, (label, mosaic) in zip(all_axes, mosaics.items(), strict=False):
         axes.imshow(mosaic, interpolation="nearest")
-        axes.set_title(label, fontsize=7 if is_narrow else 9)
+        axes.set_title(label, fontsize=7 if is_narrow else 10)
     return figure
 
 
