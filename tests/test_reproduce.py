@@ -880,9 +880,9 @@ class TestLead:
         )
         assert "on mnist (100 x 10), in 3 rounds" in run
         assert holds == (
-            "What clearly holds: optimising D lowers the error (every column); the error falls in the printed order of "
-            "the methods and the reduced methods are below KDL from the second iteration on (published); the reduced "
-            "methods need less memory than KDL (every column)."
+            "What holds: optimising D lowers the error in 2 of 2 columns, clearly in 2; and clearly: the error falls "
+            "in the printed order of the methods and the reduced methods are below KDL from the second iteration on "
+            "(published); the reduced methods need less memory than KDL (every column)."
         )
         assert fails.startswith(
             "What clearly fails: the reduced methods end within 1 % of KDL or below it, the error falls in the printed "
@@ -900,7 +900,9 @@ class TestLead:
 
     def test_no_cause_without_a_failure(self):
         _, holds, fails = self.report(by_method(8e-3, 7.6e-3, 7.5e-3, 7.4e-3), by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3))
-        assert holds.startswith("What clearly holds: optimising D")
+        assert holds.startswith(
+            "What holds: optimising D lowers the error in 2 of 2 columns, clearly in 2; and clearly: "
+        )
         assert fails == "No claim clearly fails."
 
     def test_nothing_that_differs_between_data_sets(self):
@@ -909,9 +911,29 @@ class TestLead:
         content = synthetic(by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3), seconds)
         content["datasets"] |= synthetic(by_method(8e-3, 7.9e-3, 7.7e-3, 7.8e-3), seconds, name="cifar10")["datasets"]
         _, holds, fails = build_report(content).leads[0]
-        assert holds.startswith("What clearly holds on both data sets: optimising D lowers the error")
+        assert holds.startswith(
+            "What holds: optimising D lowers the error in 2 of 2 columns of all data sets, clearly in 2"
+        )
+        assert "and clearly on both data sets: the reduced methods" in holds
         assert "order" not in holds + fails
         assert fails == "No claim clearly fails on both data sets."
+
+    def test_the_main_claim_is_counted(self):
+        """Where it holds in most columns, and not where it fails."""
+        low, high = by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3), by_method(8e-3, 7.6e-3, 7.8e-3, 7.7e-3)
+        seconds = by_method(60, 9, 40, 40)
+        content = synthetic(low, seconds)
+        presets = content["datasets"]["mnist"]["presets"]
+        for preset, errors in (("published", low), ("rkdl", high)):
+            presets |= synthetic(errors, seconds, preset=preset)["datasets"]["mnist"]["presets"]
+        _, holds, fails = build_report(content).leads[0]
+        assert "optimising D lowers the error in 2 of 3 columns, clearly in 2;" in holds
+        assert "optimising D lowers the error" in fails
+        for preset in ("paper", "published"):
+            presets |= synthetic(high, seconds, preset=preset)["datasets"]["mnist"]["presets"]
+        _, holds, fails = build_report(content).leads[0]
+        assert "optimising D" not in holds
+        assert "What clearly fails: optimising D lowers the error" in fails
 
     def test_single_rounds_are_marked(self):
         content = synthetic(by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3), by_method(6, 5, 7, 8), preset="published")
@@ -930,7 +952,7 @@ class TestLead:
         for preset, times in (("published", (1.5, 0.5, 1.1, 1.2)), ("literal", (100.0, 2.0, 40.0, 40.0))):
             presets |= synthetic(errors, by_method(*times), preset=preset)["datasets"]["mnist"]["presets"]
         fails = build_report(content).leads[0][2]
-        assert "a faster route takes 1.50 s for what takes the authors' KDL 100.0 s" in fails
+        assert "a faster route takes 1.5 s for what takes the authors' KDL 100 s" in fails
 
 
 class TestStudies:
@@ -939,7 +961,7 @@ class TestStudies:
         content = synthetic(by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3), by_method(60, 9, 40, 40))
         starts = synthetic(errors, dict.fromkeys(errors, 1.0), preset="starts")
         content["datasets"]["mnist"]["presets"] |= starts["datasets"]["mnist"]["presets"]
-        assert "RKDL-D, D signals, A signals  +2.0 ± 0.0 %" in report_text(content)
+        assert "RKDL-D, D from signals, A from signals  +2.0 ± 0.0 %" in report_text(content)
 
     def test_equal_work_needs_all_of_its_runs(self):
         errors = {"KDL, 70 iterations": 8e-3, "ORKDL-D, 30 iterations": 8e-3}

@@ -6,6 +6,7 @@ import io
 import math
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,8 @@ _STYLES = {
     "MORKDL-D": ("#009E73", "v"),
     "Nystrom": ("#CC79A7", "x"),
 }
+# The palette's other blue, which is easier to see on a dark page.
+_LIGHTER = {"#0072B2": "#56B4E9"}
 _THEMES = {"light": ("#ffffff", "#1d2329", "#dddddd"), "dark": ("#14181c", "#e4e8ec", "#3a434c")}
 _TITLES = {
     "paper": "paper (the text)",
@@ -69,26 +72,31 @@ def draw_figures(results: Results) -> tuple[dict[str, Figure], list[Path]]:
     unreadable : list of Path
         Models left out because their files are damaged.
     """
-    import matplotlib
-    from matplotlib import style
-
     drawn: dict[str, Figure] = {}
     unreadable: list[Path] = []
-    # A fixed hash salt makes SVG files reproducible.
-    with style.context("rkdl.figures"), matplotlib.rc_context({"svg.hashsalt": "rkdl"}):
+    with _look():
         for name, alt, caption, draw in _plan(results.content, partial(_kernel_vectors, results, unreadable)):
             drawn[name] = _save(draw, results, name, alt, caption)
     return drawn, unreadable
 
 
-def captions(content: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Short and full description of each figure that results.json may have."""
-    return {name: (alt, caption) for name, alt, caption, _ in _plan(content, _no_kernel_vectors)}
+def draw_pngs(results: Results) -> dict[str, tuple[bytes, str, str]]:
+    """PNG for a wide, light page, short and full description of each figure, by name; nothing is written."""
+    with _look():
+        return {
+            name: (_png(draw, "light", False), alt, caption)
+            for name, alt, caption, draw in _plan(results.content, partial(_kernel_vectors, results, []))
+        }
 
 
-def _no_kernel_vectors(name: str, summaries: Summaries, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Stands for those of the models where only captions are wanted."""
-    return {"": np.zeros((1, 1))}
+@contextmanager
+def _look() -> Iterator[None]:
+    import matplotlib
+    from matplotlib import style
+
+    # A fixed hash salt makes SVG files reproducible.
+    with style.context("rkdl.figures"), matplotlib.rc_context({"svg.hashsalt": "rkdl"}):
+        yield
 
 
 def _plan(content: dict[str, Any], read_vectors: Callable) -> Iterator[tuple[str, str, str, Draw]]:
@@ -137,31 +145,33 @@ def _plan(content: dict[str, Any], read_vectors: Callable) -> Iterator[tuple[str
 
 
 def _save(draw: Draw, results: Results, name: str, alt: str, caption: str) -> Figure:
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    def png(theme: str, is_narrow: bool) -> bytes:
-        ground, ink, _ = _THEMES[theme]
-        colours: Any = dict.fromkeys(
-            ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), ink
-        ) | dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), ground)
-        with matplotlib.rc_context(colours):
-            stream = io.BytesIO()
-            FigureCanvasAgg(draw(theme, is_narrow)).print_figure(stream, dpi=_DPI, format="png")
-        return stream.getvalue()
 
     files = figure_names(name)
     with results.writing(files[0]) as stream:
-        stream.write(png("light", False))
+        stream.write(_png(draw, "light", False))
     with results.writing(files[1]) as stream:
         FigureCanvasSVG(draw("light", False)).print_figure(stream, dpi=_DPI, format="svg", metadata={"Date": None})
     variants = (
-        (f"{_DARK} and {_NARROW}", png("dark", True)),
-        (_NARROW, png("light", True)),
-        (_DARK, png("dark", False)),
+        (f"{_DARK} and {_NARROW}", _png(draw, "dark", True)),
+        (_NARROW, _png(draw, "light", True)),
+        (_DARK, _png(draw, "dark", False)),
     )
     return Figure(results.folder / files[0], alt, caption, variants)
+
+
+def _png(draw: Draw, theme: str, is_narrow: bool) -> bytes:
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    ground, ink, _ = _THEMES[theme]
+    colours: Any = dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), ink
+    ) | dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), ground)
+    with matplotlib.rc_context(colours):
+        stream = io.BytesIO()
+        FigureCanvasAgg(draw(theme, is_narrow)).print_figure(stream, dpi=_DPI, format="png")
+    return stream.getvalue()
 
 
 def _new_figure(width: float, height: float) -> Any:
@@ -181,6 +191,8 @@ def _grid(count: int, n_columns: int, width: float, height: float, **options: An
 
 def _style(method: str, theme: str) -> tuple[str, str]:
     colour, marker = _STYLES[method]
+    if theme == "dark":
+        colour = _LIGHTER.get(colour, colour)
     return colour or _THEMES[theme][1], marker
 
 
@@ -207,7 +219,7 @@ def _gaps(summaries: Summaries) -> Gaps:
 
 def _draw_gaps(by_dataset: dict[str, Gaps], theme: str, is_narrow: bool) -> Any:
     presets = list(dict.fromkeys(preset for gaps in by_dataset.values() for preset in gaps))
-    figure, grid = _grid(len(by_dataset), 1, 4.0 if is_narrow else 6.8, 0.5 + 0.36 * len(presets), sharex=True)
+    figure, grid = _grid(len(by_dataset), 1, 4.0 if is_narrow else 6.8, 0.5 + 0.32 * len(presets), sharex=True)
     handles: dict[str, Any] = {}
     for axes, (name, gaps) in zip(grid.flat, by_dataset.items(), strict=True):
         axes.axvline(0.0, color=_THEMES[theme][1], linewidth=1)
@@ -218,7 +230,14 @@ def _draw_gaps(by_dataset: dict[str, Gaps], theme: str, is_narrow: bool) -> Any:
                     colour, marker = _style(method, theme)
                     place = row + 0.26 * (offset - 1)
                     handles[method] = axes.errorbar(
-                        value, place, xerr=half, color=colour, marker=marker, markersize=5, linestyle="none", capsize=2
+                        value,
+                        place,
+                        xerr=half,
+                        color=colour,
+                        marker=marker,
+                        linestyle="none",
+                        elinewidth=1.2,
+                        capsize=2,
                     )
         axes.set_yticks(range(len(presets)), presets)
         axes.set_ylim(len(presets) - 0.5, -0.5)
@@ -254,7 +273,7 @@ def _band(summary: Summary) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_narrow: bool) -> Any:
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
     # One, two, three or two times two panels leave no place empty.
     n_columns = 1 if is_narrow else 2 if len(panels) == 4 else len(panels)
@@ -283,8 +302,10 @@ def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_n
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(axis="y", color=_THEMES[theme][2], linewidth=0.6)
         axes.set_axisbelow(True)
+    low, high = grid[0, 0].get_ylim()
     for axes in grid.flat:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)))
+        # The ticks of a logarithmic axis are too far apart for less than half a decade.
+        axes.yaxis.set_major_locator(MaxNLocator(6) if high < 3.0 * low else LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{1000 * value:.3g}")
         axes.minorticks_off()
     for axes in grid[:, 0]:

@@ -9,7 +9,7 @@ PAPER = (
     "The paper compares full kernel dictionary learning (KDL), whose atoms are combinations of all N signals in "
     "feature space, with three reduced methods, whose atoms are combinations of a few kernel vectors D: RKDL-D with a "
     "fixed D, trained as a linear dictionary; ORKDL-D, which updates D by gradient steps; and MORKDL-D, which also "
-    "adds a linear term to the objective."
+    "adds a linear term to the objective. The columns of the tables are:"
 )
 ERROR = (
     "The error is the paper's, sqrt(f / (m N)). Here f is the sum over the N signals of the squared distance, in the "

@@ -61,6 +61,7 @@ _IMPLIED = {
     _claims.HELD: (("second", "reduced"), ("reduced", "similar"), ("order", "best")),
     _claims.NOT_HELD: (("similar", "reduced"), ("reduced", "second")),
 }
+_MAIN = "optimised"
 _NUMBERS = {2: "both", 3: "all three", 4: "all four"}
 
 
@@ -116,9 +117,29 @@ def _lead(datasets: Datasets) -> list[str]:
     number = len(datasets)
     scope = f" on {_NUMBERS.get(number, f'all {number}')} data sets" if number > 1 else ""
     holds, fails = (_in_columns(datasets, verdict) for verdict in (_claims.HELD, _claims.NOT_HELD))
-    held = f"What clearly holds{scope}: {_sentence(holds)}." if holds else f"No claim clearly holds{scope}."
+    main = _main_claim(datasets)
+    if main:
+        holds.pop(_MAIN, None)
+        held = f"What holds: {main}{f'; and clearly{scope}: {_sentence(holds)}' if holds else ''}."
+    else:
+        held = f"What clearly holds{scope}: {_sentence(holds)}." if holds else f"No claim clearly holds{scope}."
     lost = f"What clearly fails{scope}: {_sentence(fails)}." if fails else f"No claim clearly fails{scope}."
     return [run, held, " ".join([lost, *_reasons(datasets, fails)])]
+
+
+def _main_claim(datasets: Datasets) -> str:
+    """In how many columns the paper's main claim holds, if it does in most."""
+    position = list(_claims.CLAIMS).index(_MAIN)
+    judged = [claims[position] for _, found in datasets.values() for claims in _claims.verdicts(found).values()]
+    tested = [claim for claim in judged if claim.verdict != _claims.UNTESTED]
+    held = [claim for claim in tested if claim.verdict == _claims.HELD]
+    if 2 * len(held) <= len(tested):
+        return ""
+    where = "columns" if len(datasets) == 1 else "columns of all data sets"
+    text = f"{SHORT[_MAIN]} in {len(held)} of {len(tested)} {where}"
+    if any(claim.is_one_round for claim in held):
+        return f"{text}, in one round"
+    return f"{text}, clearly in {sum(claim.is_clear for claim in held)}"
 
 
 def _in_columns(datasets: Datasets, verdict: str) -> dict[str, str]:
@@ -149,8 +170,8 @@ def _place(is_one_round: dict[str, bool], presets: list[str]) -> str:
 
 def _sentence(places: dict[str, str]) -> str:
     """Claims with their columns; neighbours with the same columns share them."""
-    groups = itertools.groupby(places.items(), lambda pair: pair[1])
-    return "; ".join(f"{in_words([SHORT[key] for key, _ in pairs])} ({place})" for place, pairs in groups)
+    groups = itertools.groupby(places.items(), lambda pair: (pair[1], pair[0] in _claims.OF_TIME))
+    return "; ".join(f"{in_words([SHORT[key] for key, _ in pairs])} ({place})" for (place, _), pairs in groups)
 
 
 def _reasons(datasets: Datasets, fails: Collection[str]) -> list[str]:
@@ -191,9 +212,13 @@ def _reason_for_times(datasets: Datasets) -> list[str]:
     if not slow or not all(f < s for f, s in zip(fast, slow, strict=True)):
         return []
     return [
-        f"As for time, a faster route takes {_span([show_seconds(value) for value in fast])} s for what takes the "
-        f"authors' KDL {_span([show_seconds(value) for value in slow])} s, which leaves little time to save."
+        f"As for time, a faster route takes {_span(list(map(_rough, fast)))} s for what takes the authors' KDL "
+        f"{_span(list(map(_rough, slow)))} s, which leaves little time to save."
     ]
+
+
+def _rough(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10.0 else f"{seconds:.2g}"
 
 
 def _sides(gaps: list[float]) -> str:
@@ -206,7 +231,11 @@ def _sides(gaps: list[float]) -> str:
 
 
 def _claims_section(datasets: Datasets) -> Section:
-    blocks: list[Block] = [Paragraph(prose.PAPER), Paragraph(prose.ERROR)]
+    blocks: list[Block] = [
+        Paragraph(prose.PAPER),
+        Items([(f"{preset}: {PRESETS[preset]}", ()) for preset in _presets(datasets)]),
+        Paragraph(prose.ERROR),
+    ]
     for name, (entry, summaries) in datasets.items():
         judged = _claims.verdicts(summaries)
         rows = [
@@ -216,7 +245,6 @@ def _claims_section(datasets: Datasets) -> Section:
         notes = [] if _is_same_data(entry) else [prose.NOT_THE_PAPERS]
         blocks.append(Table(("claim", *judged), rows, name, notes, is_prose=True))
     blocks.append(Note(prose.VERDICTS))
-    blocks.append(Items([(f"{preset}: {PRESETS[preset]}", ()) for preset in _presets(datasets)]))
     return Section("The paper's claims", blocks)
 
 
@@ -270,7 +298,13 @@ def _starts_table(datasets: Datasets) -> Table | None:
             return _error_cell(methods.get(method))
         return _gap(methods, method, f"KDL, {method.rpartition(', ')[2]}")
 
-    rows = [(method, *(cell(methods, method) for methods in chosen.values())) for method in labels]
+    rows = [
+        (
+            method.replace(" Gaussian", " from noise").replace(" signals", " from signals"),
+            *(cell(methods, method) for methods in chosen.values()),
+        )
+        for method in labels
+    ]
     return Table(("start", *chosen), rows)
 
 
