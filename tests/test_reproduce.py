@@ -880,9 +880,9 @@ class TestLead:
         )
         assert "on mnist (100 x 10), in 3 rounds" in run
         assert holds == (
-            "What holds: optimising D lowers the error in 2 of 2 columns, clearly in 2; and clearly: the error falls "
-            "in the printed order of the methods and the reduced methods are below KDL from the second iteration on "
-            "(published); the reduced methods need less memory than KDL (every column)."
+            "What holds: optimising D lowers the error in 2 of the 2 columns, clearly in 2; and clearly: the error "
+            "falls in the printed order of the methods and the reduced methods are below KDL from the second iteration "
+            "on (published); the reduced methods need less memory than KDL (every column)."
         )
         assert fails.startswith(
             "What clearly fails: the reduced methods end within 1 % of KDL or below it, the error falls in the printed "
@@ -901,7 +901,7 @@ class TestLead:
     def test_no_cause_without_a_failure(self):
         _, holds, fails = self.report(by_method(8e-3, 7.6e-3, 7.5e-3, 7.4e-3), by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3))
         assert holds.startswith(
-            "What holds: optimising D lowers the error in 2 of 2 columns, clearly in 2; and clearly: "
+            "What holds: optimising D lowers the error in 2 of the 2 columns, clearly in 2; and clearly: "
         )
         assert fails == "No claim clearly fails."
 
@@ -912,7 +912,7 @@ class TestLead:
         content["datasets"] |= synthetic(by_method(8e-3, 7.9e-3, 7.7e-3, 7.8e-3), seconds, name="cifar10")["datasets"]
         _, holds, fails = build_report(content).leads[0]
         assert holds.startswith(
-            "What holds: optimising D lowers the error in 2 of 2 columns of all data sets, clearly in 2"
+            "What holds: optimising D lowers the error in 2 of the 2 columns of all data sets, clearly in 2"
         )
         assert "and clearly on both data sets: the reduced methods" in holds
         assert "order" not in holds + fails
@@ -927,7 +927,7 @@ class TestLead:
         for preset, errors in (("published", low), ("rkdl", high)):
             presets |= synthetic(errors, seconds, preset=preset)["datasets"]["mnist"]["presets"]
         _, holds, fails = build_report(content).leads[0]
-        assert "optimising D lowers the error in 2 of 3 columns, clearly in 2;" in holds
+        assert "optimising D lowers the error in 2 of the 3 columns, clearly in 2;" in holds
         assert "optimising D lowers the error" in fails
         for preset in ("paper", "published"):
             presets |= synthetic(high, seconds, preset=preset)["datasets"]["mnist"]["presets"]

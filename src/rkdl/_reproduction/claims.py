@@ -165,7 +165,8 @@ def gap_text(summary: Summary, base: Summary, by_best_atoms: bool = False) -> st
     if margin.half_width is None:
         return percent(-margin.centre)
     digits = 1 if max(abs(margin.centre), margin.half_width) >= 0.0005 else 2
-    return f"{-100 * margin.centre:+.{digits}f} ± {100 * margin.half_width:.{digits}f} %"
+    centre = f"{-100 * margin.centre:+.{digits}f}"
+    return f"{centre if float(centre) else centre[1:]} ± {100 * margin.half_width:.{digits}f} %"
 
 
 def _optimised(methods: dict[str, Summary], n_rounds: int) -> Claim:

@@ -127,8 +127,8 @@ def _plan(content: dict[str, Any], read_vectors: Callable) -> Iterator[tuple[str
             yield (
                 f"{stem}-sizes",
                 f"Error and time against the number of kernel vectors on {name}",
-                f"{name}: error and time against the number p of kernel vectors; bars are one standard deviation over "
-                f"rounds. KDL, which uses all signals, is the floor.",
+                f"{name}: error and time against the number p of kernel vectors. Bars are one standard deviation of "
+                f"the errors over rounds and half the range of the times. KDL, which uses all signals, is the floor.",
                 partial(_draw_sizes, summaries[OWN]),
             )
         if entry["image_shape"]:
@@ -219,7 +219,7 @@ def _gaps(summaries: Summaries) -> Gaps:
 
 def _draw_gaps(by_dataset: dict[str, Gaps], theme: str, is_narrow: bool) -> Any:
     presets = list(dict.fromkeys(preset for gaps in by_dataset.values() for preset in gaps))
-    figure, grid = _grid(len(by_dataset), 1, 4.0 if is_narrow else 6.8, 0.5 + 0.32 * len(presets), sharex=True)
+    figure, grid = _grid(len(by_dataset), 1, 4.0 if is_narrow else 5.8, 0.45 + 0.3 * len(presets), sharex=True)
     handles: dict[str, Any] = {}
     for axes, (name, gaps) in zip(grid.flat, by_dataset.items(), strict=True):
         axes.axvline(0.0, color=_THEMES[theme][1], linewidth=1)
@@ -277,7 +277,7 @@ def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_n
 
     # One, two, three or two times two panels leave no place empty.
     n_columns = 1 if is_narrow else 2 if len(panels) == 4 else len(panels)
-    figure, grid = _grid(len(panels), n_columns, 4.0 if is_narrow or len(panels) == 1 else 3.6, 2.7, sharey=True)
+    figure, grid = _grid(len(panels), n_columns, 4.0 if is_narrow or len(panels) == 1 else 3.0, 2.4, sharey=True)
     handles: dict[str, Any] = {}
     for axes, (preset, curves) in zip(grid.flat, panels.items(), strict=True):
         for method, (mean, deviation) in curves.items():
@@ -305,7 +305,9 @@ def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_n
     low, high = grid[0, 0].get_ylim()
     for axes in grid.flat:
         # The ticks of a logarithmic axis are too far apart for less than half a decade.
-        axes.yaxis.set_major_locator(MaxNLocator(6) if high < 3.0 * low else LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+        axes.yaxis.set_major_locator(
+            MaxNLocator(6, steps=[1, 2, 5, 10]) if high < 3.0 * low else LogLocator(subs=(1.0, 2.0, 3.0, 5.0))
+        )
         axes.yaxis.set_major_formatter(lambda value, _: f"{1000 * value:.3g}")
         axes.minorticks_off()
     for axes in grid[:, 0]:
@@ -331,7 +333,7 @@ def _add_printed(axes: Any, column: str, handles: dict[str, Any], preset: str, e
 
 
 def _draw_sizes(methods: dict[str, Summary], theme: str, is_narrow: bool) -> Any:
-    figure, grid = _grid(2, 1 if is_narrow else 2, 4.0 if is_narrow else 3.6, 2.9)
+    figure, grid = _grid(2, 1 if is_narrow else 2, 4.0 if is_narrow else 3.0, 2.6)
     left, right = grid.flat
     handles: dict[str, Any] = {}
     for base in SWEPT:
@@ -400,14 +402,14 @@ def _draw_kernel_vectors(mosaics: dict[str, np.ndarray], theme: str, is_narrow: 
     n_columns = min(3, len(mosaics))
     n_rows = -(-len(mosaics) // n_columns)
     height, width = next(iter(mosaics.values())).shape[:2]
-    panel = (4.0 if is_narrow else 7.5) / n_columns
+    panel = (4.0 if is_narrow else 6.0) / n_columns
     figure = _new_figure(panel * n_columns, (panel * height / width + 0.25) * n_rows)
     all_axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
     for axes in all_axes:
         axes.axis("off")
     for axes, (label, mosaic) in zip(all_axes, mosaics.items(), strict=False):
         axes.imshow(mosaic, interpolation="nearest")
-        axes.set_title(label, fontsize=7 if is_narrow else 10)
+        axes.set_title(label, fontsize=7 if is_narrow else 9)
     return figure
 
 

@@ -136,7 +136,7 @@ def _main_claim(datasets: Datasets) -> str:
     if 2 * len(held) <= len(tested):
         return ""
     where = "columns" if len(datasets) == 1 else "columns of all data sets"
-    text = f"{SHORT[_MAIN]} in {len(held)} of {len(tested)} {where}"
+    text = f"{SHORT[_MAIN]} in {len(held)} of the {len(tested)} {where}"
     if any(claim.is_one_round for claim in held):
         return f"{text}, in one round"
     return f"{text}, clearly in {sum(claim.is_clear for claim in held)}"
@@ -458,11 +458,12 @@ def _errors_in_paper() -> list[Section]:
 def _settings(content: dict[str, Any], datasets: Datasets) -> Section:
     versions = ", ".join(f"{package} {number}" for package, number in content["versions"].items())
     machine, settings = content["machine"], content["settings"]
+    has_published = any(preset in found for _, found in datasets.values() for preset in ("published", "restricted"))
+    published = "; published and restricted compute in float64" if has_published else ""
     blocks: list[Block] = [
         Paragraph(
             f"Machine: {machine['processor']}, {core_count(content)}, {machine['system']}. Versions: {versions}. "
-            f"Signals in {settings['dtype']}; the published code computes in float64. The first seed is "
-            f"{settings['seed']}."
+            f"Signals in {settings['dtype']}{published}. The first seed is {settings['seed']}."
         ),
         Items(
             [(f"{name}: SHA-256 of the signals {entry['sha256'][:16]}…", ()) for name, (entry, _) in datasets.items()]
