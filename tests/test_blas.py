@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from rkdl import DL, KDL, MORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, sparse_encode, sparse_encode_gram
+from rkdl import (
+    DL,
+    KDL,
+    MORKDL,
+    RKDL,
+    FourierDL,
+    KDLClassifier,
+    KDLOutlierDetector,
+    SparseCoder,
+    sparse_encode,
+    sparse_encode_gram,
+)
 from rkdl._execution import blas
 
 SMALL = {"n_components": 5, "n_nonzero_coefs": 2, "max_iter": 2, "random_state": 0, "n_jobs": 2}
@@ -21,13 +32,14 @@ MODELS = {
     "MORKDL": MORKDL(**FEW),
     "KDLClassifier": KDLClassifier(n_refinements=1, random_state=0),
     "KDLOutlierDetector": KDLOutlierDetector(n_members=2, max_iter=2, random_state=0),
+    "SparseCoder": SparseCoder(n_nonzero_coefs=2),
 }
 METHODS = ("fit", "partial_fit", "transform", "score", "reconstruction_error", "fit_decoder", "denoise", "predict")
 METHODS += ("predict_proba", "decision_function", "score_samples", "fit_predict")
 
 # What runs around the learning, so that a fit that fails, even as threads are given back, changes nothing.
 BEFORE = {"fit", "partial_fit", "fit_predict", "_fit_scores", "unchanged_on_failure", "get_params", "_learns_from_sums"}
-BEFORE |= {"gather", "is_dask", "is_source", "is_tensor"}
+BEFORE |= {"forget", "gather", "is_dask", "is_source", "is_tensor"}
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rkdl._estimators.outliers import KDLOutlierDetector
     from rkdl._estimators.reduced import RKDL
     from rkdl._estimators.saving import load
+    from rkdl._estimators.sparse_coder import SparseCoder
     from rkdl._execution.config import config_context
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "FourierDL",
     "KDLClassifier",
     "KDLOutlierDetector",
+    "SparseCoder",
     "config_context",
     "datasets",
     "kernels",

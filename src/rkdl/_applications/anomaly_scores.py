@@ -13,13 +13,16 @@ pursuit, and its logarithm is added at the end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from rkdl._backends.arrays import squared_norms
+from rkdl._backends.cpu.codes import explained_squares
 from rkdl._backends.cpu.products import multiply
-from rkdl._coding.pursuit import pursue
+from rkdl._features.widths import centre_of
 
 # Residuals that differ by less than this are not magnified to the spread of other dictionaries' residuals: this one
 # represents all signals, or the differences are rounding errors.
@@ -41,11 +44,15 @@ class Member(NamedTuple):
 
     def anomaly(self, signals: np.ndarray) -> np.ndarray:
         """``-log(1 - r^2)`` per signal (c, m), at least 0; infinite where distances overflow."""
+        return self.anomaly_with(signals, squared_norms(signals), squared_norms(self.kernel_vectors))
+
+    def anomaly_with(self, signals: np.ndarray, squares: np.ndarray, vector_squares: np.ndarray) -> np.ndarray:
+        """As `anomaly`, with the squared norms of the signals (c,) and of the kernel vectors (p,)."""
         with np.errstate(over="ignore", invalid="ignore"):
             exponents = multiply(signals, self.kernel_vectors)
             exponents *= 2.0
-            exponents -= squared_norms(signals)[:, None]
-            exponents -= squared_norms(self.kernel_vectors)
+            exponents -= squares[:, None]
+            exponents -= vector_squares
             exponents *= self.gamma
         np.minimum(exponents, 0.0, out=exponents)
         nearest = exponents.max(axis=1)
@@ -54,12 +61,35 @@ class Member(NamedTuple):
         exponents -= np.where(is_far, 0.0, nearest)[:, None]
         correlations = np.exp(exponents, out=exponents) @ self.atoms.T
         endless = np.full(len(signals), np.inf)
-        codes, _ = pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, True)
-        # The squared norm of a least-squares representation is its inner product with the signal.
-        products = codes.to_csr(len(self.atoms)).multiply(correlations)
-        explained = np.maximum(np.asarray(products.sum(axis=1)).ravel(), np.finfo(np.float64).tiny)
+        explained = explained_squares(correlations, self.gram, endless, self.n_nonzero, -1.0, True)
+        explained = np.maximum(explained, np.finfo(np.float64).tiny)
         left = np.maximum(-2.0 * nearest - np.log(explained), 0.0)
         return np.where(is_far, np.inf, left)
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Dictionaries about one centre, with the squared norms of their kernel vectors."""
+
+    centre: np.ndarray
+    members: tuple[Member, ...]
+    squares: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, members: Sequence[Member]) -> Ensemble:
+        """The ensemble of these dictionaries about the centre of all their kernel vectors."""
+        centre = centre_of(np.concatenate([member.kernel_vectors for member in members]))
+        centred = tuple(member.about(centre) for member in members)
+        return cls(centre, centred, tuple(squared_norms(member.kernel_vectors) for member in centred))
+
+    def anomalies(self, signals: np.ndarray) -> np.ndarray:
+        """Anomaly of each signal (c, m) in each dictionary, (c, n_members)."""
+        rows = signals.astype(np.float64) - self.centre
+        norms = squared_norms(rows)
+        found = np.empty((len(rows), len(self.members)))
+        for column, (member, squares) in enumerate(zip(self.members, self.squares, strict=True)):
+            found[:, column] = member.anomaly_with(rows, norms, squares)
+        return found
 
 
 def robust_location(values: np.ndarray) -> tuple[float, float]:

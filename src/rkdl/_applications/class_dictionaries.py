@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rkdl._backends.cpu.codes import explained_squares, squared_residuals
 from rkdl._backends.cpu.vectors import VECTOR_BYTES
 from rkdl._coding.encoder import NotFiniteError, Pursuit, conditioning_scale, for_each_chunk, group_by_magnitude
 from rkdl._coding.pursuit import Codes, pursue
@@ -117,22 +118,38 @@ class ClassCoder:
         Both, because the residuals of signals far from all kernel vectors are one up to rounding, while the fractions
         that the classes explain still differ. A zero signal has residuals of zero.
         """
+        groups = group_by_magnitude(signals)
+        if len(groups) == 1:
+            return self._group_residuals(signals)
         found = np.empty((len(signals), len(self.atoms)), dtype=signals.dtype)
         shares = np.empty(found.shape)
-        for group in group_by_magnitude(signals):
-            rows = signals if len(group) == len(signals) else signals[group]
-            coder, rows = self._conditioned(rows)
-            with np.errstate(over="ignore", invalid="ignore"):
-                features, norms = self.feature_map.features(rows), self.feature_map.squared_norms(rows)
-            if not np.isfinite(features.sum() + norms.sum()):
-                raise NotFiniteError
-            squares = np.stack([residuals for _, residuals in coder.codes(features, norms)], axis=1)
-            found[group] = squares / np.where(norms > 0.0, norms, 1.0)[:, None]
-            shares[group] = 1.0 - found[group].astype(np.float64)
-            faint = np.flatnonzero((shares[group] < FAINT).all(axis=1) & (norms > 0.0))
-            if faint.size:
-                shares[group[faint]] = coder._faint_shares(features[faint], norms[faint])
+        for group in groups:
+            found[group], shares[group] = self._group_residuals(signals[group])
         return found, shares
+
+    def _group_residuals(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`relative_residuals` of signals of like magnitude."""
+        coder, rows = self._conditioned(signals)
+        with np.errstate(over="ignore", invalid="ignore"):
+            features, norms = self.feature_map.features(rows), self.feature_map.squared_norms(rows)
+        if not np.isfinite(features.sum() + norms.sum()):
+            raise NotFiniteError
+        found = coder._squared_residuals(features, norms)
+        found /= np.where(norms > 0.0, norms, 1.0)[:, None]
+        shares = 1.0 - found.astype(np.float64)
+        faint = np.flatnonzero((shares < FAINT).all(axis=1) & (norms > 0.0))
+        if faint.size:
+            shares[faint] = coder._faint_shares(features[faint], norms[faint])
+        return found, shares
+
+    def _squared_residuals(self, features: np.ndarray, norms: np.ndarray) -> np.ndarray:
+        """Squared residuals (c, classes), without the codes that leave them."""
+        found = np.empty((len(features), len(self.atoms)), dtype=features.dtype)
+        for k, (atoms, gram, pursuit) in enumerate(zip(self.atoms, self.grams, self.pursuits, strict=True)):
+            limit = min(pursuit.n_nonzero, self.feature_map.size)
+            correlations = features @ atoms.T
+            found[:, k] = squared_residuals(correlations, gram, norms, limit, pursuit.residual_tol, pursuit.ols)
+        return found
 
     def _faint_shares(self, features: np.ndarray, norms: np.ndarray) -> np.ndarray:
         """Explained fractions of signals that no class explains well."""
@@ -144,9 +161,7 @@ class ClassCoder:
         for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
             correlations = features @ atoms.T
             limit = min(pursuit.n_nonzero, self.feature_map.size)
-            codes, _ = pursue(correlations, gram, endless, limit, -1.0, pursuit.ols)
-            # The squared norm of a least-squares representation is its inner product with the signal.
-            found.append(codes.to_csr(len(atoms)).multiply(correlations).sum(axis=1))
+            found.append(explained_squares(correlations, gram, endless, limit, -1.0, pursuit.ols))
         return np.stack(found, axis=1) * (largest.astype(np.float64) ** 2 / norms)[:, None]
 
     def _conditioned(self, rows: np.ndarray) -> tuple[ClassCoder, np.ndarray]:

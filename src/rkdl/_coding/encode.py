@@ -100,7 +100,7 @@ def sparse_encode(
             f"X has {n_features} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
         )
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
-    unit, norms = on_device or _unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
+    unit, norms = on_device or unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
     gram = None
     # A few signals choose few atoms, whose rows of the Gram matrix alone are computed. A device computes its own.
     if signals.device is None and n_signals * options.n_nonzero >= len(dictionary) // 2:
@@ -239,30 +239,35 @@ def encode_signals(
         return _encode_on_device(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
     n_signals, n_atoms = signals.shape[0], encoder.n_atoms
     dtype = signals.dtype
-    wide_factors = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_atoms,))
-    factors = wide_factors.astype(dtype)
-    scaled = bool((factors != 1.0).any())
+    own_factors = np.full(n_atoms, factors, dtype=dtype)
+    scaled = sparse_output and bool((own_factors != 1.0).any())
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=dtype)
 
     def code(given: np.ndarray, norms: np.ndarray | None) -> tuple[Codes, np.ndarray]:
         coder, rows, scale = encoder.condition(given)
         if norms is not None:
             norms = norms * dtype.type(scale) * dtype.type(scale)
-        return coder.codes(rows, norms), factors if scale == 1.0 else (wide_factors / scale).astype(dtype)
+        codes = coder.codes(rows, norms)
+        if scale == 1.0:
+            return codes, own_factors
+        return codes, np.full(n_atoms, np.asarray(factors, dtype=np.float64) / scale, dtype=dtype)
 
-    def finish(codes: Codes, own_factors: np.ndarray, start: int, stop: int) -> Codes | None:
+    def finish(codes: Codes, factors: np.ndarray, start: int, stop: int) -> Codes | None:
         if dense is not None:
-            scatter_rows(*codes, own_factors, dense[start:stop])
+            scatter_rows(*codes, factors, dense[start:stop])
             return None
-        if scaled or own_factors is not factors:
-            codes.values[:] *= own_factors[codes.indices]
+        if scaled or factors is not own_factors:
+            codes.values[:] *= factors[codes.indices]
         return codes
 
     def task(number: int, start: int, stop: int) -> Codes | None:
         rows = signals.read(start, stop)
-        codes = encoder.plain_codes(rows) if squared_norms is None else None
-        if codes is not None:
-            return finish(codes, factors, start, stop)
+        products = encoder.plain_products(rows) if squared_norms is None else None
+        if products is not None and dense is not None:
+            encoder.write_plain_codes(*products, own_factors, dense[start:stop])
+            return None
+        if products is not None:
+            return finish(encoder.plain_codes(*products), own_factors, start, stop)
         norms = None if squared_norms is None else squared_norms[start:stop]
         groups = group_by_magnitude(rows)
         if len(groups) == 1:
@@ -270,8 +275,8 @@ def encode_signals(
         block = np.zeros((stop - start, n_atoms), dtype=dtype) if dense is None else dense[start:stop]
         for group in groups:
             part = np.zeros((len(group), n_atoms), dtype=dtype)
-            codes, own_factors = code(rows[group], None if norms is None else norms[group])
-            scatter_rows(*codes, own_factors, part)
+            codes, group_factors = code(rows[group], None if norms is None else norms[group])
+            scatter_rows(*codes, group_factors, part)
             block[group] = part
         if dense is not None:
             return None
@@ -372,7 +377,7 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
     return Pursuit(limit, -1.0 if residual_tol is None else float(residual_tol), pursuit == "ols")
 
 
-def _unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Atoms of unit norm, and the norms they had (infinite for an atom of norm zero)."""
     with np.errstate(over="ignore"):
         norms = np.sqrt(row_squares(atoms))
@@ -386,7 +391,7 @@ def _unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _unit_rows_on_device(atoms: Any, signals: Any) -> tuple[Any, Any] | None:
-    """As `_unit_rows` where the signals are; None for atoms that are elsewhere, or of a norm that needs care."""
+    """As `unit_rows` where the signals are; None for atoms that are elsewhere, or of a norm that needs care."""
     if not is_tensor(atoms) or atoms.device != signals.device or atoms.ndim != 2 or atoms.numel() == 0:
         return None
     if atoms.is_sparse or atoms.is_sparse_csr or not atoms.is_floating_point():

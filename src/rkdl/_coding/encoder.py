@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rkdl._backends.base import backend_of, is_tensor
+from rkdl._backends.cpu.codes import write_codes
 from rkdl._coding.pursuit import Codes, pursue
 from rkdl._data.signals import Signals, is_safe, safe_scale
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.threads import ThreadExecutor
+from rkdl._execution.threads import map_chunks
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._utils.types import Array
 
@@ -36,14 +37,12 @@ def for_each_chunk(signals: Signals, width: int, n_jobs: int | None, task: Calla
 
     Where features are not finite because the signals are not, the error is scikit-learn's, which says so.
     """
-    with ThreadExecutor(signals, chunk_bounds(signals.shape[0], width, signals.dtype.itemsize), n_jobs) as executor:
-        try:
-            found: list[Any] = []
-            executor.map_chunks(task, found.append)
-            return found
-        except NotFiniteError:
-            signals.check_finite()
-            raise
+    bounds = chunk_bounds(signals.shape[0], width, signals.dtype.itemsize)
+    try:
+        return map_chunks(signals, bounds, n_jobs, task)
+    except NotFiniteError:
+        signals.check_finite()
+        raise
 
 
 def map_rows(
@@ -191,18 +190,33 @@ class Encoder:
         """Codes of a chunk alone."""
         return self._pursue(signals, self._correlate(signals)[1], squared_norms)
 
-    def plain_codes(self, signals: np.ndarray) -> Codes | None:
-        """Codes of a chunk whose correlations show that nothing leaves the dtype's range; None for any other."""
-        if self.pursuit.residual_tol >= 0.0:
+    def plain_products(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Correlations and squared norms of a chunk that needs no care; None where squares may leave the dtype's range.
+
+        The norms are infinite where there is no tolerance to compare a residual with.
+        """
+        has_tolerance = self.pursuit.residual_tol >= 0.0
+        if has_tolerance and not has_safe_squares(signals):
             return None
         _, correlations = self._multiply(signals)
         if not has_safe_squares(correlations):
             return None
-        return self._pursue(signals, correlations)
+        return correlations, self._norms(signals, correlations)
+
+    def plain_codes(self, correlations: np.ndarray, squared_norms: np.ndarray) -> Codes:
+        """Codes from `plain_products`."""
+        return pursue(correlations, self.gram, squared_norms, *self._limited(), dictionary=self.atoms)[0]
+
+    def write_plain_codes(
+        self, correlations: np.ndarray, squared_norms: np.ndarray, factors: np.ndarray, dense: np.ndarray
+    ) -> None:
+        """Write codes from `plain_products`, times one factor per atom, into the zeros of `dense` (c, n)."""
+        write_codes(factors, dense, correlations, self.gram, squared_norms, *self._limited(), self.atoms)
 
     def _limited(self) -> Pursuit:
         # No more atoms than coordinates are independent; what a further one could fit is rounding.
-        return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, self.feature_map.size))
+        n_nonzero, residual_tol, ols = self.pursuit
+        return Pursuit(min(n_nonzero, self.feature_map.size), residual_tol, ols)
 
     def condition(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray, float]:
         """An encoder and multiplied signals whose squares stay in range, and what they were multiplied by.
@@ -224,13 +238,14 @@ class Encoder:
         return codes, features if self.is_linear else correlations
 
     def _pursue(self, signals: Any, correlations: Any, squared_norms: Any = None) -> Any:
-        if squared_norms is not None:
-            norms = squared_norms
-        elif self.pursuit.residual_tol < 0.0:
-            norms = backend_of(correlations).full((len(signals),), np.inf, correlations)
-        else:
-            norms = self.feature_map.squared_norms(signals)
+        norms = self._norms(signals, correlations) if squared_norms is None else squared_norms
         return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
+
+    def _norms(self, signals: Any, correlations: Any) -> Any:
+        """Squared norms of a chunk, infinite without a tolerance."""
+        if self.pursuit.residual_tol < 0.0:
+            return backend_of(correlations).full((len(signals),), np.inf, correlations)
+        return self.feature_map.squared_norms(signals)
 
     def _correlate(self, signals: Any, features: Any = None) -> tuple[Any, Any]:
         features, correlations = self._multiply(signals, features)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["DL", "KDL", "MORKDL", "ORKDL", "RKDL", "FourierDL", "KDLClassifier", "KDLOutlierDetector"]
+__all__ = ["DL", "KDL", "MORKDL", "ORKDL", "RKDL", "FourierDL", "KDLClassifier", "KDLOutlierDetector", "SparseCoder"]
 
 _HOMES = {
     **dict.fromkeys(["DL", "FourierDL"], "linear"),
@@ -14,6 +14,7 @@ _HOMES = {
     "RKDL": "reduced",
     "KDLClassifier": "classifier",
     "KDLOutlierDetector": "outliers",
+    "SparseCoder": "sparse_coder",
 }
 
 

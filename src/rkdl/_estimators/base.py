@@ -1,4 +1,4 @@
-"""What the methods share: parameters, validation, the course of a fit, coding and scoring."""
+"""What the methods share: parameters and the course of a fit."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
-from sklearn.utils import Tags, check_random_state
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array
 
 from rkdl._applications.class_dictionaries import SharedFeatures
 from rkdl._backends.arrays import host
-from rkdl._backends.base import backend_of
-from rkdl._coding.encode import PURSUITS, check_pursuit, encode_signals
-from rkdl._coding.encoder import Encoder, Pursuit, map_rows
-from rkdl._data.open import is_dask, open_signals
+from rkdl._coding.encode import PURSUITS
+from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
-from rkdl._estimators.documentation import DocumentationLink
+from rkdl._estimators.coder import Coder
 from rkdl._estimators.gamma import KERNEL_SAMPLE, spread_sample
-from rkdl._estimators.saving import save
+from rkdl._estimators.prepared import forget
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
 from rkdl._execution.open import open_executor
@@ -38,11 +36,11 @@ from rkdl._learning.loop import LearningProblem, alternate
 from rkdl._persistence.checkpoint import Checkpoint, History, describe
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import Array, Device, MatrixLike
+from rkdl._utils.types import MatrixLike
 
 
-class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of the methods: fit, transform and score. Subclasses define features, initial atoms, fitted attributes."""
+class DictionaryLearner(Coder):
+    """Base of the methods that learn atoms. Subclasses define features, initial atoms, fitted attributes."""
 
     _parameter_constraints: dict = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -61,16 +59,10 @@ class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, Tran
     }
 
     n_components: int
-    n_nonzero_coefs: int | None
-    residual_tol: float | None
-    pursuit: str
     atom_update: str
     init: str | ArrayLike
     max_iter: int
     tol: float
-    sparse_output: bool
-    device: Device
-    n_jobs: int | None
     random_state: RandomState | int | None
     verbose: int
 
@@ -94,20 +86,18 @@ class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, Tran
     ) -> tuple[np.ndarray | None, float | None]:
         """Kernel vectors or frequencies of a learned problem and the kernel's gamma, in the user's units."""
 
-    @abstractmethod
-    def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
-        """Fitted atoms (n, p), in the coordinates of the features, and their inner products (n, n)."""
+    @property
+    def _n_atoms(self) -> int:
+        return self.n_components
+
+    @property
+    def _space(self) -> FeatureSpace:
+        vectors = getattr(self, "kernel_vectors_", getattr(self, "frequencies_", None))
+        return self._space_on(self.n_features_in_, vectors, getattr(self, "gamma_", None))
 
     @abstractmethod
     def _working_width(self, n_signals: int, n_features: int) -> int:
         """Size of the working memory per signal during learning, in numbers."""
-
-    # Whether features grow in proportion to the signals.
-    _is_linear = False
-
-    def _feature_scale(self, scale: float) -> float:
-        """What features are multiplied by when signals are multiplied by `scale`."""
-        return scale if self._is_linear else 1.0
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
@@ -144,8 +134,7 @@ class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, Tran
         return self
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
-        """Signals in memory or not, checked; whether they are finite is seen in the first pass over them."""
-        signals = read_signals(self, X, reset=reset, device=self.device)
+        signals = super()._read_signals(X, reset=reset)
         # On a cluster when the blocks are there, or they would be computed once more.
         return signals if signals.is_remote and reset else self._choose_dtype(signals, reset)
 
@@ -276,11 +265,6 @@ class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, Tran
     def _check_sizes(self, n_signals: int) -> None:
         """Warn of sizes that do not go together; subclasses add their own checks."""
 
-    def _pursuit(self, unit: float) -> Pursuit:
-        """The pursuit for features multiplied by `unit`."""
-        options = check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.n_components)
-        return options._replace(residual_tol=options.residual_tol * unit * unit)
-
     def _pursuit_of(self, signals: Signals) -> Pursuit:
         """The pursuit for signals as they are read."""
         return self._pursuit(self._feature_scale(signals.scale))
@@ -292,162 +276,11 @@ class DictionaryLearner(DocumentationLink, ClassNamePrefixFeaturesOutMixin, Tran
             raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom per row.")
         return array
 
-    @one_blas_thread()
-    def transform(self, X: MatrixLike) -> Array:
-        """Compute sparse codes of signals.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row, as for `fit`.
-
-        Returns
-        -------
-        codes : ndarray or csr_array of shape (n_signals, n_components)
-            Sparse codes, in CSR format if `sparse_output`. A lazy Dask array or a tensor if `X` is one.
-        """
-        signals, encoder, unit = self._ready(X)
-        if signals.is_remote:
-            from rkdl._estimators.lazy import transform_lazily
-
-            return transform_lazily(self, signals)
-        norms = self._given_norms(signals)
-        codes = encode_signals(
-            signals, encoder, self.sparse_output, self.n_jobs, factors=1.0 / unit, squared_norms=norms
-        )
-        return signals.as_given(codes)
-
-    def _given_norms(self, signals: Signals) -> np.ndarray | None:
-        """Squared norms (n_signals,) of the signals for `transform`; None where the encoder computes them."""
-        return None
-
-    @one_blas_thread()
-    def reconstruction_error(self, X: MatrixLike) -> Array:
-        """Compute the norm of the residual of each signal in feature space.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row, as for `fit`.
-
-        Returns
-        -------
-        errors : ndarray of shape (n_signals,)
-            Distances in feature space between signals and their representations. A lazy Dask array or a tensor if `X`
-            is one.
-        """
-        if is_dask(X):
-            from rkdl._estimators.lazy import map_blocks
-
-            signals = self._ready(X)[0]
-            return map_blocks(self, signals.data, "reconstruction_error", np.empty(0, dtype=signals.result_dtype))
-        return self._residuals(X)[0]
-
-    @one_blas_thread()
-    def score(self, X: MatrixLike, y: None = None) -> float:
-        """Compute the fraction of the signals' energy in feature space that their codes explain; higher is better.
-
-        It compares numbers of atoms, sparsities and methods, but cannot choose `gamma`: as gamma decreases, all signals
-        approach one point in feature space, which any dictionary represents.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row, as for `fit`.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        score : float
-            ``1 - sum of squared residuals / sum of squared norms``, at most 1.
-        """
-        if is_dask(X):
-            from rkdl._estimators.lazy import norms_of_blocks
-
-            parts = norms_of_blocks(self, self._ready(X)[0])
-        else:
-            parts = [self._energies(X)]
-        largest = max(part[0] for part in parts)
-        if largest == -np.inf:
-            return 1.0
-        residual_energy, energy = (sum(part[i] * 4.0 ** (part[0] - largest) for part in parts) for i in (1, 2))
-        return 1.0 - residual_energy / energy
-
-    def _energies(self, X: Any) -> tuple[float, float, float]:
-        """An exponent e, and the sums of squared residuals and of squared norms, divided by ``4^e``.
-
-        The exponent is minus infinity if all signals are zero.
-        """
-        exponent = 0
-        residuals, norms = map(host, self._residuals(X))
-        if not np.isfinite(norms).all():
-            # Norms that overflow, of signals near the largest number of the dtype.
-            exponent = 1 + int(np.ceil(0.5 * np.log2(self.n_features_in_)))
-            residuals, norms = map(host, self._residuals(X, 2.0**-exponent))
-        largest = float(norms.max())
-        if largest == 0.0:
-            return -np.inf, 0.0, 0.0
-        own = int(np.frexp(largest)[1])
-        energies = [float(np.sum(np.ldexp(part.astype(np.float64), -own) ** 2)) for part in (residuals, norms)]
-        return float(exponent + own), energies[0], energies[1]
-
-    def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-        """Norms of residuals and signals in feature space, multiplied by `factor`."""
-        signals, encoder, unit = self._ready(X)
-
-        def work(coder: Encoder, decoder: None, rows: Any, scale: float) -> tuple[Any, Any]:
-            features, norms, codes, squares = coder.encode(rows)
-            squares = self._squared_residuals(rows, codes, squares, coder)
-            with np.errstate(over="ignore"):
-                both = backend_of(norms).stack([squares, norms]).T
-                return features, both**0.5 / (scale * unit / factor)
-
-        both = signals.as_given(map_rows(signals, encoder, None, 2, self.n_jobs, work))
-        return both[:, 0], both[:, 1]
-
-    def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
-        return squares
-
-    def _ready(self, X: MatrixLike) -> tuple[Any, Encoder, float]:
-        check_is_fitted(self)
-        signals = self._read_signals(X, reset=False)
-        scale = self._space.scale(signals.dtype)
-        encoder = self._encoder(signals.dtype, scale)
-        return signals.with_scale(scale), encoder, self._feature_scale(scale)
-
-    @property
-    def _space(self) -> FeatureSpace:
-        """The feature space of the fitted atoms."""
-        vectors = getattr(self, "kernel_vectors_", getattr(self, "frequencies_", None))
-        return self._space_on(self.n_features_in_, vectors, getattr(self, "gamma_", None))
-
-    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
-        """What codes signals of `dtype` that were multiplied by `scale`."""
-        space = self._space
-        atoms, gram = self._atoms_and_gram()
-        if space.atom_scale(scale) != 1.0:
-            atoms = atoms / space.atom_scale(scale)
-        pursuit = self._pursuit(space.feature_scale(scale))
-        return Encoder(space.feature_map(dtype, scale), atoms.astype(dtype, copy=False), gram.astype(dtype), pursuit)
-
-    save = save
-
-    @property
-    def _n_features_out(self) -> int:
-        check_is_fitted(self)
-        return self.n_components
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
 
 @contextmanager
 def unchanged_on_failure(estimator: BaseEstimator, generator: Any = None) -> Iterator[None]:
     """An estimator whose fit fails keeps what it learned before, and a random `generator` its position."""
+    forget(estimator)
     before = dict(vars(estimator))
     position = generator.get_state() if isinstance(generator, RandomState) else None
     try:
@@ -458,13 +291,6 @@ def unchanged_on_failure(estimator: BaseEstimator, generator: Any = None) -> Ite
         if position is not None:
             generator.set_state(position)
         raise
-
-
-def read_signals(estimator: Any, X: Any, *, reset: bool, device: Any = None) -> Signals:
-    """Signals in memory or not, whose features are those of the estimator, or with `reset` become them."""
-    signals = open_signals(X, caller=type(estimator).__name__, device=device)
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    return signals
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import assert_all_finite, check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d
 
 from rkdl._applications.class_dictionaries import (
     FAINT,
@@ -32,12 +32,13 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._estimators.base import (
     DictionaryLearner,
     feature_space,
-    read_signals,
     shared_features,
     unchanged_on_failure,
 )
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
+from rkdl._estimators.coder import ensure_fitted, read_signals
 from rkdl._estimators.documentation import DocumentationLink
+from rkdl._estimators.prepared import prepared
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
@@ -494,28 +495,32 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
 
     def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Relative squared residuals (n_signals, n_classes), and the explained fractions, one minus those."""
-        check_is_fitted(self)
+        ensure_fitted(self)
         signals = read_signals(self, host(X), reset=False)
         if signals.is_remote:
             raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
+        dtype = signals.dtype
+        coder, scale, is_user_function = prepared(self, dtype, lambda: self._coder(dtype))
+        if is_user_function:
+            signals.check_finite()
+        return relative_residuals(signals.with_scale(scale), coder, self.n_jobs)
+
+    def _coder(self, dtype: np.dtype) -> tuple[ClassCoder, float, bool]:
+        """What codes signals of `dtype`, what they are multiplied by, and whether a function of the user sees them."""
         method = self.method_
         space = feature_space(method, self.n_features_in_, self.kernel_vectors_, self.gamma_)
-        if space.is_user_function:
-            signals.check_finite()
-        scale = space.scale(signals.dtype)
-        signals = signals.with_scale(scale)
+        scale = space.scale(dtype)
         unit, length = space.feature_scale(scale), space.atom_scale(scale)
         tolerance = -1.0 if method.residual_tol is None else method.residual_tol * unit * unit
         pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit == "ols")
         atoms, grams, pursuits = [], [], []
         for own, gram, count in zip(self.components_, self.grams_, self.n_atoms_, strict=True):
             height = count + -count % LANES
-            atoms.append((own[:height] / length).astype(signals.dtype, copy=False))
+            atoms.append((own[:height] / length).astype(dtype, copy=False))
             # A copy, since a model that was mapped from a file is read-only and the pursuit takes no such arrays.
-            grams.append(np.array(gram[:height, :height], dtype=signals.dtype, order="C"))
+            grams.append(np.array(gram[:height, :height], dtype=dtype, order="C"))
             pursuits.append(pursuit._replace(n_nonzero=min(pursuit.n_nonzero, int(count))))
-        coder = ClassCoder(space.feature_map(signals.dtype, scale), atoms, grams, pursuits)
-        return relative_residuals(signals, coder, self.n_jobs)
+        return ClassCoder(space.feature_map(dtype, scale), atoms, grams, pursuits), scale, space.is_user_function
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -19,6 +19,8 @@ from rkdl._data.open import is_dask, open_signals
 from rkdl._data.signals import Signals, float_dtype
 from rkdl._data.sources import check_source
 from rkdl._estimators.base import DictionaryLearner
+from rkdl._estimators.coder import Coder
+from rkdl._estimators.prepared import prepared
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
 from rkdl._utils.types import Array, MatrixLike
@@ -26,7 +28,7 @@ from rkdl._utils.types import Array, MatrixLike
 Decoder = LinearDecoder | FixedPoint
 
 
-class Denoising(DictionaryLearner):
+class Denoising(Coder):
     """Base of the methods with `inverse_transform` and `denoise`."""
 
     @abstractmethod
@@ -51,23 +53,25 @@ class Denoising(DictionaryLearner):
         signals : ndarray of shape (n_signals, n_features)
             Signals, one per row, in the dtype of the codes. A lazy Dask array or a tensor if `X` is one.
         """
-        check_is_fitted(self)
+        model = self._fitted()
         if is_dask(X):
             check_source(X, type(self).__name__)
             codes: Any = X
         else:
             codes = open_signals(X, caller=type(self).__name__, device=self.device)
-        if codes.shape[1] != self.n_components:
-            raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {self.n_components} atoms.")
+        n_atoms, n_features = model._n_atoms, model.n_features_in_
+        if codes.shape[1] != n_atoms:
+            raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {n_atoms} atoms.")
         dtype = float_dtype(codes.dtype)
         # Raised here, and not on the workers, if there is none.
-        decoder = self._decoder(dtype)
+        decoder = model._prepared_decoder(dtype)
         if is_dask(X):
             from rkdl._estimators.lazy import map_blocks
 
-            empty = np.empty((0, self.n_features_in_), dtype=dtype)
-            return map_blocks(self, codes.rechunk({1: -1}), "inverse_transform", empty)
-        return decode_rows(codes, decoder, self.n_features_in_, self.n_jobs)
+            return map_blocks(
+                model, codes.rechunk({1: -1}), "inverse_transform", np.empty((0, n_features), dtype=dtype)
+            )
+        return decode_rows(codes, decoder, n_features, self.n_jobs)
 
     @one_blas_thread()
     def atom_preimages(self) -> np.ndarray:
@@ -81,9 +85,9 @@ class Denoising(DictionaryLearner):
         signals : ndarray of shape (n_components, n_features)
             Pre-images, one per row, in the units of the training signals. For DL and the linear kernel, the atoms.
         """
-        check_is_fitted(self)
-        atoms = np.eye(self.n_components, dtype=self._atoms_and_gram()[0].dtype)
-        signals = self.inverse_transform(atoms)
+        model = self._fitted()
+        atoms = np.eye(model._n_atoms, dtype=model._atoms_and_gram()[0].dtype)
+        signals = model.inverse_transform(atoms)
         if self._is_linear:
             return signals
         negatives = self.inverse_transform(-atoms)
@@ -110,31 +114,30 @@ class Denoising(DictionaryLearner):
             Signals, one per row, as for `fit`.
         noise : float, default=None
             Standard deviation of the noise per feature. Each signal is then coded with the fewest atoms that leave a
-            residual at noise level, whatever `n_nonzero_coefs` and `residual_tol` are; for DL, FourierDL and kernels
-            "rbf" and "linear" only. None means to code as `transform` does.
+            residual at noise level, whatever `n_nonzero_coefs` and `residual_tol` are; not for kernels other than
+            "rbf" and "linear". None means to code as `transform` does.
 
         Returns
         -------
         signals : ndarray of shape (n_signals, n_features)
             Denoised signals, in the dtype of `X`. A lazy Dask array or a tensor if `X` is one.
         """
-        check_is_fitted(self)
+        model = self._fitted()
         if noise is not None:
             if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
                 raise ValueError(f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number.")
-            self._noise_tolerance(float(noise))
+            model._noise_tolerance(float(noise))
+        signals, (encoder, _, unit, _) = model._ready(X)
         if is_dask(X):
             from rkdl._estimators.lazy import map_blocks
 
-            signals = self._ready(X)[0]
             empty = np.empty((0, signals.shape[1]), dtype=signals.result_dtype)
-            return map_blocks(self, signals.data, "denoise", empty, noise=noise)
-        signals, encoder, unit = self._ready(X)
+            return map_blocks(model, signals.data, "denoise", empty, noise=noise)
         if noise is not None:
-            tolerance = self._noise_tolerance(float(noise)) * unit * unit
+            tolerance = model._noise_tolerance(float(noise)) * unit * unit
             pursuit = encoder.pursuit._replace(n_nonzero=encoder.n_atoms, residual_tol=tolerance)
             encoder = replace(encoder, pursuit=pursuit)
-        decoder = self._decoder(signals.dtype)
+        decoder = model._own_decoder(encoder, signals.dtype)
 
         def work(coder: Encoder, decoder: Any, rows: Any, scale: float) -> tuple[Any, Any]:
             codes, checked = coder.checked_codes(rows)
@@ -145,8 +148,16 @@ class Denoising(DictionaryLearner):
 
         return signals.as_given(map_rows(signals, encoder, decoder, signals.shape[1], self.n_jobs, work))
 
+    def _own_decoder(self, encoder: Encoder, dtype: np.dtype) -> Decoder:
+        """The decoder from codes of the encoder's atoms, before they are multiplied by any factors."""
+        return self._prepared_decoder(dtype)
 
-class Decoding(Denoising):
+    def _prepared_decoder(self, dtype: np.dtype) -> Decoder:
+        """`_decoder`, computed once for the model."""
+        return prepared(self, ("decoder", dtype), lambda: self._decoder(dtype))
+
+
+class Decoding(Denoising, DictionaryLearner):
     """Base of the methods that can learn a linear decoder from codes to signals."""
 
     _parameter_constraints: dict = {
@@ -174,7 +185,7 @@ class Decoding(Denoising):
         """
         check_is_fitted(self)
         self._check_decodable()
-        signals, encoder, _ = self._ready(X)
+        signals, (encoder, *_) = self._ready(X)
         with self._executor(signals) as executor:
             try:
                 sums = self._decoder_sums(executor, encoder)

@@ -22,12 +22,13 @@ _KERNEL = {
     "gram_": Expected("nn", FLOATS),
     "kernel_vectors_": Expected("pm", FLOATS),
 }
-#: Arrays of the estimators with exactly `n_components` atoms.
+#: Arrays of the methods, with exactly `n_components` atoms.
 METHODS: dict[str, dict[str, Expected]] = {
     "DL": {**_LEARNER, "components_": Expected("nm", FLOATS)},
     "FourierDL": {**_LEARNER, "components_": Expected("nf", FLOATS), "frequencies_": Expected("qm", FLOATS)},
     **dict.fromkeys(["KDL", "RKDL", "ORKDL", "MORKDL"], _KERNEL),
 }
+_CODER = {"components_": Expected("nm", FLOATS)}
 _DETECTOR = {
     "gammas_": Expected("k"),
     "kernel_vectors_": Expected("kpm"),
@@ -37,7 +38,7 @@ _DETECTOR = {
     "medians_": Expected("k"),
     "spreads_": Expected("k"),
 }
-_COUNTS = ("n_features_in_", "n_iter_", "n_revived_", "rank_", "n_nonzero_coefs_")
+_COUNTS = ("n_features_in_", "n_components_", "n_iter_", "n_revived_", "rank_", "n_nonzero_coefs_")
 _NUMBERS = ("gamma_", "sharpness_", "offset_", "scale_")
 
 
@@ -52,6 +53,8 @@ def check_fitted(model: Any, attributes: dict[str, Any]) -> dict[str, int]:
     needed = {"gamma_"}
     if name == "KDLOutlierDetector":
         expected, needed = _DETECTOR, {"offset_", "scale_"}
+    elif name == "SparseCoder":
+        expected, needed, sizes["n"] = _CODER, set(), attributes["n_components_"]
     elif name == "KDLClassifier":
         expected = _of_classifier(attributes)
         needed = {"sharpness_", "gamma_"} if "kernel_vectors_" in expected else {"sharpness_"}

@@ -289,7 +289,7 @@ class KDL(KernelLearner):
     def _residuals(self, X: Any, factor: float = 1.0) -> tuple[Any, Any]:
         if not self._is_precomputed:
             return super()._residuals(X, factor)
-        signals, encoder, _ = self._ready(X)
+        signals, (encoder, *_) = self._ready(X)
         kernel = host(signals.data)
         if not _is_training_matrix(kernel):
             raise ValueError(

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from rkdl._coding.encoder import Encoder
 from rkdl._coding.preimages import FixedPoint, LinearDecoder, squared_residual_of_noise
 from rkdl._data.signals import Signals
+from rkdl._estimators.coder import Prepared
 from rkdl._estimators.denoising import Decoder, Decoding
 from rkdl._estimators.gamma import KERNEL_SAMPLE, RULES, find_gamma, sample_gamma, spread_sample
 from rkdl._execution.executor import Executor
@@ -74,11 +74,11 @@ class KernelLearner(Decoding):
     def _find_gamma(self, signals: Signals) -> float | None:
         return find_gamma(self._gamma_parameter, signals)
 
-    def _ready(self, X: MatrixLike) -> tuple[Any, Encoder, float]:
-        signals, encoder, unit = super()._ready(X)
+    def _ready(self, X: MatrixLike) -> tuple[Any, Prepared]:
+        signals, ready = super()._ready(X)
         if has_user_code(self.kernel):
             signals.check_finite()
-        return signals, encoder, unit
+        return signals, ready
 
     def _make_kernel(self, signals: Signals, gamma: float | None) -> Kernel:
         """The kernel for the signals as they are read."""

@@ -11,21 +11,22 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
 from sklearn.utils import Tags, assert_all_finite, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
-from rkdl._applications.anomaly_scores import Member, robust_location, upper_fence
+from rkdl._applications.anomaly_scores import Ensemble, Member, robust_location, upper_fence
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
 from rkdl._data.sources import is_source
-from rkdl._estimators.base import read_signals, unchanged_on_failure
+from rkdl._estimators.base import unchanged_on_failure
+from rkdl._estimators.coder import ensure_fitted, read_signals
 from rkdl._estimators.documentation import DocumentationLink
 from rkdl._estimators.gamma import RULES, find_gamma
+from rkdl._estimators.prepared import prepared
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.pool import side_by_side
-from rkdl._execution.threads import ThreadExecutor
+from rkdl._execution.threads import ThreadExecutor, map_chunks
 from rkdl._features.widths import centre_of
 from rkdl._learning.loop import progress
 from rkdl._utils.types import MatrixLike
@@ -223,10 +224,11 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         scores : ndarray of shape (n_signals,)
             Scores; about zero for a signal that is represented as well as the median training signal.
         """
-        check_is_fitted(self)
+        ensure_fitted(self)
         signals = self._read_signals(X, reset=False).with_scale(self.scale_)
         locations = np.stack([self.medians_, self.spreads_], axis=1)
-        return _combine(self._anomalies(signals, self._members()), locations, signals.dtype)
+        ensemble = prepared(self, "ensemble", lambda: Ensemble.of(self._members()))
+        return _combine(self._anomalies(signals, ensemble), locations, signals.dtype)
 
     @one_blas_thread()
     def decision_function(self, X: MatrixLike) -> np.ndarray:
@@ -273,7 +275,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         factors, n_atoms, n_nonzero = self._widths()
         signals = self._read_signals(X, reset=True)
         rng = check_random_state(self.random_state)
-        with self._executor(signals, self.n_kernel_vectors) as executor:
+        with ThreadExecutor(signals, self._bounds(signals, self.n_kernel_vectors), self.n_jobs) as executor:
             signals = signals.with_scale(executor.find_scale())
         gamma = find_gamma(self.gamma, signals)
         width = np.arange(self.n_members) % len(factors)
@@ -283,7 +285,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         name = type(self).__name__
         with progress(self.n_members * (1 + len(folds)), self.verbose, name, unit="dictionary") as bar:
             members = self._learn(signals, tasks, bar)
-            raw = self._anomalies(signals, members)
+            raw = self._anomalies(signals, Ensemble.of(members))
             locations = np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
             self._store(members, signals.scale, locations)
             scores = _combine(raw, locations, signals.dtype)
@@ -313,7 +315,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
     def _unseen(self, signals: Signals, fold: np.ndarray, tasks: list[tuple], bar: Any) -> np.ndarray:
         """Anomaly of the signals of a fold in each dictionary, learned from the other signals."""
         others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
-        return self._anomalies(signals.subset(fold), self._learn(others, tasks, bar))
+        return self._anomalies(signals.subset(fold), Ensemble.of(self._learn(others, tasks, bar)))
 
     def _corrected_offset(self, scores: np.ndarray, unseen: np.ndarray) -> float:
         """The offset of the training signals, or that of the unseen ones if it labels clearly more of those."""
@@ -416,26 +418,20 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
             return -upper_fence(-scores.astype(np.float64))
         return np.percentile(scores, 100.0 * self.contamination)
 
-    def _anomalies(self, signals: Signals, members: list[Member]) -> np.ndarray:
+    def _anomalies(self, signals: Signals, ensemble: Ensemble) -> np.ndarray:
         """Anomaly of each signal in each dictionary, (n_signals, n_members)."""
-        found = np.empty((signals.shape[0], len(members)))
-        centre = centre_of(np.concatenate([member.kernel_vectors for member in members]))
-        centred = [member.about(centre) for member in members]
 
-        def task(number: int, start: int, stop: int) -> None:
+        def task(number: int, start: int, stop: int) -> np.ndarray:
             rows = signals.read(start, stop)
             assert_all_finite(rows, input_name="X")
-            rows = rows.astype(np.float64) - centre
-            for column, member in enumerate(centred):
-                found[start:stop, column] = member.anomaly(rows)
+            return ensemble.anomalies(rows)
 
-        with self._executor(signals, len(members[0].kernel_vectors)) as executor:
-            executor.map_chunks(task)
-        return found
+        n_vectors = len(ensemble.members[0].kernel_vectors)
+        return np.concatenate(map_chunks(signals, self._bounds(signals, n_vectors), self.n_jobs, task))
 
-    def _executor(self, signals: Signals, n_vectors: int) -> ThreadExecutor:
+    def _bounds(self, signals: Signals, n_vectors: int) -> list[tuple[int, int]]:
         n_signals, n_features = signals.shape
-        return ThreadExecutor(signals, chunk_bounds(n_signals, 2 * n_features + 2 * n_vectors, 8), self.n_jobs)
+        return chunk_bounds(n_signals, 2 * n_features + 2 * n_vectors, 8)
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.

@@ -33,7 +33,7 @@ def save(self: Any, path: str | os.PathLike) -> None:
     """
     from rkdl import _estimators as estimators
 
-    check_is_fitted(self)
+    check_is_fitted(self, "n_features_in_")
     if getattr(estimators, type(self).__name__, None) is not type(self):
         raise ValueError(
             f"{type(self).__qualname__} is a class of your own, which rkdl.load could not make again: save its "

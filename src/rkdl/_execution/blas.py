@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from functools import cache
 from numbers import Integral
 from typing import Any
@@ -50,9 +49,14 @@ def resolve_threads(n_jobs: int | None) -> int:
                 # What OMP_NUM_THREADS, loky or threadpoolctl left to this process.
                 allowed = _saved if _users else [library.get_num_threads() for library in _libraries()]
             return max([1, *filter(None, allowed)])
-    elif not isinstance(n_jobs, Integral) or n_jobs == 0:
-        raise ValueError(f"n_jobs={n_jobs!r} must be a number of threads, -1 for all cores, or None.")
+    check_n_jobs(n_jobs)
     return max(1, effective_n_jobs(n_jobs))
+
+
+def check_n_jobs(n_jobs: int | None) -> None:
+    """Refuse what is not a number of threads."""
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs={n_jobs!r} must be a number of threads, -1 for all cores, or None.")
 
 
 def _after_fork() -> None:
@@ -68,25 +72,34 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread; the last of several concurrent users restores what was there.
+class OneBlasThread(ContextDecorator):
+    """Holds BLAS to one thread; the last of several concurrent users restores what was there."""
 
-    Also the decorator of public methods that compute; `fit` and `partial_fit` enter it inside what undoes a failure.
-    Threads of BLAS would compete with those that run the chunk tasks, and a fork during a product of several leaves
-    OpenBLAS locked in the child and in the parent.
-    """
-    global _users
-    with _lock:
-        if _users == 0:
-            _saved[:] = [library.get_num_threads() for library in _libraries()]
-            for library in _libraries():
-                _set_threads(library, 1)
-        _users += 1
-    try:
-        yield
-    finally:
+    def __enter__(self) -> None:
+        global _users
+        with _lock:
+            if _users == 0:
+                _saved[:] = [library.get_num_threads() for library in _libraries()]
+                for library, count in zip(_libraries(), _saved, strict=True):
+                    if count != 1:
+                        _set_threads(library, 1)
+            _users += 1
+
+    def __exit__(self, *error: Any) -> None:
+        global _users
         with _lock:
             _users -= 1
             if _users == 0:
                 _restore_threads()
+
+
+_ONE_BLAS_THREAD = OneBlasThread()
+
+
+def one_blas_thread() -> OneBlasThread:
+    """Hold BLAS to one thread, as a context manager or as the decorator of a public method that computes.
+
+    `fit` and `partial_fit` enter it inside what undoes a failure. Threads of BLAS would compete with those that run the
+    chunk tasks, and a fork during a product of several leaves OpenBLAS locked in the child and in the parent.
+    """
+    return _ONE_BLAS_THREAD

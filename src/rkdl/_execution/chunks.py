@@ -17,6 +17,8 @@ def chunk_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[in
     A row occupies `row_width` numbers of `itemsize` bytes while it is worked on. There are at least eight chunks where
     the rows allow it, so that a few threads stay busy to the end.
     """
+    if n_signals <= SMALLEST_CHUNK:
+        return [(0, n_signals)]
     rows = CHUNK_BYTES // max(1, row_width * itemsize)
     rows = min(max(rows, SMALLEST_CHUNK), LARGEST_CHUNK)
     rows = min(rows, max(SMALLEST_CHUNK, -(-n_signals // 8)))

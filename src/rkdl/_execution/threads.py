@@ -9,7 +9,7 @@ from contextvars import copy_context
 from typing import Any, Self
 
 from rkdl._data.signals import Signals
-from rkdl._execution.blas import resolve_threads
+from rkdl._execution.blas import check_n_jobs, one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.executor import ChunkTask, Executor, add_sums
 from rkdl._execution.pool import submit
@@ -110,6 +110,21 @@ class ThreadExecutor(Executor):
 def threads_for(signals: Signals, n_jobs: int | None) -> ThreadExecutor:
     """An executor for signals in memory, in chunks that fit the cache."""
     return ThreadExecutor(signals, chunk_bounds(signals.shape[0], 2 * signals.shape[1], signals.dtype.itemsize), n_jobs)
+
+
+def map_chunks(
+    signals: Signals, bounds: Sequence[tuple[int, int]], n_jobs: int | None, task: Callable[[int, int, int], Any]
+) -> list[Any]:
+    """``task(number, start, stop)`` of every chunk, on threads if there are several; what each returned."""
+    if len(bounds) == 1 and signals.is_in_memory:
+        # An executor takes longer to set up than a few signals take.
+        check_n_jobs(n_jobs)
+        with one_blas_thread():
+            return [task(0, *bounds[0])]
+    found: list[Any] = []
+    with ThreadExecutor(signals, bounds, n_jobs) as executor:
+        executor.map_chunks(task, found.append)
+    return found
 
 
 class OrderedResults:

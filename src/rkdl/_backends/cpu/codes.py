@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows
+from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows, scatter_padded, weigh_padded
 from rkdl._backends.cpu.statistics import _learn, _weighted_derivative, accumulate_cross_products
 from rkdl._backends.cpu.vectors import VECTOR_BYTES
 
@@ -58,6 +59,30 @@ def pursue(*parameters: Any) -> tuple[Codes, np.ndarray]:
     return packed(given, indptr, total), given.residuals
 
 
+def write_codes(factors: np.ndarray, dense: np.ndarray, *parameters: Any) -> None:
+    """Write the codes, times one factor per atom, into the zeros of `dense` (c, n); parameters as for `pursue`."""
+    given = arguments(*parameters)
+    pursue_rows(*given)
+    scatter_padded(given.counts, given.indices, given.values, factors, dense)
+
+
+def squared_residuals(*parameters: Any) -> np.ndarray:
+    """Squared residuals (c,) alone; parameters as for `pursue`."""
+    given = arguments(*parameters)
+    pursue_rows(*given)
+    return given.residuals
+
+
+def explained_squares(correlations: np.ndarray, *parameters: Any) -> np.ndarray:
+    """Squared norms (c,) of what the codes represent: their inner products with the correlations."""
+    given = arguments(correlations, *parameters)
+    pursue_rows(*given)
+    # The squared norm of a least-squares representation is its inner product with the signal.
+    products = np.empty(len(correlations), dtype=correlations.dtype)
+    weigh_padded(given.counts, given.indices, given.values, correlations, products)
+    return products
+
+
 def pursue_and_sum(
     correlations: np.ndarray, gram: np.ndarray | None, squared_norms: np.ndarray, features: np.ndarray, *options: Any
 ) -> tuple[Codes, np.ndarray, tuple]:
@@ -100,18 +125,26 @@ def arguments(
     """The parameters of `pursue` as its kernel takes them."""
     n_signals = len(correlations)
     dtype = correlations.dtype
+    eps, largest = _limits(dtype)
     return Arguments(
         correlations,
         *_gram_source(correlations, gram, dictionary),
         squared_norms,
-        dtype.type(min(max(residual_tol, -1.0), np.finfo(dtype).max)),
+        dtype.type(min(max(residual_tol, -1.0), largest)),
         ols,
-        dtype.type(np.finfo(dtype).eps),
+        eps,
         np.zeros((n_signals, n_nonzero), dtype=np.int32),
         np.zeros((n_signals, n_nonzero), dtype=dtype),
         np.empty(n_signals, dtype=np.int32),
         np.empty(n_signals, dtype=dtype),
     )
+
+
+@cache
+def _limits(dtype: np.dtype) -> tuple[Any, Any]:
+    """The rounding unit and the largest number of a dtype, both of that dtype."""
+    found = np.finfo(dtype)
+    return dtype.type(found.eps), dtype.type(found.max)
 
 
 def packed(filled: Arguments, indptr: np.ndarray, total: int) -> Codes:

@@ -287,3 +287,22 @@ def scatter_rows(indptr: Any, indices: Any, values: Any, factors: Any, dense: An
         for position in range(indptr[t], indptr[t + 1]):
             atom = indices[position]
             dense[t, atom] = values[position] * factors[atom]
+
+
+@compiled()
+def scatter_padded(counts: Any, indices: Any, values: Any, factors: Any, dense: Any) -> None:
+    """Scatter padded codes, times one factor per atom, into the zeros of `dense`."""
+    for t in range(len(counts)):
+        for k in range(counts[t]):
+            atom = indices[t, k]
+            dense[t, atom] = values[t, k] * factors[atom]
+
+
+@compiled()
+def weigh_padded(counts: Any, indices: Any, values: Any, correlations: Any, products: Any) -> None:
+    """Inner product of every row of padded codes with its correlations."""
+    for t in range(len(counts)):
+        total = products.dtype.type(0)
+        for k in range(counts[t]):
+            total += values[t, k] * correlations[t, indices[t, k]]
+        products[t] = total

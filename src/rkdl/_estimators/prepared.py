@@ -1,0 +1,56 @@
+"""What follows from a fitted estimator alone, computed once instead of at every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from operator import is_
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from rkdl._utils.nested import count_bytes
+
+# More than this is computed at every call rather than kept beside the model.
+MOST_BYTES = 64 << 20
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Values that follow from parameters and fitted attributes, whose names and objects are kept to compare."""
+
+    names: tuple[str, ...]
+    objects: tuple[Any, ...]
+    values: dict[Hashable, Any] = field(default_factory=dict)
+
+    def is_of(self, state: dict[str, Any]) -> bool:
+        """Whether the estimator still has the same objects for the same names."""
+        return self.names == tuple(state) and all(map(is_, self.objects, state.values()))
+
+
+# Outside the estimators, so that pickles, copies, files and comparisons of their attributes do not hold it.
+_prepared: WeakKeyDictionary[Any, _Prepared] = WeakKeyDictionary()
+
+
+def prepared(estimator: Any, key: Hashable, compute: Callable[[], Value]) -> Value:
+    """``compute()``, or what it returned for the same key before any parameter or attribute of the estimator was set.
+
+    An array that is changed in place is not noticed. Threads that ask at once may compute the same value twice.
+    """
+    state = vars(estimator)
+    known = _prepared.get(estimator)
+    if known is None or not known.is_of(state):
+        known = _Prepared(tuple(state), tuple(state.values()))
+        _prepared[estimator] = known
+    found: Value | None = known.values.get(key)
+    if found is None:
+        found = compute()
+        if count_bytes(found) <= MOST_BYTES:
+            known.values[key] = found
+    return found
+
+
+def forget(estimator: Any) -> None:
+    """Drop what was prepared, and with it the attributes it came from: the estimator is about to learn others."""
+    _prepared.pop(estimator, None)

@@ -1,0 +1,200 @@
+"""Sparse coding with a given dictionary, which is prepared once."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import _fit_context, clone
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array
+
+from rkdl._backends.arrays import squared_norms
+from rkdl._coding.encode import PURSUITS, unit_rows
+from rkdl._coding.encoder import Encoder
+from rkdl._coding.preimages import LinearDecoder, squared_residual_of_noise
+from rkdl._data.open import gather, is_dask
+from rkdl._estimators.base import unchanged_on_failure
+from rkdl._estimators.coder import Prepared, read_signals
+from rkdl._estimators.denoising import Denoising
+from rkdl._execution.blas import one_blas_thread
+from rkdl._features.maps import LinearMap
+from rkdl._features.space import FeatureSpace, SignalSpace
+from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import FLOATS, Device, MatrixLike
+
+
+class SparseCoder(Denoising):
+    """Sparse coding with a given dictionary.
+
+    `fit` normalises the atoms and computes their inner products once, so that `transform` of a few signals takes little
+    more time than the pursuit itself. Without `fit`, the methods prepare the dictionary anew at every call.
+
+    Parameters
+    ----------
+    dictionary : array-like of shape (n_components, n_features), default=None
+        Atoms, one per row. They need not have unit norm; atoms of norm zero are never used. None means that the signals
+        given to `fit` are the atoms.
+    n_nonzero_coefs : int, default=None
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+    residual_tol : float, default=None
+        Stop coding a signal when its squared residual is at most this; None disables.
+    pursuit : {"ols", "omp"}, default="ols"
+        Orthogonal least squares or orthogonal matching pursuit.
+    sparse_output : bool, default=False
+        Whether `transform` returns a CSR array.
+    device : str or torch.device, default=None
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
+    n_jobs : int, default=None
+        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Atoms, a copy of `dictionary`.
+    n_components_ : int
+        Number of atoms.
+    n_features_in_ : int
+        Number of features per signal.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if `fit` was given an `X` with column names that are strings.
+
+    See Also
+    --------
+    sparse_encode : The same as a function, for a dictionary that is used once.
+    DL : Learns a dictionary.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rkdl import SparseCoder
+    >>> coder = SparseCoder(np.eye(3), n_nonzero_coefs=2).fit()
+    >>> coder.transform([[3.0, 0.1, -2.0]])
+    array([[ 3.,  0., -2.]])
+    >>> coder.reconstruction_error([[3.0, 0.1, -2.0]])
+    array([0.1])
+    """
+
+    _parameter_constraints: dict = {
+        "dictionary": ["array-like", None],
+        "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
+        "residual_tol": [Interval(Real, 0, None, closed="left"), None],
+        "pursuit": [StrOptions(set(PURSUITS))],
+        "sparse_output": ["boolean"],
+        "device": "no_validation",
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        dictionary: ArrayLike | None = None,
+        *,
+        n_nonzero_coefs: int | None = None,
+        residual_tol: float | None = None,
+        pursuit: str = "ols",
+        sparse_output: bool = False,
+        device: Device = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.dictionary = dictionary
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.residual_tol = residual_tol
+        self.pursuit = pursuit
+        self.sparse_output = sparse_output
+        self.device = device
+        self.n_jobs = n_jobs
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: MatrixLike | None = None, y: None = None) -> Self:
+        """Prepare the dictionary.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features), default=None
+            Signals, one per row. Without a `dictionary`, they are the atoms; otherwise they are only checked, and may
+            be left out.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        with unchanged_on_failure(self), one_blas_thread():
+            self.components_ = self._read_atoms(X)
+            self.n_components_, self.n_features_in_ = self.components_.shape
+            self._pursuit(1.0)
+            self._coding(self.components_.dtype)
+        return self
+
+    def _read_atoms(self, X: Any) -> np.ndarray:
+        """The atoms (n, m), as an array of their own; sets what `X` tells of the features."""
+        atoms = None
+        if self.dictionary is not None:
+            given = well_formed(gather(self.dictionary), "dictionary")
+            atoms = check_array(given, dtype=FLOATS, order="C", copy=True, input_name="dictionary")
+        if X is None:
+            self.__dict__.pop("feature_names_in_", None)
+            if atoms is None:
+                raise ValueError(
+                    "SparseCoder has no dictionary: set the parameter, or give fit signals to be its atoms."
+                )
+            return atoms
+        signals = read_signals(self, gather(X) if is_dask(X) and atoms is None else X, reset=True, device=self.device)
+        if atoms is not None and atoms.shape[1] != signals.shape[1]:
+            raise ValueError(
+                f"X has {signals.shape[1]} features and the atoms of dictionary have {atoms.shape[1]}: they must agree."
+            )
+        if signals.is_in_memory and not signals.is_remote:
+            signals.check_finite()
+        if atoms is None:
+            rows = signals.on_host()
+            atoms = np.array(rows.read(0, rows.shape[0]))
+        return atoms
+
+    def _fitted(self) -> Self:
+        if self.dictionary is not None and "n_features_in_" not in vars(self):
+            # Not kept: the user may change the array before the next call.
+            return clone(self).fit()
+        return super()._fitted()
+
+    @property
+    def _n_atoms(self) -> int:
+        return len(self.components_)
+
+    _is_linear = True
+
+    @property
+    def _space(self) -> FeatureSpace:
+        return SignalSpace(self.n_features_in_)
+
+    def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
+        atoms = self.components_.astype(np.float64)
+        return self.components_, atoms @ atoms.T
+
+    def _prepare_coding(self, dtype: np.dtype) -> Prepared:
+        atoms, norms = unit_rows(self.components_.astype(dtype))
+        encoder = Encoder(LinearMap(self.n_features_in_), atoms, atoms @ atoms.T, self._pursuit(1.0))
+        return Prepared(encoder, 1.0, 1.0, 1.0 / norms)
+
+    def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
+        # From the residual itself: a difference of squares loses all digits where the fit is close.
+        return squared_norms(rows - codes.times(encoder.atoms))
+
+    def _decoder(self, dtype: np.dtype) -> LinearDecoder:
+        return LinearDecoder(self.components_.astype(dtype, copy=False))
+
+    def _own_decoder(self, encoder: Encoder, dtype: np.dtype) -> LinearDecoder:
+        return LinearDecoder(encoder.atoms)
+
+    def _noise_tolerance(self, noise: float) -> float:
+        return squared_residual_of_noise("linear", noise, self.n_features_in_, None)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = self.dictionary is None
+        return tags

@@ -1,0 +1,187 @@
+"""Calls with a few signals: what depends on the model alone is computed once, nothing else differs."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from helpers import CLASSES, make, poor_models
+from rkdl import DL, RKDL, KDLClassifier, KDLOutlierDetector, SparseCoder, sparse_encode
+from rkdl._estimators import prepared
+from rkdl._execution import threads
+
+pytestmark = poor_models
+
+MODELS = {
+    **{kind.__name__: make(kind) for kind in CLASSES},
+    "RKDL-tolerance": make(RKDL, residual_tol=0.1, n_nonzero_coefs=None),
+    "RKDL-callable": make(RKDL, kernel=lambda X, Y: (1.0 + X @ Y.T) ** 2),
+    "SparseCoder": SparseCoder(n_nonzero_coefs=3),
+    "KDLClassifier": KDLClassifier(make(RKDL), n_refinements=1, random_state=0),
+    "KDLOutlierDetector": KDLOutlierDetector(n_members=3, random_state=0),
+}
+METHODS = ("transform", "reconstruction_error", "predict", "predict_proba", "decision_function", "score_samples")
+every = pytest.mark.parametrize("name", MODELS)
+
+
+@pytest.fixture(scope="module")
+def X():
+    return np.random.default_rng(0).standard_normal((60, 6))
+
+
+@pytest.fixture(scope="module")
+def fitted(X):
+    return {name: clone(model).fit(X, np.arange(len(X)) % 3) for name, model in MODELS.items()}
+
+
+def results(model, X):
+    """Everything that a model says of signals."""
+    return {method: getattr(model, method)(X) for method in METHODS if hasattr(model, method)}
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    assert found
+    for method, value in found.items():
+        np.testing.assert_array_equal(value, expected[method], err_msg=method)
+
+
+@every
+@pytest.mark.parametrize("count", [1, 5])
+def test_plain_arrays_give_what_other_input_gives(name, count, fitted, X):
+    """Lists go through all of scikit-learn's checks; the bits are the same."""
+    model = fitted[name]
+    assert_same(results(model, X[:count]), results(model, X[:count].tolist()))
+    read_only = X[:count].astype(np.float32)
+    read_only.flags.writeable = False
+    assert_same(results(model, X[:count].astype(np.float32)), results(model, read_only))
+
+
+def refusal(model, method, given):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        getattr(model, method)(given)
+    return str(caught.value)
+
+
+@every
+def test_plain_arrays_are_refused_like_other_input(name, fitted, X):
+    model = fitted[name]
+    for method in results(model, X[:1]):
+        for bad in (np.full((1, 6), np.nan), np.full((1, 6), np.inf), X[:1, :4], X[0], X[:0], X[None]):
+            assert refusal(model, method, bad) == refusal(model, method, bad.tolist() if bad.size else bad.astype(int))
+
+
+def copy_of(model):
+    """The same model with nothing prepared."""
+    return pickle.loads(pickle.dumps(model))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "RKDL-callable"])
+def test_what_is_prepared_stays_outside_the_model(name, fitted, X):
+    model = clone(fitted[name]).fit(X, np.arange(len(X)) % 3)
+    before, attributes = pickle.dumps(model), dict(vars(model))
+    assert_same(results(model, X[:1]), results(copy_of(model), X[:1]))
+    assert pickle.dumps(model) == before
+    assert vars(model) == attributes
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_changes_of_the_model_are_seen(kind, X):
+    model = make(kind).fit(X)
+    model.transform(X[:1])
+    atoms = "components_" if hasattr(model, "components_") else "dual_components_"
+    changes = [
+        lambda: model.set_params(n_nonzero_coefs=1),
+        lambda: model.set_params(n_nonzero_coefs=None, residual_tol=0.2),
+        lambda: model.set_params(pursuit="omp", sparse_output=True),
+        lambda: setattr(model, atoms, getattr(model, atoms)[::-1].copy()),
+        lambda: model.set_params(random_state=1, sparse_output=False).fit(X[:40]),
+        lambda: model.partial_fit(X[20:]) if hasattr(model, "partial_fit") else None,
+    ]
+    for change in changes:
+        change()
+        found, expected = model.transform(X[:2]), copy_of(model).transform(X[:2])
+        if model.sparse_output:
+            found, expected = found.toarray(), expected.toarray()
+        np.testing.assert_array_equal(found, expected)
+
+
+@every
+def test_the_model_is_prepared_once(name, fitted, X, monkeypatch):
+    model = copy_of(fitted[name]) if name != "RKDL-callable" else fitted[name]
+    expected = results(model, X[:1])
+    counted = []
+
+    def count(value):
+        counted.append(value)
+        return 0
+
+    monkeypatch.setattr(prepared, "count_bytes", count)
+    assert_same(results(model, X[:1]), expected)
+    assert counted == []
+    prepared.forget(model)
+    assert_same(results(model, X[:1]), expected)
+    assert len(counted) == 1
+    # What is too large is computed anew.
+    monkeypatch.setattr(prepared, "MOST_BYTES", -1)
+    prepared.forget(model)
+    assert_same(results(model, X[:1]), expected)
+    assert len(counted) == 1 + len(expected)
+
+
+def test_nothing_is_kept_of_a_model_that_is_gone(X):
+    n_before = len(prepared._prepared)
+    model = make(DL).fit(X)
+    model.transform(X[:1])
+    assert len(prepared._prepared) == n_before + 1
+    del model
+    assert len(prepared._prepared) == n_before
+
+
+@every
+def test_threads_share_a_model(name, fitted, X):
+    model = fitted[name] if name == "RKDL-callable" else copy_of(fitted[name])
+    expected = results(fitted[name], X[:3])
+    barrier = threading.Barrier(4)
+
+    def work(_):
+        barrier.wait()
+        return [results(model, X[:3]) for _ in range(5)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(work, range(4)):
+            for own in found:
+                assert_same(own, expected)
+
+
+@every
+def test_a_few_signals_start_no_threads(name, fitted, X, monkeypatch):
+    def fail(*args, **options):
+        raise AssertionError("an executor was opened")
+
+    model = fitted[name]
+    expected = results(model, X)
+    monkeypatch.setattr(threads, "ThreadExecutor", fail)
+    monkeypatch.setattr(threads, "ThreadPoolExecutor", fail)
+    assert_same(results(model.set_params(n_jobs=2), X), expected)
+    model.set_params(n_jobs=None)
+
+
+@pytest.mark.parametrize("n_jobs", [0, 1.5])
+def test_a_number_of_threads_is_checked_for_a_few_signals_too(n_jobs, X):
+    with pytest.raises(ValueError, match="n_jobs"):
+        sparse_encode(X[:1], X, n_jobs=n_jobs)
+    with pytest.raises(ValueError, match="n_jobs"):
+        make(DL).fit(X).set_params(n_jobs=n_jobs).transform(X[:1])
+
+
+def test_more_nonzeros_than_atoms_are_mentioned_at_every_call(X):
+    model = make(DL).fit(X).set_params(n_nonzero_coefs=9)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="n_nonzero_coefs=9 exceeds the number of atoms, 8: 8 is used"):
+            model.transform(X[:1])
