@@ -62,7 +62,7 @@ def test_every_case_runs_on_tiny_inputs(tmp_path):
     assert {"python", "rkdl", "numpy"} <= set(content["versions"])
     assert all(content["limits"][name] > 0 for name in ("sgemm_gflops", "dgemm_gflops", "copy_gbytes_per_s"))
     found = {row["case"] for row in comparisons + figures}
-    assert found == {*CODED, "dl", "kdl", "rkdl", "orkdl", "growth", "shares"}
+    assert found == {*CODED, "dl", "kdl", "rkdl", "orkdl", "growth", "shares", "latency"}
     for row in comparisons + figures:
         assert row["status"] in STATUSES
         assert row["status"] != rows.FAILED, row
@@ -70,6 +70,8 @@ def test_every_case_runs_on_tiny_inputs(tmp_path):
 
     for case in CODED:
         assert {row["theirs"]["library"] for row in comparisons if row["case"] == case} >= PEERS
+    peers_of_latency = {row["theirs"]["library"] for row in comparisons if row["case"] == "latency"}
+    assert peers_of_latency == {"SPAMS", "scikit-learn's PCA", "scikit-learn's SVC"}
     for row in comparisons:
         if row["status"] == rows.NOT_AVAILABLE:
             assert not content["peers"][{"SPAMS": "spams", "dictlearn": "dictlearn"}[row["theirs"]["library"]]][

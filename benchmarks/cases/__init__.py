@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from benchmarks.cases import dl, encode, growth, kdl, reduced, shares, small, startup
+from benchmarks.cases import dl, encode, growth, kdl, latency, reduced, shares, small, startup
 from benchmarks.rows import Row
 from benchmarks.settings import Settings
 
@@ -17,6 +17,7 @@ CASES: dict[str, Callable[[Settings], Iterable[Row]]] = {
     "growth": growth.run,
     "shares": shares.run,
     "small": small.run,
+    "latency": latency.run,
     "startup": startup.run,
 }
 
