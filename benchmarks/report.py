@@ -193,7 +193,8 @@ def as_markdown(rows: Sequence[Row], head: dict[str, Any]) -> str:
         "",
         "- **Ratio**: the peer's time divided by rkdl's.",
         "- **Agreement** (rkdl's value first): mean residual norms of the codes, equal within 1e-3; or errors of the "
-        "learned model, equal within 1e-3 or lower for rkdl.",
+        "learned model, equal within 1e-3 or lower for rkdl. An iteration of ORKDL codes the signals twice, one of KDL "
+        "once, so ORKDL may end below KDL after as many iterations.",
         "- **MB**: peak memory of a fresh process above its loaded inputs.",
         "- **Limit**: the time of the matrix product alone; and a lower bound from the operation count at the rate of "
         "a large matrix product, zeros of the signals not counted, as a share of rkdl's time.",

@@ -7,7 +7,17 @@ from typing import Any
 
 from rkdl._reproduction.document import Block, Paragraph, Section, Table
 from rkdl._reproduction.paper import FLOOR, N_COMPONENTS, N_NONZERO_COEFS, OWN_SIZES
-from rkdl._reproduction.summary import Spread, Summary, percent, round_count, share, show_error, show_seconds, times
+from rkdl._reproduction.summary import (
+    Spread,
+    Summary,
+    in_words,
+    percent,
+    round_count,
+    share,
+    show_error,
+    show_seconds,
+    times,
+)
 
 Methods = dict[str, Summary]
 #: The methods that are run for several numbers of kernel vectors.
@@ -21,10 +31,10 @@ NAMES = {
 }
 _NEAR = 0.01
 _FLOOR_TEXT = (
-    "For fixed codes the best atoms are combinations of all signals in feature space, and those are KDL's: it is the "
-    "floor that methods with p kernel vectors approach as p grows. Here it is given as many codings as ORKDL has at "
-    "its defaults. A method may end slightly below it where its codes happen to be better. KDL's time grows with the "
-    "square of the number of signals, theirs in proportion to it."
+    "For fixed codes the best atoms are combinations of all signals in feature space, and those are KDL's: KDL is the "
+    "floor that methods with p kernel vectors approach as p grows. Here it codes the signals as often as ORKDL does at "
+    "its defaults. A method may end slightly below the floor where it finds better codes. The time of KDL grows with "
+    "the square of the number of signals, that of the other methods in proportion to it."
 )
 
 
@@ -46,10 +56,11 @@ def own_lead(name: str, entry: dict[str, Any], methods: Methods) -> list[str]:
         else "as they are, not scaled"
     )
     run = (
-        f"The signals of {name}, {entry['n_signals']} x {entry['n_features']}, {scaling}, were represented with "
-        f"{N_COMPONENTS} atoms and at most {N_NONZERO_COEFS} non-zeros per signal by every method of this library at "
-        f"its defaults, in {round_count({'own': methods})}, with the kernel exp(-gamma |x - y|²), gamma = "
-        f"{entry['gamma']:.3g}{' (one over their median squared distance)' if entry['printed'] is None else ''}."
+        f"What was run: the methods of this library on the signals of {name} ({entry['n_signals']} x "
+        f"{entry['n_features']}), {scaling}, with {N_COMPONENTS} atoms, at most {N_NONZERO_COEFS} non-zeros per "
+        f"signal, defaults otherwise and the kernel exp(-gamma |x - y|²), gamma = {entry['gamma']:.3g}"
+        f"{' (one over their median squared distance)' if entry['printed'] is None else ''}, in "
+        f"{round_count({'own': methods})}."
     )
     return [run, _which_method(methods), _how_many(methods, entry["n_signals"])]
 
@@ -67,15 +78,15 @@ def _which_method(methods: Methods) -> str:
     near = [name for name, found in usable.items() if found.best_error.middle <= (1.0 + _NEAR) * floor]
     quick = min(near, key=lambda name: usable[name].time.middle)
     text = (
-        f"Which method: with the best atoms for its codes, {label(best)} has the lowest error, {show_error(floor)} in "
-        f"{show_seconds(usable[best].time.middle)} s"
+        f"Which method: on one scale, the error of the codes with the best atoms for them, {label(best)} has the "
+        f"lowest error, {show_error(floor)} in {show_seconds(usable[best].time.middle)} s"
     )
     if quick == best:
-        return f"{text}, and no other within 1 % of it is faster."
+        return f"{text}, and no method within 1 % of it is faster."
     ratio = times(usable[best].time.middle, usable[quick].time.middle)
     gap = share(usable[quick].best_error.middle - floor, floor)
     return (
-        f"{text}; the fastest within 1 % of it is {label(quick)}, {percent(gap)} in "
+        f"{text}; the fastest method within 1 % of it is {label(quick)}, with {percent(gap)} in "
         f"{show_seconds(usable[quick].time.middle)} s ({ratio:.1f} times faster)."
     )
 
@@ -84,25 +95,29 @@ def _how_many(methods: Methods, n_signals: int) -> str:
     full = floor_of(methods)
     if full is None or not math.isfinite(full.error.middle):
         return "How many kernel vectors: there is no run of KDL to compare with."
-    needed, short = [], []
+    near, far = [], []
     for base in SWEPT:
         sizes = sweep(methods, base)
         if not sizes:
             continue
         enough = [p for p, found in sizes.items() if found.error.middle <= (1.0 + _NEAR) * full.error.middle]
         if enough:
-            needed.append(f"p = {enough[0]} for {NAMES[base]}")
+            near.append(f"{NAMES[base]} with p = {enough[0]}")
         else:
             largest = max(sizes)
             gap = share(sizes[largest].error.middle - full.error.middle, full.error.middle)
-            short.append(f"{NAMES[base]} ({percent(gap)} at p = {largest})")
-    if not needed and not short:
+            far.append(f"{NAMES[base]} ({percent(gap)} with p = {largest})")
+    if not near and not far:
         return "How many kernel vectors: no method with kernel vectors was run."
-    parts = [f"to come within 1 % of it, enough are {', '.join(needed)}"] if needed else []
-    parts += [f"not within 1 % of it, with the numbers tried, came {', '.join(short)}"] if short else []
+    parts = [f"{in_words(near)} {'come' if len(near) > 1 else 'comes'} within 1 % of it"] if near else []
+    parts += (
+        [f"{in_words(far)} {'do' if len(far) > 1 else 'does'} not{'' if near else ' come within 1 % of it'}"]
+        if far
+        else []
+    )
     return (
         f"How many kernel vectors: KDL, which uses all {n_signals} signals, ends at {show_error(full.error.middle)}; "
-        f"{'; '.join(parts)}."
+        f"{', but '.join(parts)}."
     )
 
 

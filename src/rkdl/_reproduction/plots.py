@@ -6,6 +6,7 @@ import io
 import math
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,8 @@ _STYLES = {
     "MORKDL-D": ("#009E73", "v"),
     "Nystrom": ("#CC79A7", "x"),
 }
+# The palette's other blue, which is easier to see on a dark page.
+_LIGHTER = {"#0072B2": "#56B4E9"}
 _THEMES = {"light": ("#ffffff", "#1d2329", "#dddddd"), "dark": ("#14181c", "#e4e8ec", "#3a434c")}
 _TITLES = {
     "paper": "paper (the text)",
@@ -69,26 +72,31 @@ def draw_figures(results: Results) -> tuple[dict[str, Figure], list[Path]]:
     unreadable : list of Path
         Models left out because their files are damaged.
     """
-    import matplotlib
-
     drawn: dict[str, Figure] = {}
     unreadable: list[Path] = []
-    # A fixed hash salt makes SVG files reproducible.
-    look: Any = {"font.size": 9, "svg.hashsalt": "rkdl", "axes.spines.top": False, "axes.spines.right": False}
-    with matplotlib.rc_context(look):
+    with _look():
         for name, alt, caption, draw in _plan(results.content, partial(_kernel_vectors, results, unreadable)):
             drawn[name] = _save(draw, results, name, alt, caption)
     return drawn, unreadable
 
 
-def captions(content: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Short and full description of each figure that results.json may have."""
-    return {name: (alt, caption) for name, alt, caption, _ in _plan(content, _no_kernel_vectors)}
+def draw_pngs(results: Results) -> dict[str, tuple[bytes, str, str]]:
+    """PNG for a wide, light page, short and full description of each figure, by name; nothing is written."""
+    with _look():
+        return {
+            name: (_png(draw, "light", False), alt, caption)
+            for name, alt, caption, draw in _plan(results.content, partial(_kernel_vectors, results, []))
+        }
 
 
-def _no_kernel_vectors(name: str, summaries: Summaries, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Stands for those of the models where only captions are wanted."""
-    return {"": np.zeros((1, 1))}
+@contextmanager
+def _look() -> Iterator[None]:
+    import matplotlib
+    from matplotlib import style
+
+    # A fixed hash salt makes SVG files reproducible.
+    with style.context("rkdl.figures"), matplotlib.rc_context({"svg.hashsalt": "rkdl"}):
+        yield
 
 
 def _plan(content: dict[str, Any], read_vectors: Callable) -> Iterator[tuple[str, str, str, Draw]]:
@@ -119,8 +127,8 @@ def _plan(content: dict[str, Any], read_vectors: Callable) -> Iterator[tuple[str
             yield (
                 f"{stem}-sizes",
                 f"Error and time against the number of kernel vectors on {name}",
-                f"{name}: error and time against the number p of kernel vectors; bars are one standard deviation over "
-                f"rounds. KDL, which uses all signals, is the floor.",
+                f"{name}: error and time against the number p of kernel vectors. Bars are one standard deviation of "
+                f"the errors over rounds and half the range of the times. KDL, which uses all signals, is the floor.",
                 partial(_draw_sizes, summaries[OWN]),
             )
         if entry["image_shape"]:
@@ -137,31 +145,33 @@ def _plan(content: dict[str, Any], read_vectors: Callable) -> Iterator[tuple[str
 
 
 def _save(draw: Draw, results: Results, name: str, alt: str, caption: str) -> Figure:
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    def png(theme: str, is_narrow: bool) -> bytes:
-        ground, ink, _ = _THEMES[theme]
-        colours: Any = dict.fromkeys(
-            ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), ink
-        ) | dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), ground)
-        with matplotlib.rc_context(colours):
-            stream = io.BytesIO()
-            FigureCanvasAgg(draw(theme, is_narrow)).print_figure(stream, dpi=_DPI, format="png")
-        return stream.getvalue()
 
     files = figure_names(name)
     with results.writing(files[0]) as stream:
-        stream.write(png("light", False))
+        stream.write(_png(draw, "light", False))
     with results.writing(files[1]) as stream:
         FigureCanvasSVG(draw("light", False)).print_figure(stream, dpi=_DPI, format="svg", metadata={"Date": None})
     variants = (
-        (f"{_DARK} and {_NARROW}", png("dark", True)),
-        (_NARROW, png("light", True)),
-        (_DARK, png("dark", False)),
+        (f"{_DARK} and {_NARROW}", _png(draw, "dark", True)),
+        (_NARROW, _png(draw, "light", True)),
+        (_DARK, _png(draw, "dark", False)),
     )
     return Figure(results.folder / files[0], alt, caption, variants)
+
+
+def _png(draw: Draw, theme: str, is_narrow: bool) -> bytes:
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    ground, ink, _ = _THEMES[theme]
+    colours: Any = dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), ink
+    ) | dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), ground)
+    with matplotlib.rc_context(colours):
+        stream = io.BytesIO()
+        FigureCanvasAgg(draw(theme, is_narrow)).print_figure(stream, dpi=_DPI, format="png")
+    return stream.getvalue()
 
 
 def _new_figure(width: float, height: float) -> Any:
@@ -172,23 +182,23 @@ def _new_figure(width: float, height: float) -> Any:
     return Canvas(figsize=(width, height), layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.04))
 
 
-def _grid(count: int, is_narrow: bool, width: float, height: float, **options: Any) -> tuple[Any, Any]:
-    """A figure with panels side by side, or below each other on narrow screens; sizes are of one panel."""
-    if is_narrow:
-        figure = _new_figure(4.0, 0.5 + height * count)
-        return figure, figure.subplots(count, 1, squeeze=False, **options)[:, 0]
-    figure = _new_figure(max(5.0, 0.8 + width * count), 0.5 + height)
-    return figure, figure.subplots(1, count, squeeze=False, **options)[0]
+def _grid(count: int, n_columns: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
+    """A figure and its panels in rows of `n_columns`; sizes are of one panel."""
+    n_rows = -(-count // n_columns)
+    figure = _new_figure(width * n_columns, 0.6 + height * n_rows)
+    return figure, figure.subplots(n_rows, n_columns, squeeze=False, **options)
 
 
 def _style(method: str, theme: str) -> tuple[str, str]:
     colour, marker = _STYLES[method]
+    if theme == "dark":
+        colour = _LIGHTER.get(colour, colour)
     return colour or _THEMES[theme][1], marker
 
 
 def _title(axes: Any, text: str) -> None:
     # Do not parse dollar signs in a file name as a formula.
-    axes.set_title(textwrap.fill(shown(text), 38), fontsize=10, parse_math=False)
+    axes.set_title(textwrap.fill(shown(text), 38), parse_math=False)
 
 
 Gaps = dict[str, dict[str, tuple[float, float]]]
@@ -209,9 +219,9 @@ def _gaps(summaries: Summaries) -> Gaps:
 
 def _draw_gaps(by_dataset: dict[str, Gaps], theme: str, is_narrow: bool) -> Any:
     presets = list(dict.fromkeys(preset for gaps in by_dataset.values() for preset in gaps))
-    figure, all_axes = _grid(len(by_dataset), is_narrow, 3.4, 0.7 + 0.62 * len(presets), sharex=True)
+    figure, grid = _grid(len(by_dataset), 1, 4.0 if is_narrow else 5.8, 0.45 + 0.3 * len(presets), sharex=True)
     handles: dict[str, Any] = {}
-    for number, (axes, (name, gaps)) in enumerate(zip(all_axes, by_dataset.items(), strict=True)):
+    for axes, (name, gaps) in zip(grid.flat, by_dataset.items(), strict=True):
         axes.axvline(0.0, color=_THEMES[theme][1], linewidth=1)
         for row, preset in enumerate(presets):
             for offset, method in enumerate(PAPER_METHODS[1:]):
@@ -220,14 +230,21 @@ def _draw_gaps(by_dataset: dict[str, Gaps], theme: str, is_narrow: bool) -> Any:
                     colour, marker = _style(method, theme)
                     place = row + 0.26 * (offset - 1)
                     handles[method] = axes.errorbar(
-                        value, place, xerr=half, color=colour, marker=marker, markersize=5, linestyle="none", capsize=2
+                        value,
+                        place,
+                        xerr=half,
+                        color=colour,
+                        marker=marker,
+                        linestyle="none",
+                        elinewidth=1.2,
+                        capsize=2,
                     )
-        axes.set_yticks(range(len(presets)), presets if number == 0 or is_narrow else [""] * len(presets))
+        axes.set_yticks(range(len(presets)), presets)
         axes.set_ylim(len(presets) - 0.5, -0.5)
         axes.grid(axis="x", color=_THEMES[theme][2], linewidth=0.6)
         axes.set_axisbelow(True)
         _title(axes, name)
-    all_axes[-1 if is_narrow else len(all_axes) // 2].set_xlabel("error relative to KDL of the same column, %")
+    grid[-1, 0].set_xlabel("error relative to KDL of the same column, %")
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
@@ -256,11 +273,13 @@ def _band(summary: Summary) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_narrow: bool) -> Any:
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
-    figure, all_axes = _grid(len(panels), is_narrow, 2.5, 2.9, sharey=True)
+    # One, two, three or two times two panels leave no place empty.
+    n_columns = 1 if is_narrow else 2 if len(panels) == 4 else len(panels)
+    figure, grid = _grid(len(panels), n_columns, 4.0 if is_narrow or len(panels) == 1 else 3.0, 2.4, sharey=True)
     handles: dict[str, Any] = {}
-    for axes, (preset, curves) in zip(all_axes, panels.items(), strict=True):
+    for axes, (preset, curves) in zip(grid.flat, panels.items(), strict=True):
         for method, (mean, deviation) in curves.items():
             colour, marker = _style(method, theme)
             steps = np.arange(1, len(mean) + 1)
@@ -283,16 +302,21 @@ def _draw_curves(panels: dict[str, Curves], column: str | None, theme: str, is_n
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(axis="y", color=_THEMES[theme][2], linewidth=0.6)
         axes.set_axisbelow(True)
-    for axes in all_axes:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)))
+    low, high = grid[0, 0].get_ylim()
+    for axes in grid.flat:
+        # The ticks of a logarithmic axis are too far apart for less than half a decade.
+        axes.yaxis.set_major_locator(
+            MaxNLocator(6, steps=[1, 2, 5, 10]) if high < 3.0 * low else LogLocator(subs=(1.0, 2.0, 3.0, 5.0))
+        )
         axes.yaxis.set_major_formatter(lambda value, _: f"{1000 * value:.3g}")
         axes.minorticks_off()
-    for axes in all_axes if is_narrow else all_axes[:1]:
+    for axes in grid[:, 0]:
         axes.set_ylabel("error x 1000")
-    for axes in all_axes[-1:] if is_narrow else all_axes:
+    for axes in grid[-1]:
         axes.set_xlabel("iteration")
-    n_columns = 3 if is_narrow else len(handles)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=n_columns, frameon=False)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=3 if is_narrow else 4, frameon=False
+    )
     return figure
 
 
@@ -309,7 +333,8 @@ def _add_printed(axes: Any, column: str, handles: dict[str, Any], preset: str, e
 
 
 def _draw_sizes(methods: dict[str, Summary], theme: str, is_narrow: bool) -> Any:
-    figure, (left, right) = _grid(2, is_narrow, 4.0, 2.9)
+    figure, grid = _grid(2, 1 if is_narrow else 2, 4.0 if is_narrow else 3.0, 2.6)
+    left, right = grid.flat
     handles: dict[str, Any] = {}
     for base in SWEPT:
         sizes = {p: found for p, found in sweep(methods, base).items() if math.isfinite(found.error.middle)}
@@ -377,7 +402,7 @@ def _draw_kernel_vectors(mosaics: dict[str, np.ndarray], theme: str, is_narrow: 
     n_columns = min(3, len(mosaics))
     n_rows = -(-len(mosaics) // n_columns)
     height, width = next(iter(mosaics.values())).shape[:2]
-    panel = (4.0 if is_narrow else 7.5) / n_columns
+    panel = (4.0 if is_narrow else 6.0) / n_columns
     figure = _new_figure(panel * n_columns, (panel * height / width + 0.25) * n_rows)
     all_axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
     for axes in all_axes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection
 from typing import Any
@@ -32,6 +33,7 @@ from rkdl._reproduction.summary import (
     common_rounds,
     core_count,
     difference,
+    in_words,
     ordered,
     round_count,
     show_error,
@@ -42,16 +44,25 @@ Datasets = dict[str, tuple[dict[str, Any], Summaries]]
 
 #: Claims in a few words, for a sentence.
 SHORT = {
-    "optimised": "that optimising D lowers the error",
-    "similar": "that 50 kernel vectors come within 1 % of KDL",
-    "reduced": "that all reduced methods end below KDL",
-    "order": "the printed order of the methods",
-    "best": "that MORKDL-D ends lowest",
-    "second": "that the gain shows from the second iteration on",
-    "memory": "that reduced methods need less memory",
-    "six": "that RKDL-D is six times faster than KDL",
-    "saving": "that ORKDL-D and MORKDL-D save 20 % of KDL's time",
+    "optimised": "optimising D lowers the error",
+    "similar": "the reduced methods end within 1 % of KDL or below it",
+    "reduced": "all reduced methods end below KDL",
+    "order": "the error falls in the printed order of the methods",
+    "best": "MORKDL-D has the lowest error",
+    "second": "the reduced methods are below KDL from the second iteration on",
+    "memory": "the reduced methods need less memory than KDL",
+    "six": "RKDL-D is at least six times faster than KDL",
+    "saving": "ORKDL-D and MORKDL-D save at least 20 % of KDL's time",
 }
+# Claims that compare errors with KDL's.
+_OF_ORDER = ("similar", "reduced", "order", "best", "second")
+# What need not be said of a column once the first has been: by its meaning it has the same verdict.
+_IMPLIED = {
+    _claims.HELD: (("second", "reduced"), ("reduced", "similar"), ("order", "best")),
+    _claims.NOT_HELD: (("similar", "reduced"), ("reduced", "second")),
+}
+_MAIN = "optimised"
+_NUMBERS = {2: "both", 3: "all three", 4: "all four"}
 
 
 def build_report(content: dict[str, Any], figures: Collection[str] = (), notes: Collection[str] = ()) -> Document:
@@ -79,7 +90,9 @@ def build_report(content: dict[str, Any], figures: Collection[str] = (), notes: 
     sections = [own_section(name, found[OWN]) for name, (_, found) in datasets.items() if OWN in found]
     if of_paper:
         sections += [_claims_section(of_paper), *_causes(of_paper)]
-        sections += [_section(name, *pair, figures) for name, pair in of_paper.items()]
+        sections += [
+            _section(name, *pair, figures, explains=number == 0) for number, (name, pair) in enumerate(of_paper.items())
+        ]
         sections += [_not_tested(of_paper), *_errors_in_paper()]
     sections += [_settings(content, datasets), _closing(content)]
     return Document(prose.TITLE if of_paper else "Which method, and how many kernel vectors", leads, opening, sections)
@@ -87,50 +100,88 @@ def build_report(content: dict[str, Any], figures: Collection[str] = (), notes: 
 
 def _lead(datasets: Datasets) -> list[str]:
     """What was run, what holds, what does not and why."""
-    presets = _presets(datasets)
     meanings = {
         "paper": "as the text defines them (paper)",
         "published": "as the published code computes them (published)",
-        "restricted": "as the published code with one line changed (restricted)",
+        "restricted": "as that code computes them with one line changed (restricted)",
         "rkdl": "with this library's defaults (rkdl)",
     }
-    where = _and([f"{name} ({entry['n_signals']} x {entry['n_features']})" for name, (entry, _) in datasets.items()])
+    where = in_words(
+        [f"{name} ({entry['n_signals']} x {entry['n_features']})" for name, (entry, _) in datasets.items()]
+    )
     counts = list(dict.fromkeys(round_count(columns(found)) for _, found in datasets.values()))
     run = (
-        f"The paper's four methods were trained on {where} in {' or '.join(counts)}: "
-        f"{_and([meanings[preset] for preset in presets])}."
+        f"What was run: the four methods of {prose.SOURCE} on {where}, in {' or '.join(counts)}, "
+        f"{in_words([meanings[preset] for preset in _presets(datasets)])}."
     )
-    holds, fails = (_grouped(datasets, verdict) for verdict in (_claims.HELD, _claims.NOT_HELD))
-    if not holds and not fails:
-        return [run, "No claim of the paper could be tested or decided.", "The tables show what was measured."]
-    held = f"What holds: {holds}." if holds else "Clear of chance, no claim of the paper holds."
-    lost = f"What does not hold: {fails}" if fails else "No claim clearly fails"
-    return [run, held, f"{lost}{_reason(datasets)}."]
+    number = len(datasets)
+    scope = f" on {_NUMBERS.get(number, f'all {number}')} data sets" if number > 1 else ""
+    holds, fails = (_in_columns(datasets, verdict) for verdict in (_claims.HELD, _claims.NOT_HELD))
+    main = _main_claim(datasets)
+    if main:
+        holds.pop(_MAIN, None)
+        held = f"What holds: {main}{f'; and clearly{scope}: {_sentence(holds)}' if holds else ''}."
+    else:
+        held = f"What clearly holds{scope}: {_sentence(holds)}." if holds else f"No claim clearly holds{scope}."
+    lost = f"What clearly fails{scope}: {_sentence(fails)}." if fails else f"No claim clearly fails{scope}."
+    return [run, held, " ".join([lost, *_reasons(datasets, fails)])]
 
 
-def _grouped(datasets: Datasets, verdict: str) -> str:
-    """Claims that clearly have a verdict on all data sets, grouped by the columns in which they have it."""
+def _main_claim(datasets: Datasets) -> str:
+    """In how many of several columns the paper's main claim holds, if it does in most."""
+    position = list(_claims.CLAIMS).index(_MAIN)
+    judged = [claims[position] for _, found in datasets.values() for claims in _claims.verdicts(found).values()]
+    tested = [claim for claim in judged if claim.verdict != _claims.UNTESTED]
+    held = [claim for claim in tested if claim.verdict == _claims.HELD]
+    if len(tested) < 2 or 2 * len(held) <= len(tested):
+        return ""
+    where = "columns" if len(datasets) == 1 else "columns of all data sets"
+    text = f"{SHORT[_MAIN]} in {len(held)} of the {len(tested)} {where}"
+    if any(claim.is_one_round for claim in held):
+        return f"{text}, in one round"
+    return f"{text}, clearly in {sum(claim.is_clear for claim in held)}"
+
+
+def _in_columns(datasets: Datasets, verdict: str) -> dict[str, str]:
+    """Claims that clearly have a verdict on all data sets, each with the columns in which they have it."""
     judged = [_claims.verdicts(summaries) for _, summaries in datasets.values()]
-    groups: dict[str, list[str]] = {}
+    presets = _presets(datasets)
+    agreed: dict[str, dict[str, bool]] = {}
     for position, key in enumerate(_claims.CLAIMS):
-        found = {preset: [own[preset][position] for own in judged if preset in own] for preset in _presets(datasets)}
-        tested = {
-            preset: own for preset, own in found.items() if any(claim.verdict != _claims.UNTESTED for claim in own)
-        }
-        where = [
-            preset
-            for preset, own in tested.items()
-            if all(claim.verdict == verdict and claim.is_clear for claim in own)
-        ]
-        if where:
-            place = "in every column" if where == list(tested) and len(tested) > 1 else f"in {_and(where)}"
-            once = any(claim.is_one_round for preset in where for claim in tested[preset])
-            groups.setdefault(place, []).append(f"{SHORT[key]} (one round)" if once else SHORT[key])
-    return "; ".join(f"{place}, {_and(claims)}" for place, claims in groups.items())
+        for preset in presets:
+            own = [claims[preset][position] for claims in judged if preset in claims]
+            if all(claim.verdict == verdict and claim.is_clear for claim in own):
+                agreed.setdefault(key, {})[preset] = any(claim.is_one_round for claim in own)
+    for stronger, weaker in reversed(_IMPLIED[verdict]):
+        for preset in agreed.get(stronger, {}):
+            agreed.get(weaker, {}).pop(preset, None)
+    return {key: _place(found, presets) for key, found in agreed.items() if found}
 
 
-def _reason(datasets: Datasets) -> str:
-    """Why the printed order is not found, if the ablation shows it."""
+def _place(is_one_round: dict[str, bool], presets: list[str]) -> str:
+    """``paper and rkdl``, ``paper, and published in one round`` or ``every column``."""
+    if len(is_one_round) == len(presets) > 1 and len(set(is_one_round.values())) == 1:
+        return "every column in one round" if any(is_one_round.values()) else "every column"
+    several = [preset for preset, once in is_one_round.items() if not once]
+    single = [preset for preset, once in is_one_round.items() if once]
+    parts = [in_words(several)] if several else []
+    return ", and ".join([*parts, f"{in_words(single)} in one round"] if single else parts)
+
+
+def _sentence(places: dict[str, str]) -> str:
+    """Claims with their columns; neighbours with the same columns share them, except those of time."""
+    groups = itertools.groupby(places.items(), lambda pair: (pair[1], pair[0] if pair[0] in _claims.OF_TIME else ""))
+    return "; ".join(f"{in_words([SHORT[key] for key, _ in pairs])} ({place})" for (place, _), pairs in groups)
+
+
+def _reasons(datasets: Datasets, fails: Collection[str]) -> list[str]:
+    """Why claims fail, where the results show it."""
+    reasons = _reason_for_errors(datasets) if any(key in fails for key in _OF_ORDER) else []
+    return reasons + (_reason_for_times(datasets) if any(key in fails for key in _claims.OF_TIME) else [])
+
+
+def _reason_for_errors(datasets: Datasets) -> list[str]:
+    """The ablation, if it has an effect everywhere."""
     before, after, nonzeros = [], [], []
     for _, summaries in datasets.values():
         if not {"published", "restricted"} <= summaries.keys():
@@ -142,24 +193,32 @@ def _reason(datasets: Datasets) -> str:
         after.append(-difference(sparse["RKDL-D"], sparse["KDL"]).centre)
         nonzeros.append(dense["RKDL-D"].nonzeros or 0.0)
     if not before or not all(b < a for b, a in zip(before, after, strict=True)) or not all(map(math.isfinite, after)):
-        return ""
-    cause = "the printed order comes from" if max(before) < 0.0 else "the published errors gain from"
-    return (
-        f", because {cause} one line of the published code that lets codes leave their support, "
-        f"{_span([f'{count:.0f}' for count in nonzeros])} non-zeros per signal instead of {N_NONZERO_COEFS} (with "
-        f"that line changed RKDL-D ends {_sides(after)} KDL instead of {_sides(before)} it), and for given codes no "
-        f"atoms are better than combinations of all signals, which are KDL's{_reason_for_times(datasets)}"
-    )
+        return []
+    return [
+        f"Why: one line of the published code lets codes leave their support "
+        f"({_span([f'{count:.0f}' for count in nonzeros])} non-zeros per signal instead of {N_NONZERO_COEFS}), and by "
+        f"that line alone RKDL-D ends {_sides(before)} KDL instead of {_sides(after)} it; for given codes, no atoms "
+        f"are better than combinations of all signals, which are KDL's."
+    ]
 
 
-def _reason_for_times(datasets: Datasets) -> str:
-    failed = any(
-        claim.key in _claims.OF_TIME and claim.verdict == _claims.NOT_HELD
-        for _, summaries in datasets.values()
-        for claims in _claims.verdicts(summaries).values()
-        for claim in claims
-    )
-    return "; a KDL without the N x N residual of the authors' program leaves little time to save" if failed else ""
+def _reason_for_times(datasets: Datasets) -> list[str]:
+    """KDL by the authors' program and by a faster route, if both have run."""
+    slow, fast = [], []
+    for _, summaries in datasets.values():
+        if "KDL" in summaries.get("literal", {}) and "KDL" in summaries.get("published", {}):
+            slow.append(summaries["literal"]["KDL"].time.middle)
+            fast.append(summaries["published"]["KDL"].time.middle)
+    if not slow or not all(f < s for f, s in zip(fast, slow, strict=True)):
+        return []
+    return [
+        f"As for time, a faster route takes {_span(list(map(_rough, fast)))} s for what takes the authors' KDL "
+        f"{_span(list(map(_rough, slow)))} s, which leaves little time to save."
+    ]
+
+
+def _rough(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10.0 else f"{seconds:.2g}"
 
 
 def _sides(gaps: list[float]) -> str:
@@ -172,7 +231,11 @@ def _sides(gaps: list[float]) -> str:
 
 
 def _claims_section(datasets: Datasets) -> Section:
-    blocks: list[Block] = []
+    blocks: list[Block] = [
+        Paragraph(prose.PAPER),
+        Items([(f"{preset}: {PRESETS[preset]}", ()) for preset in _presets(datasets)]),
+        Paragraph(prose.ERROR),
+    ]
     for name, (entry, summaries) in datasets.items():
         judged = _claims.verdicts(summaries)
         rows = [
@@ -182,7 +245,6 @@ def _claims_section(datasets: Datasets) -> Section:
         notes = [] if _is_same_data(entry) else [prose.NOT_THE_PAPERS]
         blocks.append(Table(("claim", *judged), rows, name, notes, is_prose=True))
     blocks.append(Note(prose.VERDICTS))
-    blocks.append(Items([(f"{preset}: {PRESETS[preset]}", ()) for preset in _presets(datasets)]))
     return Section("The paper's claims", blocks)
 
 
@@ -215,12 +277,16 @@ def _ablation_table(datasets: Datasets) -> Table | None:
     ]
     if not chosen:
         return None
-    rows: list[tuple[str, ...]] = [
-        (method, *(_gap(methods, method, "KDL") for _, _, methods in chosen)) for method in PAPER_METHODS[1:]
+    reduced = PAPER_METHODS[1:]
+    rows = [
+        (
+            f"{name}, {preset}",
+            *(_gap(methods, method, "KDL") for method in reduced),
+            _span([_nonzeros(methods.get(method)) for method in reduced]),
+        )
+        for name, preset, methods in chosen
     ]
-    counts = [[_nonzeros(methods.get(method)) for method in PAPER_METHODS[1:]] for _, _, methods in chosen]
-    rows.append(("non-zeros per signal", *(_span(found) for found in counts)))
-    return Table(("method", *(f"{name}, {preset}" for name, preset, _ in chosen)), rows)
+    return Table(("column", *reduced, "non-zeros per signal"), rows)
 
 
 def _starts_table(datasets: Datasets) -> Table | None:
@@ -230,14 +296,16 @@ def _starts_table(datasets: Datasets) -> Table | None:
     labels = list(dict.fromkeys(method for methods in chosen.values() for method in methods))
     if len(labels) < 2:
         return None
-    reference = "KDL, A Gaussian"
+
+    def cell(methods: dict[str, Summary], method: str) -> str:
+        if method.startswith("KDL"):
+            return _error_cell(methods.get(method))
+        return _gap(methods, method, f"KDL, {method.rpartition(', ')[2]}")
+
     rows = [
         (
-            method,
-            *(
-                _error_cell(methods.get(method)) if method == reference else _gap(methods, method, reference)
-                for methods in chosen.values()
-            ),
+            method.replace(" Gaussian", " from noise").replace(" signals", " from signals"),
+            *(cell(methods, method) for methods in chosen.values()),
         )
         for method in labels
     ]
@@ -245,38 +313,37 @@ def _starts_table(datasets: Datasets) -> Table | None:
 
 
 def _work_table(datasets: Datasets) -> Table | None:
-    chosen = {name: found["work"] for name, (_, found) in datasets.items() if "work" in found}
-    rows = []
     pairs = [("KDL, 70 iterations", "ORKDL-D, 30 iterations"), ("KDL, 130 iterations", "ORKDL-D, 60 iterations")]
+    needed = {method for pair in pairs for method in pair}
+    chosen = {name: found["work"] for name, (_, found) in datasets.items() if needed <= found.get("work", {}).keys()}
+    if not chosen:
+        return None
+    rows = []
     for full, reduced in pairs:
-        if not all({full, reduced} <= methods.keys() for methods in chosen.values()):
-            continue
         for method in (full, reduced):
             rows.append((method, *(_error_cell(methods[method]) for methods in chosen.values())))
         rows.append(("ORKDL-D against KDL", *(_gap(methods, reduced, full) for methods in chosen.values())))
         best = [_claims.gap_text(methods[reduced], methods[full], by_best_atoms=True) for methods in chosen.values()]
-        rows.append(("the same with the best atoms for both", *best))
-    if not rows:
-        return None
-    counts = {len(common_rounds(*methods.values())) for methods in chosen.values()}
-    rounds = _span([str(count) for count in sorted(counts)])
+        rows.append(("the same, with the best atoms for the codes of each", *best))
+    rounds = _span([str(count) for count in sorted({len(common_rounds(*found.values())) for found in chosen.values()})])
     note = (
-        f"71 and 131 codings of all signals each; {N_KERNEL_VECTORS} kernel vectors; rkdl's settings with tol = 0, "
-        f"{rounds} {'round' if rounds == '1' else 'rounds'}."
+        f"KDL and ORKDL-D code all signals 71 times in the first pair and 131 times in the second. {N_KERNEL_VECTORS} "
+        f"kernel vectors, the settings of rkdl with tol = 0, {rounds} {'round' if rounds == '1' else 'rounds'}."
     )
     return Table(("method", *chosen), rows, "", [note])
 
 
-def _section(name: str, entry: dict[str, Any], summaries: Summaries, figures: set[str]) -> Section:
+def _section(name: str, entry: dict[str, Any], summaries: Summaries, figures: set[str], explains: bool) -> Section:
+    """One data set; the first explains the tables of all."""
     main = columns(summaries)
     scaling = "signals scaled to unit norm" if entry["is_scaled"] else "signals not scaled"
     kernel = f"kernel exp(-gamma |x - y|²), gamma {entry['gamma']:.3g}"
     opening = f"{entry['description']}, {scaling}, {round_count(main)}, {kernel}."
-    blocks: list[Block] = [Paragraph(opening), error_table(entry, main)]
+    blocks: list[Block] = [Paragraph(opening), error_table(entry, main, explains)]
     stem = slug(name)
     if f"{stem}-errors" in figures:
         blocks.insert(1, Picture(f"{stem}-errors"))
-    blocks += [one_scale_table(main), time_table(entry, summaries)]
+    blocks += [one_scale_table(main, explains), time_table(entry, summaries, explains)]
     memory = _memory_table(main)
     if memory is not None:
         blocks.append(memory)
@@ -284,7 +351,7 @@ def _section(name: str, entry: dict[str, Any], summaries: Summaries, figures: se
     items = [
         (
             text[0].upper() + text[1:],
-            [f"{preset}: {own[position].shown}. {own[position].evidence}" for preset, own in judged.items()],
+            [f"{preset}: {own[position].shown} ({own[position].evidence})" for preset, own in judged.items()],
         )
         for position, text in enumerate(_claims.CLAIMS.values())
     ]
@@ -292,7 +359,10 @@ def _section(name: str, entry: dict[str, Any], summaries: Summaries, figures: se
     if entry["printed"]:
         column = entry["printed"]["column"]
         other = "" if entry["printed"]["same_data"] else ", which are of another data set"
-        printed = [(preset, _claims.against_printed(column, methods)) for preset, methods in main.items()]
+        printed = [
+            (preset, _claims.against_printed(column, methods, preset not in UNTIMED))
+            for preset, methods in main.items()
+        ]
         evidence += [Paragraph("", f"Against the figures printed for {column}{other}"), Items(printed)]
     blocks.append(Details("The figures behind each verdict", evidence))
     if f"{stem}-kernel-vectors" in figures:
@@ -300,7 +370,7 @@ def _section(name: str, entry: dict[str, Any], summaries: Summaries, figures: se
     return Section(name, blocks)
 
 
-def error_table(entry: dict[str, Any], summaries: Summaries) -> Table:
+def error_table(entry: dict[str, Any], summaries: Summaries, explains: bool = True) -> Table:
     """Final errors of the methods in the kernel's feature space, next to the printed ones."""
     column = _printed_column(entry)
     rows = [
@@ -315,9 +385,7 @@ def error_table(entry: dict[str, Any], summaries: Summaries) -> Table:
     blank = ("",) if column else ()
     iterations = [_span([f"{method.iterations:.0f}" for method in methods.values()]) for methods in summaries.values()]
     rows.append(("iterations", *iterations, *blank))
-    notes = [prose.ERROR]
-    if "published" in summaries:
-        notes.append(prose.DENSE)
+    notes = [prose.DENSE] if explains and "published" in summaries else []
     notes += entry["remarks"]
     for preset, methods in summaries.items():
         for method, summary in methods.items():
@@ -327,16 +395,16 @@ def error_table(entry: dict[str, Any], summaries: Summaries) -> Table:
     return Table(_header(summaries, column), rows, title, notes)
 
 
-def one_scale_table(summaries: Summaries) -> Table:
+def one_scale_table(summaries: Summaries, explains: bool = True) -> Table:
     """All methods on one scale: the error of their codes with the best atoms, and the non-zeros of these codes."""
     rows = [
         (method, *(_best_cell(methods.get(method)) for methods in summaries.values())) for method in _present(summaries)
     ]
     title = "All methods on one scale: error of their codes with the best atoms (non-zeros per signal)"
-    return Table(_header(summaries, None), rows, title, [prose.ONE_SCALE])
+    return Table(_header(summaries, None), rows, title, [prose.ONE_SCALE] if explains else [])
 
 
-def time_table(entry: dict[str, Any], summaries: Summaries) -> Table:
+def time_table(entry: dict[str, Any], summaries: Summaries, explains: bool = True) -> Table:
     """Times, next to those of the authors' program product by product and the printed ones."""
     column = _printed_column(entry)
     shown = {preset: methods for preset, methods in columns(summaries).items() if preset not in UNTIMED}
@@ -356,10 +424,10 @@ def time_table(entry: dict[str, Any], summaries: Summaries) -> Table:
         training.append(show_seconds(found[0]) if found else "")
     if any(training):
         rows.append(("training of D", *training, *(("",) if column else ())))
-    notes = [prose.TIMED]
-    if "published" in summaries:
+    notes = [prose.TIMED] if explains else []
+    if explains and "published" in summaries:
         notes.append(prose.FASTER_ROUTE)
-    if column:
+    if explains and column:
         notes.append(prose.OTHER_MACHINE)
     return Table(_header(shown, column), rows, "Time in seconds", notes)
 
@@ -370,7 +438,7 @@ def _memory_table(summaries: Summaries) -> Table | None:
         for method in _present(summaries)
         if any(method in methods and methods[method].peak_bytes for methods in summaries.values())
     ]
-    note = "Peak of the memory that a fit of two iterations allocates, measured once; signals excluded, D given."
+    note = "Peak memory of a fit of two iterations, measured once, without the signals and the training of D."
     return Table(_header(summaries, None), rows, "Memory", [note]) if rows else None
 
 
@@ -384,20 +452,22 @@ def _not_tested(datasets: Datasets) -> Section:
 
 
 def _errors_in_paper() -> list[Section]:
-    blocks: list[Block] = [Paragraph(prose.PAPER), Paragraph(prose.ERRORS_OPENING)]
+    blocks: list[Block] = [Paragraph(prose.ERRORS_OPENING)]
     for where, printed, errors in (("text", "printed", prose.ERRORS_IN_TEXT), ("code", "coded", prose.ERRORS_IN_CODE)):
         header = ("where", f"what is {printed}", "what is meant or correct")
         blocks.append(Table(header, errors, f"In the {where}", is_prose=True))
-    return [Section("The paper, and errors in its text and code", blocks, is_brief=False)]
+    return [Section("Errors in the paper's text and code", blocks, is_brief=False)]
 
 
 def _settings(content: dict[str, Any], datasets: Datasets) -> Section:
     versions = ", ".join(f"{package} {number}" for package, number in content["versions"].items())
     machine, settings = content["machine"], content["settings"]
+    has_published = any(preset in found for _, found in datasets.values() for preset in ("published", "restricted"))
+    published = "; published and restricted compute in float64" if has_published else ""
     blocks: list[Block] = [
         Paragraph(
             f"Machine: {machine['processor']}, {core_count(content)}, {machine['system']}. Versions: {versions}. "
-            f"Signals in {settings['dtype']}; published computes in float64. Seeds from {settings['seed']}."
+            f"Signals in {settings['dtype']}{published}. The first seed is {settings['seed']}."
         ),
         Items(
             [(f"{name}: SHA-256 of the signals {entry['sha256'][:16]}…", ()) for name, (entry, _) in datasets.items()]
@@ -517,7 +587,3 @@ def _span(texts: list[str]) -> str:
 
     different = sorted({text for text in texts if text}, key=number)
     return "" if not different else different[0] if len(different) == 1 else f"{different[0]} to {different[-1]}"
-
-
-def _and(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -224,6 +224,11 @@ def percent(value: float) -> str:
     return f"{text} %" if float(text) else "0.0 %"
 
 
+def in_words(parts: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
 def times(number: float, unit: float) -> float:
     """Ratio of two numbers; infinite if the second is 0."""
     return number / unit if unit else math.inf
