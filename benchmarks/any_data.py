@@ -1,13 +1,12 @@
 """Errors of the reduced methods relative to KDL's on data of many kinds, as Markdown tables.
 
 Every method has 20 atoms and its defaults otherwise. A figure is the final error, averaged over the seeds, in per cent
-above (+) or below (-) KDL's. "Recoded" is the error of the training signals coded again by the fitted model, in per
-cent above or below the last entry of `errors_`.
+above (+) or below (-) KDL's.
 
 Run with ``python -m benchmarks.any_data [--sets moons,wine] [--methods RKDL,ORKDL-kmeans] [--seeds 5] [--quick]``.
-``--json FILE`` stores every run, ``--before FILE`` prints stored runs of another version next to these, ``--load FILE``
-prints stored runs instead of measuring, ``--check`` lists where the claims of the documentation fail, and ``--write``
-puts the tables into docs/any-data.md. Data sets missing from the data folder (RKDL_DATA) are skipped with a message.
+``--json FILE`` stores every run, ``--load FILE`` prints stored runs instead of measuring, ``--check`` lists where the
+claims of the documentation fail, and ``--write`` puts the tables into docs/any-data.md. Data sets missing from the data
+folder (RKDL_DATA) are skipped with a message.
 """
 
 from __future__ import annotations
@@ -106,9 +105,8 @@ def fit_dense(method: str, X, seed: int) -> dict:
     start = time.perf_counter()
     model.fit(X)
     seconds = time.perf_counter() - start
-    # `errors_` ends with the best model, not the last. Older versions lack `update_errors_`.
-    errors = getattr(model, "update_errors_", model.errors_)
-    return {"errors": [float(error) for error in errors], "seconds": seconds}
+    # `errors_` ends with the best model, not the last.
+    return {"errors": [float(error) for error in model.update_errors_], "seconds": seconds}
 
 
 def measure(fit, name: str, method: str, seed: int) -> dict:
@@ -203,10 +201,6 @@ class Results:
         pairs = zip(self.values(name, method, "recoded"), self.values(name, method, "error"), strict=True)
         return [above(recoded, error) for recoded, error in pairs]
 
-    def warnings(self, name: str, method: str) -> list[str]:
-        """Distinct warnings over all seeds."""
-        return sorted({text for run in self.runs.get((name, method), []) for text in run["warnings"]})
-
 
 def above(value: float, reference: float) -> float:
     """A value in per cent above a reference; 0 if both are 0."""
@@ -258,52 +252,36 @@ def error_table(results: Results) -> list[str]:
     return markdown(header, rows)
 
 
-def comparison_table(before: Results, now: Results) -> list[str]:
-    """Mean errors with default settings relative to KDL's, before and now, in per cent."""
-    estimators = [e for e in REDUCED if now.default(e) in now.methods and before.default(e) in before.methods]
-    header = ["data", "KDL before", "KDL now"]
-    header += [f"{estimator} {when}" for estimator in estimators for when in ("before", "now")]
-    rows = []
-    for name in (name for name in now.sets if name in before.sets):
-        cells = [f"{results.mean_error(name, 'KDL'):.3g}" for results in (before, now)]
-        for estimator in estimators:
-            cells += [percent(results.above_kdl(name, results.default(estimator))) for results in (before, now)]
-        rows.append([size(now, name), *cells])
-    return markdown(header, rows)
-
-
-def recoded_table(results: Results) -> list[str]:
-    """Recoded error, share of zero codes, seconds and warnings of every method with its defaults."""
-    methods = [m for m in map(results.default, ESTIMATORS) if m in results.methods]
-    header = ["data", *(f"{method.partition('-')[0]} {what}" for method in methods for what in ("recoded", "zero, s"))]
+def defaults_table(results: Results) -> list[str]:
+    """Mean errors with default settings relative to KDL's, in per cent."""
+    estimators = [e for e in REDUCED if results.default(e) in results.methods]
     rows = []
     for name in results.sets:
-        cells = []
-        for method in methods:
-            seconds, zeros = (results.values(name, method, key) or [np.nan] for key in ("seconds", "zero_codes"))
-            noted = f", warnings: {count}" if (count := len(results.warnings(name, method))) else ""
-            cells += [spread(results.recoded(name, method))]
-            cells += [f"{100.0 * np.mean(zeros):.0f} %, {np.median(seconds):.2f}{noted}"]
-        rows.append([name, *cells])
-    return markdown(header, rows)
+        cells = [percent(results.above_kdl(name, results.default(estimator))) for estimator in estimators]
+        rows.append([size(results, name), f"{results.mean_error(name, 'KDL'):.3g}", *cells])
+    return markdown(["data", "KDL", *estimators], rows)
 
 
-def tables(results: Results, before: Results | None) -> list[str]:
-    """All tables, each with its caption."""
+def tables(results: Results) -> list[str]:
+    """All tables, each with its heading and caption."""
+    seeds = results.stored["seeds"]
     n_families = len({FAMILY_OF.get(name, name) for name in results.sets})
-    lines = [f"Version {results.stored['version']}, {len(results.sets)} data sets of {n_families} families, seeds: "]
-    lines[0] += f"{results.stored['seeds']}."
-    if before is not None:
-        lines += ["", "Error of each method with default settings, in per cent above KDL's:", ""]
-        lines += comparison_table(before, results)
-        lines += ["", "Before, for every choice of kernel vectors:", "", *error_table(before)]
-    lines += ["", "Now, for every choice of kernel vectors:", "", *error_table(results)]
-    lines += [
+    return [
+        f"Version {results.stored['version']}, {len(results.sets)} data sets of {n_families} kinds, "
+        f"{f'mean over {seeds} seeds' if seeds > 1 else 'one seed'}.",
         "",
-        "Error of recoded training signals, in per cent above the last entry of `errors_` (range over seeds); share",
+        "## Default settings",
+        "",
+        "The error of KDL, and the errors of the other methods in per cent above (+) or below (-) it:",
+        "",
+        *defaults_table(results),
+        "",
+        "## Choices of kernel vectors",
+        "",
+        "The same for each value of `kernel_vectors`:",
+        "",
+        *error_table(results),
     ]
-    lines += ["of signals with a zero code, median seconds of a fit, and number of distinct warnings:", ""]
-    return lines + recoded_table(results)
 
 
 def failures(results: Results) -> Iterator[str]:
@@ -404,9 +382,9 @@ def check(results: Results) -> list[str]:
     return [*lines, "", "Warnings, with # for numbers:", *warnings_seen(results)]
 
 
-def write(results: Results, before: Results | None, page: Path = PAGE) -> None:
+def write(results: Results, page: Path = PAGE) -> None:
     """Put the tables between the marks ``any-data`` of the page."""
-    put(page, "any-data", tables(results, before))
+    put(page, "any-data", tables(results))
 
 
 def chosen(text: str | None, everything: Sequence[str]) -> list[str]:
@@ -428,7 +406,6 @@ def parse(argv=None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="number of processes")
     parser.add_argument("--json", type=Path, help="file to store all runs in")
     parser.add_argument("--load", type=Path, help="file of stored runs to print instead of measuring")
-    parser.add_argument("--before", type=Path, help="file of stored runs of another version to compare with")
     parser.add_argument("--check", action="store_true", help="list where the claims fail")
     parser.add_argument("--write", action="store_true", help=f"put the tables into docs/{PAGE.name}")
     arguments = parser.parse_args(argv)
@@ -454,14 +431,13 @@ def main(argv=None) -> None:
     if arguments.json:
         arguments.json.write_text(json.dumps(stored))
     results = Results(stored)
-    before = Results(json.loads(arguments.before.read_text())) if arguments.before else None
     for name, reason in stored["left_out"].items():
         print(f"{name} skipped: {reason}")
-    print("\n".join(tables(results, before)))
+    print("\n".join(tables(results)))
     if arguments.check:
         print("\n".join(check(results)))
     if arguments.write:
-        write(results, before)
+        write(results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fault injection at random: what happens to fits and files; prints the table of docs/promises.md.
+"""Fault injection at random: what happens to fits and files; prints the table of docs/robustness.md.
 
     python -m benchmarks.chaos --write
 
@@ -47,7 +47,7 @@ from benchmarks.scale import local_cluster
 from rkdl import DL, KDL, MORKDL, RKDL, datasets
 from rkdl._persistence.files import read_file
 
-PAGE = Path(__file__).parent.parent / "docs" / "promises.md"
+PAGE = Path(__file__).parent.parent / "docs" / "robustness.md"
 MIB = 2**20
 # Seconds after which a child process counts as hung.
 TIMEOUT = 120.0
@@ -554,7 +554,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", choices=FAULTS, nargs="+", default=list(FAULTS))
     parser.add_argument("--small", action="store_true", help="a few trials of each kind")
     parser.add_argument("--seed", type=int, default=0, help="random seed (default 0)")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/promises.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/robustness.md")
     options = parser.parse_args(arguments)
     if options.write and (options.small or options.only != list(FAULTS)):
         parser.error("--write needs all trials: drop --small and --only.")

@@ -124,7 +124,7 @@ def tables(rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[list[st
     if comparisons:
         found.append(("Comparison with other libraries", _COMPARISON_HEAD, comparisons))
     if figures:
-        found.append(("Figures of rkdl alone", _FIGURE_HEAD, figures))
+        found.append(("Further measurements of rkdl", _FIGURE_HEAD, figures))
     series = [
         [
             row.what.split(":")[0],
@@ -139,7 +139,13 @@ def tables(rows: Sequence[Row]) -> list[tuple[str, tuple[str, ...], list[list[st
         if "us_per_signal" in point
     ]
     if series:
-        found.append(("Growth", ("method", "signals", "seconds", "microseconds per signal", "MB"), series))
+        found.append(
+            (
+                "Growth with the number of signals",
+                ("method", "signals", "seconds", "microseconds per signal", "MB"),
+                series,
+            )
+        )
     return found
 
 
@@ -185,21 +191,28 @@ def as_markdown(rows: Sequence[Row], head: dict[str, Any]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        f"{machine['processor']}, {machine['threads']} threads on {machine['cores']} cores; {installed}. "
-        f"Best of {head['repeat']} runs (of three on all MNIST and for growth; a single run where it takes over ten "
-        f"seconds), libraries interleaved, load at the start {machine['load_1min']}.",
+        "This page compares rkdl with SPAMS, scikit-learn and dictlearn on the same inputs, with the same settings and "
+        "the same number of threads. `make bench` repeats the measurements.",
         "",
-        f"Limits measured on this machine: {_limits(head['limits'])}.",
+        f"- Machine: {machine['processor']}, {machine['threads']} threads on {machine['cores']} cores; "
+        f"{_limits(head['limits'])}; system load at the start {machine['load_1min']}.",
+        f"- Versions: {installed}.",
+        f"- Times: best of {head['repeat']} runs, with the libraries interleaved; best of three on all of MNIST and "
+        "for growth; a single run if it takes more than ten seconds.",
         "",
-        "- **Ratio**: the peer's time divided by rkdl's.",
-        "- **Agreement** (rkdl's value first): mean residual norms of the codes, equal within 1e-3; or errors of the "
-        "learned model, equal within 1e-3 or lower for rkdl. An iteration of ORKDL codes the signals twice, one of KDL "
-        "once, so ORKDL may end below KDL after as many iterations.",
-        "- **MB**: peak memory of a fresh process above its loaded inputs.",
-        "- **Limit**: the time of the matrix product alone; and a lower bound from the operation count at the rate of "
-        "a large matrix product, zeros of the signals not counted, as a share of rkdl's time.",
-        "- **Dense**: four in five pixels of MNIST are zero, and rkdl skips zeros; the dense cases add noise to every "
-        "pixel.",
+        "In the tables,",
+        "",
+        "- **ratio** is the peer's time divided by rkdl's.",
+        "- **agreement** says whether the solutions are equally good, followed by rkdl's value and the peer's: mean "
+        "residual norms of codes must be equal within 1e-3, and the error of a learned model must be equal within 1e-3 "
+        "or lower for rkdl. ORKDL codes the signals twice per iteration and KDL once, so after the same number of "
+        "iterations the error of ORKDL may be below that of KDL.",
+        "- **MB** is the peak memory of a fresh process, not counting its loaded inputs.",
+        "- **limit** gives the time of the matrix product alone, and a lower bound as a percentage of rkdl's time. The "
+        "bound is the number of operations, without those on zeros of the signals, at the speed of a large matrix "
+        "product.",
+        "- **dense** cases add noise to every pixel. Otherwise, four in five pixels of MNIST are zero, and rkdl skips "
+        "zeros.",
         "",
     ]
     if head["tiny"]:

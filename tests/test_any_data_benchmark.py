@@ -83,8 +83,8 @@ def test_measure_stores_and_prints(tmp_path, capsys):
         assert one["recoded"] == pytest.approx(one["errors"][-1], rel=0.05)
     assert "| iris (150 x 4) |" in printed
     assert "(d) with n_nonzero_coefs" in printed
-    any_data.main(["--load", str(file), "--before", str(file), "--check"])
-    assert "KDL before" in capsys.readouterr().out
+    any_data.main(["--load", str(file), "--check"])
+    assert capsys.readouterr().out == printed
 
 
 def test_a_fit_that_raises_is_reported(monkeypatch):
@@ -118,8 +118,9 @@ def test_tables_are_put_between_the_marks(tmp_path):
     page = tmp_path / "any-data.md"
     page.write_text("# Page\n<!-- any-data -->\nold\n<!-- end of any-data -->\nrest\n")
     results = stored([run("a", "KDL", 0, 0.1), run("a", "RKDL-kmeans", 0, 0.105)])
-    any_data.write(results, results, page)
+    any_data.write(results, page)
     text = page.read_text()
     assert "old" not in text
-    assert "| a (100 x 2) | 0.1 | 0.1 | +5 | +5 |" in text
+    assert "| data | KDL | RKDL |\n|---|---|---|\n| a (100 x 2) | 0.1 | +5 |\n" in text
+    assert "| data | KDL | RKDL kmeans |" in text
     assert text.endswith("<!-- end of any-data -->\nrest\n")

@@ -383,11 +383,12 @@ def test_the_benchmark_runs(capsys):
     """Small sizes; what needs minutes is left to the benchmark itself."""
     scale = pytest.importorskip("benchmarks.scale", reason="the benchmarks are not part of an installed package")
     has_dask = importlib.util.find_spec("distributed") is not None
-    scale.main(["--small", "--only", "stream", "costs", *(["plan"] if has_dask else [])])
+    scale.main(["--small", "--only", "starts", "stream", "costs", *(["plan"] if has_dask else [])])
     told = capsys.readouterr().out
     rows = [line for line in told.splitlines() if line.startswith("| ") and "at most" in line]
     assert len(rows) == 5
     assert all(float(row.split("|")[4].split()[-1]) <= 1.02 for row in rows)
+    assert sum(" % | " in line for line in told.splitlines()) == 5
     assert "For n = 20, p = 30, m = 64, s = 5, k = 3" in told
     assert not has_dask or told.count("30 iterations: ") == 2
     with pytest.raises(SystemExit):

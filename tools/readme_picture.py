@@ -1,4 +1,4 @@
-"""Draw the README's picture: what PCA, a linear and a kernel dictionary represent of the plane around a spiral.
+"""Draw the README's picture: residuals of PCA, a linear and a kernel dictionary in the plane around a spiral.
 
 Run as ``python -m tools.readme_picture``.
 """
@@ -36,14 +36,14 @@ def main() -> None:
         "kernel dictionary (ORKDL)": kernel.reconstruction_error(grid),
     }
     figure, panels = plt.subplots(1, 3, figsize=(10.5, 3.6), layout="constrained")
-    for panel, (name, shares) in zip(panels, residuals.items(), strict=True):
-        image = shares.reshape(len(side), -1).clip(0.0, 1.0)
+    for panel, (name, values) in zip(panels, residuals.items(), strict=True):
+        image = values.reshape(len(side), -1).clip(0.0, 1.0)
         drawn = panel.contourf(side, side, image, np.linspace(0.0, 1.0, 11), cmap="cividis_r")
         panel.scatter(*signals.T, s=7, color="white", edgecolor="0.2", linewidth=0.3)
         panel.set(title=name, aspect="equal", xticks=[], yticks=[])
     panels[2].scatter(*kernel.kernel_vectors_.T, s=16, marker="x", linewidth=1.0, color="C1", label="kernel vectors")
     panels[2].legend(loc="lower left")
-    figure.colorbar(drawn, ax=panels, label="share of a signal not represented", shrink=0.9)
+    figure.colorbar(drawn, ax=panels, label="relative residual", shrink=0.9)
     figure.savefig(ROOT / "docs" / "images" / "readme.png", dpi=130)
 
 

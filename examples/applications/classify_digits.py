@@ -1,10 +1,11 @@
 """
-Classify digits, and know when not to
-=====================================
+Classify digits and reject uncertain predictions
+================================================
 
 :class:`~rkdl.KDLClassifier` learns one dictionary per class and assigns a signal to the class whose dictionary
-represents it best. Its probabilities say how close the others came. This example classifies scikit-learn's digits,
-looks at the least confident answers, and adds more and more noise, for a kernel method and a linear one.
+represents it best. Its probabilities show how close the other classes are. This example classifies scikit-learn's
+digits, shows the least confident predictions, and measures the accuracy of a kernel method and a linear one under
+increasing noise.
 """
 
 import matplotlib.pyplot as plt
@@ -22,9 +23,9 @@ images, new_images, y, y_new = train_test_split(images, labels, test_size=0.5, r
 X, X_new = normalize_signals(images), normalize_signals(new_images)
 
 # %%
-# All classes share their kernel vectors: the features of an image, its kernel values with 300 training images, are
-# computed once for all ten dictionaries. After each class has learned to represent its own images, passes over the
-# data make the dictionaries worse at representing those of other classes (``n_refinements``).
+# All classes share their kernel vectors, so the features of an image, its kernel values with 300 training images, are
+# computed once for all ten dictionaries. After a dictionary has been learned for each class, further passes over the
+# data refine the dictionaries so that they represent images of other classes worse (``n_refinements``).
 common = {"n_components": 40, "n_nonzero_coefs": 5, "max_iter": 10}
 models = {
     "RKDL": KDLClassifier(RKDL(n_kernel_vectors=300, kernel_vectors="random", **common), random_state=0),
@@ -35,8 +36,8 @@ for name, model in models.items():
     print(f"{name}: {model.score(X_new, y_new):.1%} of {len(y_new)} test images are classified correctly")
 
 # %%
-# The twelve test images with the least confident answers. Above each are its true class and the two most probable
-# ones; wrong answers are orange.
+# These are the twelve test images with the least confident predictions. The title of each shows its true class and the
+# two most probable classes; wrong predictions are orange.
 probabilities = models["RKDL"].predict_proba(X_new)
 confidence = probabilities.max(axis=1)
 figure, panels = plt.subplots(2, 6, figsize=(9.5, 3.9))
@@ -49,8 +50,8 @@ for panel, t in zip(panels.ravel(), np.argsort(confidence), strict=False):
 plt.show()
 
 # %%
-# If the least confident answers are withheld, nearly all of the rest are right. Under noise (pixels are from 0 to
-# 1), the kernel method loses accuracy more slowly than the linear one.
+# If the least confident predictions are rejected, nearly all of the others are correct. With increasing noise (pixels
+# are in [0, 1]), the accuracy of the kernel method decreases more slowly than that of the linear one.
 right = (probabilities.argmax(axis=1) == y_new)[np.argsort(-confidence, kind="stable")]
 answered = np.arange(1, len(y_new) + 1)
 rng = np.random.default_rng(0)
@@ -59,7 +60,7 @@ noisy = [normalize_signals(new_images + rng.normal(0.0, deviation, new_images.sh
 
 figure, panels = plt.subplots(1, 2, figsize=(9.0, 3.3))
 panels[0].plot(answered / len(y_new), np.cumsum(right) / answered)
-panels[0].set(xlabel="share of images answered, most confident first", ylabel="accuracy", xlim=(0.5, 1.0))
+panels[0].set(xlabel="fraction of images classified, most confident first", ylabel="accuracy", xlim=(0.5, 1.0))
 for (name, model), marker in zip(models.items(), "os", strict=True):
     panels[1].plot(deviations, [model.score(signals, y_new) for signals in noisy], marker=marker, label=name)
 panels[1].set(xlabel="standard deviation of the noise", ylabel="accuracy")

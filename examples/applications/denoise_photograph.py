@@ -2,9 +2,9 @@
 Denoise a photograph
 ====================
 
-The photograph is cut into overlapping patches of 8 x 8 pixels. Patches of an image resemble one another and noise does
-not, so a dictionary learned from the noisy patches themselves represents what they share, and leaves the noise in the
-residuals. The example needs Pillow, with which scikit-learn reads its sample image.
+The photograph is cut into overlapping patches of 8 x 8 pixels. Patches of an image resemble one another, whereas noise
+does not, so a dictionary learned from the noisy patches themselves represents the image and leaves the noise in the
+residuals. This example needs Pillow, which scikit-learn uses to read its sample image.
 """
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ rng = np.random.RandomState(0)
 noisy = photograph + rng.normal(scale=NOISE, size=photograph.shape)
 
 # %%
-# One patch per row. Noise hardly changes the mean of a patch, so means are set aside.
+# Each patch is a row. Noise hardly changes the mean of a patch, so means are subtracted and added back at the end.
 patches = extract_patches_2d(noisy, (SIDE, SIDE)).reshape(-1, SIDE * SIDE).astype(np.float32)
 means = patches.mean(axis=1, keepdims=True)
 patches -= means
@@ -33,7 +33,7 @@ sample = patches[rng.choice(len(patches), 8000, replace=False)]
 # %%
 # The kernel must be wide compared with the noise: gamma times the squared norm of the noise in a patch (64 x 0.01) is
 # 0.03 here. ``fit_inverse_transform`` also learns a decoder from codes to patches. Given the noise level, ``denoise``
-# uses the fewest atoms per patch that leave a residual of that size.
+# uses the fewest atoms per patch that reduce the residual to this level.
 kernel = ORKDL(
     n_components=128,
     n_kernel_vectors=128,
@@ -58,7 +58,7 @@ def decibels(image):
     return -10.0 * np.log10(np.mean((image - photograph) ** 2))
 
 
-# PCA gets the number of components that is best for this photograph, which nobody knows beforehand.
+# PCA gets the number of components that is best for this photograph, which is unknown in practice.
 components = [restore(model.inverse_transform(model.transform(patches))) for model in pca.values()]
 images = {
     "original": photograph,
@@ -77,6 +77,6 @@ for panel, (name, image) in zip(panels, images.items(), strict=True):
 plt.show()
 
 # %%
-# Patches of photographs, once their means are gone, are close to linear combinations of one another, so the linear
-# dictionary does about as well as the kernel and is faster. Both stop at the noise level, patch by patch, which is what
-# PCA with one number of components for all patches cannot do.
+# After subtracting their means, patches of photographs are close to linear combinations of one another, so the linear
+# dictionary does about as well as the kernel and is faster. Both adapt the number of atoms to each patch and the noise
+# level, whereas PCA uses the same number of components for all patches.

@@ -2,9 +2,10 @@
 Denoise heartbeats
 ==================
 
-Pulses of a wearable sensor, one beat per signal, with noise. A few atoms of a kernel dictionary represent every beat,
-and the decoder maps codes back to signals. PCA gets the number of components that is best for these data, found by
-looking at the truth; the dictionaries code every beat with four atoms. The beats are generated.
+The signals are generated pulses of a wearable sensor with noise, one beat per signal. A kernel dictionary represents
+each beat by four atoms, and a decoder maps the codes back to signals. For comparison, a linear dictionary uses four
+atoms too, and PCA the number of components that is best for these data, which is known only because the clean beats
+are.
 """
 
 import matplotlib.pyplot as plt
@@ -36,7 +37,7 @@ truth, new_truth = beats(3000), beats(500)
 noisy, new_noisy = (signals + NOISE * rng.standard_normal(signals.shape) for signals in (truth, new_truth))
 
 # %%
-# Learned from noisy beats alone; measured on new ones.
+# All methods are trained on noisy beats and tested on new noisy beats.
 settings = {"n_components": 100, "n_nonzero_coefs": 4, "random_state": 0}
 kernel = ORKDL(n_kernel_vectors=100, max_iter=5, fit_inverse_transform=True, **settings).fit(noisy)
 linear = DL(**settings).fit(noisy)
@@ -54,7 +55,8 @@ for name, signals in cleaned.items():
     print(f"{name}: mean squared error {np.mean((signals - new_truth) ** 2):.5f}")
 
 # %%
-# Four new beats. Some have an early extra peak, which PCA, with the same directions for all beats, blurs.
+# The figure shows four of the new beats. Some have an early extra peak, which PCA blurs because it uses the same
+# directions for all beats.
 with_extra = np.flatnonzero(new_truth[:, time < 0.2].max(axis=1) > 0.3)
 numbers = [0, *with_extra[1:4]]
 figure, panels = plt.subplots(2, 2, figsize=(9.5, 4.8), sharex=True, sharey=True)

@@ -1,11 +1,11 @@
 """
-Outliers in a messy table
-=========================
+Outliers in a table with categories and missing values
+======================================================
 
 Real tables have categories, missing values and columns in different units. scikit-learn's ``ColumnTransformer`` turns
-such a table into numbers, and :class:`~rkdl.KDLOutlierDetector` is the last step of the pipeline. The table is
-generated: flats to let, whose rent follows from size, district and age. A few rows break that rule although each of
-their values is common, which is the kind of mistake that no look at a single column finds.
+such a table into numbers, and :class:`~rkdl.KDLOutlierDetector` is the last step of the pipeline. The table in this
+example is generated. It contains flats whose rent depends on size, district and age. In a few rows the rent is wrong,
+although each of their values is common, so the error cannot be found by looking at single columns.
 """
 
 import matplotlib.pyplot as plt
@@ -38,8 +38,8 @@ table = pd.DataFrame(
 )
 
 # %%
-# Fifteen of the dearer flats have their rent per week instead of per month. As numbers these rents are ordinary; they
-# do not fit the rest of their rows. Then one cell in twenty goes missing.
+# For fifteen of the more expensive flats, the rent is given per week instead of per month. These rents are common
+# values, but do not fit the rest of their rows. In addition, one cell in twenty is missing.
 wrong = rng.choice(np.flatnonzero(table["rent"] > table["rent"].median()), 15, replace=False)
 table.loc[wrong, "rent"] /= 52 / 12
 is_wrong = np.isin(np.arange(n), wrong)
@@ -48,10 +48,10 @@ for column in table.columns.drop("rent"):
 print(table.head(6).round(1))
 
 # %%
-# Sizes and rents are proportional to each other, so their logarithms are what belongs together. Missing numbers are
-# taken from the most similar rows: medians would break the very dependence that the detector looks for, and make
-# incomplete rows look wrong. Categories become indicator columns, with one of their own for what is missing, scaled
-# down so that they do not outweigh the numbers.
+# Rent is proportional to size, so we use the logarithms of both. Missing numbers are imputed from the most similar
+# rows. Imputing medians would violate the dependence between columns that the detector looks for, and make incomplete
+# rows look like outliers. Categories are one-hot encoded, with an extra category for missing values, and scaled down so
+# that they do not dominate the numbers.
 logarithm = FunctionTransformer(lambda frame: frame.assign(size=np.log(frame["size"]), rent=np.log(frame["rent"])))
 numbers = make_pipeline(logarithm, StandardScaler(), KNNImputer(n_neighbors=10))
 categories = make_pipeline(SimpleImputer(strategy="constant", fill_value="missing"), OneHotEncoder(sparse_output=False))
@@ -61,22 +61,23 @@ prepare = ColumnTransformer(
 )
 detector = make_pipeline(prepare, KDLOutlierDetector(contamination=0.05, random_state=0)).fit(table)
 scores = -detector.score_samples(table)
-marked = detector.predict(table) == -1
+flagged = detector.predict(table) == -1
 print(f"area under the ROC curve {roc_auc_score(is_wrong, scores):.3f}")
-print(f"{marked.sum()} rows are marked, among them {(marked & is_wrong).sum()} of the {len(wrong)} wrong ones")
+print(f"{flagged.sum()} rows are flagged, among them {(flagged & is_wrong).sum()} of the {len(wrong)} wrong ones")
 
 # %%
-# On the left, rent against size with the marked rows; rows without a size are not drawn. The rents alone, along the
-# vertical axis, give nothing away. On the right, where the wrong rows are in the order of the scores.
+# The left panel plots rent against size; rows without a size are not shown. The wrong rents do not stand out along the
+# vertical axis. The right panel shows how many of them are found if rows are inspected in the order of their scores.
 figure, panels = plt.subplots(1, 2, figsize=(10.0, 3.8), width_ratios=(1.2, 1.0))
 panels[0].scatter(table["size"], table["rent"], s=8, color="0.7", label="rows")
-panels[0].scatter(table["size"][marked], table["rent"][marked], s=40, facecolor="none", edgecolor="C0", label="marked")
+rows = table[flagged]
+panels[0].scatter(rows["size"], rows["rent"], s=40, facecolor="none", edgecolor="C0", label="flagged")
 panels[0].scatter(table["size"][is_wrong], table["rent"][is_wrong], s=14, color="C1", label="wrong")
 panels[0].set(xlabel="size, square metres", ylabel="rent")
 panels[0].legend()
 order = np.argsort(-scores)
 panels[1].plot(np.arange(1, n + 1), np.cumsum(is_wrong[order]))
 panels[1].plot([1, n], [0, len(wrong)], color="0.6", linestyle=":", label="by chance")
-panels[1].set(xlabel="rows looked at, most abnormal first", ylabel="wrong rents found", xscale="log")
+panels[1].set(xlabel="rows inspected, most abnormal first", ylabel="wrong rents found", xscale="log")
 panels[1].legend(loc="lower right")
 plt.show()

@@ -2,9 +2,9 @@
 Outliers in the plane and among images
 ======================================
 
-:class:`~rkdl.KDLOutlierDetector` learns small kernel dictionaries of the signals; what they cannot represent is an
-outlier. Two pictures: points in the plane, to see what is learned, and a folder of sevens in which other digits were
-filed by mistake.
+:class:`~rkdl.KDLOutlierDetector` learns small kernel dictionaries of the signals and flags signals that they represent
+badly. This example applies it to points in the plane, where its decision boundary can be plotted, and to a set of
+images of sevens that contains a few other digits.
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +20,8 @@ plt.style.use("rkdl.figures")
 rng = np.random.default_rng(0)
 
 # %%
-# Most points lie on two arcs of different density; a few are scattered, and a tight group lies away from the arcs. The
-# group is the difficult part: each of its points has close neighbours.
+# Most points lie on two arcs of different density. Among the outliers, some are scattered, and some form a tight group
+# away from the arcs. The group is more difficult to detect, because each of its points has close neighbours.
 
 
 def arc(count, centre, start, spread):
@@ -37,34 +37,34 @@ points = np.r_[inliers, group, scattered]
 is_outlier = np.r_[np.zeros(len(inliers)), np.ones(len(group) + len(scattered))]
 
 # %%
-# The detector does not see the labels. ``contamination`` is the share of the training signals to mark; with ``"auto"``,
-# the default, scores beyond Tukey's fence are marked.
+# The detector is not given any labels. ``contamination`` is the fraction of the training signals to flag; with
+# ``"auto"``, the default, it flags scores beyond Tukey's fence.
 detector = KDLOutlierDetector(contamination=0.05, random_state=0).fit(points)
 area = roc_auc_score(is_outlier, -detector.score_samples(points))
 print(f"area under the ROC curve {area:.3f}")
-print(f"{(detector.predict(group) == -1).sum()} of the group of {len(group)} are marked")
+print(f"{(detector.predict(group) == -1).sum()} of the {len(group)} points of the group are flagged")
 
 # %%
-# Scores are unbounded, so the picture shows ranks: the share of the points that are more abnormal. The line is the
-# threshold. A limitation is visible too: each dictionary sets a quarter of the signals aside as suspect, so the sparser
-# of two groups counts as more abnormal than the denser one.
+# Scores are unbounded, so the figure shows ranks, that is, the fraction of the training points that are more abnormal.
+# The line is the threshold. The figure also shows a limitation: each dictionary discards a quarter of the signals as
+# suspicious, so points on the sparser arc get more abnormal scores than points on the denser one.
 columns, rows = np.meshgrid(np.linspace(-2.2, 3.4, 200), np.linspace(-1.8, 2.2, 150))
 field = detector.score_samples(np.c_[columns.ravel(), rows.ravel()])
-share = np.searchsorted(np.sort(detector.score_samples(points)), field).reshape(columns.shape) / len(points)
+ranks = np.searchsorted(np.sort(detector.score_samples(points)), field).reshape(columns.shape) / len(points)
 figure, panel = plt.subplots(figsize=(7.0, 4.6))
 levels = [0.0, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0]
-filled = panel.contourf(columns, rows, share, levels, colors=plt.get_cmap("Blues_r")(np.linspace(0.45, 1.0, 6)))
-panel.contour(columns, rows, share, [0.05], colors="C1", linewidths=2.0)
+filled = panel.contourf(columns, rows, ranks, levels, colors=plt.get_cmap("Blues_r")(np.linspace(0.45, 1.0, 6)))
+panel.contour(columns, rows, ranks, [0.05], colors="C1", linewidths=2.0)
 panel.scatter(*inliers.T, s=5, color="black", label="inliers")
 panel.scatter(*points[len(inliers) :].T, s=26, facecolor="white", edgecolor="C1", linewidths=1.4, label="outliers")
-panel.set(xticks=[], yticks=[], title="marked as outliers: outside the line")
+panel.set(xticks=[], yticks=[], title="points outside the line are flagged as outliers")
 panel.legend(loc="lower left")
-figure.colorbar(filled, label="share of points that are more abnormal")
+figure.colorbar(filled, label="fraction of points that are more abnormal")
 plt.show()
 
 # %%
-# Now images: all sevens of the digits data, and twelve other digits. Pixels are standardised first; the detector is a
-# step of a pipeline like any other.
+# The second data set contains all sevens of the digits data and twelve other digits. Pixels are standardised in a
+# pipeline.
 images, labels = load_digits(return_X_y=True)
 misfiled = rng.permutation(np.flatnonzero(labels != 7))[:12]
 folder = np.r_[np.flatnonzero(labels == 7), misfiled]

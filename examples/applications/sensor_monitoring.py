@@ -1,11 +1,10 @@
 """
-Watch a machine by its vibrations
-=================================
+Monitor a machine by its vibrations
+===================================
 
-A bearing is watched by an accelerometer. Each second becomes one signal: the power spectrum of its vibrations, in
-decibels. A kernel dictionary learned while the machine is in order, at all speeds and loads it runs at, represents such
-spectra; when a fault develops, the residual rises, while loudness follows the load and says little. The recording is
-generated.
+An accelerometer monitors a bearing. Each second of the recording is one signal, the power spectrum of the vibrations in
+decibels. A kernel dictionary is learned while the machine is healthy, at all its speeds and loads. When a fault
+develops, the residual increases, whereas the loudness mainly follows the load. The recording is generated.
 """
 
 import matplotlib.pyplot as plt
@@ -21,8 +20,9 @@ SECONDS = 1200
 FAULT = 800
 
 # %%
-# Twenty minutes at varying speed and load: harmonics of the rotation, and noise. After 800 seconds a small defect
-# starts to strike 5.4 times per turn and makes the housing ring at 310 Hz, first hardly, then harder.
+# The recording contains twenty minutes at varying speed and load, with harmonics of the rotation and noise. After 800
+# seconds, a small defect begins to strike 5.4 times per revolution and makes the housing ring at 310 Hz, weakly at
+# first and then more strongly.
 time = np.arange(RATE) / RATE
 seconds = np.arange(SECONDS)
 speed = 18.0 + 5.0 * np.sin(2 * np.pi * seconds / 173.0) + 2.0 * np.sin(2 * np.pi * seconds / 47.0)
@@ -46,8 +46,8 @@ frequencies, spectra = welch(recording, RATE, nperseg=256)
 X = 10.0 * np.log10(spectra[:, 1:110])
 
 # %%
-# The dictionary is learned from the first ten minutes. The alarm threshold is the 99 % quantile of the residuals of the
-# three minutes after them, which it has not seen.
+# The dictionary is learned from the first ten minutes. The alarm threshold is the 99 % quantile of the residuals in the
+# following three minutes, which are not part of the training data.
 model = ORKDL(n_components=40, n_kernel_vectors=60, n_nonzero_coefs=6, random_state=0).fit(X[:600])
 residuals = model.reconstruction_error(X)
 threshold = np.quantile(residuals[600:780], 0.99)

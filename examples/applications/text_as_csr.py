@@ -1,10 +1,10 @@
 """
-Text as sparse vectors
-======================
+Classify text in CSR format
+===========================
 
-Documents become sparse vectors of word weights; estimators take the CSR matrix as it is, and their products skip the
-zeros. The corpus ships with SciPy: the documentation strings of the functions of seven of its modules. A classifier
-learns to tell from the words which module a function belongs to, and a dictionary finds the topics.
+TF-IDF turns documents into sparse vectors of word weights. Estimators accept the CSR matrix directly, and skip its
+zeros in products. The corpus consists of the docstrings of seven SciPy modules. A classifier predicts the module that a
+function belongs to, and a dictionary finds topics.
 """
 
 import importlib
@@ -32,13 +32,13 @@ for name in modules:
 labels = np.array(labels)
 
 # %%
-# TF-IDF gives every document a vector of norm one with a weight for each of its words, nearly all of them zero.
+# TF-IDF represents each document as a vector of unit norm with one weight per word, nearly all of them zero.
 vectorizer = TfidfVectorizer(max_features=3000, stop_words="english", token_pattern=r"[a-z]{3,}", sublinear_tf=True)
 X = vectorizer.fit_transform(documents)
 print(f"{X.shape[0]} documents, {X.shape[1]} words, {X.nnz / np.prod(X.shape):.1%} of the weights are not zero")
 
 # %%
-# One dictionary per module on shared kernel vectors.
+# The classifier learns one dictionary per module, with shared kernel vectors.
 train, test = train_test_split(np.arange(len(labels)), test_size=0.4, random_state=0, stratify=labels)
 method = RKDL(n_components=15, n_nonzero_coefs=4, n_kernel_vectors=200, kernel_vectors="random", max_iter=5)
 classifier = KDLClassifier(method, random_state=0).fit(X[train], labels[train])
@@ -52,8 +52,8 @@ panel.spines[:].set_visible(True)
 plt.show()
 
 # %%
-# Without labels, the atoms of a kernel dictionary are topics. Which documents use an atom, and which words stand out
-# among them?
+# Without labels, the atoms of a kernel dictionary can be interpreted as topics. For each atom, the figure shows in
+# which modules it is used and which words are characteristic of the documents that use it.
 model = ORKDL(n_components=12, n_kernel_vectors=30, n_nonzero_coefs=2, max_iter=5, random_state=0).fit(X)
 codes = np.abs(model.transform(X))
 usage = np.array([codes[labels == name].mean(axis=0) for name in modules])

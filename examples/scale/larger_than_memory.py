@@ -1,10 +1,10 @@
 """
-Signals in a file, a fit that survives
-======================================
+Fit a file with checkpoints
+===========================
 
-A memory map is read chunk by chunk, so signals need not fit in memory. ``checkpoint`` writes the state after every
-iteration: here a fit is stopped halfway, as if the machine had failed, and resumed. The result is bitwise identical to
-that of a fit that was never interrupted.
+A memory map is read chunk by chunk, so signals need not fit in memory. With ``checkpoint``, the state of a fit is
+written to a file after every iteration. In this example, a fit stops halfway, as if the machine had failed, and is then
+resumed. The result is bitwise identical to that of an uninterrupted fit.
 """
 
 import tempfile
@@ -20,7 +20,8 @@ folder = Path(tempfile.mkdtemp())
 rng = np.random.default_rng(0)
 
 # %%
-# A hundred thousand wave forms of 64 samples: chirps of random frequency, phase and rate, under a window.
+# The file contains a hundred thousand waveforms of 64 samples: chirps of random frequency, phase and rate in a Gaussian
+# window.
 count, length = 100_000, 64
 time = np.linspace(-1.0, 1.0, length, dtype=np.float32)
 signals = np.lib.format.open_memmap(folder / "signals.npy", mode="w+", dtype=np.float32, shape=(count, length))
@@ -31,7 +32,7 @@ for start in range(0, count, 10_000):
 signals.flush()
 
 # %%
-# Reopened for reading, fitted with a checkpoint, stopped after four iterations, and resumed up to eight.
+# The file is opened as a memory map. The fit stops after four iterations and is then resumed up to eight.
 X = np.load(folder / "signals.npy", mmap_mode="r")
 settings = {"n_components": 40, "n_kernel_vectors": 60, "n_nonzero_coefs": 4, "tol": 0, "random_state": 0}
 rkdl.RKDL(max_iter=4, **settings).fit(X, checkpoint=folder / "fit.rkdl")
@@ -40,13 +41,13 @@ uninterrupted = rkdl.RKDL(max_iter=8, **settings).fit(X)
 print("bitwise identical:", np.array_equal(resumed.dual_components_, uninterrupted.dual_components_))
 
 # %%
-# The fitted model is small, and its file loads without running any code from it.
+# The fitted model is small, and loading its file executes no code from it.
 resumed.save(folder / "model.rkdl")
 model = rkdl.load(folder / "model.rkdl")
 print(f"signals {X.nbytes / 1e6:.0f} MB, model {(folder / 'model.rkdl').stat().st_size / 1e6:.2f} MB")
 
 # %%
-# Some of the kernel vectors, and the error of both fits.
+# The figure shows some of the kernel vectors and the errors of both fits.
 figure = plt.figure(figsize=(9.5, 3.4))
 left, right = figure.subfigures(1, 2, width_ratios=(1.5, 1.0))
 for panel, vector in zip(left.subplots(4, 6, sharex=True, sharey=True).ravel(), model.kernel_vectors_, strict=False):

@@ -1,10 +1,10 @@
 """
-A stream whose world changes
-============================
+Adapt to drift in a stream
+==========================
 
-``partial_fit`` learns from batches as they arrive. Without forgetting, all signals ever seen weigh the same, and after
-a change the old ones hold the model back. With a ``half_life``, the weight of a signal halves after that many further
-signals, and atoms and kernel vectors follow the change. The stream shows digits: first 0 to 4, later 5 to 9.
+``partial_fit`` learns from batches as they arrive. Without forgetting, all signals have the same weight, so after a
+change the model adapts slowly. With a ``half_life``, the weight of a signal halves after that many further signals, and
+atoms and kernel vectors adapt. The stream in this example contains the digits 0 to 4 first and 5 to 9 later.
 """
 
 import matplotlib.pyplot as plt
@@ -22,15 +22,15 @@ BATCH, BATCHES, CHANGE = 60, 60, 30
 
 
 def batch(number):
-    """Signals that arrive at one time, and test signals of the same kind."""
+    """The signals of a batch, and test signals of the same classes."""
     late = (labels >= 5) == (number >= CHANGE)
     drawn = rng.choice(np.flatnonzero(late & ~is_test), BATCH)
     return images[drawn], images[late & is_test]
 
 
 # %%
-# Two models see the same batches. Errors are measured on the test signals of the current kind before the model has
-# learned from the batch. gamma is given, so that errors can be compared.
+# Two models learn from the same batches. Errors are measured on test signals of the current classes before the model
+# learns from the batch. gamma is fixed, so that errors can be compared.
 settings = {"n_components": 30, "n_kernel_vectors": 60, "n_nonzero_coefs": 4, "gamma": 0.15, "random_state": 0}
 models = {"no forgetting": RKDL(**settings), "half_life=400": RKDL(half_life=400.0, **settings)}
 errors = {name: [] for name in models}
@@ -56,7 +56,7 @@ figure.legend(loc="outside lower center", ncols=3)
 plt.show()
 
 # %%
-# The kernel vectors at the end: the model that forgets has replaced those of digits that no longer come.
+# At the end, the model with forgetting has replaced the kernel vectors of digits that no longer occur.
 figure = plt.figure(figsize=(9.0, 2.6))
 for part, (name, model) in zip(figure.subfigures(1, 2), models.items(), strict=True):
     part.suptitle(f"kernel vectors, {name}", fontsize=10)

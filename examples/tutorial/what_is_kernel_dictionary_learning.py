@@ -2,22 +2,23 @@
 What is kernel dictionary learning?
 ===================================
 
-This tutorial assumes that you know principal component analysis (PCA), and nothing of dictionaries or kernels. All data
-are points in the plane, so that everything can be drawn; every picture is computed by the code above it.
+This tutorial assumes that you know principal component analysis (PCA), but nothing about dictionaries or kernels. All
+data are points in the plane, so that everything can be plotted.
 """
 
 # %%
 # From components to atoms
 # ------------------------
 #
-# PCA describes each signal :math:`y` as a combination of a few fixed directions, the same ones for all signals. A
-# *dictionary* has more directions, called **atoms**, and each signal chooses its own few: its **code** :math:`z` is
-# sparse, with at most :math:`s` coefficients different from zero,
+# PCA represents every signal :math:`y` as a linear combination of the same few directions. A *dictionary* has more
+# directions, called **atoms**, and each signal uses only a few of them: its **code** :math:`z` is sparse, with at most
+# :math:`s` non-zero coefficients,
 #
 # .. math:: y \approx \sum_j z_j a_j, \qquad \|z\|_0 \le s .
 #
-# Dictionary learning finds atoms for which such codes leave a small error. Here are 600 points on a spiral, and what
-# PCA with one component and a dictionary of eight atoms with one non-zero per code make of them.
+# Dictionary learning finds atoms for which such codes have a small error. The figure below shows 600 points on a
+# spiral, and how they are represented by PCA with one component and by a dictionary of eight atoms with one non-zero
+# per code.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -58,26 +59,26 @@ for panel, (name, points) in zip(panels, shown.items(), strict=True):
 plt.show()
 
 # %%
-# The dictionary does better than PCA, because it has eight lines to project onto instead of one. But they are still
-# straight lines through the origin, and the data are on a curve. Using two atoms per signal is no way out: in the plane
-# two atoms represent *every* point without error, on the spiral or not, and a representation that fits everything says
-# nothing about the data.
+# The dictionary has a smaller error than PCA, because it has eight lines to project onto instead of one. But these are
+# still straight lines through the origin, and the data lie on a curve. Two atoms per signal do not help: in the plane,
+# two atoms represent *every* point without error, on the spiral or not, and a representation that fits everything
+# contains no information about the data.
 #
 # Atoms in a feature space
 # ------------------------
 #
-# A kernel :math:`k(x, y)` is an inner product :math:`\langle \varphi(x), \varphi(y) \rangle` of images of the signals
-# in a space of many more dimensions, the *feature space*, where a curve can become nearly flat piece by piece. The one
-# used most is the Gaussian or RBF kernel, :math:`k(x, y) = \exp(-\gamma \|x - y\|^2)`. *Kernel dictionary learning* is
-# dictionary learning in that space:
+# A kernel :math:`k(x, y)` is the inner product :math:`\langle \varphi(x), \varphi(y) \rangle` of the images of two
+# signals in the *feature space*, a space with many more dimensions, in which pieces of a curve can be nearly flat. The
+# most common kernel is the Gaussian or RBF kernel, :math:`k(x, y) = \exp(-\gamma \|x - y\|^2)`. *Kernel dictionary
+# learning* is dictionary learning in feature space:
 #
 # .. math:: \varphi(y) \approx \sum_j z_j a_j, \qquad a_j = \sum_i c_{ji}\, \varphi(d_i) .
 #
-# Nobody has to write down :math:`\varphi`. Atoms are combinations of the images of a few points :math:`d_i`, the
-# **kernel vectors**, and all that the method computes are kernel values.
+# There is no need to compute :math:`\varphi` itself. Atoms are linear combinations of the images of a few points
+# :math:`d_i`, the **kernel vectors**, so kernel values are sufficient.
 #
-# To compare the two kinds of dictionaries, we ask for the residual at every point of the plane: how badly is a signal
-# represented that lies there?
+# To compare the two kinds of dictionaries, we compute the residual at every point of the plane, that is, how badly a
+# signal at this point would be represented.
 
 kernel = ORKDL(n_components=24, n_kernel_vectors=40, n_nonzero_coefs=3, gamma=8.0, random_state=0).fit(X)
 
@@ -86,7 +87,7 @@ grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 
 
 def show_residuals(panel, model, title):
-    """Draw the norm of the residual of every point of the plane as a share of the norm of the signal."""
+    """Plot the norm of the residual at every point of the plane, relative to the norm of the signal."""
     norms = np.linalg.norm(grid, axis=1) if isinstance(model, DL) else 1.0
     residuals = (model.reconstruction_error(grid) / norms).reshape(len(side), -1)
     drawn = panel.contourf(side, side, residuals, np.linspace(0.0, 1.0, 11), cmap="cividis_r")
@@ -98,18 +99,19 @@ def show_residuals(panel, model, title):
 figure, panels = plt.subplots(1, 2, figsize=(8.2, 3.7))
 show_residuals(panels[0], linear, "linear atoms")
 drawn = show_residuals(panels[1], kernel, "kernel atoms")
-figure.colorbar(drawn, ax=panels, label="share of the signal not represented", shrink=0.85)
+figure.colorbar(drawn, ax=panels, label="relative residual", shrink=0.85)
 plt.show()
 
 # %%
-# Linear atoms represent whatever lies on one of their lines, out to infinity. Kernel atoms represent the spiral and
-# what is close to it, and nothing else. That is why residuals in feature space classify signals and find outliers.
+# Linear atoms represent all points on their lines, no matter how far away. Kernel atoms represent only the spiral and
+# its neighbourhood. This is why residuals in feature space can be used to classify signals and to detect outliers.
 #
 # What an atom looks like
 # -----------------------
 #
-# An atom of a kernel dictionary is a function on the signals, :math:`\langle a_j, \varphi(x) \rangle = \sum_i c_{ji}\,
-# k(d_i, x)`: high where a signal resembles it. With an RBF kernel, atoms are smooth bumps along pieces of the curve.
+# An atom of a kernel dictionary defines a function of the signal, :math:`\langle a_j, \varphi(x) \rangle = \sum_i
+# c_{ji}\, k(d_i, x)`, which is large for signals that resemble the atom. With an RBF kernel, these functions are smooth
+# bumps along pieces of the curve.
 
 values = kernel.kernel_(grid, kernel.kernel_vectors_) @ kernel.dual_components_.T
 codes = kernel.transform(X)
@@ -126,9 +128,9 @@ plt.show()
 # Codes and sparsity
 # ------------------
 #
-# Below, each column is the code of one signal, in the order in which they follow each other on the spiral. Neighbours
-# share atoms, and no signal uses more than three. On the right is the share of the signals' energy that is represented,
-# for other numbers of non-zeros: after three there is little left to gain.
+# In the left panel below, each column is the code of one signal, in the order of the signals along the spiral.
+# Neighbouring signals share atoms, and no signal uses more than three. The right panel shows the fraction of the
+# signals' energy that is represented for other numbers of non-zeros. Beyond three non-zeros there is little to gain.
 
 order = np.argsort([np.average(angles, weights=np.abs(codes[:, j]) + 1e-9) for j in range(codes.shape[1])])
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2), width_ratios=(1.7, 1.0))
@@ -140,39 +142,39 @@ sparsities = [1, 2, 3, 4, 6, 8]
 scores = [kernel.set_params(n_nonzero_coefs=s).score(X) for s in sparsities]
 kernel.set_params(n_nonzero_coefs=3)
 panels[1].plot(sparsities, scores, marker="o")
-panels[1].set(xlabel="non-zeros per code", ylabel="share represented", ylim=(None, 1.005))
+panels[1].set(xlabel="non-zeros per code", ylabel="score", ylim=(None, 1.005))
 plt.show()
 
 # %%
 # The width of the kernel
 # -----------------------
 #
-# ``gamma`` sets how far a signal's influence reaches. With a small value everything looks alike and atoms are too
-# coarse to follow the curve; with a large one, each kernel vector sees only its own neighbourhood and the gaps between
-# them are not represented.
+# ``gamma`` determines the width of the kernel. If it is too small, all signals look alike and the atoms are too coarse
+# to follow the curve. If it is too large, each kernel vector covers only its own neighbourhood, and the gaps between
+# kernel vectors are not represented.
 
 figure, panels = plt.subplots(1, 3, figsize=(10.5, 3.5))
 for panel, gamma in zip(panels, (0.3, 8.0, 200.0), strict=True):
     model = ORKDL(n_components=24, n_kernel_vectors=40, n_nonzero_coefs=3, gamma=gamma, random_state=0).fit(X)
-    drawn = show_residuals(panel, model, f"gamma = {gamma:g}\n{model.score(X):.1%} represented")
-figure.colorbar(drawn, ax=panels, label="share not represented", shrink=0.85)
+    drawn = show_residuals(panel, model, f"gamma = {gamma:g}\nscore {model.score(X):.1%}")
+figure.colorbar(drawn, ax=panels, label="relative residual", shrink=0.85)
 plt.show()
 
 # %%
-# Mind the percentages: the smallest gamma has the highest score, although its dictionary knows least about the spiral.
-# As gamma tends to zero all signals move to the same point of feature space, and any atom represents them. **Errors
-# with different gammas cannot be compared.** Choose gamma by what you need the codes for (accuracy, detection,
-# denoising), or keep the default ``"median"``, the inverse of the median squared distance between signals. It suits
-# data whose structure is about as large as the data; the spiral is finer than that, which is why this page sets gamma
-# itself.
+# Note that the smallest gamma has the highest score, although its dictionary represents the shape of the spiral worst.
+# As gamma tends to zero, all signals are mapped to the same point in feature space, and any atom represents them.
+# **Errors with different gammas cannot be compared.** Choose gamma by the performance on your task (classification,
+# detection, denoising), or keep the default ``"median"``, the inverse of the median squared distance between signals.
+# The default is suitable if the structure of interest is about as large as the data. The spiral is finer than that, so
+# this tutorial sets gamma explicitly.
 #
-# Kernel vectors, and why they are learned
-# ----------------------------------------
+# Why learn the kernel vectors?
+# -----------------------------
 #
 # Full kernel dictionary learning (:class:`~rkdl.KDL`) builds its atoms from all N signals. It needs an N x N kernel
-# matrix, and coding one new signal takes N kernel values. *Reduced* methods use p kernel vectors instead.
-# :class:`~rkdl.RKDL` chooses them beforehand, for example some of the signals; :class:`~rkdl.ORKDL` then moves them, by
-# gradients of the same error, to where they help the atoms most.
+# matrix, and coding a new signal takes N kernel evaluations. *Reduced* methods use p kernel vectors instead.
+# :class:`~rkdl.RKDL` chooses them in advance, for example as a subset of the signals. :class:`~rkdl.ORKDL` then moves
+# them along the gradient of the same error.
 
 sizes = {"n_components": 20, "n_nonzero_coefs": 3, "gamma": 8.0}
 fixed = RKDL(n_kernel_vectors=20, kernel_vectors="random", random_state=0, **sizes).fit(X)
@@ -209,15 +211,15 @@ panels[1].legend()
 plt.show()
 
 # %%
-# Thirty learned kernel vectors do as well as all 600 signals; sixty random ones do not. The model stays small:
-# coding a new signal takes p kernel values however many signals it was learned from.
+# Thirty learned kernel vectors do as well as all 600 signals; sixty random ones do not. The model stays small: coding a
+# new signal takes p kernel evaluations, no matter how many signals the model was trained on.
 #
 # Back to signals
 # ---------------
 #
-# A code represents a point of feature space, and in general no signal has exactly that image. The **pre-image** is the
-# signal whose image is nearest. ``inverse_transform`` computes it from codes, and ``denoise`` codes and returns in one
-# call: what the atoms cannot represent, such as noise, is left behind.
+# A code represents a point in feature space, and in general no signal has exactly that image. The **pre-image** is the
+# signal whose image is nearest. ``inverse_transform`` computes pre-images from codes, and ``denoise`` computes codes
+# and their pre-images in one call. What the atoms cannot represent, such as noise, is removed.
 
 noisy = spiral(np.sort(rng.uniform(0.5, 10.0, 250)), noise=0.09)
 cleaned = kernel.denoise(noisy)
@@ -235,5 +237,5 @@ plt.show()
 # ----------------
 #
 # - Use it on your own data: :doc:`/start` and :doc:`/represent`.
-# - Which estimator, how many atoms, which gamma: :doc:`/estimators` and :doc:`/choosing`.
-# - What it is good for: :doc:`/classification`, :doc:`/outliers`, :doc:`/denoising`.
+# - Choose an estimator and its parameters: :doc:`/estimators` and :doc:`/choosing`.
+# - Applications: :doc:`/classification`, :doc:`/outliers` and :doc:`/denoising`.

@@ -1,10 +1,10 @@
 """
-Reading the error of a fit
-==========================
+Convergence and error curves
+============================
 
-``errors_`` holds the error after every iteration. It may rise now and then, because greedy pursuit does not find
-optimal codes; the fit goes on and returns the best model that it has seen. ``update_errors_`` holds the error right
-after each update, with the codes that the update was computed from, which is what papers usually plot.
+``errors_`` contains the error after each iteration. It may increase occasionally, because greedy pursuit does not find
+optimal codes; the fit continues and returns the best model. ``update_errors_`` contains the error immediately after
+each update, with the codes that the update was computed from, which is what papers usually plot.
 """
 
 import matplotlib.pyplot as plt
@@ -31,12 +31,12 @@ panels[0].set(xlabel="iteration", ylabel="error", title="errors_")
 panels[0].legend()
 
 # %%
-# ORKDL and MORKDL begin with up to ten iterations on fixed kernel vectors, before those shown. The residual of each
-# signal shows who is represented badly, and the number of signals that use an atom shows whether any atom is idle.
+# ORKDL and MORKDL begin with up to ten iterations on fixed kernel vectors, which are not shown. The residuals show
+# which signals are represented badly, and the number of signals that use each atom shows whether any atoms are unused.
 model = models["ORKDL"]
-panels[1].plot(model.errors_, label="errors_: coded again", color="C2")
-panels[1].plot(model.update_errors_, label="update_errors_: before coding again", color="C2", linestyle=":")
-panels[1].set(xlabel="iteration", title="ORKDL, two ways to count", ylim=(None, model.errors_[1]))
+panels[1].plot(model.errors_, label="errors_ (after coding again)", color="C2")
+panels[1].plot(model.update_errors_, label="update_errors_ (before coding again)", color="C2", linestyle=":")
+panels[1].set(xlabel="iteration", title="errors_ and update_errors_ of ORKDL", ylim=(None, model.errors_[1]))
 panels[1].legend()
 
 residuals = model.reconstruction_error(X)

@@ -1,11 +1,12 @@
 """
-Five ways to choose kernel vectors
-==================================
+Compare choices of kernel vectors
+=================================
 
-A reduced kernel dictionary builds its atoms from p kernel vectors. ``kernel_vectors`` says where they come from:
-``"kmeans"`` takes cluster centres, ``"random"`` signals, ``"rpcholesky"`` signals that those before them represent
-badly, and ``"dictionary"`` the atoms of a linear dictionary, as the paper does. :class:`~rkdl.RKDL` keeps them as they
-are, :class:`~rkdl.ORKDL` goes on to learn them. This example compares the five on handwritten digits.
+A reduced kernel dictionary builds its atoms from p kernel vectors. ``kernel_vectors`` determines how they are chosen:
+``"kmeans"`` uses cluster centres, ``"random"`` a random sample of the signals, ``"rpcholesky"`` signals that the
+previous ones represent badly, and ``"dictionary"`` the atoms of a linear dictionary, as in the paper.
+:class:`~rkdl.RKDL` keeps these kernel vectors fixed, whereas :class:`~rkdl.ORKDL` continues to optimise them. This
+example compares the four choices and the learned kernel vectors on handwritten digits.
 """
 
 import matplotlib.pyplot as plt
@@ -28,8 +29,8 @@ models = {
 }
 
 # %%
-# The error on new signals, for more and more kernel vectors. The dotted line is full kernel dictionary learning, which
-# uses all thousand signals. The number of atoms is the same everywhere.
+# The figure shows the error on new signals for increasing numbers of kernel vectors. The dotted line is full kernel
+# dictionary learning, which uses all thousand signals. The number of atoms is the same in all cases.
 
 
 def error(model):
@@ -50,8 +51,9 @@ panel.legend()
 plt.show()
 
 # %%
-# Ten of each kind. Cluster centres are smoother than signals; ORKDL starts from them and moves them along the gradient
-# of the error, here by little, and gains most where kernel vectors are few.
+# The next figure shows ten kernel vectors of each kind. Cluster centres are smoother than signals. ORKDL starts from
+# them and moves them along the gradient of the error; for these data it moves them only slightly, and improves most if
+# there are few kernel vectors.
 figure, panels = plt.subplots(len(models), 10, figsize=(8.0, 4.4))
 for row, (name, make) in zip(panels, models.items(), strict=True):
     for panel, vector in zip(row, make(30).fit(X).kernel_vectors_, strict=False):

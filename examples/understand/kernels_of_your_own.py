@@ -1,9 +1,10 @@
 """
-Other kernels, sums of kernels, and one of your own
-===================================================
+Other kernels, sums of kernels and custom kernels
+=================================================
 
-``kernel`` takes a name, a kernel from :mod:`rkdl.kernels <rkdl.kernels.Kernel>`, sums and products of kernels, or a
-class of your own. The pictures show what a dictionary learned from points on two arcs represents with each of them.
+``kernel`` can be a name, a kernel from :mod:`rkdl.kernels <rkdl.kernels.Kernel>`, a sum or product of kernels, or a
+class of your own. The figure shows the residuals of dictionaries learned from points on two arcs with different
+kernels.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +18,8 @@ plt.style.use("rkdl.figures")
 X, _ = make_moons(400, noise=0.06, random_state=0)
 
 # %%
-# A kernel of your own computes its values. With a ``gradient`` as well, ORKDL and MORKDL can learn kernel vectors for
-# it. This one is a Gaussian whose width differs between the two features.
+# A custom kernel must compute its values in ``__call__``. If it also has a ``gradient``, ORKDL and MORKDL can learn
+# kernel vectors for it. This one is a Gaussian whose width differs between the two features.
 
 
 class Stretched(Kernel):
@@ -52,11 +53,11 @@ figure, panels = plt.subplots(2, 3, figsize=(10.0, 5.0), sharex=True, sharey=Tru
 for panel, (name, kernel) in zip(panels.ravel(), kernels.items(), strict=True):
     model = ORKDL(kernel=kernel, n_components=12, n_kernel_vectors=24, n_nonzero_coefs=3, max_iter=10, random_state=0)
     model.fit(X)
-    # Residuals as shares of the norm sqrt(k(x, x)), so that kernels can be compared.
+    # Residuals relative to the norm sqrt(k(x, x)), so that kernels can be compared.
     norms = np.sqrt([model.kernel_(x[None], x[None])[0, 0] for x in grid])
     residuals = model.reconstruction_error(grid) / norms
     drawn = panel.contourf(columns, rows, residuals.reshape(columns.shape), np.linspace(0, 1, 11), cmap="cividis_r")
     panel.scatter(*X.T, s=2, color="white")
     panel.set(title=name, xticks=[], yticks=[])
-figure.colorbar(drawn, ax=panels, label="share of the signal not represented")
+figure.colorbar(drawn, ax=panels, label="relative residual")
 plt.show()

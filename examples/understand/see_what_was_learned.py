@@ -1,9 +1,9 @@
 """
-See what was learned
-====================
+Plot what was learned
+=====================
 
-The displays of ``rkdl.plotting``, on handwritten digits and on two half moons. Each takes a fitted estimator, draws on
-the axes that it is given, and keeps what it drew as attributes.
+This example shows the displays of ``rkdl.plotting`` for handwritten digits and for two half moons. Each display takes a
+fitted estimator and plots it on the given axes.
 """
 
 import matplotlib.pyplot as plt
@@ -29,8 +29,8 @@ linear = DL(n_components=25, random_state=0).fit(X)
 model = ORKDL(n_components=25, n_kernel_vectors=49, random_state=0).fit(X)
 
 # %%
-# Atoms of a linear dictionary are signals. Those of a kernel dictionary are points of feature space, shown by their
-# pre-images: the digits whose images come closest to them. They are combinations of the kernel vectors on the right.
+# The atoms of a linear dictionary are signals. Those of a kernel dictionary are points in feature space, shown by their
+# pre-images. They are linear combinations of the images of the kernel vectors in the right panel.
 figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.8))
 for name, estimator, ax in (("atoms of DL", linear, axes[0]), ("pre-images of ORKDL's atoms", model, axes[1])):
     AtomsDisplay.from_estimator(estimator, image_shape=(8, 8), ax=ax).ax_.set_title(name)
@@ -38,8 +38,8 @@ KernelVectorsDisplay.from_estimator(model, image_shape=(8, 8), ax=axes[2]).ax_.s
 plt.show()
 
 # %%
-# The error over the iterations of two methods, right after each update and after coding the signals again; and the
-# codes of 300 digits, grouped by label. Few atoms serve a digit, and atoms specialise.
+# The left panel shows the error of two methods, immediately after each update and after coding the signals again. The
+# right panel shows the codes of 300 digits, grouped by label. Most atoms are used mainly by a few classes.
 figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.2))
 ErrorCurveDisplay.from_estimator(RKDL(n_components=25, n_kernel_vectors=49, random_state=0).fit(X), ax=axes[0])
 ErrorCurveDisplay.from_estimator(model, ax=axes[0])
@@ -47,14 +47,15 @@ CodesDisplay.from_estimator(model, X[:300], y[:300], ax=axes[1])
 plt.show()
 
 # %%
-# What four atoms represent of a digit, and what they leave.
+# Ten digits are compared with their reconstructions from four atoms each.
 figure, ax = plt.subplots(figsize=(9.0, 2.6))
 ReconstructionDisplay.from_estimator(model, X[:10], image_shape=(8, 8), ax=ax)
 plt.show()
 
 # %%
-# A dictionary of zeros represents zeros, and hardly anything else: the idea behind outlier detection and
-# classification. On the right, what the dictionary of each class of a classifier leaves of the digits of each class.
+# A dictionary learned from zeros represents zeros well and other digits badly, which is the idea behind outlier
+# detection and classification. The right panel shows the mean residual of the digits of each class under the dictionary
+# of each class of a classifier.
 zeros = RKDL(n_components=20, random_state=0).fit(X[y == 0])
 classifier = KDLClassifier(random_state=0).fit(X[::2], y[::2])
 figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.6))
@@ -63,7 +64,8 @@ ClassResidualsDisplay.from_estimator(classifier, X[1::2], y[1::2], ax=axes[1])
 plt.show()
 
 # %%
-# In the plane: residuals of a dictionary, the boundary of a detector, the regions of a classifier in a pipeline.
+# For data in the plane, displays show the residuals of a dictionary, the decision boundary of an outlier detector, and
+# the regions of a classifier, here in a pipeline.
 moons, side = make_moons(400, noise=0.12, random_state=0)
 figure, axes = plt.subplots(1, 3, figsize=(13.0, 3.8))
 dictionary = ORKDL(n_components=10, n_kernel_vectors=20, n_nonzero_coefs=2, random_state=0).fit(moons)
