@@ -957,6 +957,37 @@ class TestLead:
         assert "a faster route takes 1.5 s for what takes the authors' KDL 100 s" in fails
 
 
+class TestOwnLead:
+    """The answers follow from the errors and times."""
+
+    def answers(self, errors, seconds):
+        report = build_report(synthetic(errors, seconds, name="mine.csv", preset="own", scatter=0.0))
+        return report.leads[0][1:]
+
+    def test_few_kernel_vectors_are_enough(self):
+        errors = {"KDL, 70 iterations": 8e-3, "ORKDL-D, p = 20": 8.2e-3, "ORKDL-D, p = 50": 8.05e-3}
+        errors |= {"RKDL-D, p = 20": 9e-3, "RKDL-D, p = 50": 8.07e-3, "Nystrom, p = 50": 8.4e-3}
+        which, how_many = self.answers(errors, {**dict.fromkeys(errors, 1.0), "RKDL-D, p = 50": 0.25})
+        assert "KDL with 70 iterations has the lowest error, 8.000e-3 in 1.00 s" in which
+        assert "the fastest method within 1 % of it is RKDL with p = 50, with +0.9 % in 0.250 s (4.0 times" in which
+        assert how_many == (
+            "How many kernel vectors: KDL, which uses all 100 signals, ends at 8.000e-3; ORKDL with p = 50 and RKDL "
+            "with p = 50 come within 1 % of it, but Nyström sampling (+5.0 % with p = 50) does not."
+        )
+
+    def test_none_are_enough(self):
+        errors = {"KDL": 8e-3, "ORKDL-D, p = 20": 8.4e-3, "RKDL-D, p = 20": 8.8e-3}
+        which, how_many = self.answers(errors, dict.fromkeys(errors, 1.0))
+        assert which.endswith("and no method within 1 % of it is faster.")
+        assert how_many.endswith(
+            "ORKDL (+5.0 % with p = 20) and RKDL (+10.0 % with p = 20) do not come within 1 % of it."
+        )
+
+    def test_nothing_to_compare(self):
+        assert "no run of KDL" in self.answers({"RKDL-D, p = 20": 8e-3}, {"RKDL-D, p = 20": 1.0})[1]
+        assert "no method with kernel vectors" in self.answers({"KDL": 8e-3}, {"KDL": 1.0})[1]
+
+
 class TestStudies:
     def test_starts_are_compared_with_the_same_start(self):
         errors = {"KDL, A Gaussian": 8e-3, "KDL, A signals": 7.5e-3, "RKDL-D, D signals, A signals": 7.65e-3}
@@ -1001,6 +1032,7 @@ class TestDocument:
         linked = re.findall(r"\]\(images/(.*?)\)", page)
         assert sorted(linked) == sorted(path.name for path in images.iterdir())
         assert len(linked) == 3
+        assert re.search(r"ORKDL-D moves them by \d+ % in paper and \d+ % in rkdl", page)
 
     def test_errors(self, tmp_path, capsys):
         assert reproduction_page.main([str(tmp_path / "none.json")]) == 2

@@ -132,15 +132,16 @@ def _plan(content: dict[str, Any], read_vectors: Callable) -> Iterator[tuple[str
                 partial(_draw_sizes, summaries[OWN]),
             )
         if entry["image_shape"]:
-            rows = read_vectors(name, columns(summaries), tuple(entry["image_shape"]))
-            if rows:
+            shape = tuple(entry["image_shape"])
+            vectors = read_vectors(name, columns(summaries), shape)
+            if vectors:
                 yield (
                     f"{stem}-kernel-vectors",
                     f"Kernel vectors of {name}",
                     f"{name}: 20 kernel vectors of the first round, each scaled from its minimum to its maximum. "
                     "Those of the text (paper) start as atoms of a linear dictionary, the library's (rkdl) "
-                    "as centres of k-means.",
-                    partial(_draw_kernel_vectors, rows),
+                    f"as centres of k-means.{_moved(vectors)}",
+                    partial(_draw_kernel_vectors, vectors, shape),
                 )
 
 
@@ -369,7 +370,7 @@ def _draw_sizes(methods: dict[str, Summary], theme: str, is_narrow: bool) -> Any
 def _kernel_vectors(
     results: Results, unreadable: list[Path], name: str, summaries: Summaries, shape: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Mosaics of the kernel vectors of saved models, by preset and method."""
+    """Kernel vectors of saved models, by preset and method."""
     found = {}
     full_name = next(key for key in results.content["datasets"] if Path(key).name == name or key == name)
     for preset, methods in summaries.items():
@@ -381,8 +382,7 @@ def _kernel_vectors(
             if vectors is None:
                 unreadable.append(path)
             else:
-                tiles = [_tile(vector, shape) for vector in vectors[:20]]
-                found[f"{preset}, {method}"] = _mosaic(tiles, 5, gap=max(1, shape[0] // 12))
+                found[f"{preset}, {method}"] = vectors
     return found
 
 
@@ -398,7 +398,24 @@ def _read_kernel_vectors(path: Path, shape: tuple[int, ...]) -> np.ndarray | Non
     return vectors if vectors.ndim == 2 and vectors.shape[1] == math.prod(shape) else None
 
 
-def _draw_kernel_vectors(mosaics: dict[str, np.ndarray], theme: str, is_narrow: bool) -> Any:
+def _moved(vectors: dict[str, np.ndarray]) -> str:
+    """How far ORKDL-D has moved the kernel vectors of RKDL-D, from which it starts."""
+    shares = []
+    for preset in dict.fromkeys(label.partition(",")[0] for label in vectors):
+        before, after = (vectors.get(f"{preset}, {method}") for method in ("RKDL-D", "ORKDL-D"))
+        if before is not None and after is not None and before.shape == after.shape:
+            lengths = np.linalg.norm(before, axis=1)
+            if lengths.all():
+                share = float(np.median(np.linalg.norm(after - before, axis=1) / lengths))
+                shares.append(f"{100 * share:.0f} % in {preset}")
+    return f" Relative to their norm, ORKDL-D moves them by {' and '.join(shares)} (median)." if shares else ""
+
+
+def _draw_kernel_vectors(vectors: dict[str, np.ndarray], shape: tuple[int, ...], theme: str, is_narrow: bool) -> Any:
+    mosaics = {
+        label: _mosaic([_tile(vector, shape) for vector in found[:20]], 5, gap=max(1, shape[0] // 12))
+        for label, found in vectors.items()
+    }
     n_columns = min(3, len(mosaics))
     n_rows = -(-len(mosaics) // n_columns)
     height, width = next(iter(mosaics.values())).shape[:2]
