@@ -112,6 +112,24 @@ def test_changes_of_the_model_are_seen(kind, X):
 
 
 @every
+def test_changes_in_place_are_refused(name, fitted, X):
+    """They would go unnoticed; the parameters are the user's own arrays, which stay as they are."""
+    model = fitted[name]
+    expected = results(model, X[:1])
+    arrays = [own for own in vars(model) if own.endswith("_") and isinstance(getattr(model, own), np.ndarray)]
+    assert arrays
+    for own in arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(model, own)[...] = 0
+    assert_same(results(model, X[:1]), expected)
+    atoms = X.copy()
+    coder = SparseCoder(atoms).fit()
+    coder.transform(X[:1])
+    atoms[0] = 0.0
+    assert coder.components_[0].any()
+
+
+@every
 def test_the_model_is_prepared_once(name, fitted, X, monkeypatch):
     model = copy_of(fitted[name]) if name != "RKDL-callable" else fitted[name]
     expected = results(model, X[:1])

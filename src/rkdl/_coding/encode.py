@@ -239,7 +239,10 @@ def encode_signals(
         return _encode_on_device(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
     n_signals, n_atoms = signals.shape[0], encoder.n_atoms
     dtype = signals.dtype
-    own_factors = np.full(n_atoms, factors, dtype=dtype)
+    if isinstance(factors, np.ndarray):
+        own_factors = factors.astype(dtype, copy=False)
+    else:
+        own_factors = np.full(n_atoms, factors, dtype=dtype)
     scaled = sparse_output and bool((own_factors != 1.0).any())
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=dtype)
 

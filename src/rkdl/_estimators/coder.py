@@ -217,7 +217,7 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """What codes signals of `dtype`."""
         scale = self._space.scale(dtype)
         unit = self._feature_scale(scale)
-        return Prepared(self._encoder(dtype, scale), scale, unit, np.full(self._n_atoms, 1.0 / unit))
+        return Prepared(self._encoder(dtype, scale), scale, unit, np.full(self._n_atoms, 1.0 / unit, dtype=dtype))
 
     def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
         """What codes signals of `dtype` that were multiplied by `scale`."""

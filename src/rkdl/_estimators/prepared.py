@@ -8,6 +8,8 @@ from operator import is_
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from rkdl._utils.nested import count_bytes
 
 # More than this is computed at every call rather than kept beside the model.
@@ -36,7 +38,8 @@ _prepared: WeakKeyDictionary[Any, _Prepared] = WeakKeyDictionary()
 def prepared(estimator: Any, key: Hashable, compute: Callable[[], Value]) -> Value:
     """``compute()``, or what it returned for the same key before any parameter or attribute of the estimator was set.
 
-    An array that is changed in place is not noticed. Threads that ask at once may compute the same value twice.
+    Fitted arrays become read-only, so that a change in place, which would go unnoticed, is an error. Several threads
+    may compute the same value at once.
     """
     state = vars(estimator)
     known = _prepared.get(estimator)
@@ -47,6 +50,9 @@ def prepared(estimator: Any, key: Hashable, compute: Callable[[], Value]) -> Val
     if found is None:
         found = compute()
         if count_bytes(found) <= MOST_BYTES:
+            for name, value in zip(known.names, known.objects, strict=True):
+                if name.endswith("_") and isinstance(value, np.ndarray):
+                    value.flags.writeable = False
             known.values[key] = found
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import cache
 from numbers import Integral
@@ -23,17 +24,17 @@ def _libraries() -> list:
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
-def _set_threads(library: Any, count: int) -> None:
+@cache
+def _setters() -> list[Callable[[int], Any]]:
     # threadpoolctl lets one thread alone set the limit for as long as it lives; the count of users below serves
     # fits in any thread.
-    setter = getattr(library, "_real_set_num_threads", library.set_num_threads)
-    setter(count)
+    return [getattr(library, "_real_set_num_threads", library.set_num_threads) for library in _libraries()]
 
 
 def _restore_threads() -> None:
-    for library, count in zip(_libraries(), _saved, strict=True):
+    for set_threads, count in zip(_setters(), _saved, strict=True):
         if count:
-            _set_threads(library, count)
+            set_threads(count)
 
 
 def resolve_threads(n_jobs: int | None) -> int:
@@ -80,9 +81,9 @@ class OneBlasThread(ContextDecorator):
         with _lock:
             if _users == 0:
                 _saved[:] = [library.get_num_threads() for library in _libraries()]
-                for library, count in zip(_libraries(), _saved, strict=True):
+                for set_threads, count in zip(_setters(), _saved, strict=True):
                     if count != 1:
-                        _set_threads(library, 1)
+                        set_threads(1)
             _users += 1
 
     def __exit__(self, *error: Any) -> None:
