@@ -53,6 +53,9 @@ _README = (
 )
 # Shown on the terminal and in JSON only: targets are for maintainers.
 _MAINTAINERS = ("target", "met")
+# The page has two tables of comparisons, because one would be too wide.
+_TIMES = ("dtype", "rkdl, ms", "peer, ms", "ratio")
+_DETAILS = ("agreement", "rkdl, MB", "peer, MB", "limit", "note")
 
 
 def number(value: float | None) -> str:
@@ -218,7 +221,11 @@ def as_markdown(rows: Sequence[Row], head: dict[str, Any]) -> str:
     if head["tiny"]:
         lines += ["**Tiny inputs: this run checks the benchmark, its figures mean nothing.**", ""]
     for title, names, cells in tables(rows):
-        lines += [f"## {title}", "", *_markdown_table(*_without(_MAINTAINERS, names, cells)), ""]
+        parts = {title: _MAINTAINERS}
+        if names == _COMPARISON_HEAD:
+            parts = {title: (*_MAINTAINERS, *_DETAILS), "Agreement, memory and limits": (*_MAINTAINERS, *_TIMES)}
+        for heading, hidden in parts.items():
+            lines += [f"## {heading}", "", *_markdown_table(*_without(hidden, names, cells)), ""]
     if found := remarks(rows):
         lines += ["## Remarks", "", *(f"- {line}" for line in found), ""]
     return "\n".join(lines)
