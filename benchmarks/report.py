@@ -54,8 +54,8 @@ _README = (
 # Shown on the terminal and in JSON only: targets are for maintainers.
 _MAINTAINERS = ("target", "met")
 # The page has two tables of comparisons, because one would be too wide.
-_TIMES = ("dtype", "rkdl, ms", "peer, ms", "ratio")
-_DETAILS = ("agreement", "rkdl, MB", "peer, MB", "limit", "note")
+_TIMES = ("rkdl, ms", "peer, ms", "ratio")
+_DETAILS = ("dtype", "agreement", "rkdl, MB", "peer, MB", "limit", "note")
 
 
 def number(value: float | None) -> str:

@@ -22,23 +22,35 @@ models = {
     "ORKDL": ORKDL(max_iter=20, **settings),
     "MORKDL": MORKDL(max_iter=20, **settings),
 }
-figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6))
+figure, panel = plt.subplots(figsize=(6.0, 3.6))
 for (name, model), style in zip(models.items(), ("-", "--", "-", "-."), strict=True):
     model.fit(X)
-    panels[0].plot(np.arange(1, len(model.errors_) + 1), model.errors_, linestyle=style, label=name)
+    panel.plot(np.arange(1, len(model.errors_) + 1), model.errors_, linestyle=style, label=name)
     print(f"{name}: {model.n_iter_} iterations, error {model.errors_[-1]:.5f}, {model.n_revived_} atoms replaced")
-panels[0].set(xlabel="iteration", ylabel="error", title="errors_")
-panels[0].legend()
+panel.set(xlabel="iteration", ylabel="errors_")
+panel.legend()
+plt.show()
 
 # %%
-# ORKDL and MORKDL begin with up to ten iterations on fixed kernel vectors, which are not shown. The residuals show
-# which signals are represented badly, and the number of signals that use each atom shows whether any atoms are unused.
+# ORKDL and MORKDL begin with up to ten iterations on fixed kernel vectors, which are not shown. The next figure
+# compares the two kinds of errors of ORKDL.
 model = models["ORKDL"]
-panels[1].plot(model.errors_, label="errors_ (after coding again)", color="C2")
-panels[1].plot(model.update_errors_, label="update_errors_ (before coding again)", color="C2", linestyle=":")
-panels[1].set(xlabel="iteration", title="errors_ and update_errors_ of ORKDL", ylim=(None, model.errors_[1]))
-panels[1].legend()
+figure, panel = plt.subplots(figsize=(6.0, 3.6))
+panel.plot(np.arange(1, len(model.errors_) + 1), model.errors_, label="errors_ (after coding again)", color="C2")
+panel.plot(
+    np.arange(1, len(model.update_errors_) + 1),
+    model.update_errors_,
+    label="update_errors_ (before coding again)",
+    color="C2",
+    linestyle=":",
+)
+panel.set(xlabel="iteration", ylabel="error of ORKDL", ylim=(None, model.errors_[1]))
+panel.legend()
+plt.show()
 
+# %%
+# The residuals show which signals are represented badly, and the number of signals that use each atom shows whether any
+# atoms are unused.
 residuals = model.reconstruction_error(X)
 uses = (model.transform(X) != 0).sum(axis=0)
 worst = np.argsort(-residuals)[:10]
