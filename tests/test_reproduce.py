@@ -947,6 +947,17 @@ class TestLead:
         )
         assert "of KDL's time (published in one round)." in holds
 
+    def test_one_round_makes_nothing_clear(self):
+        errors, seconds = by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3), by_method(60, 9, 40, 40)
+        content = synthetic(errors, seconds, n_rounds=1)
+        more = synthetic(errors, seconds, n_rounds=1, preset="rkdl")
+        content["datasets"]["mnist"]["presets"] |= more["datasets"]["mnist"]["presets"]
+        _, holds, fails = build_report(content).leads[0]
+        assert "clear" not in holds + fails
+        assert holds.startswith("What holds: optimising D lowers the error, the error falls in the printed order")
+        assert "(every column in one round)" in holds
+        assert fails == "No claim fails."
+
     def test_reason_for_times(self):
         errors = by_method(8e-3, 7.9e-3, 7.8e-3, 7.7e-3)
         content = synthetic(errors, by_method(1.0, 0.5, 1.1, 1.2))

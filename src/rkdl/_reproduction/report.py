@@ -117,13 +117,15 @@ def _lead(datasets: Datasets) -> list[str]:
     number = len(datasets)
     scope = f" on {_NUMBERS.get(number, f'all {number}')} data sets" if number > 1 else ""
     holds, fails = (_in_columns(datasets, verdict) for verdict in (_claims.HELD, _claims.NOT_HELD))
-    main = _main_claim(datasets)
+    # One round has no scatter to be clear of.
+    clearly = "" if counts == ["1 round"] else "clearly "
+    main = _main_claim(datasets) if clearly else ""
     if main:
         holds.pop(_MAIN, None)
         held = f"What holds: {main}{f'; and clearly{scope}: {_sentence(holds)}' if holds else ''}."
     else:
-        held = f"What clearly holds{scope}: {_sentence(holds)}." if holds else f"No claim clearly holds{scope}."
-    lost = f"What clearly fails{scope}: {_sentence(fails)}." if fails else f"No claim clearly fails{scope}."
+        held = f"What {clearly}holds{scope}: {_sentence(holds)}." if holds else f"No claim {clearly}holds{scope}."
+    lost = f"What {clearly}fails{scope}: {_sentence(fails)}." if fails else f"No claim {clearly}fails{scope}."
     return [run, held, " ".join([lost, *_reasons(datasets, fails)])]
 
 
@@ -136,10 +138,8 @@ def _main_claim(datasets: Datasets) -> str:
     if len(tested) < 2 or 2 * len(held) <= len(tested):
         return ""
     where = "columns" if len(datasets) == 1 else "columns of all data sets"
-    text = f"{SHORT[_MAIN]} in {len(held)} of the {len(tested)} {where}"
-    if any(claim.is_one_round for claim in held):
-        return f"{text}, in one round"
-    return f"{text}, clearly in {sum(claim.is_clear for claim in held)}"
+    n_clear = sum(claim.is_clear and not claim.is_one_round for claim in held)
+    return f"{SHORT[_MAIN]} in {len(held)} of the {len(tested)} {where}, clearly in {n_clear}"
 
 
 def _in_columns(datasets: Datasets, verdict: str) -> dict[str, str]:
