@@ -3,9 +3,10 @@
     RKDL_DATA=/path/to/data python -m benchmarks.gpu --out results/gpu
 
 runs the tensor tests on the GPU, then measures, in this order: the GPU's limits; encoding of 64-dimensional signals;
-ORKDL on 1,000,000 signals, from device and from host memory; KDL on all of MNIST; the paper's problem. Each fit runs
-once to compile and load what it needs, then is timed, best of several; its errors are compared with those of the same
-fit on the CPU. The table is printed and written to the folder as gpu.md, all figures as gpu.json. `--only encode` (or
+encoding with many non-zeros, beside orthogonal-matching-pursuit-gpu if `--peer` says where its sources are; ORKDL on
+1,000,000 signals, from device and from host memory; KDL on all of MNIST; the paper's problem. Each fit runs once to
+compile and load what it needs, then is timed, best of several; its errors are compared with those of the same fit on
+the CPU. The table is printed and written to the folder as gpu.md, all figures as gpu.json. `--only encode` (or long,
 million, kdl, paper) measures one case; `--small` uses small inputs and `--device cpu` runs without a GPU, to try the
 code; `--write` puts the table into docs/gpu.md.
 """
@@ -13,11 +14,13 @@ code; `--write` puts the table into docs/gpu.md.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import platform
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -34,7 +37,22 @@ from rkdl._backends.torch.pursuit import pursue_plainly
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "gpu.md"
-CASES = ("encode", "million", "kdl", "paper")
+CASES = ("encode", "long", "million", "kdl", "paper")
+# Signals' length, atoms, non-zeros, signals and precision of the long codes.
+LONG_CODES = [
+    (64, 256, 6, 1_000_000, torch.float32),
+    (256, 1024, 16, 200_000, torch.float32),
+    (256, 1024, 17, 200_000, torch.float32),
+    (256, 1024, 32, 5_000, torch.float32),
+    (256, 1024, 32, 100_000, torch.float32),
+    (8064, 1207, 30, 1_200, torch.float32),
+    (8064, 1207, 30, 20_000, torch.float32),
+    (512, 2048, 64, 5_000, torch.float32),
+    (512, 2048, 64, 40_000, torch.float32),
+    (768, 4096, 20, 100_000, torch.float32),
+    (2304, 16384, 40, 20_000, torch.float32),
+    (256, 1024, 32, 100_000, torch.float64),
+]
 # Substrings of the profiler's names of matrix-product kernels.
 PRODUCTS = ("gemm", "gemv", "cutlass", "splitkreduce", "xmma", "nvjet")
 
@@ -154,6 +172,66 @@ def encode_one(machine: Machine, n_atoms: int, n_nonzero: int, goal: float, coun
     ]
 
 
+def long_case(machine: Machine, out: Path) -> list[dict]:
+    """Sparse coding with few to many non-zeros, beside orthogonal-matching-pursuit-gpu where it can be imported."""
+    return [long_codes(machine, *sizes) for sizes in (LONG_CODES[:3] if machine.small else LONG_CODES)]
+
+
+def long_codes(
+    machine: Machine, n_features: int, n_atoms: int, n_nonzero: int, count: int, dtype: torch.dtype
+) -> dict[str, Any]:
+    count = 300 if machine.small else count
+    generator = torch.Generator(machine.device).manual_seed(0)
+    signals, atoms = (
+        torch.nn.functional.normalize(
+            torch.randn((rows, n_features), dtype=dtype, device=machine.device, generator=generator), dim=1
+        )
+        for rows in (count, n_atoms)
+    )
+    methods = ("ols", "omp")
+    spent, errors = {}, {}
+    for method in methods:
+        options = {"n_nonzero_coefs": n_nonzero, "pursuit": method, "sparse_output": True}
+        spent[method], codes = machine.seconds(lambda options=options: sparse_encode(signals, atoms, **options), 5)
+        errors[method] = relative_error(signals, atoms, codes.to_dense())
+    note = f"OLS; OMP {count / spent['omp'] / 1e3:,.0f} k"
+    peer = peer_codes(machine, signals, atoms, n_nonzero)
+    if peer is not None:
+        time_of_peer, dense = peer
+        error = relative_error(signals, atoms, dense)
+        ratios = ", ".join(f"{method.upper()} {time_of_peer / spent[method]:.1f}" for method in methods)
+        note += f"; orthogonal-matching-pursuit-gpu {count / time_of_peer / 1e3:,.0f} k: times as fast: {ratios}"
+        note += f"; relative error {errors['omp']:.4f} (OMP), {error:.4f} (peer)"
+    kind = "" if dtype == torch.float32 else ", float64"
+    what = f"m = {n_features}, n = {n_atoms}, s = {n_nonzero}, {count:,} signals{kind}"
+    print(what, note, file=sys.stderr, flush=True)
+    return row(what, count / spent["ols"] / 1e3, "k signals/s", "", None, note)
+
+
+def relative_error(signals: torch.Tensor, atoms: torch.Tensor, codes: torch.Tensor) -> float:
+    return float((signals - codes @ atoms).norm() / signals.norm())
+
+
+def peer_codes(
+    machine: Machine, signals: torch.Tensor, atoms: torch.Tensor, n_nonzero: int
+) -> tuple[float, torch.Tensor] | None:
+    """Time and codes of orthogonal-matching-pursuit-gpu by its default algorithm; None if it is not there."""
+    try:
+        run_omp = importlib.import_module("orthogonal_matching_pursuit_gpu").run_omp
+    except ImportError:
+        return None
+    return machine.seconds(lambda: run_omp(atoms.T, signals, n_nonzero, normalize=False, fit_intercept=False), 2)
+
+
+def use_peer(folder: Path) -> None:
+    """Make orthogonal-matching-pursuit-gpu importable from its sources; its compiled part is for the CPU only."""
+    sys.path.insert(0, str(folder))
+    compiled = types.ModuleType("orthogonal_matching_pursuit_gpu.blas_kernels")
+    for name in ("argmax_blast", "ppsv", "update_projections_blast", "update_D_mybest_blast"):
+        setattr(compiled, name, None)
+    sys.modules.setdefault(compiled.__name__, compiled)
+
+
 def codes_error(signals: torch.Tensor, atoms: torch.Tensor, codes: torch.Tensor) -> float:
     return float((signals.double() - codes.double() @ atoms.double()).square().sum().sqrt())
 
@@ -238,7 +316,7 @@ def paper_case(machine: Machine, out: Path) -> list[dict]:
     return [first, compared("the paper's problem", machine, model, held)]
 
 
-RUN = {"encode": encode_case, "million": million_case, "kdl": kdl_case, "paper": paper_case}
+RUN = {"encode": encode_case, "long": long_case, "million": million_case, "kdl": kdl_case, "paper": paper_case}
 
 
 def table(machine: Machine, rows: list[dict]) -> str:
@@ -266,6 +344,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("results/gpu"), help="output folder")
     parser.add_argument("--device", default="cuda", help="cuda, or cpu to try the code")
     parser.add_argument("--only", choices=CASES, action="append", help="measure this case only; may be repeated")
+    parser.add_argument("--peer", type=Path, help="folder with the sources of orthogonal-matching-pursuit-gpu")
     parser.add_argument("--small", action="store_true", help="small inputs")
     parser.add_argument("--no-tests", action="store_true", help="skip the tests")
     parser.add_argument("--write", action="store_true", help="put the table into docs/gpu.md")
@@ -287,6 +366,8 @@ def main(arguments: list[str] | None = None) -> int:
         if subprocess.run(command, check=False).returncode:
             print("benchmarks.gpu: the tests failed; nothing was measured", file=sys.stderr)
             return 1
+    if given.peer is not None:
+        use_peer(given.peer)
     machine = Machine(given.device, given.small)
     rows: list[dict] = []
     for name in given.only or CASES:

@@ -1,146 +1,227 @@
-"""The pursuit with many non-zeros or atoms as a Triton kernel: the factor's rows stream through the cache.
+"""The pursuit with many non-zeros or atoms as two Triton kernels: one chooses atoms, the other finds coefficients.
 
-A fixed number of programs codes one signal after another, each with a scratch of its own for the factor's rows, so that
-the scratch is reused and stays in the L2 cache. The rows are stored in half the signals' precision: the choice of atoms
-is all that sees them. Entries of the factor, projections, residuals and the stopping rules come from the Gram matrix,
-by the inverse of the triangular factor, in full precision.
+The first is a fixed number of programs that code one signal after another, each with a scratch of its own for the
+factor's rows, so that the scratch is reused and stays in the L2 cache. The rows are stored in half the signals'
+precision, since only the choice of the next atom depends on them. The second eliminates the chosen atoms one by one
+from their entries of the Gram matrix, in full precision and in the order of their choice, so that it knows the exact
+residual after each and applies the stopping rules. Signals whose choice needed more precision than the rows had are
+coded again with rows in full precision.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 import triton
 import triton.language as tl
 
+from rkdl._backends.torch.pursuit import Parts, pursue_plainly
 from rkdl._backends.torch.triton_kernels import first_of_largest, limit_on, on_device
 
-# Bytes that the factor's rows of all programs may take.
-SCRATCH_BYTES = 1 << 31
-# Beyond these a program's vectors, or its triangular factor, are far too large for its registers.
+# Beyond these a program's vectors, or its system of equations, are far too large for its registers.
 LARGEST_WIDTH, LARGEST_NONZERO = 65_536, 128
+# Bytes of rows that the L2 cache holds, words of a signal's vectors that a multiprocessor's registers hold, and the
+# most programs and warps of a multiprocessor.
+CACHED_BYTES, RESIDENT_WORDS, MOST_PROGRAMS, MOST_WARPS = 72 << 20, 8192, 16, 16
 
 
 @triton.jit
-def _streamed_kernel(
+def _choose_kernel(
     correlations,
     gram,
     squared_norms,
     limit,
-    indices,
-    values,
+    chosen,
     counts,
-    residuals,
     scratch,
-    inverses,
-    weights,
-    orders,
+    projections,
     n_signals,
     n_atoms,
     n_columns,
     gram_stride,
     FLOOR: tl.constexpr,
-    NOISE: tl.constexpr,
+    LEAST: tl.constexpr,
+    MARGIN: tl.constexpr,
     NONZERO: tl.constexpr,
-    STEPS: tl.constexpr,
     WIDTH: tl.constexpr,
     ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
     OLS: tl.constexpr,
     HAS_LIMIT: tl.constexpr,
+    IS_HALF: tl.constexpr,
+    IS_FULL: tl.constexpr,
 ):
+    """The atoms of every signal in the order of their choice; a count below zero says that the choice is in doubt."""
     columns = tl.arange(0, WIDTH)
     inside = columns < n_atoms
     # Whole vectors of the scratch: what lies beyond is neither read nor written.
-    is_stored = columns < n_columns
-    steps = tl.arange(0, STEPS)
+    is_stored = columns < (WIDTH if IS_FULL else n_columns)
     dtype = correlations.dtype.element_ty
-    tolerance = tl.load(limit)
+    row_dtype = scratch.dtype.element_ty
     program = tl.program_id(0).to(tl.int64)
-    own_rows = scratch + program * STEPS * WIDTH
-    own_weights = weights + program * STEPS
-    own_order = orders + program * STEPS
-    inverse = inverses + program * STEPS * STEPS
+    own_rows = scratch + program * (NONZERO + ROWS) * WIDTH
+    own_projections = projections + program * (NONZERO + ROWS)
     for t in range(program, n_signals, tl.num_programs(0)):
         own = correlations + t * n_atoms
         a = tl.load(own + columns, mask=inside, other=0.0)
         u = tl.full((WIDTH,), 1.0, dtype)
         residual = tl.load(squared_norms + t)
+        tolerance = tl.load(limit)
+        # The residual is known to the precision of the rows.
+        doubt = residual * MARGIN
         b, most = first_of_largest(a * a, columns, WIDTH)
-        chosen = tl.full((STEPS,), 0, tl.int32)
-        # Coefficients of the atoms chosen so far.
-        solution = tl.zeros((STEPS,), dtype)
+        k = 0
+        is_alive = (residual > tolerance) & (most > 0)
+        is_open = False
+        if HAS_LIMIT:
+            if IS_HALF:
+                is_open = is_alive & (tolerance < 2.0 * doubt)
+                is_alive = is_alive & (tolerance >= 2.0 * doubt)
+            tolerance -= doubt
+        while is_alive:
+            tl.store(chosen + t * NONZERO + k, b)
+            is_alive = k + 1 < NONZERO
+            if is_alive:
+                correlation = tl.load(own + b)
+                norm = tl.full((), 1.0, dtype)
+                row = tl.load(
+                    gram + b.to(tl.int64) * gram_stride + columns, mask=inside, other=0.0, eviction_policy="evict_first"
+                )
+                n_tiles = (k + ROWS - 1) // ROWS
+                for i in range(n_tiles):
+                    # There and back, so that the rows read last are in the cache when the next step begins.
+                    tile = tl.where(k % 2 == 0, i, n_tiles - 1 - i)
+                    first = own_rows + tile * (ROWS * WIDTH)
+                    rows, at_b = first + columns, first + b
+                    own_part = own_projections + tile * ROWS
+                    n_known = k - tile * ROWS
+                    # A few rows at a time are summed in their own precision, which is twice as fast.
+                    part = tl.zeros((WIDTH,), row_dtype)
+                    for r in tl.static_range(ROWS):
+                        entry = tl.load(at_b + r * WIDTH, mask=r < n_known, other=0.0)
+                        earlier = tl.load(rows + r * WIDTH, mask=is_stored, other=0.0, eviction_policy="evict_last")
+                        part += entry * earlier
+                        norm -= entry.to(dtype) * entry.to(dtype)
+                        correlation -= entry.to(dtype) * tl.load(own_part + r)
+                    row -= part.to(dtype)
+                if norm > LEAST:
+                    root = 1.0 / tl.sqrt(norm)
+                    projection = correlation * root
+                    row *= root
+                    tl.store(own_projections + k, projection)
+                    tl.store(own_rows + k * WIDTH + columns, row.to(row_dtype), mask=is_stored)
+                    a -= projection * row
+                    u -= row * row
+                    residual -= projection * projection
+                    if HAS_LIMIT:
+                        is_alive = residual > tolerance
+                    k += 1
+                elif IS_HALF:
+                    is_open = True
+                    is_alive = False
+                # An atom in the span of those chosen is passed over.
+                u = tl.where(columns == b, 0.0, u)
+                scores = tl.abs(a)
+                if OLS:
+                    scores = scores * tl.rsqrt(u)
+                b, most = first_of_largest(tl.where(u > FLOOR, scores, 0.0), columns, WIDTH)
+                is_alive = is_alive & (most > 0)
+            else:
+                k += 1
+            tl.debug_barrier()
+        tl.store(counts + t, tl.where(is_open, -1 - k, k))
+
+
+@triton.jit
+def _solve_kernel(
+    correlations,
+    gram,
+    squared_norms,
+    limit,
+    chosen,
+    counts,
+    indices,
+    values,
+    residuals,
+    lines,
+    orders,
+    n_signals,
+    n_atoms,
+    gram_stride,
+    FLOOR: tl.constexpr,
+    NOISE: tl.constexpr,
+    NONZERO: tl.constexpr,
+    STEPS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    HAS_LIMIT: tl.constexpr,
+):
+    """Coefficients and residuals of the atoms that the rules admit; a count below zero says that there may be more."""
+    steps = tl.arange(0, STEPS)
+    dtype = correlations.dtype.element_ty
+    tolerance = tl.load(limit)
+    program = tl.program_id(0).to(tl.int64)
+    own_lines = lines + program * (4 * STEPS)
+    own_order = orders + program * STEPS
+    for t in range(program, n_signals, tl.num_programs(0)):
+        count = tl.load(counts + t)
+        is_open = count < 0
+        n_chosen = tl.where(is_open, -1 - count, count)
+        is_known = steps < n_chosen
+        atoms = tl.load(chosen + t * NONZERO + steps, mask=is_known, other=0)
+        places = atoms[:, None].to(tl.int64) * gram_stride + atoms[None, :]
+        system = tl.load(gram + places, mask=is_known[:, None] & is_known[None, :], other=0.0)
+        right = tl.load(correlations + t * n_atoms + atoms, mask=is_known, other=0.0)
+        residual = tl.load(squared_norms + t)
         smallest = tl.full((), 1.0, dtype)
         threshold = tl.full((), 0.0, dtype)
         k = 0
-        is_alive = (residual > tolerance) & (most > 0)
+        is_alive = n_chosen > 0
         while is_alive:
-            crossed = tl.load(gram + chosen.to(tl.int64) * gram_stride + b, mask=steps < k, other=0.0)
-            correlation = tl.load(own + b) - tl.sum(crossed * solution, axis=0)
+            # Row k, through memory that is used in turns, because a register cannot be addressed by k.
+            line = own_lines + (k % 2) * (2 * STEPS)
+            tl.store(
+                line + steps[None, :] + 0 * steps[:, None], system, mask=(steps[:, None] == k) & (steps >= 0)[None, :]
+            )
+            tl.store(line + STEPS + steps, right, mask=steps == k)
+            tl.debug_barrier()
+            pivot, correlation = tl.load(line + k), tl.load(line + STEPS + k)
             square = correlation * correlation
-            norm = tl.full((), 1.0, dtype)
-            combined = tl.zeros((STEPS,), dtype)
-            for start in range(0, k, BLOCK):
-                taken = start + tl.arange(0, BLOCK)
-                is_known = (taken < k)[:, None] & (steps[None, :] <= taken[:, None])
-                triangle = tl.load(inverse + taken[:, None] * STEPS + steps[None, :], mask=is_known, other=0.0)
-                entries = tl.sum(triangle * crossed[None, :], axis=1)
-                tl.store(own_weights + taken, entries)
-                norm -= tl.sum(entries * entries, axis=0)
-                combined += tl.sum(entries[:, None] * triangle, axis=0)
-            # An atom in the span of those chosen is passed over.
-            if norm > FLOOR:
+            if pivot > FLOOR:
                 is_alive = square * smallest > threshold
                 if is_alive:
                     if k == 0:
                         threshold = square * NOISE
-                    smallest = tl.minimum(smallest, norm)
-                    root = 1.0 / tl.sqrt(norm)
-                    projection = correlation * root
-                    residual -= projection * projection
-                    combined = tl.where(steps == k, root, -root * combined)
-                    tl.store(inverse + k * STEPS + steps, combined, mask=steps <= k)
-                    solution += projection * combined
-                    chosen = tl.where(steps == k, b, chosen)
-                    tl.debug_barrier()
-                    if k + 1 < NONZERO:
-                        row = tl.load(gram + b.to(tl.int64) * gram_stride + columns, mask=inside, other=0.0)
-                        n_tiles = (k + ROWS - 1) // ROWS
-                        for i in range(n_tiles):
-                            # There and back, so that the rows read last are in the cache when the next step begins.
-                            tile = tl.where(k % 2 == 0, i, n_tiles - 1 - i)
-                            # The weights of rows after the last are zero.
-                            taken = tile * ROWS + tl.arange(0, ROWS)
-                            places = own_rows + taken[:, None] * WIDTH + columns[None, :]
-                            rows = tl.load(places, mask=is_stored[None, :], other=0.0)
-                            row -= tl.sum(tl.load(own_weights + taken)[:, None] * rows.to(dtype), axis=0)
-                        row *= root
-                        tl.store(own_rows + k * WIDTH + columns, row.to(scratch.dtype.element_ty), mask=is_stored)
-                        a -= projection * row
-                        u -= row * row
+                    smallest = tl.minimum(smallest, pivot)
+                    residual -= square / pivot
+                    # Sweep: with its own entry less by one, row k is updated by the same formula as the others.
+                    across = tl.where(steps == k, pivot - 1.0, tl.load(line + steps))
+                    scaled = across / pivot
+                    right -= scaled * correlation
+                    system -= scaled[:, None] * across[None, :]
                     k += 1
-                    is_alive = k < NONZERO
+                    is_alive = k < n_chosen
                     if HAS_LIMIT:
                         is_alive = is_alive & (residual > tolerance)
-            if is_alive:
-                u = tl.where(columns == b, 0.0, u)
-                scores = a * a
-                if OLS:
-                    scores = scores / u
-                b, most = first_of_largest(tl.where(u > FLOOR, scores, 0.0), columns, WIDTH)
-                is_alive = most > 0
-            tl.debug_barrier()
-        # Indices ascending; atoms that were not taken come last.
-        order = tl.where(steps < k, chosen, n_atoms + steps)
+            else:
+                is_open = True
+                n_chosen = k
+                is_alive = False
+        # The rules were to end the code, not the atoms that were chosen.
+        if HAS_LIMIT:
+            is_open = is_open | ((k < NONZERO) & (residual > tolerance))
+        is_open = is_open & (k == n_chosen)
+        order = tl.where(steps < k, atoms, n_atoms + steps)
         tl.store(own_order + steps, order)
         tl.debug_barrier()
+        # Indices ascending; atoms that were not taken come last.
         places = tl.zeros((STEPS,), tl.int32)
         for start in range(0, NONZERO, BLOCK):
             others = tl.load(own_order + start + tl.arange(0, BLOCK))
             places += tl.sum((others[None, :] < order[:, None]).to(tl.int32), axis=1)
         target = t * NONZERO + places
-        tl.store(indices + target, tl.where(steps < k, chosen, 0), mask=steps < NONZERO)
-        tl.store(values + target, solution, mask=steps < NONZERO)
-        tl.store(counts + t, k)
+        tl.store(indices + target, tl.where(steps < k, atoms, 0), mask=steps < NONZERO)
+        tl.store(values + target, tl.where(steps < k, right, 0.0), mask=steps < NONZERO)
+        tl.store(counts + t, tl.where(is_open, -1, k))
         tl.store(residuals + t, tl.maximum(residual, 0.0))
         tl.debug_barrier()
 
@@ -150,10 +231,116 @@ def fits(n_atoms: int, n_nonzero: int) -> bool:
     return n_atoms <= LARGEST_WIDTH and n_nonzero <= LARGEST_NONZERO
 
 
-def _warps_for(width: int, itemsize: int) -> int:
-    """Warps of a program: a thread's share of a row is a few vectors."""
-    warps = {2048: 4, 4096: 4}.get(width, min(16, max(1, width // (512 if width < 2048 else 1024))))
-    return warps * itemsize // 4
+def _n_cores(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+def _choose(
+    correlations: torch.Tensor,
+    gram: torch.Tensor,
+    squared_norms: torch.Tensor,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+    row_dtype: torch.dtype,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The chosen atoms (c, s) in order, and their counts (c,)."""
+    n_signals, n_atoms = correlations.shape
+    dtype, device = correlations.dtype, correlations.device
+    width = max(32, triton.next_power_of_2(n_atoms))
+    n_columns = triton.cdiv(n_atoms, 16) * 16
+    rows = 4 if width <= 8192 else 2
+    n_cores = _n_cores(device)
+    # As many programs as the registers hold, or fewer with more warps where the cache is too small for their rows.
+    words = width * dtype.itemsize // 4
+    resident = max(1, min(MOST_PROGRAMS, RESIDENT_WORDS // words))
+    per_core = max(1, min(resident, CACHED_BYTES // (n_cores * n_nonzero * width * row_dtype.itemsize)))
+    warps = words // 1024
+    if per_core < resident:
+        warps = max(warps, MOST_WARPS // per_core)
+    warps = max(1, min(MOST_WARPS, triton.next_power_of_2(warps)))
+    n_programs = max(1, min(n_signals, n_cores * per_core))
+    # Rows that no step has written must be finite.
+    scratch = torch.zeros((n_programs, n_nonzero + rows, width), dtype=row_dtype, device=device)
+    projections = torch.zeros((n_programs, n_nonzero + rows), dtype=dtype, device=device)
+    chosen = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
+    counts = torch.empty(n_signals, dtype=torch.int32, device=device)
+    is_half = row_dtype != dtype
+    floor, row_eps = torch.finfo(dtype).eps ** 0.5, torch.finfo(row_dtype).eps
+    with on_device(device):
+        _choose_kernel[(n_programs,)](
+            correlations,
+            gram,
+            squared_norms,
+            limit_on(residual_tol, dtype, device),
+            chosen,
+            counts,
+            scratch,
+            projections,
+            n_signals,
+            n_atoms,
+            n_columns,
+            gram.stride(0),
+            FLOOR=floor,
+            LEAST=8.0 * row_eps if is_half else floor,
+            MARGIN=row_eps,
+            NONZERO=n_nonzero,
+            WIDTH=width,
+            ROWS=rows,
+            OLS=ols,
+            HAS_LIMIT=residual_tol >= 0.0,
+            IS_HALF=is_half,
+            IS_FULL=n_columns == width,
+            num_warps=warps,
+        )
+    return chosen, counts
+
+
+def _solve(
+    correlations: torch.Tensor,
+    gram: torch.Tensor,
+    squared_norms: torch.Tensor,
+    residual_tol: float,
+    chosen: torch.Tensor,
+    counts: torch.Tensor,
+) -> Parts:
+    """Indices, values, counts and residuals of what was chosen; counts below zero where the code is not complete."""
+    n_signals, n_atoms = correlations.shape
+    dtype, device = correlations.dtype, correlations.device
+    n_nonzero = chosen.shape[1]
+    steps = max(16, triton.next_power_of_2(n_nonzero))
+    indices = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
+    values = torch.empty((n_signals, n_nonzero), dtype=dtype, device=device)
+    residuals = torch.empty(n_signals, dtype=dtype, device=device)
+    n_programs = max(1, min(n_signals, MOST_PROGRAMS * _n_cores(device)))
+    lines = torch.empty((n_programs, 4, steps), dtype=dtype, device=device)
+    orders = torch.empty((n_programs, steps), dtype=torch.int32, device=device)
+    eps = torch.finfo(dtype).eps
+    with on_device(device):
+        _solve_kernel[(n_programs,)](
+            correlations,
+            gram,
+            squared_norms,
+            limit_on(residual_tol, dtype, device),
+            chosen,
+            counts,
+            indices,
+            values,
+            residuals,
+            lines,
+            orders,
+            n_signals,
+            n_atoms,
+            gram.stride(0),
+            FLOOR=eps**0.5,
+            NOISE=(8.0 * eps) ** 2,
+            NONZERO=n_nonzero,
+            STEPS=steps,
+            BLOCK=min(steps, 32),
+            HAS_LIMIT=residual_tol >= 0.0,
+            num_warps=max(1, steps // 32) * dtype.itemsize // 4,
+        )
+    return indices, values, counts, residuals
 
 
 def pursue(
@@ -163,53 +350,29 @@ def pursue(
     n_nonzero: int,
     residual_tol: float,
     ols: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> Parts:
     """Indices and values (c, s) ascending and padded by zeros, counts (c,) and squared residuals (c,)."""
-    n_signals, n_atoms = correlations.shape
-    dtype, device = correlations.dtype, correlations.device
-    half = torch.float32 if dtype == torch.float64 else torch.float16
-    width, steps = max(32, triton.next_power_of_2(n_atoms)), max(16, triton.next_power_of_2(n_nonzero))
-    warps = _warps_for(width, correlations.element_size())
-    row_bytes = steps * width * half.itemsize
-    n_cores = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-    n_programs = min(n_signals, n_cores * max(1, min(16 // warps, SCRATCH_BYTES // (n_cores * row_bytes))))
-    # Rows that no step has written must be finite.
-    scratch = torch.zeros((n_programs, steps, width), dtype=half, device=device)
-    inverses = torch.empty((n_programs, steps, steps), dtype=dtype, device=device)
-    weights = torch.empty((n_programs, steps), dtype=dtype, device=device)
-    orders = torch.empty((n_programs, steps), dtype=torch.int32, device=device)
-    indices = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
-    values = torch.empty((n_signals, n_nonzero), dtype=dtype, device=device)
-    counts = torch.empty(n_signals, dtype=torch.int32, device=device)
-    residuals = torch.empty(n_signals, dtype=dtype, device=device)
-    eps = torch.finfo(dtype).eps
-    with on_device(device):
-        _streamed_kernel[(n_programs,)](
-            correlations.contiguous(),
-            gram,
-            squared_norms,
-            limit_on(residual_tol, dtype, device),
-            indices,
-            values,
-            counts,
-            residuals,
-            scratch,
-            inverses,
-            weights,
-            orders,
-            n_signals,
-            n_atoms,
-            triton.cdiv(n_atoms, 16) * 16,
-            gram.stride(0),
-            FLOOR=eps**0.5,
-            NOISE=(8.0 * eps) ** 2,
-            NONZERO=n_nonzero,
-            STEPS=steps,
-            WIDTH=width,
-            ROWS=8 if warps == 2 or steps >= 128 else 4,
-            BLOCK=min(steps, 16 * warps),
-            OLS=ols,
-            HAS_LIMIT=residual_tol >= 0.0,
-            num_warps=warps,
-        )
-    return indices, values, counts, residuals
+    correlations, gram = correlations.contiguous(), gram.contiguous()
+    options = n_nonzero, residual_tol, ols
+    half = torch.float32 if correlations.dtype == torch.float64 else torch.float16
+    parts = _pursue(correlations, gram, squared_norms, *options, half)
+    for attempt in (partial(_pursue, row_dtype=correlations.dtype), pursue_plainly):
+        again = torch.nonzero(parts[2] < 0)[:, 0]
+        if not len(again):
+            break
+        for part, new in zip(parts, attempt(correlations[again], gram, squared_norms[again], *options), strict=True):
+            part[again] = new
+    return parts
+
+
+def _pursue(
+    correlations: torch.Tensor,
+    gram: torch.Tensor,
+    squared_norms: torch.Tensor,
+    n_nonzero: int,
+    residual_tol: float,
+    ols: bool,
+    row_dtype: torch.dtype,
+) -> Parts:
+    chosen, counts = _choose(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, row_dtype)
+    return _solve(correlations, gram, squared_norms, residual_tol, chosen, counts)
