@@ -24,7 +24,8 @@ from rkdl._coding.encoder import (
 from rkdl._coding.pursuit import Codes
 from rkdl._data.open import gather, is_dask, is_plain, open_signals
 from rkdl._data.signals import Signals, is_safe
-from rkdl._execution.blas import one_blas_thread
+from rkdl._execution.blas import check_n_jobs, one_blas_thread
+from rkdl._execution.chunks import SMALLEST_CHUNK
 from rkdl._features.maps import LinearMap
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import FLOATS
@@ -243,8 +244,16 @@ def encode_signals(
         own_factors = factors.astype(dtype, copy=False)
     else:
         own_factors = np.full(n_atoms, factors, dtype=dtype)
-    scaled = sparse_output and bool((own_factors != 1.0).any())
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=dtype)
+    if dense is not None and n_signals <= SMALLEST_CHUNK and squared_norms is None and signals.is_in_memory:
+        # One chunk, as nearly always plain: what follows would take longer than coding a signal.
+        check_n_jobs(n_jobs)
+        with one_blas_thread():
+            products = encoder.plain_products(signals.read(0, n_signals))
+            if products is not None:
+                encoder.write_plain_codes(*products, own_factors, dense)
+                return dense
+    scaled = sparse_output and bool((own_factors != 1.0).any())
 
     def code(given: np.ndarray, norms: np.ndarray | None) -> tuple[Codes, np.ndarray]:
         coder, rows, scale = encoder.condition(given)

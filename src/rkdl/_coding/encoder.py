@@ -10,6 +10,7 @@ import numpy as np
 
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.cpu.codes import write_codes
+from rkdl._backends.cpu.products import multiply
 from rkdl._coding.pursuit import Codes, pursue
 from rkdl._data.signals import Signals, is_safe, safe_scale
 from rkdl._execution.chunks import chunk_bounds
@@ -122,9 +123,13 @@ class Pursuit(NamedTuple):
 
 def has_safe_squares(rows: np.ndarray) -> bool:
     """Whether squares of the numbers, and squares of those, stay well inside the dtype; False if one is not finite."""
-    flat = rows.ravel()
     with np.errstate(over="ignore", invalid="ignore"):
-        return is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype)
+        return _is_safe(rows)
+
+
+def _is_safe(rows: np.ndarray) -> bool:
+    flat = rows.ravel()
+    return is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype)
 
 
 def conditioning_scale(rows: np.ndarray) -> float:
@@ -196,11 +201,12 @@ class Encoder:
         The norms are infinite where there is no tolerance to compare a residual with.
         """
         has_tolerance = self.pursuit.residual_tol >= 0.0
-        if has_tolerance and not has_safe_squares(signals):
-            return None
-        _, correlations = self._multiply(signals)
-        if not has_safe_squares(correlations):
-            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            if has_tolerance and not _is_safe(signals):
+                return None
+            correlations = multiply(self.feature_map.features(signals), self.atoms)
+            if not _is_safe(correlations):
+                return None
         return correlations, self._norms(signals, correlations)
 
     def plain_codes(self, correlations: np.ndarray, squared_norms: np.ndarray) -> Codes:

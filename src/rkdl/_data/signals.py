@@ -18,8 +18,8 @@ from rkdl._utils.types import Array
 # Numbers that are in float64 together while their variance is found.
 MOMENTS_AT_ONCE = 1 << 20
 
-# Squares of squares of the signals must stay finite in the dtype.
-_SAFE_EXPONENT = {np.dtype(np.float32): 20, np.dtype(np.float64): 100}
+# Mean squares up to this, and from its inverse on, are safe: squares of squares of the signals stay in the dtype.
+_SAFE_LIMIT = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**200}
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def float_dtype(dtype: Any) -> np.dtype:
 
 def is_safe(mean_square: float, dtype: Any) -> bool:
     """Whether squares of numbers of this mean square, and squares of those, stay well inside the dtype."""
-    limit = 2.0 ** (2 * _SAFE_EXPONENT[np.dtype(dtype)])
+    limit = _SAFE_LIMIT[np.dtype(dtype)]
     return 1.0 / limit <= mean_square <= limit
 
 

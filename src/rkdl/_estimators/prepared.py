@@ -15,6 +15,9 @@ from rkdl._utils.nested import count_bytes
 # More than this is computed at every call rather than kept beside the model.
 MOST_BYTES = 64 << 20
 
+# Fitted arrays that no later result depends on.
+REPORTS = frozenset({"errors_", "update_errors_", "losses_", "feature_names_in_"})
+
 Value = TypeVar("Value")
 
 
@@ -29,6 +32,12 @@ class _Prepared:
     def is_of(self, state: dict[str, Any]) -> bool:
         """Whether the estimator still has the same objects for the same names."""
         return self.names == tuple(state) and all(map(is_, self.objects, state.values()))
+
+    def freeze(self) -> None:
+        """Make fitted arrays read-only."""
+        for name, value in zip(self.names, self.objects, strict=True):
+            if name.endswith("_") and name not in REPORTS and isinstance(value, np.ndarray):
+                value.flags.writeable = False
 
 
 # Outside the estimators, so that pickles, copies, files and comparisons of their attributes do not hold it.
@@ -50,9 +59,7 @@ def prepared(estimator: Any, key: Hashable, compute: Callable[[], Value]) -> Val
     if found is None:
         found = compute()
         if count_bytes(found) <= MOST_BYTES:
-            for name, value in zip(known.names, known.objects, strict=True):
-                if name.endswith("_") and isinstance(value, np.ndarray):
-                    value.flags.writeable = False
+            known.freeze()
             known.values[key] = found
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 _lock = threading.Lock()
 _users = 0
-_saved: list[int] = []
+_saved: list[int | None] = []
 
 
 @cache
@@ -25,14 +27,36 @@ def _libraries() -> list:
 
 
 @cache
-def _setters() -> list[Callable[[int], Any]]:
+def _controls() -> list[tuple[Callable[[], int | None], Callable[[int], Any]]]:
+    """What gets and sets the number of threads of each library."""
+    return [_openblas_control(library) or _control(library) for library in _libraries()]
+
+
+def _control(library: Any) -> tuple[Callable[[], int | None], Callable[[int], Any]]:
     # threadpoolctl lets one thread alone set the limit for as long as it lives; the count of users below serves
     # fits in any thread.
-    return [getattr(library, "_real_set_num_threads", library.set_num_threads) for library in _libraries()]
+    return library.get_num_threads, getattr(library, "_real_set_num_threads", library.set_num_threads)
+
+
+def _openblas_control(library: Any) -> tuple[Callable[[], int | None], Callable[[int], Any]] | None:
+    """OpenBLAS's own functions, called without giving up Python's lock: that takes longer than the calls."""
+    if library.internal_api != "openblas" or getattr(library, "threading_layer", "") != "pthreads":
+        return None
+    functions = ctypes.PyDLL(library.filepath)
+    for prefix, suffix in itertools.product(("", "scipy_"), ("", "64_", "_64")):
+        names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
+        if all(hasattr(functions, name) for name in names):
+            return getattr(functions, names[0]), getattr(functions, names[1])
+    return None
+
+
+def _allowed_threads() -> list[int | None]:
+    """Threads that each library may use, None where it does not say."""
+    return [get_threads() for get_threads, _ in _controls()]
 
 
 def _restore_threads() -> None:
-    for set_threads, count in zip(_setters(), _saved, strict=True):
+    for (_, set_threads), count in zip(_controls(), _saved, strict=True):
         if count:
             set_threads(count)
 
@@ -48,7 +72,7 @@ def resolve_threads(n_jobs: int | None) -> int:
         if context_jobs in (None, 1):
             with _lock:
                 # What OMP_NUM_THREADS, loky or threadpoolctl left to this process.
-                allowed = _saved if _users else [library.get_num_threads() for library in _libraries()]
+                allowed = _saved if _users else _allowed_threads()
             return max([1, *filter(None, allowed)])
     check_n_jobs(n_jobs)
     return max(1, effective_n_jobs(n_jobs))
@@ -80,8 +104,8 @@ class OneBlasThread(ContextDecorator):
         global _users
         with _lock:
             if _users == 0:
-                _saved[:] = [library.get_num_threads() for library in _libraries()]
-                for set_threads, count in zip(_setters(), _saved, strict=True):
+                _saved[:] = _allowed_threads()
+                for (_, set_threads), count in zip(_controls(), _saved, strict=True):
                     if count != 1:
                         set_threads(1)
             _users += 1

@@ -42,7 +42,9 @@ class CPUBackend:
         return array.copy()
 
     def full(self, shape: tuple[int, ...], value: float, like: np.ndarray) -> np.ndarray:
-        return np.full(shape, value, dtype=like.dtype)
+        array = np.empty(shape, dtype=like.dtype)
+        array.fill(value)
+        return array
 
     stack = staticmethod(np.stack)
     concatenate = staticmethod(np.concatenate)

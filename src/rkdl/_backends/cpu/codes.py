@@ -125,7 +125,7 @@ def arguments(
     """The parameters of `pursue` as its kernel takes them."""
     n_signals = len(correlations)
     dtype = correlations.dtype
-    eps, largest = _limits(dtype)
+    eps, largest, _ = _constants(dtype)
     return Arguments(
         correlations,
         *_gram_source(correlations, gram, dictionary),
@@ -141,10 +141,10 @@ def arguments(
 
 
 @cache
-def _limits(dtype: np.dtype) -> tuple[Any, Any]:
-    """The rounding unit and the largest number of a dtype, both of that dtype."""
+def _constants(dtype: np.dtype) -> tuple[Any, Any, np.ndarray]:
+    """The rounding unit and the largest number of a dtype, both of that dtype, and no atoms."""
     found = np.finfo(dtype)
-    return dtype.type(found.eps), dtype.type(found.max)
+    return dtype.type(found.eps), dtype.type(found.max), np.empty((0, 0), dtype=dtype)
 
 
 def packed(filled: Arguments, indptr: np.ndarray, total: int) -> Codes:
@@ -169,7 +169,7 @@ def _gram_source(
     n_atoms, dtype = correlations.shape[1], correlations.dtype
     lanes = VECTOR_BYTES // dtype.itemsize
     width = -(-n_atoms // lanes) * lanes
-    no_atoms = np.empty((0, 0), dtype=dtype)
+    no_atoms = _constants(dtype)[2]
     if gram is not None and width == n_atoms:
         return np.ascontiguousarray(gram), no_atoms
     padded = np.zeros((n_atoms, width), dtype=dtype)

@@ -17,6 +17,8 @@ _SUMMED_ROWS = 1024
 
 def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """``rows @ others.T`` (c, n) of rows (c, m) and finite others (n, m), C-contiguous."""
+    if len(rows) < _LEAST_ROWS:
+        return rows @ others.T
     width = _whole_vectors(len(others), rows.dtype)
     if _can_skip_zeros(rows, others) and _is_worth(share_of_columns(rows, _SAMPLES), len(others), width, 0):
         products = np.empty((len(rows), len(others)), dtype=rows.dtype)
@@ -24,7 +26,7 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         transposed[:, : len(others)] = others.T
         multiply_rows(rows, transposed, products)
         return products
-    if rows.dtype == np.float32 or rows.shape[1] < 5 * len(others) or len(rows) < 64:
+    if rows.dtype == np.float32 or rows.shape[1] < 5 * len(others):
         return rows @ others.T
     # BLAS takes a sixth less time for the transposed product of long float64 rows with few others.
     return np.ascontiguousarray((others @ rows.T).T)
