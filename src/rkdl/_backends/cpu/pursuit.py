@@ -104,27 +104,32 @@ def largest_square(typingctx: Any, work: Any, n_vectors: Any) -> Any:
 
 def _make_advance(ols: bool) -> Any:
     @intrinsic
-    def advance(typingctx, work, gram, coefficients, atom, step, n_vectors, inverse, projection, floor):  # type: ignore[no-untyped-def]
+    def advance(  # type: ignore[no-untyped-def]
+        typingctx, work, factor, gram, coefficients, atom, step, n_vectors, inverse, projection, floor
+    ):
         """New row of the factor, new correlations and norms; index of the atom with the best score.
 
-        Rows of `work`: correlations a, norms u, then the factor's rows; `coefficients` holds ``w_q[b]``, q < step.
+        Rows of `work`: correlations a, norms u. Rows of `factor` lie in blocks of columns, see `pursue_rows`;
+        `coefficients` holds ``w_q[b]``, q < step.
         """
         real = work.dtype
-        signature = types.int64(work, gram, coefficients, types.int64, types.int64, types.int64, real, real, real)
+        index = types.int64
+        signature = index(work, factor, gram, coefficients, index, index, index, real, real, real)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             vectors = Vectors(context, builder, sig.args[0].dtype)
             data = data_of(context, builder, sig.args[0], args[0])
-            gram_data = data_of(context, builder, sig.args[1], args[1])
-            weights = data_of(context, builder, sig.args[2], args[2])
-            atom, step, n_vectors = args[3], args[4], args[5]
+            factor = data_of(context, builder, sig.args[1], args[1])
+            gram_data = data_of(context, builder, sig.args[2], args[2])
+            weights = data_of(context, builder, sig.args[3], args[3])
+            atom, step, n_vectors = args[4], args[5], args[6]
+            shape = context.make_array(sig.args[1])(context, builder, args[1]).shape
+            n_rows = builder.extract_value(shape, 0)
             lanes = ir.Constant(INDEX, vectors.lanes)
             width = builder.mul(n_vectors, lanes)
             gram_data = builder.gep(gram_data, [builder.mul(atom, width)], inbounds=True)
             norms = builder.gep(data, [width], inbounds=True)
-            factor = builder.gep(data, [builder.mul(width, ir.Constant(INDEX, 2))], inbounds=True)
-            target = builder.gep(factor, [builder.mul(step, width)], inbounds=True)
-            inverse, projection, floor = (vectors.spread(value) for value in args[6:])
+            inverse, projection, floor = (vectors.spread(value) for value in args[7:])
             one, zero = vectors.constant(1.0), vectors.constant(0.0)
             is_first = builder.icmp_signed("==", step, ir.Constant(INDEX, 0))
             best = _Best(vectors)
@@ -132,17 +137,21 @@ def _make_advance(ols: bool) -> Any:
 
             def body(vector: Any, count: Any) -> None:
                 starts = [builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes) for i in range(count)]
+                block = builder.gep(factor, [builder.mul(n_rows, starts[0])], inbounds=True)
+                stride = ir.Constant(INDEX, count * vectors.lanes)
+                offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(count)]
                 for slot, start in zip(slots, starts, strict=False):
                     builder.store(vectors.load(gram_data, start), slot)
                 with cgutils.for_range(builder, step, intp=INDEX) as loop:
                     weight = vectors.spread(builder.load(builder.gep(weights, [loop.index], inbounds=True)))
-                    row = builder.mul(loop.index, width)
-                    for slot, start in zip(slots, starts, strict=False):
-                        old = vectors.load(factor, builder.add(row, start))
+                    row = builder.mul(loop.index, stride)
+                    for slot, offset in zip(slots, offsets, strict=False):
+                        old = vectors.load(block, builder.add(row, offset))
                         builder.store(vectors.less(builder.load(slot), weight, old), slot)
-                for slot, start in zip(slots, starts, strict=False):
+                target = builder.mul(step, stride)
+                for slot, start, offset in zip(slots, starts, offsets, strict=False):
                     row = vectors.times(builder.load(slot), inverse)
-                    vectors.store(row, target, start)
+                    vectors.store(row, block, builder.add(target, offset))
                     a = vectors.less(vectors.load(data, start), projection, row)
                     vectors.store(a, data, start)
                     before = builder.select(is_first, one, vectors.load(norms, start))
@@ -191,7 +200,8 @@ def pursue_rows(  # type: ignore[no-untyped-def]
     n_signals, n_atoms = correlations.shape
     n_nonzero = indices.shape[1]
     width = gram.shape[1]
-    n_vectors = width // (VECTOR_BYTES // correlations.itemsize)
+    lanes = VECTOR_BYTES // correlations.itemsize
+    n_vectors = width // lanes
     dtype = correlations.dtype
     one, zero = dtype.type(1), dtype.type(0)
     # An atom this close to the span of the chosen ones has only rounding left outside it.
@@ -199,7 +209,12 @@ def pursue_rows(  # type: ignore[no-untyped-def]
     # A correlation this far below the first one, the worst conditioned atom counted in, is rounding.
     noise = (dtype.type(8) * eps) ** 2
 
-    work = np.zeros((n_nonzero + 2, width), dtype=dtype)
+    work = np.zeros((2, width), dtype=dtype)
+    # Blocks of UNROLL vectors, then of one, each with its columns of all rows one after another: a step reads the
+    # factor from beginning to end, as fast as the cache delivers it.
+    factor = np.empty((n_nonzero, width), dtype=dtype)
+    entries = factor.reshape(factor.size)
+    wide = n_vectors // UNROLL * UNROLL * lanes
     # triangle[k, q] = w_q[b_k]; its diagonal holds sqrt(u_b).
     triangle = np.zeros((n_nonzero, n_nonzero), dtype=dtype)
     chosen = np.zeros(n_nonzero, dtype=np.int64)
@@ -223,8 +238,11 @@ def pursue_rows(  # type: ignore[no-untyped-def]
             smallest = min(smallest, norm)
             root = np.sqrt(norm)
             projection = correlation / root
+            stride = UNROLL * lanes if b < wide else lanes
+            first = b & -stride
+            place = first * n_nonzero + b - first
             for q in range(count):
-                triangle[count, q] = work[2 + q, b]
+                triangle[count, q] = entries[place + q * stride]
             triangle[count, count] = root
             chosen[count] = b
             projections[count] = projection
@@ -239,9 +257,9 @@ def pursue_rows(  # type: ignore[no-untyped-def]
                 has_row[b] = True
             row = triangle[count - 1]
             if ols:
-                b = advance_ols(work, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
+                b = advance_ols(work, factor, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
             else:
-                b = advance_omp(work, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
+                b = advance_omp(work, factor, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
 
         for k in range(count - 1, -1, -1):
             value = projections[k]
