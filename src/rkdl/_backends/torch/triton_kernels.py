@@ -87,10 +87,10 @@ def _pursue_kernel(
             projection = tl.where(is_alive, correlation * inverse, 0.0)
             residual -= projection * projection
             count += is_alive.to(tl.int32)
-            chosen = chosen + (b,)  # type: ignore[assignment]
+            chosen = chosen + (b,)
             triangle = triangle + entries
-            inverses = inverses + (inverse,)  # type: ignore[assignment]
-            projections = projections + (projection,)  # type: ignore[assignment]
+            inverses = inverses + (inverse,)
+            projections = projections + (projection,)
             if HAS_LIMIT:
                 is_alive = is_alive & (residual > tolerance)
             if k + 1 < NONZERO:
@@ -102,7 +102,7 @@ def _pursue_kernel(
                 for q in tl.static_range(k):
                     row -= entries[q] * rows[q]
                 row *= inverse
-                rows = rows + (row,)  # type: ignore[assignment]
+                rows = rows + (row,)
                 a -= projection * row
                 u -= row * row
                 scores = a * a
@@ -114,7 +114,7 @@ def _pursue_kernel(
             value = projections[NONZERO - 1 - i]  # type: ignore[var-annotated]
             for j in tl.static_range(i):
                 value -= triangle[(NONZERO - 1 - j) * (NONZERO - 2 - j) // 2 + NONZERO - 1 - i] * solution[j]
-            solution = solution + (value * inverses[NONZERO - 1 - i],)  # type: ignore[assignment]
+            solution = solution + (value * inverses[NONZERO - 1 - i],)
         target = t.to(tl.int64) * NONZERO  # type: ignore[attr-defined]
         for k in tl.static_range(NONZERO):
             place = tl.full((), 0, tl.int32)

@@ -17,13 +17,29 @@ import triton
 import triton.language as tl
 
 from rkdl._backends.torch.pursuit import Parts, pursue_plainly
-from rkdl._backends.torch.triton_kernels import first_of_largest, limit_on, on_device
+from rkdl._backends.torch.triton_kernels import limit_on, on_device
 
 # Beyond these a program's vectors, or its system of equations, are far too large for its registers.
 LARGEST_WIDTH, LARGEST_NONZERO = 65_536, 128
 # Bytes of rows that the L2 cache holds, words of a signal's vectors that a multiprocessor's registers hold, and the
 # most programs and warps of a multiprocessor.
 CACHED_BYTES, RESIDENT_WORDS, MOST_PROGRAMS, MOST_WARPS = 72 << 20, 8192, 16, 16
+
+
+@triton.jit
+def _first_of_largest(scores, BLOCK: tl.constexpr, PARTS: tl.constexpr):
+    """As `first_of_largest`, of vectors in parts."""
+    bits = ()
+    most = tl.zeros((BLOCK,), tl.int64 if scores[0].dtype == tl.float64 else tl.int32)
+    for p in tl.static_range(PARTS):
+        bits = bits + (scores[p].to(most.dtype, bitcast=True),)
+        most = tl.maximum(most, bits[p])
+    largest = tl.max(most, axis=0)
+    places = tl.full((BLOCK,), PARTS * BLOCK - 1, tl.int32)
+    for p in tl.static_range(PARTS):
+        is_largest = bits[p] == largest
+        places = tl.minimum(places, tl.where(is_largest, p * BLOCK + tl.arange(0, BLOCK), PARTS * BLOCK - 1))
+    return tl.min(places, axis=0), largest
 
 
 @triton.jit
@@ -38,24 +54,23 @@ def _choose_kernel(
     projections,
     n_signals,
     n_atoms,
-    n_columns,
-    gram_stride,
     FLOOR: tl.constexpr,
     LEAST: tl.constexpr,
     MARGIN: tl.constexpr,
     NONZERO: tl.constexpr,
-    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PARTS: tl.constexpr,
     ROWS: tl.constexpr,
     OLS: tl.constexpr,
     HAS_LIMIT: tl.constexpr,
     IS_HALF: tl.constexpr,
-    IS_FULL: tl.constexpr,
 ):
-    """The atoms of every signal in the order of their choice; a count below zero says that the choice is in doubt."""
-    columns = tl.arange(0, WIDTH)
-    inside = columns < n_atoms
-    # Whole vectors of the scratch: what lies beyond is neither read nor written.
-    is_stored = columns < (WIDTH if IS_FULL else n_columns)
+    """The atoms of every signal in the order of their choice; a count below zero says that the choice is in doubt.
+
+    Vectors of the length of the atoms are held in `PARTS` parts, because one alone must have a power of two as length.
+    """
+    WIDTH: tl.constexpr = PARTS * BLOCK
+    columns = tl.arange(0, BLOCK)
     dtype = correlations.dtype.element_ty
     row_dtype = scratch.dtype.element_ty
     program = tl.program_id(0).to(tl.int64)
@@ -63,13 +78,16 @@ def _choose_kernel(
     own_projections = projections + program * (NONZERO + ROWS)
     for t in range(program, n_signals, tl.num_programs(0)):
         own = correlations + t * n_atoms
-        a = tl.load(own + columns, mask=inside, other=0.0)
-        u = tl.full((WIDTH,), 1.0, dtype)
+        a, u, scores = (), (), ()
+        for p in tl.static_range(PARTS):
+            a = a + (tl.load(own + p * BLOCK + columns, mask=p * BLOCK + columns < n_atoms, other=0.0),)
+            u = u + (tl.full((BLOCK,), 1.0, dtype),)
+            scores = scores + (tl.abs(a[p]),)
         residual = tl.load(squared_norms + t)
         tolerance = tl.load(limit)
         # The residual is known to the precision of the rows.
         doubt = residual * MARGIN
-        b, most = first_of_largest(a * a, columns, WIDTH)
+        b, most = _first_of_largest(scores, BLOCK, PARTS)
         k = 0
         is_alive = (residual > tolerance) & (most > 0)
         is_open = False
@@ -84,9 +102,10 @@ def _choose_kernel(
             if is_alive:
                 correlation = tl.load(own + b)
                 norm = tl.full((), 1.0, dtype)
-                row = tl.load(
-                    gram + b.to(tl.int64) * gram_stride + columns, mask=inside, other=0.0, eviction_policy="evict_first"
-                )
+                gram_row = gram + b.to(tl.int64) * WIDTH
+                row = ()
+                for p in tl.static_range(PARTS):
+                    row = row + (tl.load(gram_row + p * BLOCK + columns, eviction_policy="evict_first"),)
                 n_tiles = (k + ROWS - 1) // ROWS
                 for i in range(n_tiles):
                     # There and back, so that the rows read last are in the cache when the next step begins.
@@ -95,23 +114,32 @@ def _choose_kernel(
                     rows, at_b = first + columns, first + b
                     own_part = own_projections + tile * ROWS
                     n_known = k - tile * ROWS
-                    # A few rows at a time are summed in their own precision, which is twice as fast.
-                    part = tl.zeros((WIDTH,), row_dtype)
-                    for r in tl.static_range(ROWS):
-                        entry = tl.load(at_b + r * WIDTH, mask=r < n_known, other=0.0)
-                        earlier = tl.load(rows + r * WIDTH, mask=is_stored, other=0.0, eviction_policy="evict_last")
-                        part += entry * earlier
-                        norm -= entry.to(dtype) * entry.to(dtype)
-                        correlation -= entry.to(dtype) * tl.load(own_part + r)
-                    row -= part.to(dtype)
-                if norm > LEAST:
+                    entries, less = (), ()
+                    for p in tl.static_range(PARTS):
+                        # A few rows at a time are summed in their own precision, which is twice as fast.
+                        total = tl.zeros((BLOCK,), row_dtype)
+                        for r in tl.static_range(ROWS):
+                            if p == 0:
+                                entries = entries + (tl.load(at_b + r * WIDTH, mask=r < n_known, other=0.0),)
+                            earlier = tl.load(rows + (r * WIDTH + p * BLOCK), eviction_policy="evict_last")
+                            total += entries[r] * earlier
+                            if p == 0:
+                                norm -= entries[r].to(dtype) * entries[r].to(dtype)
+                                correlation -= entries[r].to(dtype) * tl.load(own_part + r)
+                        less = less + (row[p] - total.to(dtype),)
+                    row = less
+                is_new = norm > LEAST
+                if is_new:
                     root = 1.0 / tl.sqrt(norm)
                     projection = correlation * root
-                    row *= root
                     tl.store(own_projections + k, projection)
-                    tl.store(own_rows + k * WIDTH + columns, row.to(row_dtype), mask=is_stored)
-                    a -= projection * row
-                    u -= row * row
+                    left, norms = (), ()
+                    for p in tl.static_range(PARTS):
+                        scaled = row[p] * root
+                        tl.store(own_rows + k * WIDTH + p * BLOCK + columns, scaled.to(row_dtype))
+                        left = left + (a[p] - projection * scaled,)
+                        norms = norms + (u[p] - scaled * scaled,)
+                    a, u = left, norms
                     residual -= projection * projection
                     if HAS_LIMIT:
                         is_alive = residual > tolerance
@@ -120,11 +148,16 @@ def _choose_kernel(
                     is_open = True
                     is_alive = False
                 # An atom in the span of those chosen is passed over.
-                u = tl.where(columns == b, 0.0, u)
-                scores = tl.abs(a)
-                if OLS:
-                    scores = scores * tl.rsqrt(u)
-                b, most = first_of_largest(tl.where(u > FLOOR, scores, 0.0), columns, WIDTH)
+                norms, scores = (), ()
+                for p in tl.static_range(PARTS):
+                    norm_left = tl.where(p * BLOCK + columns == b, 0.0, u[p])
+                    norms = norms + (norm_left,)
+                    score = tl.abs(a[p])
+                    if OLS:
+                        score = score * tl.rsqrt(norm_left)
+                    scores = scores + (tl.where(norm_left > FLOOR, score, 0.0),)
+                u = norms
+                b, most = _first_of_largest(scores, BLOCK, PARTS)
                 is_alive = is_alive & (most > 0)
             else:
                 k += 1
@@ -231,6 +264,13 @@ def fits(n_atoms: int, n_nonzero: int) -> bool:
     return n_atoms <= LARGEST_WIDTH and n_nonzero <= LARGEST_NONZERO
 
 
+def _parts_of(n_atoms: int) -> tuple[int, int]:
+    """Length and number of a vector's parts, so that long ones are padded to the next eighth of a power of two only."""
+    width = max(32, triton.next_power_of_2(n_atoms))
+    parts = {5: (width // 8, 5), 6: (width // 4, 3), 7: (width // 8, 7)}
+    return parts.get(triton.cdiv(8 * n_atoms, width), (width, 1)) if width >= 1024 else (width, 1)
+
+
 def _n_cores(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
@@ -247,15 +287,15 @@ def _choose(
     """The chosen atoms (c, s) in order, and their counts (c,)."""
     n_signals, n_atoms = correlations.shape
     dtype, device = correlations.dtype, correlations.device
-    width = max(32, triton.next_power_of_2(n_atoms))
-    n_columns = triton.cdiv(n_atoms, 16) * 16
+    block, n_parts = _parts_of(n_atoms)
+    width = block * n_parts
     rows = 4 if width <= 8192 else 2
     n_cores = _n_cores(device)
     # As many programs as the registers hold, or fewer with more warps where the cache is too small for their rows.
     words = width * dtype.itemsize // 4
     resident = max(1, min(MOST_PROGRAMS, RESIDENT_WORDS // words))
     per_core = max(1, min(resident, CACHED_BYTES // (n_cores * n_nonzero * width * row_dtype.itemsize)))
-    warps = words // 1024
+    warps = triton.cdiv(words, 1024)
     if per_core < resident:
         warps = max(warps, MOST_WARPS // per_core)
     warps = max(1, min(MOST_WARPS, triton.next_power_of_2(warps)))
@@ -270,7 +310,8 @@ def _choose(
     with on_device(device):
         _choose_kernel[(n_programs,)](
             correlations,
-            gram,
+            # Rows that begin at multiples of a vector and need no mask.
+            torch.nn.functional.pad(gram, (0, width - n_atoms)),
             squared_norms,
             limit_on(residual_tol, dtype, device),
             chosen,
@@ -279,18 +320,16 @@ def _choose(
             projections,
             n_signals,
             n_atoms,
-            n_columns,
-            gram.stride(0),
             FLOOR=floor,
             LEAST=8.0 * row_eps if is_half else floor,
             MARGIN=row_eps,
             NONZERO=n_nonzero,
-            WIDTH=width,
+            BLOCK=block,
+            PARTS=n_parts,
             ROWS=rows,
             OLS=ols,
             HAS_LIMIT=residual_tol >= 0.0,
             IS_HALF=is_half,
-            IS_FULL=n_columns == width,
             num_warps=warps,
         )
     return chosen, counts
