@@ -1,4 +1,4 @@
-"""Products that pass over zeros, against NumPy's."""
+"""Products that skip zeros and products with few others, against NumPy's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 from rkdl import DL, ORKDL, sparse_encode
 from rkdl._backends.cpu import products as _products
+from rkdl._backends.cpu.narrow_products import TILE_OTHERS, TILE_ROWS, multiply_narrow
 from rkdl._backends.cpu.products import combine, multiply
 from rkdl._backends.cpu.sparse_products import share_of_columns, share_of_rows
 
@@ -51,6 +52,36 @@ def test_products_are_those_of_numpy(shape, share, dtype, always):
     assert (np.abs(sums - exact[2].T @ exact[0]) <= tolerance * sizes).all()
     for array, copy in zip((rows, others, weights), before, strict=True):
         np.testing.assert_array_equal(array, copy)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(TILE_ROWS, 64, TILE_OTHERS), (67, 784, 20), (65, 519, 5), (70, 1, 7), (71, 15, 11)])
+def test_products_with_few_others_are_those_of_numpy(shape, dtype):
+    n_rows, size, n_others = shape
+    rng = np.random.default_rng(7)
+    rows, others = (rng.standard_normal((count, size)).astype(dtype) for count in (n_rows, n_others))
+    products = np.full((n_rows, n_others), np.nan, dtype=dtype)
+    multiply_narrow(rows, others, products)
+    exact, sizes = rows.astype(np.float64) @ others.T.astype(np.float64), np.abs(rows) @ np.abs(others).T
+    assert (np.abs(products - exact) <= 40.0 * np.finfo(dtype).eps * sizes).all()
+
+
+def test_long_dense_rows_with_few_others(monkeypatch):
+    monkeypatch.setattr(_products, "_FEW", 128)
+    rng = np.random.default_rng(8)
+    rows, others = (rng.standard_normal((count, 600)).astype(np.float32) for count in (200, 20))
+    whole = multiply(rows, others)
+    np.testing.assert_allclose(whole, rows @ others.T, atol=1e-3)
+    np.testing.assert_array_equal(multiply(rows[3:], others), whole[3:])
+    rows[100, 7] = np.inf
+    products = multiply(rows, others)
+    np.testing.assert_array_equal(np.isfinite(products).all(axis=1), np.arange(200) != 100)
+    calls = []
+    monkeypatch.setattr(_products, "multiply_narrow", lambda *arguments: calls.append(arguments))
+    multiply(rows, others)
+    multiply(rows, others[:3])
+    multiply(rows[:, :500], others[:, :500])
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -1,16 +1,19 @@
-"""Products of signals with a few rows: BLAS, or kernels that skip zeros where these are faster."""
+"""Products of signals with a few rows: BLAS, or kernels for zeros or for few rows where these are faster."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from rkdl._backends.cpu.narrow_products import TILE_OTHERS, multiply_narrow
 from rkdl._backends.cpu.sparse_products import ROW_BLOCK, combine_rows, multiply_rows, share_of_columns, share_of_rows
-from rkdl._backends.cpu.vectors import VECTOR_BYTES
+from rkdl._backends.cpu.vectors import HAS_AVX512, VECTOR_BYTES
 from rkdl._utils.types import FLOATS
 
 # Row blocks sampled for zeros, and the sizes below which no sample is taken.
 _SAMPLES = 8
 _LEAST_ROWS = _LEAST_SIZE = 64
+# Inner products take less time than BLAS for rows at least so long and at most so many others; never without AVX-512.
+_LONG, _FEW = 512, 128 if HAS_AVX512 else 0
 # Rows summed in their own dtype before the sums are added in float64.
 _SUMMED_ROWS = 1024
 
@@ -19,13 +22,21 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """``rows @ others.T`` (c, n) of rows (c, m) and finite others (n, m), C-contiguous."""
     if len(rows) < _LEAST_ROWS:
         return rows @ others.T
-    width = _whole_vectors(len(others), rows.dtype)
-    if _can_skip_zeros(rows, others) and _is_worth(share_of_columns(rows, _SAMPLES), len(others), width, 0):
-        products = np.empty((len(rows), len(others)), dtype=rows.dtype)
-        transposed = np.zeros((others.shape[1], width), dtype=rows.dtype)
-        transposed[:, : len(others)] = others.T
-        multiply_rows(rows, transposed, products)
-        return products
+    if _suits_kernels(rows, others):
+        width = _whole_vectors(len(others), rows.dtype)
+        is_narrow = rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW
+        # Costs of the dense product beside its columns.
+        overhead = 10.0 if is_narrow else 24.0
+        if _is_worth(share_of_columns(rows, _SAMPLES), len(others), width, 0, overhead):
+            products = np.empty((len(rows), len(others)), dtype=rows.dtype)
+            transposed = np.zeros((others.shape[1], width), dtype=rows.dtype)
+            transposed[:, : len(others)] = others.T
+            multiply_rows(rows, transposed, products)
+            return products
+        if is_narrow:
+            products = np.empty((len(rows), len(others)), dtype=rows.dtype)
+            multiply_narrow(rows, others, products)
+            return products
     if rows.dtype == np.float32 or rows.shape[1] < 5 * len(others):
         return rows @ others.T
     # BLAS takes a sixth less time for the transposed product of long float64 rows with few others.
@@ -36,7 +47,7 @@ def combine(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """``weights.T @ rows`` (n, m) of weights (c, n) and rows (c, m), in float64 from sums in the rows' dtype."""
     n_others, size = weights.shape[1], rows.shape[1]
     width = _whole_vectors(n_others, rows.dtype)
-    if not (_can_skip_zeros(rows, weights) and _is_worth(share_of_rows(rows, _SAMPLES), n_others, width, 40)):
+    if not (_suits_kernels(rows, weights) and _is_worth(share_of_rows(rows, _SAMPLES), n_others, width, 40, 24.0)):
         return (weights.T @ rows).astype(np.float64)
     if width > n_others:
         padded = np.zeros((len(rows), width), dtype=rows.dtype)
@@ -55,16 +66,16 @@ def _whole_vectors(count: int, dtype: np.dtype) -> int:
     return -(-count // lanes) * lanes
 
 
-def _can_skip_zeros(rows: np.ndarray, other: np.ndarray) -> bool:
-    """Whether the kernels that skip zeros take these arrays, and they are large enough to gain."""
+def _suits_kernels(rows: np.ndarray, other: np.ndarray) -> bool:
+    """Whether the compiled kernels take these arrays, and they are large enough to gain."""
     if len(rows) < _LEAST_ROWS or rows.shape[1] < _LEAST_SIZE or rows.dtype not in FLOATS:
         return False
     return other.dtype == rows.dtype and rows.flags.c_contiguous and other.flags.c_contiguous
 
 
-def _is_worth(share: float, n_others: int, width: int, listing: int) -> bool:
-    """Whether skipping zeros takes less time than BLAS; costs in columns of a product.
+def _is_worth(share: float, n_others: int, width: int, listing: int, overhead: float) -> bool:
+    """Whether skipping zeros takes less time than the dense product; costs in columns of a product.
 
-    The search for zeros costs 32 columns, an entry of a list `listing`, a call of BLAS 24.
+    The search for zeros costs 32 columns, an entry of a list `listing`, a call of the dense product `overhead`.
     """
-    return share * (width + listing) + 32.0 <= 0.9 * (n_others + 24.0)
+    return share * (width + listing) + 32.0 <= 0.9 * (n_others + overhead)

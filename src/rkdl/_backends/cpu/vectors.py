@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 
 from rkdl._backends.cpu.jit import intrinsic
 
@@ -18,6 +18,7 @@ VECTOR_BYTES = 64
 INDEX = ir.IntType(64)
 LANE = ir.IntType(32)
 FAST = ("contract", "nsz", "arcp")
+HAS_AVX512 = "+avx512f" in (getattr(config, "CPU_FEATURES", None) or binding.get_host_cpu_features().flatten())
 
 
 class Vectors:
