@@ -17,7 +17,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 import helpers
 from helpers import CLASSES, KERNEL, OPTIMIZED, REDUCED, atoms_of, by_class, cover, poor_models
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, sparse_encode, sparse_encode_gram
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLOutlierDetector, sparse_encode, sparse_encode_gram
 from rkdl._features.kernels import RBF
 
 pytestmark = poor_models
@@ -187,6 +187,32 @@ class TestValues:
         for call in (make(kind).fit, *(getattr(model, method) for method in METHODS)):
             with pytest.raises(ValueError, match="could not convert string to float: 'cat'"):
                 call([["cat"] * 6] * 40)
+
+    def test_messages_name_the_columns(self, X):
+        broken = X.copy()
+        broken[[3, 7], [1, 4]] = np.nan
+        for model in (ORKDL(), KDLOutlierDetector()):
+            with pytest.raises(ValueError, match=r"X contains NaN\. It is in columns 1, 4\. Impute missing values"):
+                model.fit(broken)
+        broken[0] = np.inf
+        with pytest.raises(ValueError, match=r"infinity .* columns 0, 1, 2, 3, 4 and 1 more"):
+            ORKDL().fit(np.nan_to_num(broken, posinf=np.inf))
+        detector = KDLOutlierDetector(n_members=2).fit(X)
+        with pytest.raises(ValueError, match=r"It is in column 4\."):
+            detector.predict(np.where(np.arange(6) == 4, np.nan, X))
+
+    def test_messages_name_the_columns_of_a_data_frame(self, X):
+        pd = pytest.importorskip("pandas")
+        table = pd.DataFrame(X, columns=[f"pixel {number}" for number in range(6)])
+        with pytest.raises(ValueError, match=r"X contains NaN\. It is in column 'pixel 2'\."):
+            ORKDL().fit(table.assign(**{"pixel 2": np.nan}))
+        for text in (["red", "blue"] * 20, pd.Categorical(["red", "blue"] * 20)):
+            with pytest.raises(ValueError, match=r"float: 'red'\. Not numeric: column 'colour'\. Encode text"):
+                KDLOutlierDetector().fit(table.assign(colour=text))
+
+    def test_images_are_flattened_by_the_user(self, X):
+        with pytest.raises(ValueError, match=r"dim 3, .* Flatten every signal to one row: X\.reshape\(len\(X\), -1\)"):
+            ORKDL().fit(X.reshape(40, 3, 2))
 
     @every
     def test_objects(self, kind, X):

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array
 
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._data.signals import Signals, float_dtype
 from rkdl._data.sources import RowSource, check_source, is_source
-from rkdl._utils.inputs import well_formed
+from rkdl._utils.inputs import check_numbers, well_formed
 from rkdl._utils.types import FLOATS
 
 
@@ -84,7 +83,7 @@ def _open_array(X: Any, device: Any, caller: str, name: str) -> Signals:
     if kind == "f" and isinstance(X, np.ndarray) and X.dtype.itemsize == 4:
         # In whatever byte order.
         dtype = np.float32
-    X = check_array(X, dtype=dtype, accept_sparse="csr", ensure_all_finite=False, estimator=caller, input_name=name)
+    X = check_numbers(X, dtype=dtype, caller=caller, name=name)
     return _through(Signals(X, float_dtype(X.dtype)), device)
 
 

@@ -10,9 +10,9 @@ from typing import Any, Final, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import cast
+from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array
 
 # Numbers that are in float64 together while their variance is found.
@@ -130,11 +130,9 @@ class Signals:
         """The chunk read last has been given to the device: when it is done its place may be filled again."""
 
     def check_finite(self, name: str = "X") -> None:
-        """Refuse NaN and infinity with scikit-learn's words."""
+        """Refuse NaN and infinity with scikit-learn's words and the columns concerned."""
         for block in self._blocks():
-            # A sum of numbers near the dtype's largest may be infinity less infinity.
-            with np.errstate(over="ignore", invalid="ignore"):
-                assert_all_finite(block, input_name=name)
+            check_rows_finite(block, name)
 
     def largest(self) -> float:
         """The largest magnitude of all numbers."""

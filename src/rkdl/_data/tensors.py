@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import host
 from rkdl._backends.torch.backend import torch_dtype
 from rkdl._backends.torch.device import CACHE_SHARE, free_bytes, resolve_device
 from rkdl._data.signals import MOMENTS_AT_ONCE, Moments, Signals, check_shape
+from rkdl._utils.inputs import check_rows_finite
 
 _DTYPES = {torch.float32: np.float32, torch.float16: np.float32, torch.bfloat16: np.float32}
 
@@ -71,7 +71,7 @@ class TensorSignals(Signals):
     def check_finite(self, name: str = "X") -> None:
         if not self.data.isfinite().all():
             bad = self.data[~self.data.isfinite().all(dim=1)][:1]
-            assert_all_finite(host(bad), input_name=name)
+            check_rows_finite(host(bad), name)
 
     def largest(self) -> float:
         return float(self.data.abs().max()) if self.data.numel() else 0.0

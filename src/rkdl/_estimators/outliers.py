@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
-from sklearn.utils import Tags, assert_all_finite, check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._applications.anomaly_scores import Ensemble, Member, robust_location, upper_fence
@@ -29,6 +29,7 @@ from rkdl._execution.pool import side_by_side
 from rkdl._execution.threads import ThreadExecutor, map_chunks
 from rkdl._features.widths import centre_of
 from rkdl._learning.loop import progress
+from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import MatrixLike
 from rkdl._utils.warnings import quiet, warn
 
@@ -423,7 +424,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
 
         def task(number: int, start: int, stop: int) -> np.ndarray:
             rows = signals.read(start, stop)
-            assert_all_finite(rows, input_name="X")
+            check_rows_finite(rows)
             return ensemble.anomalies(rows)
 
         n_vectors = len(ensemble.members[0].kernel_vectors)

@@ -1,11 +1,16 @@
-"""Checks of input that NumPy and SciPy accept: masked entries, and sparse matrices with invalid index arrays."""
+"""Checks of input that NumPy and SciPy accept, and errors that name the columns of input that they refuse."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import assert_all_finite, check_array
+
+# Columns that a message lists by name.
+_MAX_LISTED = 5
 
 
 def well_formed(X: Any, name: str = "X") -> Any:
@@ -24,6 +29,68 @@ def well_formed(X: Any, name: str = "X") -> Any:
             )
         return np.ma.getdata(X)
     return X
+
+
+def check_rows_finite(rows: np.ndarray, name: str = "X", columns: Sequence[Any] | None = None) -> None:
+    """Refuse NaN and infinity with scikit-learn's words, the columns concerned and a remedy.
+
+    The rows are (n_signals, n_features), or the values of a sparse matrix. `columns` are the names of the features.
+    """
+    # A sum of numbers near the dtype's largest may be infinity less infinity.
+    with np.errstate(over="ignore", invalid="ignore"):
+        try:
+            assert_all_finite(rows, input_name=name)
+        except ValueError as error:
+            is_bad = np.isnan(rows) if "NaN" in str(error) else ~np.isfinite(rows)
+            where = "" if rows.ndim != 2 else f" It is in {_listed(np.flatnonzero(is_bad.any(axis=0)), columns)}."
+            remedy = " Impute missing values or drop their rows." if name == "X" else ""
+            raise ValueError(f"{error}{where}{remedy}") from None
+
+
+def check_numbers(X: Any, *, dtype: Any, caller: str, name: str) -> Any:
+    """Array or CSR matrix of an array-like, by scikit-learn's checks; errors name the columns and a remedy.
+
+    Whether the numbers are finite is checked here only for a data frame, whose columns have names.
+    """
+    columns = getattr(X, "columns", None)
+    try:
+        checked = check_array(
+            X, dtype=dtype, accept_sparse="csr", ensure_all_finite=False, estimator=caller, input_name=name
+        )
+    except ValueError as error:
+        message = str(error)
+        if message.startswith("could not convert string to float"):
+            texts = _text_columns(X)
+            raise ValueError(
+                f"{message}. Not numeric: {_listed(texts, columns)}. Encode text, for example with scikit-learn's "
+                f"OneHotEncoder, or leave these columns out."
+            ) from None
+        if message.startswith("Found array with dim"):
+            raise ValueError(f"{message} Flatten every signal to one row: {name}.reshape(len({name}), -1).") from None
+        raise
+    if columns is not None and not sparse.issparse(checked):
+        check_rows_finite(checked, name, list(columns))
+    return checked
+
+
+def _text_columns(X: Any) -> list[int]:
+    """Numbers of the columns that cannot be converted to floats."""
+    table = np.asarray(X, dtype=object)
+    found = []
+    for number in range(table.shape[1]):
+        try:
+            table[:, number].astype(np.float64)
+        except (TypeError, ValueError):
+            found.append(number)
+    return found
+
+
+def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[Any] | None) -> str:
+    """Columns by name, or else by number from 0; a few of them."""
+    names = [repr(columns[number]) if columns is not None else str(number) for number in numbers[:_MAX_LISTED]]
+    more = len(numbers) - len(names)
+    ending = f" and {more} more" if more else ""
+    return f"column{'s' * (len(numbers) > 1)} {', '.join(names)}{ending}"
 
 
 def _check_sparse(X: Any, name: str) -> None:
