@@ -97,6 +97,11 @@ class TestManners:
         assert KDLClassifier("DL").set_params(estimator="FourierDL", estimator__max_iter=3).estimator.max_iter == 3
         with pytest.raises(ValueError, match="Invalid parameter 'sigma'"):
             KDLClassifier().set_params(estimator__sigma=1.0)
+        for classifier in (KDLClassifier(), KDLClassifier(ORKDL())):
+            with pytest.raises(ValueError, match=r"Invalid parameter 'gamma'.*Set estimator__gamma instead"):
+                classifier.set_params(gamma=0.1)
+        with pytest.raises(ValueError, match=r"Invalid parameter 'sigma' for estimator KDLClassifier\(\). Valid"):
+            KDLClassifier().set_params(sigma=1.0)
 
     @pytest.mark.slow
     @parametrize_with_checks(
@@ -385,6 +390,13 @@ class TestProbabilities:
             model.predict_proba(1e6 * X[:4])
         with pytest.warns(UserWarning, match="or these signals lie far from those of fit"):
             model.predict_proba(1e6 * X[:5])
+
+    def test_a_median_gamma_is_not_too_small(self):
+        """Classes on the same curve, every point of which five atoms represent."""
+        time = np.random.default_rng(0).uniform(0.0, 3.0, 300)
+        X = np.c_[time, np.sin(time)]
+        with pytest.warns(UserWarning, match=r"represents every signal\. Probably the classes overlap.*lower n_non"):
+            KDLClassifier(n_refinements=0, random_state=0).fit(X, np.arange(300) % 2)
 
     def test_many_signals_are_learned_from_once(self, blobs, monkeypatch):
         """Beyond the largest calibration those held out are left out, however the shares of the classes are rounded."""

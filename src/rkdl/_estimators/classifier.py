@@ -263,7 +263,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         """
         residuals, _ = self._residuals(X)
         found = probabilities(residuals, self.sharpness_).astype(residuals.dtype)
-        message = _complaint(residuals, found, "signals", self.gamma_ is not None)
+        message = _complaint(residuals, found, "signals", self.method_)
         if message is not None:
             warn(message)
         return found
@@ -308,6 +308,14 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         is_named = isinstance(name, str) and name in METHODS
         if is_named and any(key.startswith("estimator__") for key in params):
             params = {**params, "estimator": named_method(name)}
+        own = super().get_params(deep=False)
+        of_method = named_method(name).get_params() if is_named else getattr(name, "get_params", dict)()
+        for key in params:
+            if key not in own and key in of_method:
+                raise ValueError(
+                    f"Invalid parameter {key!r} for estimator {self}: it is a parameter of the method that learns the "
+                    f"dictionaries. Set estimator__{key} instead."
+                )
         super().set_params(**params)
         return self
 
@@ -457,7 +465,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             rows, residuals = rows[:0], np.empty((0, len(self.classes_)))
         sharpness = fit_sharpness(residuals, work.labels[rows])
         found = probabilities(residuals, sharpness)
-        learned.message = _complaint(residuals, found, "held-out signals", hasattr(work.method, "gamma"))
+        learned.message = _complaint(residuals, found, "held-out signals", work.method)
         return sharpness
 
     def _learn_again(self, work: _Work, seed: int, before: _Learned) -> _Learned:
@@ -556,7 +564,7 @@ class _Work:
     interruption: str | None = None
 
 
-def _complaint(residuals: np.ndarray, found: np.ndarray, which: str, has_kernel: bool) -> str | None:
+def _complaint(residuals: np.ndarray, found: np.ndarray, which: str, method: Any) -> str | None:
     """A warning if nearly all probabilities are equal; None otherwise, or for very few signals."""
     # Not of all signals: those close to a kernel vector are classified whatever gamma is.
     if len(found) < FEW or float(np.quantile(np.ptp(found, axis=1), MOST)) >= EQUAL:
@@ -567,15 +575,21 @@ def _complaint(residuals: np.ndarray, found: np.ndarray, which: str, has_kernel:
     elif float(np.median(residuals)) > 0.5:
         seen = "the dictionary of every class leaves every signal unrepresented"
         remedy = (
-            "gamma is too large, or these signals lie far from those of fit: leave it at 'median', scale both alike"
+            "gamma is too large, or these signals lie far from those of fit: use gamma='median', and scale both alike"
         )
     else:
         seen = "the dictionary of every class represents every signal"
-        remedy = "gamma is too small by orders of magnitude: leave it at 'median'"
-        if not has_kernel:
+        if not hasattr(method, "gamma"):
             remedy = (
                 "there are too many non-zeros for linear dictionaries to differ: lower n_nonzero_coefs, or use RKDL"
             )
+        elif isinstance(method.gamma, str):
+            remedy = (
+                "the classes overlap, or their dictionaries are too flexible to differ: lower n_nonzero_coefs, or set "
+                "gamma to several times gamma_"
+            )
+        else:
+            remedy = "gamma is too small by orders of magnitude: use gamma='median'"
     return (
         f"KDLClassifier: for {MOST:.0%} or more of {len(found)} {which} all classes are equally probable, to within "
         f"{EQUAL:g}, since {seen}. Probably {remedy}."
