@@ -7,7 +7,7 @@ import statistics
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,8 +95,13 @@ def race(contenders: Sequence[Contender], repeat: int, *, pause: float = PAUSE) 
     return laps
 
 
-def race_small(contenders: Sequence[Contender], rounds: int, calls: int) -> dict[str, Lap]:
-    """Time short calls: one timing is the median of `calls` calls."""
+def race_small(
+    contenders: Sequence[Contender],
+    rounds: int,
+    calls: int,
+    average: Callable[[Iterable[float]], float] = statistics.median,
+) -> dict[str, Lap]:
+    """Time short calls: one timing is the median, or another average, of `calls` calls."""
     laps = {contender.name: Lap() for contender in contenders}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -109,7 +114,7 @@ def race_small(contenders: Sequence[Contender], rounds: int, calls: int) -> dict
                 if contender.judge is not None:
                     lap.measure = float(contender.judge(result))
                 time.sleep(PAUSE)
-                lap.seconds.append(statistics.median(_seconds(contender.run) for _ in range(calls)))
+                lap.seconds.append(average(_seconds(contender.run) for _ in range(calls)))
     return laps
 
 
