@@ -175,6 +175,44 @@ class TestAtoms:
             AtomsDisplay.from_estimator(make_pipeline(Normalizer(), make(RKDL)).fit(moons[0]))
 
 
+class TestNames:
+    """Axes carry the column names of a data frame."""
+
+    @pytest.fixture
+    def table(self, rng):
+        pd = pytest.importorskip("pandas")
+        return pd.DataFrame(rng.normal(size=(60, 3)), columns=["age", "size", "rent"])
+
+    def test_features_of_signals(self, table):
+        pipeline = make_pipeline(StandardScaler(), ORKDL(n_components=30, n_kernel_vectors=30, max_iter=1)).fit(table)
+        for display in (
+            AtomsDisplay.from_estimator(pipeline),
+            KernelVectorsDisplay.from_estimator(pipeline),
+            ReconstructionDisplay.from_estimator(pipeline, table),
+        ):
+            assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["age", "size", "rent"]
+            # Every second or third row of 30 and 60 has a number.
+            assert len(display.ax_.get_yticks()) in (15, 20)
+        plain = AtomsDisplay.from_estimator(pipeline[-1])
+        assert plain.ax_.get_xlabel() == "feature"
+
+    def test_features_of_the_plane(self, table, recwarn):
+        plane = table[["age", "rent"]]
+        for model in (KDLOutlierDetector(n_members=2, random_state=0), RKDL(n_components=4, n_kernel_vectors=8)):
+            pipeline = make_pipeline(StandardScaler(), model).fit(plane)
+            display = DecisionContourDisplay.from_estimator(pipeline, plane, grid_resolution=5)
+            assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("age", "rent")
+        assert KernelVectorsDisplay.from_estimator(pipeline).ax_.get_xlabel() == "age"
+        assert not [warning for warning in recwarn if "feature names" in str(warning.message)]
+
+
+def test_estimators_without_codes(digits):
+    detector = KDLOutlierDetector(n_members=2, random_state=0).fit(digits[:100])
+    for display, name in ((CodesDisplay, "transform"), (ResidualsDisplay, "reconstruction_error")):
+        with pytest.raises(ValueError, match=f"KDLOutlierDetector has no {name}: give DL or a kernel method"):
+            display.from_estimator(detector, digits[:100])
+
+
 def test_kernel_vectors(model, classifier):
     _, ax = plt.subplots()
     display = KernelVectorsDisplay.from_estimator(model, image_shape=(8, 8), n_columns=12, ax=ax)

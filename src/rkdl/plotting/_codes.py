@@ -7,7 +7,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rkdl.plotting._common import SIGNED_MAP, color_of, dense, forward, get_axes, group_rows, split_pipeline
+from rkdl.plotting._common import (
+    SIGNED_MAP,
+    color_of,
+    dense,
+    forward,
+    get_axes,
+    group_rows,
+    needs_method,
+    split_pipeline,
+)
 
 
 class CodesDisplay:
@@ -108,7 +117,9 @@ class CodesDisplay:
         display : CodesDisplay
             The display.
         """
-        return cls(estimator.transform(X), y=y).plot(ax, **kwargs)
+        steps, model = split_pipeline(estimator)
+        transform = needs_method(model, "transform", "give DL or a kernel method")
+        return cls(transform(forward(steps, X)), y=y).plot(ax, **kwargs)
 
 
 class ResidualsDisplay:
@@ -218,4 +229,5 @@ class ResidualsDisplay:
             The display.
         """
         steps, model = split_pipeline(estimator)
-        return cls(model.reconstruction_error(forward(steps, X)), y=y).plot(ax, bins=bins, **kwargs)
+        residuals = needs_method(model, "reconstruction_error", "give DL or a kernel method")
+        return cls(residuals(forward(steps, X)), y=y).plot(ax, bins=bins, **kwargs)

@@ -15,6 +15,8 @@ COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0
 SLIGHTLY = 0.2
 # Share of the pixels within the range of colours, at each end.
 SHOWN = 0.998
+# Largest numbers of rows, and of features by name, that are labelled along an axis.
+MAX_ROWS, MAX_NAMES = 25, 40
 SIGNED_MAP, UNSIGNED_MAP, HEIGHT_MAP = "RdBu_r", "gray", "cividis"
 
 
@@ -59,6 +61,31 @@ def backward(steps: Any, signals: np.ndarray) -> np.ndarray:
             f"({names}) have an inverse_transform: give its last step, pipeline[-1]."
         )
     return np.asarray(steps.inverse_transform(signals))
+
+
+def feature_names_of(estimator: Any) -> Any:
+    """Names of the features that an estimator or a pipeline was fitted on; None if they have none."""
+    return getattr(estimator, "feature_names_in_", None)
+
+
+def label_features(ax: Any, names: ArrayLike | None, n_features: int) -> None:
+    """Name the features along the horizontal axis if they have names and are few."""
+    if names is None or n_features > MAX_NAMES:
+        ax.set_xlabel("feature")
+    else:
+        ax.set_xticks(np.arange(n_features), [str(name) for name in np.asarray(names)], rotation=90)
+
+
+def label_plane(ax: Any, names: ArrayLike | None) -> None:
+    """Name the two features of points in the plane."""
+    first, second = ("first feature", "second feature") if names is None else np.asarray(names)
+    ax.set(xlabel=str(first), ylabel=str(second))
+
+
+def label_rows(ax: Any, positions: np.ndarray, numbers: np.ndarray) -> None:
+    """Number rows that are drawn one above the other; if there are many, only some of them."""
+    step = -(-len(numbers) // MAX_ROWS) or 1
+    ax.set_yticks(positions[::step], [str(number) for number in numbers[::step]])
 
 
 def needs_method(estimator: Any, name: str, what: str) -> Any:

@@ -8,7 +8,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier, is_outlier_detector
 
-from rkdl.plotting._common import COLORS, HEIGHT_MAP, dense, forward, get_axes, group_rows, split_pipeline
+from rkdl.plotting._common import (
+    COLORS,
+    HEIGHT_MAP,
+    dense,
+    feature_names_of,
+    forward,
+    get_axes,
+    group_rows,
+    label_plane,
+    needs_method,
+    split_pipeline,
+)
 
 
 class DecisionContourDisplay:
@@ -28,6 +39,8 @@ class DecisionContourDisplay:
         Value of the response to draw a boundary at.
     name : str, default=None
         What the response is, for the colour bar.
+    feature_names : array-like of shape (2,), default=None
+        Names of the features for the axes; None if they have none.
 
     Attributes
     ----------
@@ -67,6 +80,7 @@ class DecisionContourDisplay:
         classes: ArrayLike | None = None,
         level: float | None = None,
         name: str | None = None,
+        feature_names: ArrayLike | None = None,
     ) -> None:
         self.xx0 = xx0
         self.xx1 = xx1
@@ -74,6 +88,7 @@ class DecisionContourDisplay:
         self.classes = None if classes is None else np.asarray(classes)
         self.level = level
         self.name = name
+        self.feature_names = feature_names
 
     def plot(self, ax: Any = None, *, X: Any = None, y: ArrayLike | None = None, **kwargs: Any) -> Self:
         """Draw the display.
@@ -110,7 +125,7 @@ class DecisionContourDisplay:
             if self.level is not None:
                 self.boundary_ = self.ax_.contour(*grid, levels=[self.level], colors="black", linewidths=1.5)
         self.points_ = [] if X is None else self._draw_points(dense(X), y)
-        self.ax_.set(xlabel="first feature", ylabel="second feature")
+        label_plane(self.ax_, self.feature_names)
         return self
 
     def _draw_points(self, X: np.ndarray, y: ArrayLike | None) -> list[Any]:
@@ -176,7 +191,10 @@ class DecisionContourDisplay:
         axes = [np.linspace(start, stop, grid_resolution) for start, stop in zip(starts, stops, strict=True)]
         xx0, xx1 = np.meshgrid(*axes)
         grid = np.column_stack([xx0.ravel(), xx1.ravel()]).astype(np.result_type(signals.dtype, np.float32))
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"feature_names": feature_names_of(estimator)}
+        if type(X).__module__.startswith("pandas"):
+            # Estimators that were fitted on a data frame warn about signals without column names.
+            grid = type(X)(grid, columns=X.columns)
         if is_classifier(model):
             options["classes"] = model.classes_
             response = np.searchsorted(model.classes_, estimator.predict(grid))
@@ -185,6 +203,7 @@ class DecisionContourDisplay:
             response = estimator.decision_function(grid)
         else:
             options["name"] = "norm of the residual in feature space"
-            response = model.reconstruction_error(forward(steps, grid))
+            residuals = needs_method(model, "reconstruction_error", "give a dictionary, a classifier or a detector")
+            response = residuals(forward(steps, grid))
         display = cls(xx0=xx0, xx1=xx1, response=np.asarray(response).reshape(xx0.shape), **options)
         return display.plot(ax, X=signals if show_signals else None, y=y, **kwargs)

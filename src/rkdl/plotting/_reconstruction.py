@@ -13,8 +13,11 @@ from rkdl.plotting._common import (
     color_of,
     dense,
     draw_images,
+    feature_names_of,
     forward,
     get_axes,
+    label_features,
+    label_rows,
     needs_method,
     split_pipeline,
 )
@@ -31,6 +34,8 @@ class ReconstructionDisplay:
         What their codes represent.
     image_shape : tuple of int, default=None
         Shape of an image: (height, width), or (height, width, 3) with colours. None means that signals are not images.
+    feature_names : array-like of shape (n_features,), default=None
+        Names of the features for the axes; None if they have none.
 
     Attributes
     ----------
@@ -60,7 +65,12 @@ class ReconstructionDisplay:
     """
 
     def __init__(
-        self, signals: ArrayLike, reconstructions: ArrayLike, *, image_shape: tuple[int, ...] | None = None
+        self,
+        signals: ArrayLike,
+        reconstructions: ArrayLike,
+        *,
+        image_shape: tuple[int, ...] | None = None,
+        feature_names: ArrayLike | None = None,
     ) -> None:
         self.signals = np.asarray(signals)
         self.reconstructions = np.asarray(reconstructions)
@@ -70,6 +80,7 @@ class ReconstructionDisplay:
                 f"{self.reconstructions.shape}: both must have the same shape."
             )
         self.image_shape = check_image_shape(image_shape, self.signals.shape[1])
+        self.feature_names = feature_names
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the display.
@@ -113,8 +124,9 @@ class ReconstructionDisplay:
             self.lines_ += self.ax_.plot(signal - number * distance, color="#999999", linewidth=1.0, label=names[0])
             self.lines_ += self.ax_.plot(found - number * distance, **{"label": names[1], **style})
         middles = 0.5 * (both.max(axis=1) + both.min(axis=1)) - distance * np.arange(len(both))
-        self.ax_.set_yticks(middles, [str(number) for number in range(len(both))])
-        self.ax_.set(xlabel="feature", ylabel="signal")
+        label_rows(self.ax_, middles, np.arange(len(both)))
+        label_features(self.ax_, self.feature_names, self.signals.shape[1])
+        self.ax_.set_ylabel("signal")
         self.ax_.legend()
 
     @classmethod
@@ -154,4 +166,5 @@ class ReconstructionDisplay:
         steps, model = split_pipeline(estimator)
         denoise = needs_method(model, "denoise", "give DL or a kernel method")
         found = backward(steps, denoise(forward(steps, X), noise=noise))
-        return cls(dense(X), found, image_shape=image_shape).plot(ax, **kwargs)
+        names = feature_names_of(estimator)
+        return cls(dense(X), found, image_shape=image_shape, feature_names=names).plot(ax, **kwargs)

@@ -13,7 +13,11 @@ from rkdl.plotting._common import (
     color_of,
     dense,
     draw_images,
+    feature_names_of,
     get_axes,
+    label_features,
+    label_plane,
+    label_rows,
     needs_method,
     split_pipeline,
 )
@@ -31,11 +35,13 @@ class _RowsDisplay:
         image_shape: tuple[int, ...] | None = None,
         numbers: ArrayLike | None = None,
         X: Any = None,
+        feature_names: ArrayLike | None = None,
     ) -> None:
         self.signals = np.asarray(signals)
         self.image_shape = check_image_shape(image_shape, self.signals.shape[1])
         self.numbers = np.arange(len(self.signals)) if numbers is None else np.asarray(numbers)
         self.X = None if X is None else dense(X)
+        self.feature_names = feature_names
 
     def plot(self, ax: Any = None, *, n_columns: int | None = None, **kwargs: Any) -> Self:
         """Draw the display.
@@ -73,7 +79,7 @@ class _RowsDisplay:
             self.ax_.scatter(*self.X.T, s=6, color="#999999", alpha=0.6, label="signals")
         marks = {"s": 50, "marker": "D", "color": color_of(5), "edgecolors": "white", "zorder": 3}
         self.points_ = self.ax_.scatter(*self.signals.T, **{**marks, "label": f"{self._what}s", **options})
-        self.ax_.set(xlabel="first feature", ylabel="second feature")
+        label_plane(self.ax_, self.feature_names)
         self.ax_.legend()
 
     def _draw_lines(self, options: dict[str, Any]) -> None:
@@ -83,14 +89,16 @@ class _RowsDisplay:
         for signal, offset in zip(self.signals, offsets, strict=True):
             self.lines_ += self.ax_.plot(signal + offset, **style)
         middles = offsets + 0.5 * (self.signals.max(axis=1) + self.signals.min(axis=1))
-        self.ax_.set_yticks(middles, [str(number) for number in self.numbers])
-        self.ax_.set(xlabel="feature", ylabel=self._what)
+        label_rows(self.ax_, middles, self.numbers)
+        label_features(self.ax_, self.feature_names, self.signals.shape[1])
+        self.ax_.set_ylabel(self._what)
 
 
 class AtomsDisplay(_RowsDisplay):
     """Atoms: as images, as signals one above the other, or in the plane if signals have two features.
 
-    Atoms of kernel methods are shown by their pre-images, as the estimators' `atom_preimages` finds them.
+    Atoms of kernel methods are shown by their pre-images, as the estimators' `atom_preimages` finds them. All images
+    share one colour scale: grey, or, if some values are clearly negative, red for positive and blue for negative ones.
 
     Parameters
     ----------
@@ -102,6 +110,8 @@ class AtomsDisplay(_RowsDisplay):
         Numbers of the atoms; None for 0, 1, 2 and so on.
     X : array-like of shape (n_signals, 2), default=None
         Signals to draw behind the atoms in the plane.
+    feature_names : array-like of shape (n_features,), default=None
+        Names of the features for the axes; None if they have none.
 
     Attributes
     ----------
@@ -174,7 +184,8 @@ class AtomsDisplay(_RowsDisplay):
         steps, model = split_pipeline(estimator)
         signals = backward(steps, needs_method(model, "atom_preimages", "give DL or a kernel method")())
         numbers = np.arange(len(signals)) if atoms is None else np.asarray(atoms)
-        display = cls(signals[numbers], image_shape=image_shape, numbers=numbers, X=X)
+        names = feature_names_of(estimator)
+        display = cls(signals[numbers], image_shape=image_shape, numbers=numbers, X=X, feature_names=names)
         return display.plot(ax, n_columns=n_columns, **kwargs)
 
 
@@ -191,6 +202,8 @@ class KernelVectorsDisplay(_RowsDisplay):
         Numbers of the kernel vectors; None for 0, 1, 2 and so on.
     X : array-like of shape (n_signals, 2), default=None
         Signals to draw behind the kernel vectors in the plane.
+    feature_names : array-like of shape (n_features,), default=None
+        Names of the features for the axes; None if they have none.
 
     Attributes
     ----------
@@ -267,5 +280,6 @@ class KernelVectorsDisplay(_RowsDisplay):
             raise ValueError(f"{type(model).__name__} does not have one set of kernel vectors here: {who}.")
         found = backward(steps, found)
         numbers = np.arange(len(found)) if vectors is None else np.asarray(vectors)
-        display = cls(found[numbers], image_shape=image_shape, numbers=numbers, X=X)
+        names = feature_names_of(estimator)
+        display = cls(found[numbers], image_shape=image_shape, numbers=numbers, X=X, feature_names=names)
         return display.plot(ax, n_columns=n_columns, **kwargs)
