@@ -116,6 +116,9 @@ class TestFit:
         assert "'0' is not an integer of at least 1" in fails([*argv, "--atoms", "0"], capsys)
         assert "'-1' is not a positive number" in fails([*argv, "--gamma=-1"], capsys)
         assert "does not exist: make it first" in fails([*argv[:-1], "no/such/folder/m"], capsys)
+        assert "no --standardize here, because a model file" in fails([*argv, "--standardize"], capsys)
+        swallowed = ["fit", "--drop", "species", "name", "train.csv", "--out", "m"]
+        assert "required: DATA; give it before --drop" in fails(swallowed, capsys)
         assert not os.path.exists("m")
 
 
@@ -126,6 +129,8 @@ class TestTables:
         message = fails(["fit", "train.csv", "--out", "m"], capsys)
         assert "train.csv: 2 columns are not numeric: name ('flower 0'), species (" in message
         assert "; leave them out with --drop" in message
+        message = fails(["fit", "train.csv", "--drop", "name", "--out", "m"], capsys)
+        assert "; leave it out with --drop, copy it to the results with --keep, name the classes" in message
         write_csv("commas.csv", ["a", "b"], [["1,5", 2], ["2,5", 3]], ";")
         assert "write decimal points instead of commas" in fails(["fit", "commas.csv", "--out", "m"], capsys)
 
@@ -241,14 +246,14 @@ class TestEncode:
         assert "not a file of rkdl" in fails(["encode", "test.csv", "test.csv", "--out", "codes.npz"], capsys)
         write_csv("other.csv", ["sepal length", "sepal width"], [[1, 2]])
         message = fails([*encode, "other.csv", "--out", "codes.npz"], capsys)
-        assert "has no column petal length, petal width, which the model was fitted on" in message
+        assert "has no columns petal length, petal width, which the model was fitted on; its columns are " in message
         np.save("wide.npy", np.ones((3, 7)))
         assert "X has 7 features" in fails([*encode, "wide.npy", "--out", "codes.npz"], capsys)
         os.mkdir("old.zarr")
         assert "exists already" in fails([*encode, "test.csv", "--out", "old.zarr"], capsys)
         KDLOutlierDetector(n_members=2, random_state=0).fit(tables[0]).save("detector")
         message = fails(["encode", "detector", "test.csv", "--out", "codes.npz"], capsys)
-        assert "detector holds a KDLOutlierDetector, and encode needs" in message
+        assert "detector is a model of the class KDLOutlierDetector, and rkdl encode needs DL or " in message
 
     def test_several_blocks(self, model, tables, monkeypatch):
         from rkdl._cli import dictionaries, outputs
@@ -437,7 +442,8 @@ class TestOutliers:
         assert "--save cannot be combined" in fails([*argv, "--standardize", "--save", "m"], capsys)
         assert "'0.7' is not above 0" in fails([*argv, "--contamination", "0.7"], capsys)
         RKDL(n_components=4, n_kernel_vectors=8, random_state=0).fit(signals).save("dictionary")
-        assert "holds a RKDL, and outliers needs" in fails([*argv, "--model", "dictionary"], capsys)
+        message = fails([*argv, "--model", "dictionary"], capsys)
+        assert "of the class RKDL, and rkdl outliers needs KDLOutlierDetector; give a file that rkdl out" in message
         assert "--contamination is for learning" in fails([*argv, "--model", "m", "--contamination", "0.1"], capsys)
         assert "use .csv, .tsv, .parquet, .npz" in fails([*argv, "--out", "scores.npy"], capsys)
 

@@ -18,6 +18,9 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         text = shown(" ".join(message.split()))
+        if text.endswith("required: DATA"):
+            # As in `rkdl fit --drop id data.csv`, where the file counts as a column to drop.
+            text += "; give it before --drop and --keep, which take all names that follow them"
         self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
 
 

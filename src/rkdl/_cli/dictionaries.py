@@ -40,7 +40,7 @@ def fit(options: Namespace) -> int:
     assert out is not None
     model = _make(options)
     inputs = read_inputs(options.data, reading_of(options))
-    warn_of_scales(inputs, "standardise the columns, or the kernel hardly sees the others")
+    warn_of_scales(inputs, "standardise the columns in the file, or the kernel hardly sees the others")
     with plain_warnings():
         try:
             model.fit(inputs.X, checkpoint=options.checkpoint)

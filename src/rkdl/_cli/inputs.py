@@ -201,7 +201,8 @@ def _from_columns(path: Path, reading: Reading, table: list[tuple[str, Any]]) ->
     if reading.features is not None:
         lacking = [name for name in reading.features if name not in columns]
         if lacking:
-            raise DatasetError(path, f"has no column {_listed(lacking)}, which the model was fitted on", "add it")
+            what = f"has no column{'s' * (len(lacking) > 1)} {_listed(lacking)}, which the model was fitted on"
+            raise DatasetError(path, what, f"its columns are {_listed(names)}")
         features = list(reading.features)
     if not features:
         raise DatasetError(path, "no column is left to learn from")
@@ -225,8 +226,9 @@ def _as_numbers(path: Path, columns: dict[str, Any]) -> np.ndarray:
         numbers[name] = found
     if texts:
         what = f"{_count(len(texts), 'column is', 'columns are')} not numeric: {_listed(texts)}"
-        remedy = "leave them out with --drop, copy them to the results with --keep, name the classes with --label"
-        last = "write decimal points instead of commas" if has_decimal_commas else "encode them as numbers"
+        they = "them" if len(texts) > 1 else "it"
+        remedy = f"leave {they} out with --drop, copy {they} to the results with --keep, name the classes with --label"
+        last = "write decimal points instead of commas" if has_decimal_commas else f"encode {they} as numbers"
         raise DatasetError(path, what, f"{remedy}, or {last}")
     if gaps:
         first, row = next(

@@ -65,7 +65,11 @@ def load_model(path: str, kinds: tuple[str, ...], command: str) -> Any:
     model = load(path)
     name = type(model).__name__
     if name not in kinds:
-        raise ValueError(f"{path} holds a {name}, and {command} needs {' or '.join(kinds)}")
+        source = f"rkdl {command} --save" if command in ("outliers", "classify") else "rkdl fit"
+        raise ValueError(
+            f"{path} is a model of the class {name}, and rkdl {command} needs {' or '.join(kinds)}; give a file that "
+            f"{source}, or save() in Python, wrote"
+        )
     return model
 
 

@@ -76,6 +76,7 @@ def _add_fit(commands: Any) -> None:
     )
     parser.add_argument("--checkpoint", metavar="FILE", help="write every iteration here, and resume from it")
     parser.add_argument("--device", metavar="DEVICE", help="cuda to compute on a GPU (needs torch)")
+    parser.add_argument("--standardize", action=_NoScaling, nargs=0, help=argparse.SUPPRESS)
     _add_learning(parser)
     _add_reading(parser)
 
@@ -210,6 +211,16 @@ def _add_standardize(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _NoScaling(argparse.Action):
+    """Explains why a command does not standardise, to those who know the option from other commands."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
+        parser.error(
+            "there is no --standardize here, because a model file holds no scaling: standardise the columns in the "
+            "file beforehand, or use a scikit-learn pipeline in Python"
+        )
+
+
 def _add_learning(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set",
@@ -226,7 +237,7 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--label", metavar="NAME", help="column or array with the classes, or a .npy or .csv file of them"
     )
-    group.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="columns that are no features")
+    group.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="columns to ignore")
     group.add_argument("--keep", nargs="+", default=[], metavar="COLUMN", help="columns to copy to the results")
     group.add_argument("--key", metavar="NAME", help="name of the array in an .npz, .mat or .zarr file with several")
     group.add_argument("--color", action="store_true", help="keep the colours of images")
