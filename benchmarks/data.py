@@ -115,3 +115,15 @@ def encode_inputs(
         signals = patches(2_000 if tiny else 220_000)
     rest = signals[n_signals:]
     return np.ascontiguousarray(signals[:n_signals]), pick_dictionary(rest, n_atoms)
+
+
+def random_inputs(n_signals: int, n_features: int, n_atoms: int, s: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of `s` random atoms with noise, and the atoms, of unit norm; float32."""
+    rng = np.random.default_rng(SEED)
+    atoms = rng.standard_normal((n_atoms, n_features), dtype=np.float32)
+    atoms /= np.linalg.norm(atoms, axis=1, keepdims=True)
+    weights = np.zeros((n_signals, n_atoms), dtype=np.float32)
+    chosen = rng.random(weights.shape, dtype=np.float32).argpartition(s, axis=1)[:, :s]
+    np.put_along_axis(weights, chosen, rng.standard_normal(chosen.shape, dtype=np.float32), axis=1)
+    noise = rng.standard_normal((n_signals, n_features), dtype=np.float32)
+    return weights @ atoms + np.float32(0.05) * noise, atoms
