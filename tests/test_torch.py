@@ -1010,7 +1010,10 @@ class TestLife:
 def test_benchmark_runs_on_small_inputs(tmp_path):
     gpu = pytest.importorskip("benchmarks.gpu")
     assert gpu.main(["--small", "--device", "cpu", "--no-tests", "--out", str(tmp_path)]) == 0
-    rows = json.loads((tmp_path / "gpu.json").read_text())
+    saved = json.loads((tmp_path / "gpu.json").read_text())
+    # Rows on long codes have a table of their own.
+    rows = [row for row in saved if "what" in row]
+    assert len(rows) < len(saved)
     expected = {"encode, n = 256", "KDL, exact", "ORKDL, the paper's problem", "the same from host memory"}
     assert expected <= {row["what"] for row in rows}
     assert all(np.isfinite(row["value"]) for row in rows)
