@@ -12,7 +12,9 @@ from hypothesis.extra import numpy as npst
 from scipy import sparse
 from sklearn.linear_model import orthogonal_mp_gram
 
+import reference
 from rkdl import sparse_encode, sparse_encode_gram
+from rkdl._coding.gram import gram_matrix
 
 each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -165,6 +167,31 @@ class TestAgainstScikitLearn:
         codes = sparse_encode_gram(gram, correlations, squared_norms=squares, residual_tol=tol, pursuit="omp")
         assert len(np.unique(np.count_nonzero(codes, axis=1))) > 2
         np.testing.assert_allclose(codes, expected, rtol=0, atol=1e-9)
+
+
+class TestManyAtoms:
+    """The factor has columns in blocks of several vectors and in single ones."""
+
+    @each_pursuit
+    @each_dtype
+    @pytest.mark.parametrize("n_atoms", [64, 90, 150])
+    def test_many_nonzeros(self, pursuit, dtype, n_atoms):
+        rng = np.random.default_rng(1)
+        dictionary = rng.standard_normal((n_atoms, 60))
+        dictionary /= np.linalg.norm(dictionary, axis=1, keepdims=True)
+        X = rng.standard_normal((3, 60))
+        expected = reference.encode(X, dictionary, np.eye(60), np.sum(X**2, axis=1), 24, kind=pursuit)
+        codes = sparse_encode(X.astype(dtype), dictionary.astype(dtype), n_nonzero_coefs=24, pursuit=pursuit)
+        np.testing.assert_array_equal(codes != 0.0, expected != 0.0)
+        np.testing.assert_allclose(codes, expected, rtol=0, atol=1e-9 if dtype == np.float64 else 1e-3)
+
+    @each_dtype
+    def test_gram_matrix_in_blocks(self, dtype):
+        atoms = np.random.default_rng(2).standard_normal((1100, 7)).astype(dtype)
+        gram = gram_matrix(atoms, 1)
+        np.testing.assert_allclose(gram, atoms @ atoms.T, rtol=0, atol=40 * np.finfo(dtype).eps * np.abs(gram).max())
+        for n_jobs in (2, 3):
+            np.testing.assert_array_equal(gram_matrix(atoms, n_jobs), gram)
 
 
 @each_pursuit

@@ -21,6 +21,7 @@ from rkdl._coding.encoder import (
     group_by_magnitude,
     square_sum,
 )
+from rkdl._coding.gram import gram_matrix
 from rkdl._coding.pursuit import Codes
 from rkdl._data.open import gather, is_dask, is_plain, open_signals
 from rkdl._data.signals import Signals, is_safe
@@ -105,7 +106,7 @@ def sparse_encode(
     gram = None
     # A few signals choose few atoms, whose rows of the Gram matrix alone are computed. A device computes its own.
     if signals.device is None and n_signals * options.n_nonzero >= len(dictionary) // 2:
-        gram = unit @ unit.T
+        gram = gram_matrix(unit, n_jobs)
     encoder = Encoder(LinearMap(n_features), unit, gram, options)
     return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms)
 

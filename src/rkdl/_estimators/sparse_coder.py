@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_array
 from rkdl._backends.arrays import squared_norms
 from rkdl._coding.encode import PURSUITS, unit_rows
 from rkdl._coding.encoder import Encoder
+from rkdl._coding.gram import gram_matrix
 from rkdl._coding.preimages import LinearDecoder, squared_residual_of_noise
 from rkdl._data.open import gather, is_dask
 from rkdl._estimators.base import unchanged_on_failure
@@ -178,7 +179,7 @@ class SparseCoder(Denoising):
 
     def _prepare_coding(self, dtype: np.dtype) -> Prepared:
         atoms, norms = unit_rows(self.components_.astype(dtype))
-        encoder = Encoder(LinearMap(self.n_features_in_), atoms, atoms @ atoms.T, self._pursuit(1.0))
+        encoder = Encoder(LinearMap(self.n_features_in_), atoms, gram_matrix(atoms, self.n_jobs), self._pursuit(1.0))
         return Prepared(encoder, 1.0, 1.0, 1.0 / norms)
 
     def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
