@@ -139,7 +139,7 @@ def _main_claim(datasets: Datasets) -> str:
         return ""
     where = "columns" if len(datasets) == 1 else "columns of all data sets"
     n_clear = sum(claim.is_clear and not claim.is_one_round for claim in held)
-    return f"{SHORT[_MAIN]} in {len(held)} of the {len(tested)} {where}, clearly in {n_clear}"
+    return f"{SHORT[_MAIN]} in {len(held)} of the {len(tested)} {where}, clearly in {n_clear or 'none'}"
 
 
 def _in_columns(datasets: Datasets, verdict: str) -> dict[str, str]:
