@@ -66,8 +66,9 @@ class StreamLearner(DictionaryLearner):
         The first batch (for ORKDL and MORKDL, all up to the first update) determines kernel vectors, `gamma` and
         initial atoms, unless they are given. They are chosen again, from a bounded sample of the signals seen, while
         they come from fewer distinct signals than there are kernel vectors and atoms, and when the scale of the signals
-        changes by a factor of four. After `fit` the stream starts from the fitted model. From then on, `n_components`,
-        `n_kernel_vectors`, `n_fourier_features` and the parameters of the kernel must not change.
+        changes by a factor of two. From then on, `n_components`, `n_kernel_vectors`, `n_fourier_features` and the
+        parameters of the kernel must not change. After `fit`, the stream starts from the fitted model, but the signals
+        of `fit` are not part of its statistics.
 
         Parameters
         ----------
