@@ -16,6 +16,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from helpers import KERNEL, by_class, make
 from rkdl import DL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, plotting
+from rkdl.kernels import RBF
 from rkdl.plotting import (
     AtomsDisplay,
     ClassResidualsDisplay,
@@ -107,6 +108,56 @@ class TestPreimages:
         assert np.isfinite(fitted.fit_decoder(digits).atom_preimages()).all()
         with pytest.raises(NotFittedError):
             make(RKDL).atom_preimages()
+
+
+class TestPreimagesOfClasses:
+    """`atom_preimages` of the classifier: one array per class."""
+
+    @by_class([RKDL, DL])
+    def test_one_array_per_class(self, kind, digits, labels):
+        classifier = KDLClassifier(make(kind), random_state=0).fit(digits[:200], labels[:200])
+        found = classifier.atom_preimages()
+        assert [signals.shape for signals in found] == [(count, 64) for count in classifier.n_atoms_]
+        if kind is DL:
+            np.testing.assert_array_equal(found[3], classifier.components_[3, : len(found[3])])
+
+    def test_come_close_to_their_atoms(self, classifier, digits):
+        """No training signal has an image closer to an atom, or to its negative, than the pre-image."""
+        kernel = RBF(classifier.gamma_)
+        for signals, own in zip(classifier.atom_preimages(), classifier.components_, strict=True):
+            atoms = own[: len(signals)]
+            reached = np.abs((kernel(signals, classifier.kernel_vectors_) * atoms).sum(axis=1))
+            nearest = np.abs(kernel(digits[:600], classifier.kernel_vectors_) @ atoms.T).max(axis=0)
+            assert (reached >= 0.999 * nearest).all()
+
+    def test_agree_with_those_of_a_dictionary(self, digits, labels):
+        """The same atoms on the same kernel vectors have the same pre-images, also in float32 and out of its range."""
+        for X in (digits[:200], (digits[:200] * 2.0**80).astype(np.float32)):
+            classifier = KDLClassifier(make(RKDL), random_state=0).fit(X, labels[:200])
+            single = make(RKDL).fit(X)
+            single.kernel_vectors_, single.gamma_ = classifier.kernel_vectors_, classifier.gamma_
+            single.dual_components_, single.gram_ = classifier.components_[2, :8], classifier.grams_[2, :8, :8]
+            found = classifier.atom_preimages()[2]
+            assert found.dtype == X.dtype
+            np.testing.assert_array_equal(found, single.atom_preimages())
+
+    def test_of_a_linear_kernel_are_the_atoms(self, digits, labels):
+        classifier = KDLClassifier(make(RKDL, kernel="linear"), random_state=0).fit(digits[:200], labels[:200])
+        expected = classifier.components_[4, : classifier.n_atoms_[4]] @ classifier.kernel_vectors_
+        np.testing.assert_allclose(classifier.atom_preimages()[4], expected)
+
+    def test_refusals(self, digits, labels):
+        with pytest.raises(NotFittedError):
+            KDLClassifier().atom_preimages()
+        for method in (make(RKDL, kernel="poly"), make(FourierDL)):
+            classifier = KDLClassifier(method, n_refinements=0, random_state=0).fit(digits[:200], labels[:200])
+            with pytest.raises(ValueError, match="have no pre-images here"):
+                classifier.atom_preimages()
+
+    def test_are_drawn_class_by_class(self, classifier):
+        display = AtomsDisplay.from_estimator(classifier, image_shape=(8, 8), n_columns=10)
+        drawn = np.asarray(display.image_.get_array())
+        np.testing.assert_array_equal(drawn[9:17, :8], classifier.atom_preimages()[1][0].reshape(8, 8))
 
 
 class TestAtoms:

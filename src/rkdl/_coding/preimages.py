@@ -288,6 +288,24 @@ def decode_rows(codes: Any, decoder: LinearDecoder | FixedPoint, width: int, n_j
         return send_home(backend_of(parts[0]).concatenate(parts), codes)
 
 
+def choose_signs(
+    signals: np.ndarray, negatives: np.ndarray, feature_map: Any, atoms: np.ndarray, scale: float
+) -> np.ndarray:
+    """Pre-images (n, m) of atoms (n, p) or of their negatives, whichever comes closer to what it stands for.
+
+    `scale` is what signals are multiplied by before `feature_map` maps them.
+    """
+
+    def distances(found: np.ndarray, sign: float) -> np.ndarray:
+        rows = found * found.dtype.type(scale)
+        products = (feature_map.features(rows) * atoms).sum(axis=1)
+        return feature_map.squared_norms(rows) - 2.0 * sign * products + 1.0
+
+    # More than rounding, for kernels to which both are the same.
+    is_closer = distances(negatives, -1.0) < (1.0 - 1e-5) * distances(signals, 1.0)
+    return np.where(is_closer[:, None], negatives, signals)
+
+
 def squared_residual_of_noise(kind: str, noise: float, n_features: int, gamma: float | None) -> float:
     """Squared residual in feature space that white noise leaves of a signal that the atoms represent.
 

@@ -29,6 +29,8 @@ from rkdl._applications.class_dictionaries import (
 from rkdl._applications.refinement import Refinement, fit_sharpness, probabilities
 from rkdl._backends.arrays import host
 from rkdl._coding.encoder import Pursuit
+from rkdl._coding.preimages import LinearDecoder, choose_signs, decode_rows
+from rkdl._data.signals import Signals
 from rkdl._estimators.base import (
     DictionaryLearner,
     feature_space,
@@ -38,10 +40,12 @@ from rkdl._estimators.base import (
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
 from rkdl._estimators.coder import ensure_fitted, read_signals
 from rkdl._estimators.documentation import DocumentationLink
+from rkdl._estimators.kernel import decoder_of_kernel
 from rkdl._estimators.prepared import prepared
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
+from rkdl._features.space import SignalSpace
 from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.loop import alternate, progress
 from rkdl._utils.inputs import well_formed
@@ -266,6 +270,41 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         message = _complaint(residuals, found, "signals", self.method_)
         if message is not None:
             warn(message)
+        return found
+
+    @one_blas_thread()
+    def atom_preimages(self) -> list[np.ndarray]:
+        """Compute a signal for each atom of each class, to look at: its pre-image.
+
+        For the RBF kernel, the signal whose image comes closest to the atom or to its negative, found by a fixed-point
+        iteration. For DL and the linear kernel, the atoms. FourierDL and other kernels have none.
+
+        Returns
+        -------
+        signals : list of n_classes ndarrays of shape (n_atoms_[k], n_features)
+            Pre-images, one per row, in the units of the training signals, in the order of `classes_`.
+        """
+        ensure_fitted(self)
+        dtype = self.components_.dtype
+        space = feature_space(self.method_, self.n_features_in_, self.kernel_vectors_, self.gamma_)
+        scale = space.scale(dtype)
+        feature_map = space.feature_map(dtype, scale)
+        found = []
+        for own, count in zip(self.components_, self.n_atoms_, strict=True):
+            atoms = own[:count]
+            decoder = LinearDecoder(atoms) if isinstance(space, SignalSpace) else decoder_of_kernel(space, atoms, dtype)
+            if decoder is None:
+                raise ValueError(
+                    f"The atoms of {self.method_!r} have no pre-images here: they are known for DL, the kernels 'rbf' "
+                    f"and 'linear'. For another kernel, fit its method with fit_inverse_transform=True on the signals "
+                    f"of a class."
+                )
+            identity = np.eye(count, dtype=dtype)
+            signals, negatives = (
+                decode_rows(Signals(codes, dtype), decoder, self.n_features_in_, self.n_jobs)
+                for codes in (identity, -identity)
+            )
+            found.append(signals if space.is_linear else choose_signs(signals, negatives, feature_map, atoms, scale))
         return found
 
     save = save

@@ -14,7 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._coding.encoder import Encoder, NotFiniteError, map_rows
-from rkdl._coding.preimages import Decode, DecoderSums, FixedPoint, LinearDecoder, decode_rows, learn_decoder
+from rkdl._coding.preimages import (
+    Decode,
+    DecoderSums,
+    FixedPoint,
+    LinearDecoder,
+    choose_signs,
+    decode_rows,
+    learn_decoder,
+)
 from rkdl._data.open import is_dask, open_signals
 from rkdl._data.signals import Signals, float_dtype
 from rkdl._data.sources import check_source
@@ -90,19 +98,9 @@ class Denoising(Coder):
         signals = model.inverse_transform(atoms)
         if self._is_linear:
             return signals
-        negatives = self.inverse_transform(-atoms)
-        # More than rounding, for kernels to which both are the same.
-        is_closer = self._atom_distances(negatives, -1.0) < (1.0 - 1e-5) * self._atom_distances(signals, 1.0)
-        signals[is_closer] = negatives[is_closer]
-        return signals
-
-    def _atom_distances(self, signals: np.ndarray, sign: float) -> np.ndarray:
-        """Squared distances in feature space between one signal per atom and the atoms times `sign`."""
         scale = self._space.scale(signals.dtype)
         encoder = self._encoder(signals.dtype, scale)
-        rows = signals * signals.dtype.type(scale)
-        products = (encoder.feature_map.features(rows) * encoder.atoms).sum(axis=1)
-        return encoder.feature_map.squared_norms(rows) - 2.0 * sign * products + 1.0
+        return choose_signs(signals, model.inverse_transform(-atoms), encoder.feature_map, encoder.atoms, scale)
 
     @one_blas_thread()
     def denoise(self, X: MatrixLike, *, noise: float | None = None) -> Array:

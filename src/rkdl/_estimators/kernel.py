@@ -23,6 +23,20 @@ from rkdl._utils.types import MatrixLike
 KERNELS = ("rbf", "poly", "linear")
 
 
+def decoder_of_kernel(space: FeatureSpace, atoms: np.ndarray, dtype: np.dtype) -> Decoder | None:
+    """The way back from codes on `atoms` that the RBF and the linear kernel have without learning; None for others."""
+    if not isinstance(space, KernelSpace):
+        return None
+    name = family(space.kernel)
+    if name == "linear":
+        # Feature space is signal space.
+        return LinearDecoder((atoms.astype(np.float64) @ space.vectors.astype(np.float64)).astype(dtype))
+    if name != "rbf":
+        return None
+    scale = space.scale(dtype)
+    return FixedPoint.prepare(space.gamma / scale / scale, atoms, space.vectors * scale, dtype, scale)
+
+
 class KernelLearner(Decoding):
     """Base of the kernel methods, whose atoms are linear combinations of kernel vectors in feature space."""
 
@@ -116,17 +130,11 @@ class KernelLearner(Decoding):
         return "lower gamma" if family(self.kernel) else "widen the kernel"
 
     def _decoder(self, dtype: np.dtype) -> Decoder:
-        name = family(self.kernel)
-        if hasattr(self, "decoder_") or name not in ("rbf", "linear"):
-            return super()._decoder(dtype)
-        if name == "linear":
-            # Feature space is signal space.
-            atoms = self.dual_components_.astype(np.float64) @ self.kernel_vectors_.astype(np.float64)
-            return LinearDecoder(atoms.astype(dtype))
-        scale = self._space.scale(dtype)
-        return FixedPoint.prepare(
-            self.gamma_ / scale / scale, self.dual_components_, self.kernel_vectors_ * scale, dtype, scale
-        )
+        if not hasattr(self, "decoder_"):
+            decoder = decoder_of_kernel(self._space, self.dual_components_, dtype)
+            if decoder is not None:
+                return decoder
+        return super()._decoder(dtype)
 
     def _noise_tolerance(self, noise: float) -> float:
         name = family(self.kernel)

@@ -161,9 +161,10 @@ class AtomsDisplay(_RowsDisplay):
         Parameters
         ----------
         estimator : estimator or Pipeline
-            Fitted DL, KDL, RKDL, ORKDL, MORKDL or FourierDL, or a pipeline that ends with one.
+            Fitted DL, KDL, RKDL, ORKDL, MORKDL, FourierDL or KDLClassifier, or a pipeline that ends with one.
         atoms : array-like of int, default=None
-            Numbers of the atoms to draw, in this order; None for all.
+            Numbers of the atoms to draw, in this order; None for all. The atoms of a classifier are numbered class by
+            class.
         image_shape : tuple of int, default=None
             Shape of an image: (height, width), or (height, width, 3) with colours. None means that signals are not
             images.
@@ -182,7 +183,8 @@ class AtomsDisplay(_RowsDisplay):
             The display.
         """
         steps, model = split_pipeline(estimator)
-        signals = backward(steps, needs_method(model, "atom_preimages", "give DL or a kernel method")())
+        found = needs_method(model, "atom_preimages", "give DL, a kernel method or KDLClassifier")()
+        signals = backward(steps, np.concatenate(found) if isinstance(found, list) else found)
         numbers = np.arange(len(signals)) if atoms is None else np.asarray(atoms)
         names = feature_names_of(estimator)
         display = cls(signals[numbers], image_shape=image_shape, numbers=numbers, X=X, feature_names=names)
