@@ -215,6 +215,7 @@ def test_import_is_light():
 def test_dir_shows_what_there_is():
     assert {name for name in dir(rkdl) if not name.startswith("__")} == set(rkdl.__all__)
     assert {"datasets", "kernels", "plotting"} <= set(dir(rkdl))
+    assert {name for name in dir(rkdl.kernels) if not name.startswith("__")} == set(rkdl.kernels.__all__)
     code = "import rkdl; print(rkdl.datasets.__name__, rkdl.kernels.__name__, rkdl.plotting.__name__)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["rkdl.datasets", "rkdl.kernels", "rkdl.plotting"]

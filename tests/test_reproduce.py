@@ -242,6 +242,14 @@ class TestOwnSignals:
         assert place["settings"]["gamma"] == pytest.approx(plain.gamma_)
         np.testing.assert_allclose(place["rounds"][0]["errors"], plain.update_errors_, rtol=1e-4)
 
+    def test_a_table_with_one_large_column(self, tmp_path, capsys):
+        np.save(tmp_path / "table.npy", np.random.default_rng(0).uniform(1.0, 2.0, (80, 3)) * [1.0, 1e4, 1.0])
+        options = ["--methods", "DL", *QUICK, "--quiet", "--out", str(tmp_path / "out")]
+        for more, is_warned in (([], True), (["--no-scaling", "--fresh"], False)):
+            assert main(["reproduce", str(tmp_path / "table.npy"), *options, *more]) == 0
+            message = capsys.readouterr().err
+            assert ("of which column 2 makes up nearly all; standardise the columns" in message) is is_warned
+
 
 @pytest.fixture(scope="module")
 def signals():

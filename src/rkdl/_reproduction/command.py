@@ -36,6 +36,8 @@ def reproduce(options: argparse.Namespace) -> int:
         not options.no_download,
         not options.no_scaling,
     )
+    for problem in filter(None, (data.scaling_problem() for data in datasets)):
+        complain(f"rkdl: warning: {problem}")
     plan = Plan(
         datasets=datasets,
         presets=None if options.preset is None else [preset for preset in PRESETS if preset in options.preset],

@@ -23,6 +23,10 @@ _ONE_CLASS_REMARK = (
 )
 
 
+# Rows scaled to unit norm hardly differ if one column holds this share of their energy.
+_DOMINANT = 0.99
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Signals and their metadata.
@@ -53,6 +57,18 @@ class Dataset:
     def is_own(self) -> bool:
         """Whether it is a user's file."""
         return self.facts["is_file"]
+
+    def scaling_problem(self) -> str | None:
+        """Why rows of a user's table should not have been scaled to unit norm; None if there is no reason."""
+        if not self.is_own or not self.facts["is_scaled"] or self.signals.shape[1] < 2:
+            return None
+        energies = np.mean(np.square(self.signals, dtype=np.float64), axis=0)
+        if energies.max() <= _DOMINANT * energies.sum():
+            return None
+        return (
+            f"{self.name}: rows are scaled to unit norm, of which column {energies.argmax() + 1} makes up nearly all; "
+            f"standardise the columns in the file, and use --no-scaling"
+        )
 
 
 def load_datasets(
