@@ -7,6 +7,7 @@ fitted estimator and plots it on the given axes.
 """
 
 import matplotlib.pyplot as plt
+import numpy as np
 from sklearn.datasets import load_digits, make_moons
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -64,13 +65,22 @@ ClassResidualsDisplay.from_estimator(classifier, X[1::2], y[1::2], ax=axes[1])
 plt.show()
 
 # %%
+# ``AtomsDisplay`` numbers the atoms of a classifier class by class. Each row shows the pre-images of the first sixteen
+# atoms of a class.
+figure, ax = plt.subplots(figsize=(9.0, 5.8))
+first = np.concatenate(([0], classifier.n_atoms_.cumsum()[:-1]))
+chosen = (first[:, None] + np.arange(16)).ravel()
+AtomsDisplay.from_estimator(classifier, atoms=chosen, image_shape=(8, 8), n_columns=16, ax=ax)
+plt.show()
+
+# %%
 # For data in the plane, displays show the residuals of a dictionary, the decision boundary of an outlier detector, and
 # the regions of a classifier, here in a pipeline.
 moons, side = make_moons(400, noise=0.12, random_state=0)
 figure, axes = plt.subplots(1, 3, figsize=(13.0, 3.8))
 dictionary = ORKDL(n_components=10, n_kernel_vectors=20, n_nonzero_coefs=2, random_state=0).fit(moons)
 DecisionContourDisplay.from_estimator(dictionary, moons, show_signals=False, ax=axes[0])
-KernelVectorsDisplay.from_estimator(dictionary, ax=axes[0], color="white", s=20)
+KernelVectorsDisplay.from_estimator(dictionary, ax=axes[0], s=30)
 DecisionContourDisplay.from_estimator(KDLOutlierDetector(random_state=0).fit(moons), moons, ax=axes[1])
 pipeline = make_pipeline(StandardScaler(), KDLClassifier(random_state=0)).fit(moons, side)
 DecisionContourDisplay.from_estimator(pipeline, moons, side, ax=axes[2])
