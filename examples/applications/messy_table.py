@@ -81,3 +81,15 @@ panels[1].plot([1, n], [0, len(wrong)], color="0.6", linestyle=":", label="by ch
 panels[1].set(xlabel="rows inspected, most abnormal first", ylabel="wrong rents found", xscale="log")
 panels[1].legend(loc="lower right")
 plt.show()
+
+# %%
+# Why is a row abnormal? Replace its values one at a time by those of rows that are not flagged, and see how far the
+# score decreases. For the most abnormal row, only another rent brings the score below the threshold.
+row = table.iloc[[order[0]]]
+print(row.round(1).to_string(index=False))
+print(f"score {scores[order[0]]:.1f}, threshold {-detector[-1].offset_:.1f}")
+for column in table.columns:
+    trials = row.loc[row.index.repeat((~flagged).sum())].assign(**{column: table.loc[~flagged, column].to_numpy()})
+    trial_scores = -detector.score_samples(trials)
+    best = trial_scores.argmin()
+    print(f"{column} {trials.round(0)[column].iloc[best]}: score {trial_scores[best]:.1f}")

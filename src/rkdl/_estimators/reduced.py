@@ -211,7 +211,7 @@ class RKDL(KernelLearner, StreamLearner):
         if self.n_components > self._count():
             warn(
                 f"n_components={self.n_components} exceeds the number of kernel vectors, {self._count()}: the "
-                f"atoms span no more dimensions than that.",
+                f"atoms span no more dimensions than that. Use more kernel vectors or fewer atoms.",
             )
 
     def _linear_pursuit(self, n_vectors: int) -> Pursuit:
