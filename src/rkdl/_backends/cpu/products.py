@@ -24,16 +24,13 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         return rows @ others.T
     if _suits_kernels(rows, others):
         width = _whole_vectors(len(others), rows.dtype)
-        is_narrow = rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW
-        # Costs of the dense product beside its columns.
-        overhead = 10.0 if is_narrow else 24.0
-        if _is_worth(share_of_columns(rows, _SAMPLES), len(others), width, 0, overhead):
+        if _is_worth(share_of_columns(rows, _SAMPLES), len(others), width, 0):
             products = np.empty((len(rows), len(others)), dtype=rows.dtype)
             transposed = np.zeros((others.shape[1], width), dtype=rows.dtype)
             transposed[:, : len(others)] = others.T
             multiply_rows(rows, transposed, products)
             return products
-        if is_narrow:
+        if rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW:
             products = np.empty((len(rows), len(others)), dtype=rows.dtype)
             multiply_narrow(rows, others, products)
             return products
@@ -47,7 +44,7 @@ def combine(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """``weights.T @ rows`` (n, m) of weights (c, n) and rows (c, m), in float64 from sums in the rows' dtype."""
     n_others, size = weights.shape[1], rows.shape[1]
     width = _whole_vectors(n_others, rows.dtype)
-    if not (_suits_kernels(rows, weights) and _is_worth(share_of_rows(rows, _SAMPLES), n_others, width, 40, 24.0)):
+    if not (_suits_kernels(rows, weights) and _is_worth(share_of_rows(rows, _SAMPLES), n_others, width, 40)):
         return (weights.T @ rows).astype(np.float64)
     if width > n_others:
         padded = np.zeros((len(rows), width), dtype=rows.dtype)
@@ -73,9 +70,9 @@ def _suits_kernels(rows: np.ndarray, other: np.ndarray) -> bool:
     return other.dtype == rows.dtype and rows.flags.c_contiguous and other.flags.c_contiguous
 
 
-def _is_worth(share: float, n_others: int, width: int, listing: int, overhead: float) -> bool:
-    """Whether skipping zeros takes less time than the dense product; costs in columns of a product.
+def _is_worth(share: float, n_others: int, width: int, listing: int) -> bool:
+    """Whether skipping zeros takes less time than BLAS; costs in columns of a product.
 
-    The search for zeros costs 32 columns, an entry of a list `listing`, a call of the dense product `overhead`.
+    The search for zeros costs 32 columns, an entry of a list `listing`, a call of BLAS 24.
     """
-    return share * (width + listing) + 32.0 <= 0.9 * (n_others + overhead)
+    return share * (width + listing) + 32.0 <= 0.9 * (n_others + 24.0)
