@@ -195,7 +195,7 @@ class TestValues:
             with pytest.raises(ValueError, match=r"X contains NaN\. It is in columns 1, 4\. Impute missing values"):
                 model.fit(broken)
         broken[0] = np.inf
-        with pytest.raises(ValueError, match=r"infinity .* columns 0, 1, 2, 3, 4 and 1 more"):
+        with pytest.raises(ValueError, match=r"infinity .* columns 0, 1, 2, 3, 4 and 1 more. Replace such"):
             ORKDL().fit(np.nan_to_num(broken, posinf=np.inf))
         detector = KDLOutlierDetector(n_members=2).fit(X)
         with pytest.raises(ValueError, match=r"It is in column 4\."):
@@ -206,9 +206,16 @@ class TestValues:
         table = pd.DataFrame(X, columns=[f"pixel {number}" for number in range(6)])
         with pytest.raises(ValueError, match=r"X contains NaN\. It is in column 'pixel 2'\."):
             ORKDL().fit(table.assign(**{"pixel 2": np.nan}))
+        # The check of the names comes first: a table with other columns may be empty.
+        with pytest.raises(ValueError, match="feature names should match those that were passed during fit"):
+            ORKDL(max_iter=1).fit(table).transform(pd.DataFrame(table, columns=[f"other {n}" for n in range(6)]))
         for text in (["red", "blue"] * 20, pd.Categorical(["red", "blue"] * 20)):
             with pytest.raises(ValueError, match=r"float: 'red'\. Not numeric: column 'colour'\. Encode text"):
                 KDLOutlierDetector().fit(table.assign(colour=text))
+
+    def test_texts_that_are_no_table(self):
+        with pytest.raises(ValueError, match=r"could not convert string to float: 'cat'$"):
+            ORKDL().fit(["cat", "dog"])
 
     def test_images_are_flattened_by_the_user(self, X):
         with pytest.raises(ValueError, match=r"dim 3, .* Flatten every signal to one row: X\.reshape\(len\(X\), -1\)"):

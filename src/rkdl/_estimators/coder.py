@@ -21,6 +21,7 @@ from rkdl._estimators.prepared import prepared
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.space import FeatureSpace
+from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array, Device, MatrixLike
 from rkdl._utils.warnings import quiet
 
@@ -259,4 +260,7 @@ def read_signals(estimator: Any, X: Any, *, reset: bool, device: Any = None) -> 
     known = vars(estimator)
     if reset or "feature_names_in_" in known or not is_plain(X) or X.shape[1] != known.get("n_features_in_"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if hasattr(X, "columns") and isinstance(signals.data, np.ndarray):
+        # Of a data frame, while the names of its columns are known; after the check of these names.
+        check_rows_finite(signals.data, columns=list(X.columns))
     return signals

@@ -41,26 +41,26 @@ def check_rows_finite(rows: np.ndarray, name: str = "X", columns: Sequence[Any] 
         try:
             assert_all_finite(rows, input_name=name)
         except ValueError as error:
-            is_bad = np.isnan(rows) if "NaN" in str(error) else ~np.isfinite(rows)
+            has_nan = "NaN" in str(error)
+            is_bad = np.isnan(rows) if has_nan else ~np.isfinite(rows)
             where = "" if rows.ndim != 2 else f" It is in {_listed(np.flatnonzero(is_bad.any(axis=0)), columns)}."
-            remedy = " Impute missing values or drop their rows." if name == "X" else ""
+            remedy = (
+                f" {'Impute missing' if has_nan else 'Replace such'} values or drop their rows." if name == "X" else ""
+            )
             raise ValueError(f"{error}{where}{remedy}") from None
 
 
 def check_numbers(X: Any, *, dtype: Any, caller: str, name: str) -> Any:
-    """Array or CSR matrix of an array-like, by scikit-learn's checks; errors name the columns and a remedy.
-
-    Whether the numbers are finite is checked here only for a data frame, whose columns have names.
-    """
+    """Array or CSR matrix of an array-like, finite or not, by scikit-learn's checks; errors have a remedy."""
     columns = getattr(X, "columns", None)
     try:
-        checked = check_array(
+        return check_array(
             X, dtype=dtype, accept_sparse="csr", ensure_all_finite=False, estimator=caller, input_name=name
         )
     except ValueError as error:
         message = str(error)
-        if message.startswith("could not convert string to float"):
-            texts = _text_columns(X)
+        texts = _text_columns(X) if message.startswith("could not convert string to float") else []
+        if texts:
             raise ValueError(
                 f"{message}. Not numeric: {_listed(texts, columns)}. Encode text, for example with scikit-learn's "
                 f"OneHotEncoder, or leave these columns out."
@@ -68,15 +68,14 @@ def check_numbers(X: Any, *, dtype: Any, caller: str, name: str) -> Any:
         if message.startswith("Found array with dim"):
             raise ValueError(f"{message} Flatten every signal to one row: {name}.reshape(len({name}), -1).") from None
         raise
-    if columns is not None and not sparse.issparse(checked):
-        check_rows_finite(checked, name, list(columns))
-    return checked
 
 
 def _text_columns(X: Any) -> list[int]:
-    """Numbers of the columns that cannot be converted to floats."""
+    """Numbers of the columns that cannot be converted to floats; none if X is not a table."""
     table = np.asarray(X, dtype=object)
-    found = []
+    found: list[int] = []
+    if table.ndim != 2:
+        return found
     for number in range(table.shape[1]):
         try:
             table[:, number].astype(np.float64)
