@@ -125,6 +125,20 @@ class TestFit:
 class TestTables:
     """What is said of tables that cannot be learned from."""
 
+    def test_truth_values_are_numbers(self, capsys):
+        """As in Parquet files, whatever their case, and next to missing values, which are still refused."""
+        rng = np.random.default_rng(0)
+        numbers, truths = rng.normal(size=(5000, 2)), rng.random(5000) > 0.5
+        write_csv("words.csv", ["a", "b", "is"], [[*row, t] for row, t in zip(numbers, truths, strict=True)])
+        write_csv("numbers.csv", ["a", "b", "is"], [[*row, int(t)] for row, t in zip(numbers, truths, strict=True)])
+        for name in ("words", "numbers"):
+            assert main(["fit", f"{name}.csv", *QUICK, "--out", name]) == 0
+        np.testing.assert_array_equal(rkdl.load("words").kernel_vectors_, rkdl.load("numbers").kernel_vectors_)
+        write_csv("gap.csv", ["a", "is"], [[0.5, "TRUE"], [1.5, ""], [2.5, "false"]])
+        assert "missing or infinite values in is (1)" in fails(["fit", "gap.csv", "--out", "m"], capsys)
+        write_csv("text.csv", ["a", "is"], [[0.5, "true"], [1.5, "maybe"]])
+        assert "not numeric: is ('maybe')" in fails(["fit", "text.csv", "--out", "m"], capsys)
+
     def test_columns_that_are_not_numbers_are_named(self, tables, capsys):
         message = fails(["fit", "train.csv", "--out", "m"], capsys)
         assert "train.csv: 2 columns are not numeric: name ('flower 0'), species (" in message
@@ -248,7 +262,7 @@ class TestEncode:
         message = fails([*encode, "other.csv", "--out", "codes.npz"], capsys)
         assert "has no columns petal length, petal width, which the model was fitted on; its columns are " in message
         np.save("wide.npy", np.ones((3, 7)))
-        assert "X has 7 features" in fails([*encode, "wide.npy", "--out", "codes.npz"], capsys)
+        assert "wide.npy has 7 features per signal, and" in fails([*encode, "wide.npy", "--out", "codes.npz"], capsys)
         os.mkdir("old.zarr")
         assert "exists already" in fails([*encode, "test.csv", "--out", "old.zarr"], capsys)
         KDLOutlierDetector(n_members=2, random_state=0).fit(tables[0]).save("detector")
@@ -546,6 +560,8 @@ class TestImages:
         assert "is 10 x 6 pixels, and 00.png 8 x 8; resize all images with --size WIDTH HEIGHT" in message
         assert main(["fit", "images", "--size", "5", "4", "--color", *QUICK, "--out", "m"]) == 0
         assert rkdl.load("m").n_features_in_ == 5 * 4 * 3
+        message = fails(["encode", "m", "images", "--size", "5", "4", "--out", "z.npz"], capsys)
+        assert "images has 20 features per signal, and the model was fitted on 60; give --size and --color" in message
 
     def test_refusals(self, folder, capsys):
         os.mkdir("empty")

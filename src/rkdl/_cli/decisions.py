@@ -13,8 +13,8 @@ from rkdl._cli.inputs import Inputs, read_inputs
 from rkdl._cli.models import (
     class_of,
     load_model,
-    names_of,
     plain_warnings,
+    read_for,
     read_like,
     reading_of,
     remember_names,
@@ -38,7 +38,7 @@ def outliers(options: Namespace) -> int:
     with plain_warnings():
         if options.model is not None:
             detector = load_model(options.model, ("KDLOutlierDetector",), "outliers")
-            inputs = read_like(options.data, options, names_of(detector))
+            inputs = read_for(detector, options.data, options)
             X = inputs.X
             labels = detector.predict(X)
         else:
@@ -94,7 +94,7 @@ def classify(options: Namespace) -> int:
     _check_trained(options, ["test", "cv", "method", "atoms", "nonzeros", "gamma"])
     if options.model is not None:
         model = load_model(options.model, ("KDLClassifier",), "classify")
-        inputs = read_like(options.data, options, names_of(model))
+        inputs = read_for(model, options.data, options)
         with plain_warnings():
             return _predict(options, model, inputs, inputs.X, out)
     if out is not None and options.test is None:

@@ -16,9 +16,8 @@ from rkdl._cli.models import (
     KINDS,
     class_of,
     load_model,
-    names_of,
     plain_warnings,
-    read_like,
+    read_for,
     reading_of,
     remember_names,
     say,
@@ -98,7 +97,7 @@ def encode(options: Namespace) -> int:
     check_table_writer(out)
     model = load_model(options.model, KINDS, "encode")
     model.set_params(sparse_output=True, n_jobs=options.n_jobs)
-    inputs = read_like(options.data, options, names_of(model))
+    inputs = read_for(model, options.data, options)
     with plain_warnings():
         parts = list(_in_blocks(inputs.X, model.transform, options, "coding"))
     codes = parts[0] if len(parts) == 1 else sparse.csr_array(sparse.vstack(parts))
@@ -120,7 +119,7 @@ def denoise(options: Namespace) -> int:
     check_table_writer(out)
     model = load_model(options.model, KINDS, "denoise")
     model.set_params(n_jobs=options.n_jobs)
-    inputs = read_like(options.data, options, names_of(model))
+    inputs = read_for(model, options.data, options)
     with plain_warnings():
         try:
             parts = list(

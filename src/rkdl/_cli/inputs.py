@@ -27,6 +27,8 @@ _TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 _ARRAY_SUFFIXES = (".npy", ".npz", ".mat", ".zarr")
 # Cells that stand for a missing value.
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}
+# Cells that stand for truth values, which are numbers in Parquet files too.
+_TRUTH = {"true": 1.0, "false": 0.0}
 # Rows of a text file that are converted at a time.
 _BLOCK = 4096
 # Most names that a message lists.
@@ -250,10 +252,10 @@ def _column_numbers(values: Any) -> np.ndarray | str:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         cells = ["" if value is None else str(value).strip() for value in values]
-    text = next((cell for cell in cells if cell.lower() not in _MISSING and not is_number(cell)), None)
+    text = next((cell for cell in cells if not (cell.lower() in _MISSING | _TRUTH.keys() or is_number(cell))), None)
     if text is not None:
         return text
-    return np.array([float(cell) if is_number(cell) else np.nan for cell in cells])
+    return np.array([_TRUTH.get(cell.lower(), float(cell) if is_number(cell) else np.nan) for cell in cells])
 
 
 def _as_labels(path: Path, name: str | None, values: Any) -> np.ndarray:

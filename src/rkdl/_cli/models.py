@@ -45,9 +45,16 @@ def read_like(name: str, options: Namespace, names: Any) -> Inputs:
     return read_inputs(name, reading)
 
 
-def names_of(model: Any) -> Any:
-    """Names of the columns that a model was fitted on, None if there are none."""
-    return getattr(model, "feature_names_in_", None)
+def read_for(model: Any, name: str, options: Namespace) -> Inputs:
+    """Signals of a file for a fitted model, with as many features as it was fitted on."""
+    inputs = read_like(name, options, getattr(model, "feature_names_in_", None))
+    width, expected = inputs.X.shape[1], model.n_features_in_
+    if width != expected:
+        images = "; give --size and --color as for the model" if inputs.image_shape is not None else ""
+        raise ValueError(
+            f"{inputs.path} has {width} features per signal, and the model was fitted on {expected}{images}"
+        )
+    return inputs
 
 
 def verbosity(options: Namespace) -> int:
