@@ -58,11 +58,10 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plots]"
 	touch $@
 
-# Modules are compiled when a test imports them: most of the installed ones never are.
 $(VENV)/.installed-test: $(VENV)/.created pyproject.toml
-	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 ifdef PEERS
-	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -r benchmarks/requirements.txt \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt \
 		|| echo "The peers could not be installed: the benchmark is tested without them."
 endif
 	touch $@
