@@ -107,12 +107,7 @@ class TestManners:
     @parametrize_with_checks(
         [
             KDLClassifier(random_state=0),
-            *(KDLClassifier(name, random_state=0, n_refinements=1) for name in ("DL", "FourierDL", "KDL", "ORKDL")),
-            KDLClassifier(
-                RKDL(8, n_nonzero_coefs=2, n_kernel_vectors=12, kernel_vectors="kmeans", atom_update="aksvd"),
-                random_state=0,
-                n_refinements=0,
-            ),
+            *(KDLClassifier(name, random_state=0, n_refinements=1) for name in ("DL", "FourierDL", "ORKDL")),
         ],
         expected_failed_checks=expected_failures,
     )
