@@ -310,8 +310,8 @@ def _choose(
     with on_device(device):
         _choose_kernel[(n_programs,)](
             correlations,
-            # Rows that begin at multiples of a vector and need no mask.
-            torch.nn.functional.pad(gram, (0, width - n_atoms)),
+            # Rows that begin at multiples of a vector and need no mask; padding by nothing would copy.
+            torch.nn.functional.pad(gram, (0, width - n_atoms)) if n_atoms < width else gram,
             squared_norms,
             limit_on(residual_tol, dtype, device),
             chosen,
