@@ -969,6 +969,106 @@ class TestOthersCode:
             assert type(found) is torch.Tensor
 
 
+# The engine of a device, tried on the CPU too: tensors there are otherwise read as arrays.
+each_engine = pytest.mark.parametrize(
+    ("place", "engine"), [("cpu", None), ("cpu", "cpu"), pytest.param("cuda", None, marks=on_gpu)]
+)
+
+
+@pytest.fixture
+def stays_there(monkeypatch):
+    """From the call on, no tensor goes to the host; on the CPU, the pursuit is that of plain torch."""
+
+    def refuse(*arguments, **options):
+        raise AssertionError("a tensor was brought to the host")
+
+    work = tensor_pursuit.pursue
+
+    def pursue(correlations, gram, norms, *options):
+        if correlations.device.type != "cpu":
+            return work(correlations, gram, norms, *options)
+        *codes, residuals = tensor_pursuit.pursue_plainly(correlations, gram, norms, *options)
+        return tensor_pursuit.TensorCodes(*codes), residuals
+
+    def start():
+        monkeypatch.setattr(tensor_pursuit, "pursue", pursue)
+        monkeypatch.setattr(TORCH, "pursue", pursue)
+        for name in ("cpu", "numpy", "__array__"):
+            monkeypatch.setattr(torch.Tensor, name, refuse)
+
+    yield start
+    monkeypatch.undo()
+
+
+def with_attributes(model, fitted):
+    """A model with the fitted attributes of another."""
+    vars(model).update({key: value for key, value in vars(fitted).items() if key.endswith("_")})
+    return model
+
+
+class TestOutlierDetector:
+    @pytest.fixture(scope="module")
+    @staticmethod
+    def rows(X):
+        return np.concatenate([X[:300], X[:6] + 9.0]).astype(np.float32)
+
+    @pytest.fixture(scope="module")
+    @staticmethod
+    def known(rows):
+        sizes = {"n_components": (8, 4), "n_nonzero_coefs": (4, 2), "n_kernel_vectors": 30, "n_members": 2}
+        return KDLOutlierDetector(**sizes, max_samples=128, random_state=0).fit(rows)
+
+    @each_engine
+    def test_agrees(self, place, engine, rows, known):
+        given = torch.tensor(rows, device=place)
+        model = clone(known).set_params(device=engine).fit(given)
+        for name in ("kernel_vectors_", "medians_", "spreads_", "offset_"):
+            np.testing.assert_allclose(getattr(model, name), getattr(known, name), rtol=1e-6)
+        assert not any(isinstance(value, torch.Tensor) for value in vars(model).values())
+        # Twice: the second call uses what was prepared on the device.
+        for _ in range(2):
+            for name in ("score_samples", "decision_function"):
+                found, expected = getattr(model, name)(given), getattr(known, name)(rows)
+                assert found.dtype == torch.float32
+                assert found.device.type == place
+                np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-5, atol=1e-5)
+        for found, expected in (
+            (model.predict(given), known.predict(rows)),
+            (model.fit_predict(given), clone(known).fit_predict(rows)),
+        ):
+            assert found.device.type == place
+            np.testing.assert_array_equal(found.cpu().numpy(), expected)
+
+    def test_arrays_go_through_a_device(self, device, rows, known):
+        model = clone(known).set_params(device=device).fit(rows)
+        for given in (rows, sparse.csr_array(rows)):
+            found = model.score_samples(given)
+            assert isinstance(found, np.ndarray)
+            np.testing.assert_allclose(found, known.score_samples(rows), rtol=1e-5, atol=1e-5)
+        assert isinstance(model.predict(rows), np.ndarray)
+        # A tensor that is elsewhere returns there.
+        assert model.predict(torch.tensor(rows)).device.type == "cpu"
+
+    @each_engine
+    def test_bad_and_far(self, place, engine, rows, known):
+        model = with_attributes(clone(known).set_params(device=engine), known)
+        far = rows[:2] * np.array([[1e30], [1.0]], dtype=np.float32)
+        found = model.score_samples(torch.tensor(far, device=place)).cpu()
+        np.testing.assert_allclose(found, known.score_samples(far), rtol=1e-5)
+        bad = torch.tensor(rows, device=place)
+        bad[3, 5] = torch.nan
+        for work in (model.predict, clone(model).fit):
+            with pytest.raises(ValueError, match=r"Input X contains NaN.* column 5"):
+                work(bad)
+
+    def test_scores_stay_on_the_device(self, device, rows, known, stays_there):
+        model = with_attributes(clone(known).set_params(device=device), known)
+        given = torch.tensor(rows, device=device)
+        expected = model.predict(given)
+        stays_there()
+        assert torch.equal(model.predict(given), expected)
+
+
 @pytest.mark.slow
 class TestLife:
     """Copies, files and checkpoints of models that learned on a device."""

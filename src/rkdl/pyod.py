@@ -17,7 +17,9 @@ try:
 except ImportError as error:
     raise ImportError("rkdl.pyod needs PyOD: install it with pip install 'rkdl[pyod]'.") from error
 
+from rkdl._backends.arrays import host
 from rkdl._estimators.outliers import KDLOutlierDetector
+from rkdl._utils.types import Device
 
 __all__ = ["KDLOD"]
 
@@ -50,6 +52,8 @@ class KDLOD(BaseDetector):
         Maximum number of signals per dictionary, drawn at random.
     max_iter : int, default=4
         Number of iterations per dictionary.
+    device : str or torch.device, default=None
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -96,6 +100,7 @@ class KDLOD(BaseDetector):
         n_members: int = 10,
         max_samples: int = 2048,
         max_iter: int = 4,
+        device: Device = None,
         n_jobs: int | None = None,
         random_state: RandomState | int | None = None,
         verbose: int = 0,
@@ -115,6 +120,7 @@ class KDLOD(BaseDetector):
         self.n_members = n_members
         self.max_samples = max_samples
         self.max_iter = max_iter
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -124,7 +130,7 @@ class KDLOD(BaseDetector):
 
         Parameters
         ----------
-        X : array-like of shape (n_signals, n_features)
+        X : array-like or tensor of shape (n_signals, n_features)
             Signals, one per row.
         y : None
             Ignored.
@@ -155,13 +161,13 @@ class KDLOD(BaseDetector):
 
         Parameters
         ----------
-        X : array-like of shape (n_signals, n_features)
+        X : array-like or tensor of shape (n_signals, n_features)
             Signals, one per row.
 
         Returns
         -------
         scores : ndarray of shape (n_signals,)
-            Anomaly scores.
+            Anomaly scores; those of a tensor are brought to the host, where PyOD compares them.
         """
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
-        return -self.detector_.score_samples(X).astype(np.float64)
+        return -host(self.detector_.score_samples(X)).astype(np.float64)

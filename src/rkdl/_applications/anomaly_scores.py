@@ -13,67 +13,60 @@ pursuit, and its logarithm is added at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import squared_norms
-from rkdl._backends.cpu.codes import explained_squares
-from rkdl._backends.cpu.products import multiply
+from rkdl._backends.arrays import cast, joined, squared_norms
+from rkdl._backends.base import backend_of
+from rkdl._data.signals import Signals
+from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.threads import map_chunks
 from rkdl._features.widths import centre_of
+from rkdl._utils.inputs import check_rows_finite
+from rkdl._utils.types import Array
 
 # Residuals that differ by less than this are not magnified to the spread of other dictionaries' residuals: this one
 # represents all signals, or the differences are rounding errors.
 LEAST_SPREAD = 1e-4
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class Member(NamedTuple):
     """One dictionary of the ensemble, in float64."""
 
     gamma: float
-    kernel_vectors: np.ndarray
-    atoms: np.ndarray
-    gram: np.ndarray
+    kernel_vectors: Array
+    atoms: Array
+    gram: Array
     n_nonzero: int
 
     def about(self, centre: np.ndarray) -> Member:
         """The same dictionary for signals minus `centre`: an offset costs accuracy in the distances."""
         return self._replace(kernel_vectors=self.kernel_vectors - centre)
 
-    def anomaly(self, signals: np.ndarray) -> np.ndarray:
+    def anomaly(self, signals: Array) -> Array:
         """``-log(1 - r^2)`` per signal (c, m), at least 0; infinite where distances overflow."""
         return self.anomaly_with(signals, squared_norms(signals), squared_norms(self.kernel_vectors))
 
-    def anomaly_with(self, signals: np.ndarray, squares: np.ndarray, vector_squares: np.ndarray) -> np.ndarray:
+    def anomaly_with(self, signals: Array, squares: Array, vector_squares: Array) -> Array:
         """As `anomaly`, with the squared norms of the signals (c,) and of the kernel vectors (p,)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            exponents = multiply(signals, self.kernel_vectors)
-            exponents *= 2.0
-            exponents -= squares[:, None]
-            exponents -= vector_squares
-            exponents *= self.gamma
-        np.minimum(exponents, 0.0, out=exponents)
-        nearest = exponents.max(axis=1)
-        is_far = ~np.isfinite(nearest)
-        exponents[is_far] = 0.0
-        exponents -= np.where(is_far, 0.0, nearest)[:, None]
-        correlations = np.exp(exponents, out=exponents) @ self.atoms.T
-        endless = np.full(len(signals), np.inf)
-        explained = explained_squares(correlations, self.gram, endless, self.n_nonzero, -1.0, True)
-        explained = np.maximum(explained, np.finfo(np.float64).tiny)
-        left = np.maximum(-2.0 * nearest - np.log(explained), 0.0)
-        return np.where(is_far, np.inf, left)
+        backend = backend_of(signals)
+        values, logs = backend.scaled_rbf(signals, self.kernel_vectors, self.gamma, squares, vector_squares)
+        endless = backend.full((len(signals),), np.inf, signals)
+        explained = backend.explained_squares(values @ self.atoms.T, self.gram, endless, self.n_nonzero, -1.0, True)
+        return (-2.0 * logs - backend.log(explained.clip(min=TINY))).clip(min=0.0)
 
 
 @dataclass(frozen=True)
 class Ensemble:
     """Dictionaries about one centre, with the squared norms of their kernel vectors."""
 
-    centre: np.ndarray
+    centre: Array
     members: tuple[Member, ...]
-    squares: tuple[np.ndarray, ...]
+    squares: tuple[Array, ...]
 
     @classmethod
     def of(cls, members: Sequence[Member]) -> Ensemble:
@@ -82,14 +75,56 @@ class Ensemble:
         centred = tuple(member.about(centre) for member in members)
         return cls(centre, centred, tuple(squared_norms(member.kernel_vectors) for member in centred))
 
-    def anomalies(self, signals: np.ndarray) -> np.ndarray:
+    @property
+    def row_width(self) -> int:
+        """Size of the working memory per signal, in numbers of float64."""
+        return 2 * sum(self.members[0].kernel_vectors.shape)
+
+    def anomalies(self, signals: Array) -> Array:
         """Anomaly of each signal (c, m) in each dictionary, (c, n_members)."""
-        rows = signals.astype(np.float64) - self.centre
+        rows = cast(signals, np.float64) - self.centre
         norms = squared_norms(rows)
-        found = np.empty((len(rows), len(self.members)))
+        found = backend_of(rows).full((len(rows), len(self.members)), 0.0, rows)
         for column, (member, squares) in enumerate(zip(self.members, self.squares, strict=True)):
             found[:, column] = member.anomaly_with(rows, norms, squares)
         return found
+
+
+def map_signals(signals: Signals, row_width: int, n_jobs: int | None, function: Callable[[Array], Array]) -> Array:
+    """``function(rows)`` of all signals, in one pass over the chunks; NaN and infinity are refused.
+
+    A row takes `row_width` numbers of float64. Signals on a device are given to the function there, and the result is
+    a tensor on it, or an array if the signals are arrays.
+    """
+    if signals.device is not None:
+        return _map_on_device(signals, row_width, function)
+
+    def task(number: int, start: int, stop: int) -> np.ndarray:
+        rows = signals.read(start, stop)
+        check_rows_finite(rows)
+        return function(rows)
+
+    return joined(map_chunks(signals, chunk_bounds(signals.shape[0], row_width, 8), n_jobs, task))
+
+
+def _map_on_device(signals: Any, row_width: int, function: Callable[[Array], Array]) -> Array:
+    from rkdl._execution.device import DeviceExecutor
+
+    with DeviceExecutor(signals, row_width * 8 // signals.dtype.itemsize) as executor:
+        # A sum is not finite where a number is not, which is seen when all chunks are done.
+        sums, parts = executor.attempt_chunks(lambda rows, state: ((rows.sum(),), function(rows)))
+    if not np.isfinite(sums).all():
+        signals.check_finite()
+    return joined(parts)
+
+
+def combine(raw: Array, locations: Array, dtype: np.dtype) -> Array:
+    """Scores from anomalies (c, n_members) and their locations (n_members, 2): lower is more abnormal."""
+    medians, spreads = locations.T
+    with np.errstate(over="ignore"):
+        scores = -((raw - medians) / spreads).mean(1)
+    limit = float(np.finfo(dtype).max) / 4.0
+    return cast(scores.clip(-limit, limit), dtype)
 
 
 def robust_location(values: np.ndarray) -> tuple[float, float]:

@@ -67,6 +67,12 @@ class Backend(Protocol):
     def exp(self, array: Array) -> Array:
         """``e^x`` of every number, in place."""
 
+    def log(self, array: Array) -> Array:
+        """Natural logarithm of every number, in a new array."""
+
+    def log_softmax(self, rows: Array) -> Array:
+        """Logarithms of the softmax of every row, in a new array."""
+
     def power(self, array: Array, exponent: float) -> Array:
         """``x^exponent`` in a new array; a whole exponent is exact in sign."""
 
@@ -103,11 +109,26 @@ class Backend(Protocol):
     def rbf(self, rows: Array, others: Array, gamma: float) -> Array:
         """``exp(-distances)``, finished in one pass."""
 
+    def scaled_rbf(
+        self, rows: Array, others: Array, gamma: float, squares: Array, other_squares: Array
+    ) -> tuple[Array, Array]:
+        """RBF kernel values (c, n) divided by the largest of their row, and the logarithms (c,) of the largest.
+
+        `squares` are the squared norms. A logarithm is minus infinity, and the values are ones, where distances
+        overflow.
+        """
+
     def radial_gradient(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
         """``factor sum_t weights_ti (x_t - y_i)`` (n, m) in float64."""
 
     def pursue(self, correlations: Array, gram: Any, squared_norms: Array, *options: Any) -> tuple[Any, Array]:
         """Codes and squared residuals of a chunk; see `rkdl._coding.pursuit.pursue`."""
+
+    def squared_residuals(self, correlations: Array, gram: Array, squared_norms: Array, *options: Any) -> Array:
+        """The squared residuals (c,) of `pursue` alone."""
+
+    def explained_squares(self, correlations: Array, gram: Array, squared_norms: Array, *options: Any) -> Array:
+        """Squared norms (c,) of what the codes of `pursue` represent."""
 
     def pursue_and_sum(
         self, correlations: Array, gram: Any, squared_norms: Array, features: Array, *options: Any

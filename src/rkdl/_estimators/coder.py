@@ -254,6 +254,22 @@ def ensure_fitted(estimator: Any) -> None:
         check_is_fitted(estimator)
 
 
+def read_quickly(estimator: Any, X: Any, *, reset: bool, device: Any) -> Signals:
+    """As `read_signals`; a tensor in host memory is read as the array that shares it, which NumPy processes faster."""
+    signals = read_signals(estimator, X, reset=reset, device=device)
+    is_host_tensor = device is None and signals.device is not None and signals.device.type == "cpu"
+    return signals.on_host() if is_host_tensor else signals
+
+
+def placed(value: Any, device: Any) -> Any:
+    """The value with its arrays as tensors on a device; as it is without one."""
+    if device is None:
+        return value
+    from rkdl._backends.torch.place import to_device
+
+    return to_device(value, device)
+
+
 def read_signals(estimator: Any, X: Any, *, reset: bool, device: Any = None) -> Signals:
     """Signals in memory or not, whose features are those of the estimator, or with `reset` become them."""
     signals = open_signals(X, caller=type(estimator).__name__, device=device)

@@ -12,25 +12,31 @@ from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from rkdl._applications.anomaly_scores import Ensemble, Member, robust_location, upper_fence
+from rkdl._applications.anomaly_scores import (
+    Ensemble,
+    Member,
+    combine,
+    map_signals,
+    robust_location,
+    upper_fence,
+)
+from rkdl._backends.arrays import host, is_tensor
+from rkdl._backends.base import backend_of
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
-from rkdl._data.sources import is_source
 from rkdl._estimators.base import unchanged_on_failure
-from rkdl._estimators.coder import ensure_fitted, read_signals
+from rkdl._estimators.coder import ensure_fitted, placed, read_quickly
 from rkdl._estimators.documentation import DocumentationLink
 from rkdl._estimators.gamma import RULES, find_gamma
 from rkdl._estimators.prepared import prepared
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
-from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.open import open_executor
 from rkdl._execution.pool import side_by_side
-from rkdl._execution.threads import ThreadExecutor, map_chunks
 from rkdl._features.widths import centre_of
 from rkdl._learning.loop import progress
-from rkdl._utils.inputs import check_rows_finite
-from rkdl._utils.types import MatrixLike
+from rkdl._utils.types import Array, Device, MatrixLike
 from rkdl._utils.warnings import quiet, warn
 
 # Folds for scoring signals that no dictionary has learned from, where there are few signals.
@@ -75,6 +81,8 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         Fraction of outliers, in (0, 0.5]: `fit_predict` labels this fraction of the training signals, and `predict`
         about this fraction of similar new signals. "auto" labels the signals beyond Tukey's fence, adjusted for
         skewness; without outliers that is a few percent.
+    device : str or torch.device, default=None
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -136,6 +144,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         "max_samples": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "contamination": [Interval(Real, 0, 0.5, closed="right"), StrOptions({"auto"})],
+        "device": "no_validation",
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -154,6 +163,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         max_samples: int = 2048,
         max_iter: int = 4,
         contamination: float | str = "auto",
+        device: Device = None,
         n_jobs: int | None = None,
         random_state: RandomState | int | None = None,
         verbose: int = 0,
@@ -168,6 +178,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         self.max_samples = max_samples
         self.max_iter = max_iter
         self.contamination = contamination
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -179,7 +190,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
             Signals, one per row. Memory maps, Zarr arrays, HDF5 datasets and anything else with ``shape``, ``dtype``
-            and row slices are read chunk by chunk.
+            and row slices are read chunk by chunk; torch tensors are processed where they are.
         y : None
             Ignored.
 
@@ -192,7 +203,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         return self
 
     @one_blas_thread()
-    def fit_predict(self, X: MatrixLike, y: None = None) -> np.ndarray:
+    def fit_predict(self, X: MatrixLike, y: None = None) -> Array:
         """Learn from signals and label the outliers among them.
 
         Parameters
@@ -205,14 +216,15 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         Returns
         -------
         labels : ndarray of shape (n_signals,)
-            -1 for outliers, 1 for the others.
+            -1 for outliers, 1 for the others. A tensor if `X` is one.
         """
         scores = self._fit_scores(X)
         # Their own threshold, as the dictionaries have learned from all of them.
-        return np.where(scores - scores.dtype.type(self._offset(scores)) < 0.0, -1, 1)
+        labels = np.where(scores - scores.dtype.type(self._offset(scores)) < 0.0, -1, 1)
+        return placed(labels, X.device if is_tensor(X) else None)
 
     @one_blas_thread()
-    def score_samples(self, X: MatrixLike) -> np.ndarray:
+    def score_samples(self, X: MatrixLike) -> Array:
         """Compute how well signals are represented; lower is more abnormal.
 
         Parameters
@@ -223,16 +235,21 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         Returns
         -------
         scores : ndarray of shape (n_signals,)
-            Scores; about zero for a signal that is represented as well as the median training signal.
+            Scores; about zero for a signal that is represented as well as the median training signal. A tensor if `X`
+            is one.
         """
         ensure_fitted(self)
         signals = self._read_signals(X, reset=False).with_scale(self.scale_)
-        locations = np.stack([self.medians_, self.spreads_], axis=1)
-        ensemble = prepared(self, "ensemble", lambda: Ensemble.of(self._members()))
-        return _combine(self._anomalies(signals, ensemble), locations, signals.dtype)
+        ensemble, locations = self._prepared(signals.device)
+
+        def score(rows: Array) -> Array:
+            return combine(ensemble.anomalies(rows), locations, signals.dtype)
+
+        scores = map_signals(signals, ensemble.row_width, self.n_jobs, score)
+        return placed(scores, X.device if is_tensor(X) else None)
 
     @one_blas_thread()
-    def decision_function(self, X: MatrixLike) -> np.ndarray:
+    def decision_function(self, X: MatrixLike) -> Array:
         """Compute `score_samples` minus `offset_`: negative for outliers.
 
         Parameters
@@ -243,13 +260,12 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         Returns
         -------
         scores : ndarray of shape (n_signals,)
-            Shifted scores.
+            Shifted scores. A tensor if `X` is one.
         """
-        scores = self.score_samples(X)
-        return scores - scores.dtype.type(self.offset_)
+        return self.score_samples(X) - self.offset_
 
     @one_blas_thread()
-    def predict(self, X: MatrixLike) -> np.ndarray:
+    def predict(self, X: MatrixLike) -> Array:
         """Label outliers.
 
         Parameters
@@ -260,9 +276,10 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         Returns
         -------
         labels : ndarray of shape (n_signals,)
-            -1 for outliers, 1 for the others.
+            -1 for outliers, 1 for the others. A tensor if `X` is one.
         """
-        return np.where(self.decision_function(X) < 0.0, -1, 1)
+        is_outlier = self.decision_function(X) < 0.0
+        return backend_of(is_outlier).where(is_outlier, -1, 1)
 
     save = save
 
@@ -276,7 +293,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         factors, n_atoms, n_nonzero = self._widths()
         signals = self._read_signals(X, reset=True)
         rng = check_random_state(self.random_state)
-        with ThreadExecutor(signals, self._bounds(signals, self.n_kernel_vectors), self.n_jobs) as executor:
+        with open_executor(signals, 2 * signals.shape[1], self.n_jobs) as executor:
             signals = signals.with_scale(executor.find_scale())
         gamma = find_gamma(self.gamma, signals)
         width = np.arange(self.n_members) % len(factors)
@@ -286,14 +303,14 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         name = type(self).__name__
         with progress(self.n_members * (1 + len(folds)), self.verbose, name, unit="dictionary") as bar:
             members = self._learn(signals, tasks, bar)
-            raw = self._anomalies(signals, Ensemble.of(members))
+            raw = self._anomalies(signals, members)
             locations = np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
             self._store(members, signals.scale, locations)
-            scores = _combine(raw, locations, signals.dtype)
+            scores = combine(raw, locations, signals.dtype)
             self.offset_ = float(self._offset(scores))
             if folds:
                 raw = np.concatenate([self._unseen(signals, fold, tasks, bar) for fold in folds])
-                self.offset_ = self._corrected_offset(scores, _combine(raw, locations, signals.dtype))
+                self.offset_ = self._corrected_offset(scores, combine(raw, locations, signals.dtype))
         if len(scores) >= FEW and float(np.ptp(scores)) < EQUAL:
             cause = "The signals themselves are probably equal: look at them."
             if not isinstance(self.gamma, str):
@@ -316,7 +333,12 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
     def _unseen(self, signals: Signals, fold: np.ndarray, tasks: list[tuple], bar: Any) -> np.ndarray:
         """Anomaly of the signals of a fold in each dictionary, learned from the other signals."""
         others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
-        return self._anomalies(signals.subset(fold), Ensemble.of(self._learn(others, tasks, bar)))
+        return self._anomalies(signals.subset(fold), self._learn(others, tasks, bar))
+
+    def _anomalies(self, signals: Signals, members: list[Member]) -> np.ndarray:
+        """Anomaly of each signal in each dictionary, (n_signals, n_members), in host memory."""
+        ensemble = placed(Ensemble.of(members), signals.device)
+        return host(map_signals(signals, ensemble.row_width, self.n_jobs, ensemble.anomalies))
 
     def _corrected_offset(self, scores: np.ndarray, unseen: np.ndarray) -> float:
         """The offset of the training signals, or that of the unseen ones if it labels clearly more of those."""
@@ -342,8 +364,8 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
 
     def _learn(self, signals: Signals, tasks: list[tuple], bar: Any) -> list[Member]:
         """The dictionaries, each from its own seed, so that the result does not depend on threads."""
-        # A slow source is read by one thread at a time.
-        threads = resolve_threads(self.n_jobs) if signals.is_in_memory else 1
+        # A slow source is read by one thread at a time, and a device works on one dictionary after another.
+        threads = resolve_threads(self.n_jobs) if signals.is_in_memory and signals.device is None else 1
 
         def learn(task: tuple) -> Member:
             member = self._learn_one(signals, *task)
@@ -359,17 +381,25 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         n_signals = signals.shape[0]
         sample = signals.take(rng.choice(n_signals, min(n_signals, self.max_samples), replace=False))
         sample = sample.astype(np.float64)
-        member = self._dictionary(sample, gamma, n_atoms, n_nonzero, rng)
+        member = self._dictionary(sample, gamma, n_atoms, n_nonzero, rng, signals.device)
         n_kept = max(1, round(len(sample) * (1.0 - self.discard)))
         if n_kept == len(sample):
             return member
         centre = centre_of(sample)
-        order = np.argsort(member.about(centre).anomaly(sample - centre), kind="stable")
-        return self._dictionary(sample[np.sort(order[:n_kept])], gamma, n_atoms, n_nonzero, rng)
+        centred, rows = placed((member.about(centre), sample - centre), signals.device)
+        order = np.argsort(host(centred.anomaly(rows)), kind="stable")
+        return self._dictionary(sample[np.sort(order[:n_kept])], gamma, n_atoms, n_nonzero, rng, signals.device)
 
     def _dictionary(
-        self, sample: np.ndarray, gamma: float, n_atoms: int, n_nonzero: int, rng: np.random.RandomState
+        self,
+        sample: np.ndarray,
+        gamma: float,
+        n_atoms: int,
+        n_nonzero: int,
+        rng: np.random.RandomState,
+        device: Device,
     ) -> Member:
+        """RKDL of a sample, on a device if there is one."""
         n_vectors = min(self.n_kernel_vectors, len(sample))
         n_atoms = min(n_atoms, n_vectors)
         n_nonzero = min(n_nonzero, n_atoms)
@@ -389,7 +419,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
             random_state=rng,
         )
         with quiet():
-            model.fit(sample - centre)
+            model.fit(placed(sample - centre, device))
         return Member(gamma, model.kernel_vectors_ + centre, model.dual_components_, model.gram_, n_nonzero)
 
     def _store(self, members: list[Member], scale: float, locations: np.ndarray) -> None:
@@ -406,6 +436,14 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         self.scale_ = float(scale)
         self.n_iter_ = int(self.max_iter)
 
+    def _prepared(self, device: Device) -> tuple[Ensemble, Array]:
+        """The fitted ensemble and the locations of its anomalies (n_members, 2), on a device if there is one."""
+        if device is not None:
+            return prepared(self, ("ensemble", device), lambda: placed(self._prepared(None), device))
+        return prepared(
+            self, "ensemble", lambda: (Ensemble.of(self._members()), np.stack([self.medians_, self.spreads_], axis=1))
+        )
+
     def _members(self) -> list[Member]:
         """The fitted dictionaries, for signals multiplied by `scale_`."""
         parts = zip(self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_, self.sizes_, strict=True)
@@ -419,24 +457,9 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
             return -upper_fence(-scores.astype(np.float64))
         return np.percentile(scores, 100.0 * self.contamination)
 
-    def _anomalies(self, signals: Signals, ensemble: Ensemble) -> np.ndarray:
-        """Anomaly of each signal in each dictionary, (n_signals, n_members)."""
-
-        def task(number: int, start: int, stop: int) -> np.ndarray:
-            rows = signals.read(start, stop)
-            check_rows_finite(rows)
-            return ensemble.anomalies(rows)
-
-        n_vectors = len(ensemble.members[0].kernel_vectors)
-        return np.concatenate(map_chunks(signals, self._bounds(signals, n_vectors), self.n_jobs, task))
-
-    def _bounds(self, signals: Signals, n_vectors: int) -> list[tuple[int, int]]:
-        n_signals, n_features = signals.shape
-        return chunk_bounds(n_signals, 2 * n_features + 2 * n_vectors, 8)
-
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.
-        signals = read_signals(self, X if is_source(X) and not is_dask(X) else gather(X), reset=reset)
+        signals = read_quickly(self, gather(X) if is_dask(X) else X, reset=reset, device=self.device)
         if reset and signals.shape[0] < 2:
             raise ValueError(
                 f"Found array with 1 sample(s) (shape={signals.shape}) while a minimum of 2 is required by "
@@ -460,12 +483,3 @@ def _several(name: str, values: Any, kind: type) -> list:
     if not np.isfinite(array).all():
         raise ValueError(f"{name}={values!r} must be finite.")
     return [kind(value) for value in array]
-
-
-def _combine(raw: np.ndarray, locations: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Scores from anomalies (n_signals, n_members) and their locations (n_members, 2): lower is more abnormal."""
-    medians, spreads = locations.T
-    with np.errstate(over="ignore"):
-        scores = -((raw - medians) / spreads).mean(axis=1)
-    limit = float(np.finfo(dtype).max) / 4.0
-    return np.clip(scores, -limit, limit).astype(dtype)

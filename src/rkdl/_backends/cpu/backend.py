@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from rkdl._backends.cpu import sweeps
-from rkdl._backends.cpu.codes import pursue, pursue_and_sum
+from rkdl._backends.cpu.codes import explained_squares, pursue, pursue_and_sum, squared_residuals
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.products import combine, multiply
 from rkdl._utils.types import FLOATS
@@ -25,6 +25,8 @@ class CPUBackend:
 
     pursue = staticmethod(pursue)
     pursue_and_sum = staticmethod(pursue_and_sum)
+    squared_residuals = staticmethod(squared_residuals)
+    explained_squares = staticmethod(explained_squares)
 
     def to_host(self, array: Any) -> Any:
         return array
@@ -89,6 +91,13 @@ class CPUBackend:
 
     def exp(self, array: np.ndarray) -> np.ndarray:
         return np.exp(array, out=array)
+
+    log = staticmethod(np.log)
+
+    def log_softmax(self, rows: np.ndarray) -> np.ndarray:
+        logits = rows - rows.max(axis=1, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return logits
 
     def power(self, array: np.ndarray, exponent: float) -> np.ndarray:
         if exponent != int(exponent) or exponent < 0.0:
@@ -157,6 +166,23 @@ class CPUBackend:
         if rounding * float(other.max(initial=0.0)) > 1e-4:
             values[values > -rounding * (own[:, None] + other)] = 0.0
         return values
+
+    def scaled_rbf(
+        self, rows: np.ndarray, others: np.ndarray, gamma: float, squares: np.ndarray, other_squares: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            exponents = multiply(rows, others)
+            exponents *= 2.0
+            exponents -= squares[:, None]
+            exponents -= other_squares
+            exponents *= gamma
+        np.minimum(exponents, 0.0, out=exponents)
+        logs = exponents.max(axis=1)
+        is_far = ~np.isfinite(logs)
+        exponents[is_far] = logs[is_far] = 0.0
+        exponents -= logs[:, None]
+        logs[is_far] = -np.inf
+        return np.exp(exponents, out=exponents), logs
 
     def radial_gradient(self, weights: np.ndarray, rows: np.ndarray, others: np.ndarray, factor: float) -> np.ndarray:
         gradient = combine(weights, rows)

@@ -9,7 +9,12 @@ import numpy as np
 from scipy import sparse
 
 from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows, scatter_padded, weigh_padded
-from rkdl._backends.cpu.statistics import _learn, _weighted_derivative, accumulate_cross_products
+from rkdl._backends.cpu.statistics import (
+    _learn,
+    _weighted_derivative,
+    accumulate_cross_products,
+    accumulate_gradient,
+)
 from rkdl._backends.cpu.vectors import VECTOR_BYTES
 
 
@@ -48,6 +53,17 @@ class Codes(NamedTuple):
         weights = np.empty_like(derivative)
         _weighted_derivative(self.indptr, self.indices, self.values, atoms, derivative, weights)
         return weights
+
+    def residual_gradient(
+        self, weights: np.ndarray, least: np.ndarray, own: np.ndarray, features: np.ndarray, atoms: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """``Z' diag(w) (F - Z A)`` (n, p), where weights up to `least` count as zero, and ``own @ Z^2`` (n,)."""
+        gradient, used = np.zeros_like(atoms), np.zeros(len(atoms))
+        weights = np.ascontiguousarray(weights)
+        accumulate_gradient(
+            self.indptr, self.indices, self.values, weights, least, own, features, atoms, gradient, used
+        )
+        return gradient, used
 
 
 def pursue(*parameters: Any) -> tuple[Codes, np.ndarray]:

@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from rkdl._backends.cpu.backend import CPU
 from rkdl._backends.torch.device import has_triton
 from rkdl._backends.torch.products import weighted_sum
-from rkdl._backends.torch.pursuit import pursue, pursue_and_sum
+from rkdl._backends.torch.pursuit import explained_squares, pursue, pursue_and_sum, squared_residuals
 from rkdl._backends.torch.sweeps import SweepCodes, gram_sweep
 
 # Where the smallest pivot is this many times what counts as zero, no other order of pivots finds one that does.
@@ -71,6 +71,8 @@ class TorchBackend:
 
     pursue = staticmethod(pursue)
     pursue_and_sum = staticmethod(pursue_and_sum)
+    squared_residuals = staticmethod(squared_residuals)
+    explained_squares = staticmethod(explained_squares)
     gram_sweep = staticmethod(gram_sweep)
     sweep_codes = SweepCodes
 
@@ -102,6 +104,11 @@ class TorchBackend:
 
     def exp(self, array: torch.Tensor) -> torch.Tensor:
         return array.exp_()
+
+    log = staticmethod(torch.log)
+
+    def log_softmax(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.log_softmax(rows, dim=1)
 
     def power(self, array: torch.Tensor, exponent: float) -> torch.Tensor:
         return array ** (int(exponent) if exponent == int(exponent) else exponent)
@@ -145,6 +152,15 @@ class TorchBackend:
             finish_rbf(values, own, other, 8.0 * torch.finfo(values.dtype).eps)
             return values
         return self._exponents(rows, others, gamma).exp_()
+
+    def scaled_rbf(
+        self, rows: torch.Tensor, others: torch.Tensor, gamma: float, squares: torch.Tensor, other_squares: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        exponents = (rows @ others.T).mul_(2.0).sub_(squares[:, None]).sub_(other_squares).mul_(gamma).clamp_(max=0.0)
+        logs = exponents.amax(dim=1)
+        is_near = logs.isfinite()
+        exponents = torch.where(is_near[:, None], exponents.sub_(logs[:, None]), 0.0)
+        return exponents.exp_(), torch.where(is_near, logs, -torch.inf)
 
     def _exponents(self, rows: torch.Tensor, others: torch.Tensor, gamma: float) -> torch.Tensor:
         """``-gamma |x - y|^2`` (c, n)."""

@@ -62,6 +62,14 @@ class TensorCodes(NamedTuple):
             return triton_kernels.weight(self.indices, self.values, atoms, derivative)
         return self.times(atoms).mul_(derivative)
 
+    def residual_gradient(
+        self, weights: torch.Tensor, least: torch.Tensor, own: torch.Tensor, features: torch.Tensor, atoms: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        dense = self.dense(len(atoms))
+        weights = torch.where(weights.abs() > least, weights, 0.0)
+        gradient = (dense * weights[:, None]).T @ (features - dense @ atoms)
+        return gradient, own.double() @ dense.double().square()
+
 
 def csr_tensor(starts: Any, indices: Any, values: Any, shape: tuple[int, int]) -> torch.Tensor:
     """A CSR tensor of arrays or tensors that are known to fit together."""
@@ -91,6 +99,17 @@ def pursue(
     else:
         *parts, residuals = _pursuit_for(correlations, n_nonzero)(correlations, gram, squared_norms, *options)
     return TensorCodes(parts[0], parts[1], parts[2]), residuals
+
+
+def squared_residuals(*parameters: Any) -> torch.Tensor:
+    """Squared residuals (c,) alone; parameters as for `pursue`."""
+    return pursue(*parameters)[1]
+
+
+def explained_squares(correlations: torch.Tensor, *parameters: Any) -> torch.Tensor:
+    """Squared norms (c,) of what the codes represent; parameters as for `pursue`."""
+    codes, _ = pursue(correlations, *parameters)
+    return (codes.values * correlations.gather(1, codes.indices.long())).sum(1)
 
 
 def pursue_and_sum(
