@@ -288,7 +288,8 @@ class TestWhatIsComputed:
         def evaluate(atoms):
             padded = [pad_atoms(own) for own in atoms]
             coder = ClassCoder(LinearMap(6), padded, [own @ own.T for own in padded], [pursuit] * 2)
-            return _refinement._chunk_gradient(coder, X, np.sum(X**2, axis=1), labels, sharpness)
+            targets = np.eye(2, dtype=np.int8)[labels]
+            return _refinement._chunk_gradient(coder, X, np.sum(X**2, axis=1), targets, sharpness)
 
         loss, gradients, _ = evaluate(whitened)
         for k in range(2):
@@ -602,10 +603,11 @@ class TestBadInput:
         with pytest.raises(ValueError, match="make them all numbers or all strings"):
             make().fit(blobs[0], y)
 
-    def test_tensors_are_brought_here(self, blobs):
+    def test_tensors_in_host_memory_are_read_as_arrays(self, blobs):
         torch = pytest.importorskip("torch")
         X, y = blobs
         found = make().fit(torch.tensor(X), torch.tensor(y)).predict_proba(torch.tensor(X))
+        assert isinstance(found, torch.Tensor)
         np.testing.assert_array_equal(found, make().fit(X, y).predict_proba(X))
 
     def test_dask_is_refused(self, blobs):

@@ -23,6 +23,7 @@ from rkdl import (
     ORKDL,
     RKDL,
     FourierDL,
+    KDLClassifier,
     KDLOutlierDetector,
     config_context,
     load,
@@ -1067,6 +1068,141 @@ class TestOutlierDetector:
         expected = model.predict(given)
         stays_there()
         assert torch.equal(model.predict(given), expected)
+
+
+METHODS = Estimators("DL", "DL-aksvd", "FourierDL", "RKDL-random", "RKDL-poly", "RKDL-callable", "ORKDL")
+CLASSIFIERS = {name: KDLClassifier(method, random_state=0) for name, method in METHODS.items()}
+
+
+@pytest.mark.filterwarnings("ignore:KDLClassifier")
+class TestClassifier:
+    @pytest.fixture(scope="module")
+    @staticmethod
+    def labelled(X):
+        """Signals of three classes, which lie in different directions."""
+        labels = np.arange(300) % 3
+        return X[:300] + 3.0 * np.eye(12)[labels], labels
+
+    @pytest.fixture(scope="module")
+    @staticmethod
+    def trained(labelled):
+        """The classifier of every method, fitted in NumPy."""
+        found = {}
+
+        def fit(name):
+            if name not in found:
+                found[name] = clone(CLASSIFIERS[name]).fit(*labelled)
+            return found[name]
+
+        return fit
+
+    @pytest.mark.parametrize("name", CLASSIFIERS)
+    @each_engine
+    def test_fit_agrees(self, name, place, engine, work, labelled, trained):
+        X, y = labelled
+        given, expected = torch.tensor(X, device=place), trained(name)
+        model = clone(expected).set_params(device=engine).fit(given, torch.tensor(y, device=place))
+        for attribute in ("components_", "grams_", "errors_", "losses_", "sharpness_"):
+            np.testing.assert_allclose(getattr(model, attribute), getattr(expected, attribute), rtol=1e-6, atol=1e-7)
+        assert not any(isinstance(value, torch.Tensor) for value in vars(model).values())
+        found = model.predict_proba(given)
+        assert found.device.type == place
+        np.testing.assert_allclose(found.cpu(), expected.predict_proba(X), atol=1e-6)
+
+    @pytest.mark.parametrize("name", ["DL", "RKDL-random"])
+    @each_engine
+    @each_dtype
+    def test_predictions_agree(self, name, place, engine, dtype, labelled, trained):
+        X, y = labelled[0].astype(dtype), labelled[1]
+        given = torch.tensor(X, device=place)
+        expected, model = trained(name), with_attributes(clone(trained(name)).set_params(device=engine), trained(name))
+        # Twice: the second call uses what was prepared on the device.
+        for _ in range(2):
+            for method in ("decision_function", "predict_proba", "class_residuals"):
+                found = getattr(model, method)(given)
+                assert found.device.type == place
+                assert found.dtype == given.dtype
+                slack = 20.0 * TOLERANCE[dtype]
+                np.testing.assert_allclose(found.cpu(), getattr(expected, method)(X), rtol=slack, atol=slack)
+        labels = model.predict(given)
+        assert labels.dtype == torch.int64
+        assert labels.device.type == place
+        np.testing.assert_array_equal(labels.cpu(), expected.predict(X))
+        assert model.score(given, torch.tensor(y, device=place)) == expected.score(X, y)
+
+    @each_engine
+    def test_labels_of_other_kinds(self, place, engine, labelled):
+        X, y = labelled
+        given = torch.tensor(X, dtype=torch.bfloat16, device=place)
+        for names in (np.array(["a", "b", "c"]), np.array([1.0, 2.0, 4.0], dtype=np.float32)):
+            model = clone(CLASSIFIERS["DL"]).set_params(device=engine).fit(given, names[y])
+            found = model.predict(given)
+            if names.dtype.kind == "f":
+                assert found.dtype == torch.float32
+                found = found.cpu().numpy()
+            assert isinstance(found, np.ndarray)
+            assert model.predict_proba(given).dtype == torch.float32
+            assert (found == names[y]).mean() > 0.9
+
+    @each_engine
+    @pytest.mark.parametrize("count", [2, 3])
+    def test_far_signals(self, count, place, engine, labelled):
+        """The classes explain next to nothing of them, and still differ."""
+        X, y = labelled[0][labelled[1] < count].astype(np.float32), labelled[1][labelled[1] < count]
+        expected = clone(CLASSIFIERS["RKDL-random"]).fit(X, y)
+        model = with_attributes(clone(expected).set_params(device=engine), expected)
+        rows = np.concatenate([X[:20], 6.0 * X[:20]])
+        given = torch.tensor(rows, device=place)
+        np.testing.assert_array_equal(model.predict(given).cpu(), expected.predict(rows))
+        found = model.decision_function(given).cpu()
+        np.testing.assert_allclose(found, expected.decision_function(rows), rtol=1e-3, atol=1e-6)
+
+    @each_engine
+    @pytest.mark.parametrize("scale", [1e-30, 1e30])
+    def test_squares_out_of_range(self, scale, place, engine, labelled, trained):
+        rows = (labelled[0] * scale).astype(np.float32)
+        model = with_attributes(clone(trained("DL")).set_params(device=engine), trained("DL"))
+        found = model.decision_function(torch.tensor(rows, device=place)).cpu()
+        np.testing.assert_allclose(found, trained("DL").decision_function(rows), atol=1e-5)
+
+    @each_engine
+    def test_bad_rows(self, place, engine, labelled, trained):
+        X, y = labelled
+        bad = torch.tensor(X, device=place)
+        bad[3, 5] = torch.nan
+        for name in ("DL", "RKDL-random", "RKDL-callable"):
+            model = with_attributes(clone(trained(name)).set_params(device=engine), trained(name))
+            for work in (model.predict, lambda rows, model=model: clone(model).fit(rows, y)):
+                with pytest.raises(ValueError, match=r"Input X contains NaN.* column 5"):
+                    work(bad)
+
+    def test_arrays_go_through_a_device(self, device, labelled, trained, monkeypatch):
+        X, y = labelled
+        model = clone(trained("RKDL-random")).set_params(device=device).fit(sparse.csr_array(X), y)
+        expected = trained("RKDL-random").predict_proba(X)
+        for given in (X, sparse.csr_array(X)):
+            found = model.predict_proba(given)
+            assert isinstance(found, np.ndarray)
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert isinstance(model.predict(X), np.ndarray)
+        assert model.predict(torch.tensor(X)).device.type == "cpu"
+        # Signals that do not stay there, and features that are not cached.
+        monkeypatch.setattr("rkdl._data.tensors.CACHE_SHARE", 0.0)
+        with config_context(chunk_rows=(100, 100, 100), kept_bytes=0):
+            again = clone(model).fit(X, y)
+        np.testing.assert_allclose(again.predict_proba(X), expected, atol=1e-6)
+
+    def test_predictions_stay_on_the_device(self, device, labelled, trained, stays_there):
+        model = with_attributes(clone(trained("RKDL-random")).set_params(device=device), trained("RKDL-random"))
+        given = torch.tensor(labelled[0], device=device)
+        expected = model.predict(given)
+        stays_there()
+        assert torch.equal(model.predict(given), expected)
+        assert model.predict_proba(given).shape == (300, 3)
+
+    def test_device_of_the_method(self):
+        with pytest.raises(ValueError, match="set device of the classifier instead"):
+            KDLClassifier(DL(device="cpu")).fit(np.eye(4), [0, 0, 1, 1])
 
 
 @pytest.mark.slow

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.cpu.codes import explained_squares, squared_residuals
+from rkdl._backends.arrays import all_on_host, cast, host, is_tensor
+from rkdl._backends.base import backend_of
 from rkdl._backends.cpu.vectors import VECTOR_BYTES
-from rkdl._coding.encoder import NotFiniteError, Pursuit, conditioning_scale, for_each_chunk, group_by_magnitude
-from rkdl._coding.pursuit import Codes, pursue
+from rkdl._coding.encoder import NotFiniteError, Pursuit, conditioning_scale, map_rows
+from rkdl._coding.pursuit import pursue
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import resolve_threads
-from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import cache_limit
 from rkdl._execution.executor import Executor
+from rkdl._execution.open import open_part
 from rkdl._execution.pool import side_by_side
-from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhitenedMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._features.space import FeatureSpace
@@ -30,6 +30,7 @@ from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.initial_atoms import first_coordinates
 from rkdl._learning.loop import LearningProblem
 from rkdl._learning.reduced import Model, ReducedProblem
+from rkdl._utils.types import Array
 
 # The features of all signals are stored if they take no more than this.
 FEATURE_BYTES = 512 << 20
@@ -40,20 +41,35 @@ LANES = VECTOR_BYTES // 4
 
 
 class Picked(Signals):
-    """Some rows of other signals, in any order."""
+    """Some rows of other signals, in any order, read to where those are read."""
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
         super().__init__(signals.data, signals.dtype, signals.scale, (len(rows), signals.shape[1]))
-        self.is_in_memory = signals.is_in_memory
+        self.is_in_memory, self.device, self.home = signals.is_in_memory, signals.device, signals.home
         self._signals, self._rows = signals, rows
 
-    def read(self, start: int, stop: int) -> np.ndarray:
+    def read(self, start: int, stop: int) -> Array:
         """Rows `start` to `stop` of the selection."""
-        return self._signals.take(self._rows[start:stop])
+        rows = self._rows[start:stop]
+        if self.device is None:
+            return self._signals.take(rows)
+        return self._signals.subset(rows).read(0, len(rows))
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         """Some rows of the selection."""
         return self._signals.take(self._rows[indices])
+
+    def on_host(self) -> Signals:
+        return Picked(self._signals.on_host(), self._rows)
+
+    def check_finite(self, name: str = "X") -> None:
+        self._signals.check_finite(name)
+
+    def largest(self) -> float:
+        return self._signals.largest()
+
+    def make_resident(self) -> None:
+        """Rows are gathered when they are read."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +84,8 @@ class SharedFeatures:
 
     @classmethod
     def of(cls, space: FeatureSpace, problem: ReducedProblem) -> SharedFeatures:
-        """Those that a problem was learned on."""
-        feature_map, metric, *_ = problem.model
+        """Those that a problem was learned on, in host memory."""
+        feature_map, metric = all_on_host((problem.model.feature_map, problem.model.metric))
         signals, pursuit = problem.executor.signals, problem.pursuit
         if isinstance(feature_map, KernelMap) and isinstance(metric, Metric):
             feature_map = WhitenedMap.of(feature_map, metric, signals.dtype)
@@ -91,102 +107,121 @@ class SharedFeatures:
 class ClassCoder:
     """Codes signals with the dictionary of each class, from features that are computed once.
 
-    Per class there are atoms (n_k, p) of unit norm, padded with rows of zeros, their inner products and a pursuit.
+    Per class there are atoms (n_k, p) of unit norm, padded with rows of zeros, their inner products and a pursuit of no
+    more non-zeros than features.
     """
 
     feature_map: FeatureMap
-    atoms: Sequence[np.ndarray]
-    grams: Sequence[np.ndarray]
+    atoms: Sequence[Array]
+    grams: Sequence[Array]
     pursuits: Sequence[Pursuit]
 
     @property
     def row_width(self) -> int:
         """Size of the working memory per signal, in numbers, while it is coded with one class."""
-        own_features = 0 if isinstance(self.feature_map, LinearMap) else self.feature_map.size
+        own_features = 0 if self.is_linear else self.feature_map.size
         return self.feature_map.signal_size + own_features + 2 * max(len(atoms) for atoms in self.atoms)
 
-    def codes(self, features: np.ndarray, norms: np.ndarray) -> Iterator[tuple[Codes, np.ndarray]]:
+    @property
+    def is_linear(self) -> bool:
+        """Whether the features are the signals, as in `rkdl._coding.encoder.Encoder`."""
+        return isinstance(self.feature_map, LinearMap)
+
+    def with_gram(self) -> ClassCoder:
+        """The coder, which has all inner products of its atoms."""
+        return self
+
+    def condition(self, signals: np.ndarray) -> tuple[ClassCoder, np.ndarray, float]:
+        """As `rkdl._coding.encoder.Encoder.condition`."""
+        scale = conditioning_scale(signals) if self.is_linear else 1.0
+        if scale == 1.0:
+            return self, signals, scale
+        pursuits = [pursuit._replace(residual_tol=pursuit.residual_tol * scale * scale) for pursuit in self.pursuits]
+        return replace(self, pursuits=pursuits), signals * signals.dtype.type(scale), scale
+
+    def codes(self, features: Array, norms: Array) -> Iterator[tuple[Any, Array]]:
         """Codes and squared residuals of each class in turn."""
         for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
-            limit = min(pursuit.n_nonzero, self.feature_map.size)
-            correlations = features @ atoms.T
-            yield pursue(correlations, gram, norms, limit, pursuit.residual_tol, pursuit.ols)
+            yield pursue(features @ atoms.T, gram, norms, *pursuit)
 
-    def relative_residuals(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Squared residuals (c, classes) of a chunk relative to the signals' squared norms, and explained fractions.
+    def relative_residuals(self, signals: Array) -> tuple[Array, Array]:
+        """Numbers that tell whether the features are in range, and squared residuals (c, classes) of a chunk.
 
-        Both, because the residuals of signals far from all kernel vectors are one up to rounding, while the fractions
-        that the classes explain still differ. A zero signal has residuals of zero.
+        These are relative to the signals' squared norms; a zero signal has residuals of zero.
         """
-        groups = group_by_magnitude(signals)
-        if len(groups) == 1:
-            return self._group_residuals(signals)
-        found = np.empty((len(signals), len(self.atoms)), dtype=signals.dtype)
-        shares = np.empty(found.shape)
-        for group in groups:
-            found[group], shares[group] = self._group_residuals(signals[group])
-        return found, shares
+        features, norms, checked = self._map(signals)
+        backend = backend_of(features)
+        found = backend.full((len(features), len(self.atoms)), 0.0, features)
+        for k, (atoms, gram, pursuit) in enumerate(zip(self.atoms, self.grams, self.pursuits, strict=True)):
+            found[:, k] = backend.squared_residuals(features @ atoms.T, gram, norms, *pursuit)
+        found /= backend.where(norms > 0.0, norms, 1.0)[:, None]
+        return checked, found
 
-    def _group_residuals(self, signals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`relative_residuals` of signals of like magnitude."""
-        coder, rows = self._conditioned(signals)
+    def faint_shares(self, signals: Array) -> tuple[Array, Array]:
+        """As `relative_residuals`, with the explained fractions of signals that no class explains well.
+
+        Fractions (c, classes) are divided by the square of the number in a last column, since they may underflow.
+        """
+        features, norms, checked = self._map(signals)
+        backend = backend_of(features)
+        largest = backend.largest(abs(features), 1)[0]
+        # Scaling all features of a signal does not change the choices of the pursuit.
+        features = features / backend.where(largest > 0.0, largest, 1.0)
+        endless = backend.full((len(features),), np.inf, features)
+        columns = [
+            backend.explained_squares(features @ atoms.T, gram, endless, pursuit.n_nonzero, -1.0, pursuit.ols)
+            for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True)
+        ]
+        return checked, backend.stack([*columns, largest[:, 0] / norms**0.5]).T
+
+    def _map(self, signals: Array) -> tuple[Array, Array, Array]:
+        """Features and squared norms of a chunk, and numbers that tell whether the features are in range."""
         with np.errstate(over="ignore", invalid="ignore"):
-            features, norms = self.feature_map.features(rows), self.feature_map.squared_norms(rows)
+            features, norms = self.feature_map.features(signals), self.feature_map.squared_norms(signals)
+        if is_tensor(features):
+            # Looking would wait for the device: zeros, or NaN where features are not finite, are looked at later.
+            sums = features.sum(1)
+            return features, norms, features if self.is_linear else sums - sums
         if not np.isfinite(features.sum() + norms.sum()):
             raise NotFiniteError
-        found = coder._squared_residuals(features, norms)
-        found /= np.where(norms > 0.0, norms, 1.0)[:, None]
-        shares = 1.0 - found.astype(np.float64)
-        faint = np.flatnonzero((shares < FAINT).all(axis=1) & (norms > 0.0))
-        if faint.size:
-            shares[faint] = coder._faint_shares(features[faint], norms[faint])
-        return found, shares
-
-    def _squared_residuals(self, features: np.ndarray, norms: np.ndarray) -> np.ndarray:
-        """Squared residuals (c, classes), without the codes that leave them."""
-        found = np.empty((len(features), len(self.atoms)), dtype=features.dtype)
-        for k, (atoms, gram, pursuit) in enumerate(zip(self.atoms, self.grams, self.pursuits, strict=True)):
-            limit = min(pursuit.n_nonzero, self.feature_map.size)
-            correlations = features @ atoms.T
-            found[:, k] = squared_residuals(correlations, gram, norms, limit, pursuit.residual_tol, pursuit.ols)
-        return found
-
-    def _faint_shares(self, features: np.ndarray, norms: np.ndarray) -> np.ndarray:
-        """Explained fractions of signals that no class explains well."""
-        largest = np.abs(features).max(axis=1)
-        largest[largest == 0.0] = 1.0
-        # Scaling all features of a signal does not change the choices of the pursuit.
-        features, endless = features / largest[:, None], np.full_like(norms, np.inf)
-        found = []
-        for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
-            correlations = features @ atoms.T
-            limit = min(pursuit.n_nonzero, self.feature_map.size)
-            found.append(explained_squares(correlations, gram, endless, limit, -1.0, pursuit.ols))
-        return np.stack(found, axis=1) * (largest.astype(np.float64) ** 2 / norms)[:, None]
-
-    def _conditioned(self, rows: np.ndarray) -> tuple[ClassCoder, np.ndarray]:
-        """As `rkdl._coding.encoder.Encoder.condition`."""
-        scale = conditioning_scale(rows) if isinstance(self.feature_map, LinearMap) else 1.0
-        if scale == 1.0:
-            return self, rows
-        pursuits = [pursuit._replace(residual_tol=pursuit.residual_tol * scale * scale) for pursuit in self.pursuits]
-        return replace(self, pursuits=pursuits), rows * rows.dtype.type(scale)
+        return features, norms, features
 
 
-def relative_residuals(signals: Signals, coder: ClassCoder, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """`ClassCoder.relative_residuals` of all signals, in one pass over the chunks."""
-    found = np.empty((signals.shape[0], len(coder.atoms)), dtype=signals.dtype)
-    shares = np.empty(found.shape)
+class Residuals(NamedTuple):
+    """Squared residuals (n_signals, n_classes) relative to the signals' squared norms.
 
-    def task(number: int, start: int, stop: int) -> None:
-        found[start:stop], shares[start:stop] = coder.relative_residuals(signals.read(start, stop))
+    The residuals of `faint` signals, far from all kernel vectors, are one up to rounding, while the fractions `shares`
+    (n_faint, n_classes) that the classes explain still differ.
+    """
 
-    for_each_chunk(signals, coder.row_width, n_jobs, task)
-    return found, shares
+    relative: Array
+    faint: Array
+    shares: Array
 
 
-def pad_atoms(atoms: np.ndarray) -> np.ndarray:
-    """Atoms (n, p) padded with rows of zeros, which the pursuit never chooses, to whole SIMD vectors."""
+def relative_residuals(signals: Signals, coder: ClassCoder, n_jobs: int | None) -> Residuals:
+    """Residuals of all signals in the classes, as tensors where the signals came as one."""
+    count = len(coder.atoms)
+    found = map_rows(signals, coder, None, count, n_jobs, _residuals_of)
+    faint = backend_of(found).flatnonzero((found > 1.0 - FAINT).all(1))
+    if len(faint) == 0:
+        return Residuals(found, faint, found[:0])
+    scaled = cast(map_rows(Picked(signals, host(faint)), coder, None, count + 1, n_jobs, _shares_of), np.float64)
+    return Residuals(found, faint, scaled[:, :count] * scaled[:, count:] ** 2)
+
+
+def _residuals_of(coder: ClassCoder, decoder: None, rows: Array, scale: float) -> tuple[Array, Array]:
+    return coder.relative_residuals(rows)
+
+
+def _shares_of(coder: ClassCoder, decoder: None, rows: Array, scale: float) -> tuple[Array, Array]:
+    return coder.faint_shares(rows)
+
+
+def pad_atoms(atoms: Array) -> Array:
+    """Atoms (n, p) padded with rows of zeros, which the pursuit never chooses, to whole SIMD vectors; not tensors."""
+    if is_tensor(atoms):
+        return atoms
     missing = -len(atoms) % LANES
     return np.ascontiguousarray(np.pad(atoms, ((0, missing), (0, 0)))) if missing else np.ascontiguousarray(atoms)
 
@@ -244,11 +279,10 @@ class ClassProblem(LearningProblem):
             if init != "random":
                 atoms = first_coordinates(init, own, count, rng, feature_map.features).astype(np.float64)
             width = signals.shape[1] + 2 * feature_map.size + 3 * count
-            bounds = chunk_bounds(len(rows), width, signals.dtype.itemsize)
             # Asked here: classes learn in threads that do not know the user's settings.
-            cache_bytes = cache_limit(FEATURE_BYTES * len(rows) // n_signals)
+            cache_bytes = cache_limit(executor.cache_room(FEATURE_BYTES) * len(rows) // n_signals)
             problem = ReducedProblem(
-                ThreadExecutor(own, bounds, own_threads, cache_bytes),
+                open_part(own, width, own_threads, cache_bytes),
                 Model.start(feature_map, IdentityMetric(feature_map.size), atoms),
                 pursuit._replace(n_nonzero=min(pursuit.n_nonzero, count)),
                 atom_update=atom_update,

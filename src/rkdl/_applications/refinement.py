@@ -9,18 +9,21 @@ the predicted probability.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from rkdl._applications.class_dictionaries import FEATURE_BYTES, ClassCoder, Picked, pad_atoms
-from rkdl._backends.cpu.statistics import accumulate_gradient
+from rkdl._backends.arrays import cast, where
+from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit, for_each_chunk
-from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread, resolve_threads
+from rkdl._execution.executor import Executor
 from rkdl._execution.pool import side_by_side
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._learning.atom_updates import normalize_rows
+from rkdl._utils.types import Array
 
 # Maximum batch size, and minimum number of steps per pass where there are enough signals.
 BATCH, STEPS = 1000, 16
@@ -44,7 +47,7 @@ class Refinement:
 
     def __init__(
         self,
-        signals: Signals,
+        executor: Executor,
         labels: np.ndarray,
         feature_map: FeatureMap,
         whitened_atoms: Sequence[np.ndarray],
@@ -53,26 +56,33 @@ class Refinement:
         sharpness: float,
         learning_rate: float,
         rng: np.random.RandomState,
-        n_jobs: int | None,
     ) -> None:
-        self.signals, self.labels, self.feature_map = signals, labels, feature_map
-        self.whitened_atoms, self.pursuits = list(whitened_atoms), list(pursuits)
+        self.executor, self.labels, self.pursuits = executor, labels, list(pursuits)
+        self.feature_map, self.whitened_atoms = executor.to_signals((feature_map, list(whitened_atoms)))
         self.sharpness, self.learning_rate = DOUBT * sharpness, learning_rate
-        self.rng, self.n_jobs = rng, n_jobs
-        self._threads = resolve_threads(n_jobs)
-        self._momenta = [np.zeros_like(own) for own in whitened_atoms]
-        self._usage = [np.zeros(len(own)) for own in whitened_atoms]
-        self._features: np.ndarray | None = None
-        n_signals = signals.shape[0]
-        size = n_signals * feature_map.size * signals.dtype.itemsize
-        if not isinstance(feature_map, LinearMap) and signals.is_in_memory and size <= FEATURE_BYTES:
-            self._features = np.empty((n_signals, feature_map.size), dtype=signals.dtype)
-            width = signals.shape[1] + 2 * feature_map.size
-            for_each_chunk(signals, width, n_jobs, self._keep)
+        self.rng = rng
+        self._threads = resolve_threads(executor.n_jobs)
+        # One row per signal, with a one in the column of its class.
+        self._targets = executor.to_signals((labels[:, None] == np.arange(len(whitened_atoms))).astype(np.int8))
+        self._momenta = [0.0 * own for own in self.whitened_atoms]
+        self._usage = [0.0 * own[:, 0] for own in self.whitened_atoms]
+        self._features = self._cached_features()
 
-    def _keep(self, number: int, start: int, stop: int) -> None:
-        assert self._features is not None
-        self._features[start:stop] = self.feature_map.features(self.signals.read(start, stop))
+    def _cached_features(self) -> Array | None:
+        """The features of all signals where these are; None if they are the signals or do not fit."""
+        signals, size = self.executor.signals, self.feature_map.size
+        n_bytes = signals.shape[0] * size * signals.dtype.itemsize
+        has_room = signals.is_in_memory and n_bytes <= self.executor.cache_room(FEATURE_BYTES)
+        if isinstance(self.feature_map, LinearMap) or not has_room:
+            return None
+        like = self.executor.to_signals(np.empty(0, dtype=signals.dtype))
+        features = backend_of(like).full((signals.shape[0], size), 0.0, like)
+
+        def keep(number: int, start: int, stop: int) -> None:
+            features[start:stop] = self.feature_map.features(signals.read(start, stop))
+
+        for_each_chunk(signals, signals.shape[1] + 2 * size, self.executor.n_jobs, keep)
+        return features
 
     def run_pass(self, remaining: float, share: float) -> float:
         """One pass over the signals in random batches; returns their mean cross-entropy, each before its step.
@@ -87,39 +97,39 @@ class Refinement:
             for number, batch in enumerate(np.array_split(order, n_batches)):
                 rate = self.learning_rate * (remaining - share * number / n_batches)
                 loss += self._step(np.sort(batch), rate)
-        return loss / len(order)
+        return float(loss) / len(order)
 
-    def _step(self, batch: np.ndarray, rate: float) -> float:
-        """One gradient step on a batch; returns the sum of its cross-entropies."""
-        dtype = self.signals.dtype
-        atoms = [pad_atoms(own.astype(dtype)) for own in self.whitened_atoms]
+    def _step(self, batch: np.ndarray, rate: float) -> Any:
+        """One gradient step on a batch; returns the sum of its cross-entropies, on a device a tensor."""
+        signals = self.executor.signals
+        atoms = [pad_atoms(cast(own, signals.dtype)) for own in self.whitened_atoms]
         grams = side_by_side(lambda own: own @ own.T, atoms, self._threads)
         coder = ClassCoder(self.feature_map, atoms, grams, self.pursuits)
-        picked = Picked(self.signals, batch)
+        picked = Picked(signals, batch)
 
-        def task(number: int, start: int, stop: int) -> tuple[float, list, list]:
-            rows = batch[start:stop]
-            signals = picked.read(start, stop)
-            features = self.feature_map.features(signals) if self._features is None else self._features[rows]
-            norms = self.feature_map.squared_norms(signals)
-            return _chunk_gradient(coder, features, norms, self.labels[rows], self.sharpness)
+        def task(number: int, start: int, stop: int) -> tuple[Any, list, list]:
+            rows = self.executor.to_signals(batch[start:stop])
+            given = picked.read(start, stop)
+            features = self.feature_map.features(given) if self._features is None else self._features[rows]
+            norms = self.feature_map.squared_norms(given)
+            return _chunk_gradient(coder, features, norms, self._targets[rows], self.sharpness)
 
-        (loss, gradients, usage), *others = for_each_chunk(picked, coder.row_width, self.n_jobs, task)
+        (loss, gradients, usage), *others = for_each_chunk(picked, coder.row_width, self.executor.n_jobs, task)
         for part, chunk_gradients, chunk_usage in others:
             loss += part
             for total, more in zip([*gradients, *usage], [*chunk_gradients, *chunk_usage], strict=True):
                 total += more
 
-        def move(k: int) -> np.ndarray:
+        def move(k: int) -> Array:
             count = len(self.whitened_atoms[k])
-            # The diagonal of the least-squares Hessian: the energy of the atom's codes, averaged over batches.
+            # The diagonal of the least-squares Hessian: the energy of the atom's codes, averaged over batches. Without
+            # branches, which would wait for a device.
             known = self._usage[k]
-            known += (usage[k][:count] - known) * (1.0 - MOMENTUM if known.any() else 1.0)
-            floor = 0.1 * float(known.mean())
+            known += (usage[k][:count] - known) * (1.0 - MOMENTUM * cast(known.any(), np.float64))
+            bound = known.clip(min=0.1 * known.mean())
             momentum = self._momenta[k]
             momentum *= MOMENTUM
-            if floor > 0.0:
-                momentum += gradients[k][:count] / np.maximum(known, floor)[:, None]
+            momentum += gradients[k][:count] / where(bound > 0.0, bound, np.inf)[:, None]
             return normalize_rows(self.whitened_atoms[k] + rate * momentum, otherwise=self.whitened_atoms[k])
 
         self.whitened_atoms[:] = side_by_side(move, range(len(self.whitened_atoms)), self._threads)
@@ -127,40 +137,37 @@ class Refinement:
 
 
 def _chunk_gradient(
-    coder: ClassCoder, features: np.ndarray, norms: np.ndarray, labels: np.ndarray, sharpness: float
-) -> tuple[float, list[np.ndarray], list[np.ndarray]]:
-    """Cross-entropy of a chunk, and per class the gradient of the atoms and the energy of their codes in the class."""
+    coder: ClassCoder, features: Array, norms: Array, targets: Array, sharpness: float
+) -> tuple[Any, list[Array], list[Array]]:
+    """Cross-entropy of a chunk, and per class the gradient of the atoms and the energy of their codes in the class.
+
+    `targets` (c, classes) are one for the class of a signal and zero for the others.
+    """
+    backend = backend_of(features)
     found = list(coder.codes(features, norms))
-    squares = np.stack([residuals for _, residuals in found], axis=1)
-    inverse = 1.0 / np.where(norms > 0.0, norms, 1.0)
+    squares = backend.stack([residuals for _, residuals in found]).T
+    inverse = 1.0 / backend.where(norms > 0.0, norms, 1.0)
     logs = _log_probabilities(squares * inverse[:, None], sharpness)
-    loss = -float(logs[np.arange(len(labels)), labels].sum())
-    weights = -np.exp(logs)
-    weights[np.arange(len(labels)), labels] += 1.0
+    loss = -(targets * logs).sum()
     # Relative to the norm, so that all signals have the same weight.
-    weights = (weights * inverse[:, None]).astype(features.dtype)
-    least = (NEGLIGIBLE * inverse).astype(features.dtype)
+    weights = backend.as_like((targets - backend.exp(logs)) * inverse[:, None], features)
+    least = backend.as_like(NEGLIGIBLE * inverse, features)
     gradients, usage = [], []
     for k, (codes, _) in enumerate(found):
-        gradient, used = np.zeros_like(coder.atoms[k]), np.zeros(len(coder.atoms[k]))
-        own = np.where(labels == k, inverse, 0.0)
-        own_weights = np.ascontiguousarray(weights[:, k])
-        accumulate_gradient(*codes, own_weights, least, own, features, coder.atoms[k], gradient, used)
+        own = targets[:, k] * inverse
+        gradient, used = codes.residual_gradient(weights[:, k], least, own, features, coder.atoms[k])
         gradients.append(gradient)
         usage.append(used)
     return loss, gradients, usage
 
 
-def probabilities(residuals: np.ndarray, sharpness: float) -> np.ndarray:
+def probabilities(residuals: Array, sharpness: float) -> Array:
     """``softmax(-sharpness * residuals)`` per row, in float64."""
-    return np.exp(_log_probabilities(residuals, sharpness))
+    return backend_of(residuals).exp(_log_probabilities(residuals, sharpness))
 
 
-def _log_probabilities(residuals: np.ndarray, sharpness: float) -> np.ndarray:
-    logits = -sharpness * residuals.astype(np.float64)
-    logits -= logits.max(axis=1, keepdims=True)
-    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    return logits
+def _log_probabilities(residuals: Array, sharpness: float) -> Array:
+    return backend_of(residuals).log_softmax(-sharpness * cast(residuals, np.float64))
 
 
 def fit_sharpness(residuals: np.ndarray, labels: np.ndarray) -> float:

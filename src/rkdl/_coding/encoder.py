@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rkdl._backends.arrays import all_on_host
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.cpu.codes import write_codes
 from rkdl._backends.cpu.products import multiply
@@ -36,9 +37,15 @@ class NotFiniteError(ValueError):
 def for_each_chunk(signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int, int], Any]) -> list[Any]:
     """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
 
-    Where features are not finite because the signals are not, the error is scikit-learn's, which says so.
+    Chunks on a device are worked on one after another. Where features are not finite because the signals are not, the
+    error is scikit-learn's, which says so.
     """
-    bounds = chunk_bounds(signals.shape[0], width, signals.dtype.itemsize)
+    choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
+    if signals.device is not None:
+        from rkdl._execution.device import bounds_on
+
+        choose, n_jobs = bounds_on(signals.device), 1
+    bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
     try:
         return map_chunks(signals, bounds, n_jobs, task)
     except NotFiniteError:
@@ -47,10 +54,11 @@ def for_each_chunk(signals: Signals, width: int, n_jobs: int | None, task: Calla
 
 
 def map_rows(
-    signals: Any, encoder: Encoder, decoder: Any, width: int, n_jobs: int | None, work: Callable[..., tuple[Any, Any]]
+    signals: Any, encoder: Any, decoder: Any, width: int, n_jobs: int | None, work: Callable[..., tuple[Any, Any]]
 ) -> Any:
     """Rows of results (n_signals, width), as a tensor where the signals came as one.
 
+    The encoder is an `Encoder`, or has its `row_width`, `is_linear`, `condition` and `with_gram`.
     ``work(encoder, decoder, rows, scale)``, of rows multiplied by `scale`, returns numbers whose squares tell whether
     the results can be trusted, and the results; encoder and decoder are given to it in NumPy or on the signals' device.
     """
@@ -61,16 +69,19 @@ def map_rows(
 
     def task(number: int, start: int, stop: int) -> None:
         given = signals.read(start, stop)
-        for group in group_by_magnitude(given):
-            coder, rows, scale = encoder.condition(given if len(group) == len(given) else given[group])
-            results[start + group] = work(coder, decoder, rows, scale)[1]
+        groups = group_by_magnitude(given)
+        for group in groups:
+            # All rows without an index: it would take longer than one row.
+            chosen, places = (given, slice(start, stop)) if len(groups) == 1 else (given[group], start + group)
+            coder, rows, scale = encoder.condition(chosen)
+            results[places] = work(coder, decoder, rows, scale)[1]
 
     for_each_chunk(signals, row_width, n_jobs, task)
     return results
 
 
 def _map_rows_on_device(
-    signals: Any, encoder: Encoder, decoder: Any, row_width: int, width: int, n_jobs: int | None, work: Callable
+    signals: Any, encoder: Any, decoder: Any, row_width: int, width: int, n_jobs: int | None, work: Callable
 ) -> Any:
     from rkdl._execution.device import DeviceExecutor, send_home
 
@@ -90,6 +101,7 @@ def _map_rows_on_device(
         if are_in_range(checks, signals, encoder):
             return send_home(results, signals)
     # Signals that are not finite, huge or tiny are left to the CPU.
+    encoder, decoder = all_on_host((encoder, decoder))
     return send_home(map_rows(signals.on_host(), encoder, decoder, width, n_jobs, work), signals)
 
 

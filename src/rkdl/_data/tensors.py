@@ -129,6 +129,9 @@ class StreamedSignals(Signals):
         return self.source
 
     def subset(self, indices: np.ndarray) -> TensorSignals:
+        there = None if self._buffers is None else self._buffers.whole(self.source)
+        if there is not None:
+            return TensorSignals(there, self.dtype, self.device).subset(indices)
         rows = torch.from_numpy(np.ascontiguousarray(self.take(indices)))
         return TensorSignals(rows.to(self.device), self.dtype, self.device)
 
@@ -172,6 +175,17 @@ class _Buffers:
     def has(self, source: Signals, start: int, stop: int) -> bool:
         """Whether these rows are on the device."""
         return self._scale == source.scale and (start, stop) in self._arrived
+
+    def whole(self, source: Signals) -> torch.Tensor | None:
+        """All rows of the source, if they are on the device."""
+        if self._resident is None or self._scale != source.scale:
+            return None
+        arrived = 0
+        for start, stop in sorted(self._arrived):
+            if start > arrived:
+                return None
+            arrived = max(arrived, stop)
+        return self._resident if arrived == len(self._resident) else None
 
     def read(self, source: Signals, start: int, stop: int) -> torch.Tensor:
         """Rows of the source on the device."""

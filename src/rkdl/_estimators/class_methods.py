@@ -44,7 +44,10 @@ def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
         )
     method = clone(estimator)
     if method.device is not None:
-        raise ValueError(f"device={method.device!r} of the estimator: the classifier learns on the CPU: leave it None.")
+        raise ValueError(
+            f"device={str(method.device)!r} of the estimator: set device of the classifier instead, and leave that of "
+            f"the estimator at None."
+        )
     method._validate_params()
     if not isinstance(method.init, str):
         raise ValueError(

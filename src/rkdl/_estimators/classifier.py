@@ -11,23 +11,25 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
+from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d
 
 from rkdl._applications.class_dictionaries import (
-    FAINT,
     LANES,
     ClassCoder,
     ClassProblem,
     Picked,
+    Residuals,
     SharedFeatures,
     pad_atoms,
     relative_residuals,
 )
 from rkdl._applications.refinement import Refinement, fit_sharpness, probabilities
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import host, is_tensor
+from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._coding.preimages import LinearDecoder, choose_signs, decode_rows
 from rkdl._data.signals import Signals
@@ -38,7 +40,7 @@ from rkdl._estimators.base import (
     unchanged_on_failure,
 )
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
-from rkdl._estimators.coder import ensure_fitted, read_signals
+from rkdl._estimators.coder import ensure_fitted, placed, read_quickly
 from rkdl._estimators.documentation import DocumentationLink
 from rkdl._estimators.kernel import decoder_of_kernel
 from rkdl._estimators.prepared import prepared
@@ -49,11 +51,13 @@ from rkdl._features.space import SignalSpace
 from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.loop import alternate, progress
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import MatrixLike
+from rkdl._utils.types import Array, Device, MatrixLike
 from rkdl._utils.warnings import warn
 
 # More held-out signals than this do not improve the calibration of one number.
 LARGEST_CALIBRATION = 2000
+# Dtypes of labels that tensors can have, as NumPy's kinds and sizes.
+TENSOR_LABELS = ("b1", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 # Warn if, for most of at least FEW signals, the probabilities of all classes differ by less than EQUAL.
 FEW, EQUAL, MOST = 5, 1e-3, 0.9
 
@@ -80,6 +84,8 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
     calibration_size : float, default=0.1
         Fraction of the signals held out to calibrate the probabilities: at most 2,000, and at least one per class of
         two or more. If it is not cut to 2,000, the dictionaries are then learned again from all signals.
+    device : str or torch.device, default=None
+        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads, instead of that of `estimator`; None means as many as BLAS may use, -1 all cores.
     random_state : int, RandomState instance or None, default=None
@@ -140,6 +146,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         "n_refinements": [Interval(Integral, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "calibration_size": [Interval(Real, 0, 1, closed="neither")],
+        "device": "no_validation",
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -152,6 +159,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         n_refinements: int = 2,
         learning_rate: float = 0.02,
         calibration_size: float = 0.1,
+        device: Device = None,
         n_jobs: int | None = None,
         random_state: RandomState | int | None = None,
         verbose: int = 0,
@@ -160,6 +168,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         self.n_refinements = n_refinements
         self.learning_rate = learning_rate
         self.calibration_size = calibration_size
+        self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -176,8 +185,8 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
             Signals, one per row. Memory maps, Zarr arrays, HDF5 datasets and anything else with ``shape``, ``dtype``
-            and row slices are read chunk by chunk.
-        y : array-like of shape (n_signals,)
+            and row slices are read chunk by chunk; torch tensors are processed where they are.
+        y : array-like or tensor of shape (n_signals,)
             Class labels: numbers or strings.
 
         Returns
@@ -194,7 +203,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         return self
 
     @one_blas_thread()
-    def predict(self, X: MatrixLike) -> np.ndarray:
+    def predict(self, X: MatrixLike) -> Array:
         """Predict the class of each signal: the one whose dictionary leaves the smallest residual.
 
         Parameters
@@ -206,14 +215,19 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         -------
         labels : ndarray of shape (n_signals,)
             Predicted labels. Ties, as for signals so far from all kernel vectors that the kernel underflows, go to the
-            first class.
+            first class. A tensor if `X` is one and the labels are numbers; an array otherwise.
         """
-        residuals, shares = self._residuals(X)
-        is_faint = (shares < FAINT).all(axis=1)
-        return self.classes_[np.where(is_faint, shares.argmax(axis=1), residuals.argmin(axis=1))]
+        residuals, faint, shares = self._residuals(X)
+        best = residuals.argmin(1)
+        if len(faint):
+            best[faint] = shares.argmax(1)
+        if not is_tensor(X) or self.classes_.dtype.str[1:] not in TENSOR_LABELS:
+            return self.classes_[host(best)]
+        classes = prepared(self, ("classes", X.device), lambda: placed(self.classes_, X.device))
+        return classes[placed(best, X.device)]
 
     @one_blas_thread()
-    def decision_function(self, X: MatrixLike) -> np.ndarray:
+    def decision_function(self, X: MatrixLike) -> Array:
         """Compute how well the dictionary of each class represents the signals.
 
         Parameters
@@ -225,17 +239,18 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         -------
         scores : ndarray of shape (n_signals, n_classes) or (n_signals,)
             Minus the squared residual relative to the squared norm of the signal, in feature space. With two classes,
-            the score of the second minus that of the first.
+            the score of the second minus that of the first. A tensor if `X` is one.
         """
-        residuals, shares = self._residuals(X)
+        residuals, faint, shares = self._residuals(X)
         if len(self.classes_) > 2:
-            return -residuals
-        is_faint = (shares < FAINT).all(axis=1)
-        scores = np.where(is_faint, shares[:, 1] - shares[:, 0], residuals[:, 0] - residuals[:, 1])
-        return scores.astype(residuals.dtype)
+            return _returned(-residuals, X)
+        scores = residuals[:, 0] - residuals[:, 1]
+        if len(faint):
+            scores[faint] = backend_of(scores).as_like(shares[:, 1] - shares[:, 0], scores)
+        return _returned(scores, X)
 
     @one_blas_thread()
-    def class_residuals(self, X: MatrixLike) -> np.ndarray:
+    def class_residuals(self, X: MatrixLike) -> Array:
         """Compute what the dictionary of each class leaves of the signals.
 
         Parameters
@@ -247,12 +262,12 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         -------
         residuals : ndarray of shape (n_signals, n_classes)
             Squared residuals relative to the squared norms of the signals, in feature space: 0 for a signal that the
-            dictionary represents exactly, 1 for one that it does not represent at all.
+            dictionary represents exactly, 1 for one that it does not represent at all. A tensor if `X` is one.
         """
-        return self._residuals(X)[0]
+        return _returned(self._residuals(X).relative, X)
 
     @one_blas_thread()
-    def predict_proba(self, X: MatrixLike) -> np.ndarray:
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Compute class probabilities, calibrated on held-out signals.
 
         Parameters
@@ -263,14 +278,34 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         Returns
         -------
         probabilities : ndarray of shape (n_signals, n_classes)
-            ``softmax(-sharpness_ * residuals)``, with the relative squared residuals of `decision_function`.
+            ``softmax(-sharpness_ * residuals)``, with the relative squared residuals of `decision_function`. A tensor
+            if `X` is one.
         """
-        residuals, _ = self._residuals(X)
-        found = probabilities(residuals, self.sharpness_).astype(residuals.dtype)
+        residuals = self._residuals(X).relative
+        found = backend_of(residuals).as_like(probabilities(residuals, self.sharpness_), residuals)
         message = _complaint(residuals, found, "signals", self.method_)
         if message is not None:
             warn(message)
-        return found
+        return _returned(found, X)
+
+    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Compute the fraction of signals that are classified correctly.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row.
+        y : array-like or tensor of shape (n_signals,)
+            True labels.
+        sample_weight : array-like of shape (n_signals,), default=None
+            Weights of the signals; None means equal weights.
+
+        Returns
+        -------
+        score : float
+            Accuracy of `predict`.
+        """
+        return float(accuracy_score(host(y), host(self.predict(X)), sample_weight=host(sample_weight)))
 
     @one_blas_thread()
     def atom_preimages(self) -> list[np.ndarray]:
@@ -360,7 +395,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any) -> tuple[str | None, str | None]:
         """Set the fitted attributes; returns where Ctrl-C ended the learning, and a warning about the probabilities."""
-        signals = read_signals(self, host(X), reset=True)
+        signals = read_quickly(self, X, reset=True, device=self.device)
         if signals.is_remote:
             raise ValueError(
                 "KDLClassifier does not learn from Dask arrays: give it an array, a memory map or any source of row "
@@ -452,12 +487,13 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             work.interruption = (
                 f"after {len(history)} of {method.max_iter} iterations and holds what it learned in them"
             )
-        atoms = [own.model.whitened_atoms for own in problem.problems]
+        atoms = [host(own.model.whitened_atoms) for own in problem.problems]
         learned = _Learned(atoms, [own.pursuit for own in problem.problems], history.returned_errors, [])
         del problem
         learned.sharpness = self._calibrate(work, learned) if before is None else before.sharpness
         if self.n_refinements and work.interruption is None:
             self._refine(work, learned, labels, rng)
+            learned.whitened_atoms = [host(own) for own in learned.whitened_atoms]
         learned.calibrated = self._calibrate(work, learned) if before is None else before.calibrated
         learned.message = learned.message if before is None else before.message
         return learned
@@ -468,7 +504,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         with progress(self.n_refinements, work.method.verbose, f"{type(self).__name__}: refinement") as bar:
             try:
                 refinement = Refinement(
-                    work.executor.signals,
+                    work.executor,
                     labels,
                     work.features.feature_map,
                     learned.whitened_atoms,
@@ -476,7 +512,6 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
                     sharpness=learned.sharpness,
                     learning_rate=self.learning_rate,
                     rng=rng,
-                    n_jobs=self.n_jobs,
                 )
                 # The same list, so that an interruption keeps the last step.
                 learned.whitened_atoms = refinement.whitened_atoms
@@ -498,13 +533,14 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         atoms = [pad_atoms(whitened.astype(dtype)) for whitened in learned.whitened_atoms]
         coder = ClassCoder(work.features.feature_map, atoms, [own @ own.T for own in atoms], learned.pursuits)
         try:
-            residuals, _ = relative_residuals(Picked(work.executor.signals, rows), coder, self.n_jobs)
+            found = relative_residuals(Picked(work.executor.signals, rows), coder, self.n_jobs)
+            residuals = host(found.relative)
         except KeyboardInterrupt:
             work.interruption = "while it calibrated its probabilities, so predict_proba may be off"
             rows, residuals = rows[:0], np.empty((0, len(self.classes_)))
         sharpness = fit_sharpness(residuals, work.labels[rows])
-        found = probabilities(residuals, sharpness)
-        learned.message = _complaint(residuals, found, "held-out signals", work.method)
+        chances = probabilities(residuals, sharpness)
+        learned.message = _complaint(residuals, chances, "held-out signals", work.method)
         return sharpness
 
     def _learn_again(self, work: _Work, seed: int, before: _Learned) -> _Learned:
@@ -540,17 +576,22 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         self.losses_ = np.array(learned.losses)
         self.n_iter_ = len(learned.errors)
 
-    def _residuals(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Relative squared residuals (n_signals, n_classes), and the explained fractions, one minus those."""
+    def _residuals(self, X: Any) -> Residuals:
+        """Residuals of signals in all classes, as arrays or, of signals on a device, as tensors."""
         ensure_fitted(self)
-        signals = read_signals(self, host(X), reset=False)
+        signals = read_quickly(self, X, reset=False, device=self.device)
         if signals.is_remote:
             raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
-        dtype = signals.dtype
-        coder, scale, is_user_function = prepared(self, dtype, lambda: self._coder(dtype))
+        coder, scale, is_user_function = self._prepared(signals.dtype, signals.device)
         if is_user_function:
             signals.check_finite()
         return relative_residuals(signals.with_scale(scale), coder, self.n_jobs)
+
+    def _prepared(self, dtype: np.dtype, device: Device) -> tuple[ClassCoder, float, bool]:
+        """As `_coder`, computed once for the model, and sent once to a device."""
+        if device is None:
+            return prepared(self, dtype, lambda: self._coder(dtype))
+        return prepared(self, (dtype, device), lambda: placed(self._prepared(dtype, None), device))
 
     def _coder(self, dtype: np.dtype) -> tuple[ClassCoder, float, bool]:
         """What codes signals of `dtype`, what they are multiplied by, and whether a function of the user sees them."""
@@ -573,6 +614,11 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _returned(result: Array, X: Any) -> Array:
+    """A result as a tensor on the device of `X`, if that is one."""
+    return placed(result, X.device) if is_tensor(X) else result
 
 
 @dataclass
@@ -603,10 +649,13 @@ class _Work:
     interruption: str | None = None
 
 
-def _complaint(residuals: np.ndarray, found: np.ndarray, which: str, method: Any) -> str | None:
+def _complaint(residuals: Array, found: Array, which: str, method: Any) -> str | None:
     """A warning if nearly all probabilities are equal; None otherwise, or for very few signals."""
+    if len(found) < FEW or _differ(found):
+        return None
+    residuals, found = host(residuals), host(found)
     # Not of all signals: those close to a kernel vector are classified whatever gamma is.
-    if len(found) < FEW or float(np.quantile(np.ptp(found, axis=1), MOST)) >= EQUAL:
+    if float(np.quantile(np.ptp(found, axis=1), MOST)) >= EQUAL:
         return None
     if float(np.quantile(np.ptp(residuals, axis=1), MOST)) >= EQUAL:
         seen = "residuals did not tell the classes of the held-out signals in fit"
@@ -633,3 +682,12 @@ def _complaint(residuals: np.ndarray, found: np.ndarray, which: str, method: Any
         f"KDLClassifier: for {MOST:.0%} or more of {len(found)} {which} all classes are equally probable, to within "
         f"{EQUAL:g}, since {seen}. Probably {remedy}."
     )
+
+
+def _differ(found: Array) -> bool:
+    """Whether probabilities differ from that of the first class for so many signals that there is nothing to warn of.
+
+    Found where the probabilities are, so that those of a device are brought to the host only for a warning.
+    """
+    n_telling = int((abs(found - found[:, :1]) >= EQUAL).any(1).sum())
+    return n_telling >= (1.0 - MOST) * len(found) + 2

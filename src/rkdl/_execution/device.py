@@ -19,7 +19,7 @@ from rkdl._backends.torch.products import BLOCK_ROWS
 from rkdl._backends.torch.pursuit import csr_tensor
 from rkdl._data.tensors import StreamedSignals, TensorSignals
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.config import TF32, cache_limit, plan_chunks
+from rkdl._execution.config import TF32, cache_limit
 from rkdl._execution.executor import ChunkTask, Executor
 from rkdl._utils.nested import map_parts
 from rkdl._utils.warnings import warn
@@ -38,22 +38,30 @@ class DeviceExecutor(Executor):
     Nothing waits for the device except what needs a number. A chunk that does not fit in the device's memory is worked
     on in pieces, halves first. A signal occupies `row_width` numbers while it is worked on. If `is_light`, small
     matrices are computed in NumPy, because launching that work on the device would take longer. If `is_alone`, no code
-    of the user's runs in a pass, so that torch need not track derivatives.
+    of the user's runs in a pass, so that torch need not track derivatives. Without `bounds`, chunks are of the
+    library's choice.
     """
 
     signals: TensorSignals | StreamedSignals
 
     def __init__(
-        self, signals: TensorSignals | StreamedSignals, row_width: int, is_light: bool = False, is_alone: bool = False
+        self,
+        signals: TensorSignals | StreamedSignals,
+        row_width: int,
+        is_light: bool = False,
+        is_alone: bool = False,
+        bounds: list[tuple[int, int]] | None = None,
+        cache_bytes: int | None = None,
     ) -> None:
-        choose = gpu_bounds if signals.device.type == "cuda" else chunk_bounds
-        super().__init__(signals, plan_chunks(signals.shape[0], row_width, signals.dtype.itemsize, choose), 1)
+        if bounds is None:
+            bounds = bounds_on(signals.device)(signals.shape[0], row_width, signals.dtype.itemsize)
+        super().__init__(signals, bounds, 1, cache_bytes)
         self.row_width = row_width
         self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
         signals.make_resident()
         # Asked once: the answer takes as long as many a kernel.
-        self._cache_limit = int(CACHE_SHARE * free_bytes(self.device))
+        self._cache_limit = int(CACHE_SHARE * free_bytes(self.device)) if cache_bytes is None else cache_bytes
         self._pieces = 1
 
     def __enter__(self) -> Self:
@@ -88,6 +96,9 @@ class DeviceExecutor(Executor):
         if self.device.type == "cpu":
             return super().can_cache(n_bytes)
         return n_bytes <= cache_limit(self._cache_limit)
+
+    def cache_room(self, n_bytes: int) -> int:
+        return super().cache_room(n_bytes) if self.device.type == "cpu" else self._cache_limit
 
     def attempt_chunks(self, work: Callable, states: Any = None) -> tuple[list[float], list]:
         """``work(rows, state)`` of every chunk, whose one sum is a check: mean checks per number, and the results.
@@ -204,6 +215,11 @@ def join_states(states: list) -> Any:
     if hasattr(first, "_fields"):
         return type(first)(*(join_states(list(parts)) for parts in zip(*states, strict=True)))
     return first
+
+
+def bounds_on(device: torch.device) -> Callable[[int, int, int], list[tuple[int, int]]]:
+    """What cuts rows into chunks that are worked on there."""
+    return gpu_bounds if device.type == "cuda" else chunk_bounds
 
 
 def gpu_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:

@@ -10,7 +10,6 @@ for a later pass. There is one executor for each place that chunks are worked on
 from __future__ import annotations
 
 import itertools
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from rkdl._backends.arrays import all_on_host
 from rkdl._data.signals import Signals, is_safe, unit_scale
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import cache_limit
@@ -93,11 +93,7 @@ class Executor(ABC):
 
     def to_backend(self, value: Any) -> Any:
         """The value with its arrays where the small matrices are computed: here in NumPy."""
-        if "torch" not in sys.modules:
-            return value
-        from rkdl._backends.torch.place import to_host
-
-        return to_host(value)
+        return all_on_host(value)
 
     def to_signals(self, value: Any) -> Any:
         """The value with its arrays where the signals are."""
@@ -129,6 +125,10 @@ class Executor(ABC):
         """Whether so many bytes may be cached between passes."""
         limit = cache_limit(CACHE_BYTES) if self.cache_bytes is None else self.cache_bytes
         return self.signals.is_in_memory and n_bytes <= limit
+
+    def cache_room(self, n_bytes: int) -> int:
+        """Bytes of features that may be cached where the signals are: `n_bytes` on the host, what fits on a GPU."""
+        return n_bytes
 
     def find_scale(self) -> float:
         """The power of two that keeps squares of the signals in range, mostly 1.0; NaN and infinity are refused."""

@@ -116,7 +116,7 @@ def map_chunks(
     signals: Signals, bounds: Sequence[tuple[int, int]], n_jobs: int | None, task: Callable[[int, int, int], Any]
 ) -> list[Any]:
     """``task(number, start, stop)`` of every chunk, on threads if there are several; what each returned."""
-    if len(bounds) == 1 and signals.is_in_memory:
+    if len(bounds) == 1 and signals.is_in_memory and signals.device is None:
         # An executor takes longer to set up than a few signals take.
         check_n_jobs(n_jobs)
         with one_blas_thread():

@@ -151,9 +151,10 @@ class WhitenedMap(FeatureMap):
     @classmethod
     def of(cls, kernel_map: KernelMap, metric: Metric, dtype: np.dtype) -> WhitenedMap:
         """The coordinates of a map with its metric, for signals of `dtype`."""
-        pivots = replace(kernel_map, kernel_vectors=kernel_map.kernel_vectors[metric.pivots].astype(dtype))
+        chosen = slice(None) if metric.pivots is None else metric.pivots
+        pivots = replace(kernel_map, kernel_vectors=kernel_map.kernel_vectors[chosen].astype(dtype))
         # The transposed inverse of the factor.
-        whitening = metric.unwhiten(np.eye(metric.rank))[:, metric.pivots].T
+        whitening = metric.unwhiten(np.eye(metric.rank))[:, chosen].T
         return cls(pivots, np.ascontiguousarray(whitening, dtype=dtype))
 
     @property
