@@ -4,16 +4,17 @@
 
 runs the tensor tests on the GPU, then measures, in this order: the GPU's limits; encoding of 64-dimensional signals;
 encoding with many non-zeros, beside orthogonal-matching-pursuit-gpu if `--peer` says where its sources are; ORKDL on
-1,000,000 signals, from device and from host memory; KDL on all of MNIST; the paper's problem. Each fit runs once to
-compile and load what it needs, then is timed, best of several; its errors are compared with those of the same fit on
-the CPU. The table is printed and written to the folder as gpu.md, all figures as gpu.json. `--only encode` (or long,
-million, kdl, paper) measures one case; `--small` uses small inputs and `--device cpu` runs without a GPU, to try the
-code; `--write` puts the table into docs/gpu.md.
+1,000,000 signals, from device and from host memory; KDL on all of MNIST; the paper's problem; the classifier and the
+outlier detector on MNIST. Each fit runs once to compile and load what it needs, then is timed, best of several; its
+errors are compared with those of the same fit on the CPU. The table is printed and written to the folder as gpu.md, all
+figures as gpu.json. `--only encode` (or long, million, kdl, paper, applications) measures one case; `--small` uses
+small inputs and `--device cpu` runs without a GPU, to try the code; `--write` puts the table into docs/gpu.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import importlib
 import json
 import platform
@@ -32,12 +33,12 @@ from sklearn.base import clone
 
 from benchmarks.data import MissingDataError, digit_four, enlarged_mnist, mnist, patches, pick_dictionary
 from benchmarks.pages import put
-from rkdl import KDL, ORKDL, sparse_encode
+from rkdl import KDL, ORKDL, RKDL, KDLClassifier, KDLOutlierDetector, sparse_encode
 from rkdl._backends.torch.pursuit import pursue_plainly
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "gpu.md"
-CASES = ("encode", "long", "million", "kdl", "paper")
+CASES = ("encode", "long", "million", "kdl", "paper", "applications")
 # Signals' length, atoms, non-zeros, signals and precision of the long codes.
 LONG_CODES = [
     (64, 256, 6, 1_000_000, torch.float32),
@@ -329,7 +330,73 @@ def paper_case(machine: Machine, out: Path) -> list[dict]:
     return [first, compared("the paper's problem", machine, model, held)]
 
 
-RUN = {"encode": encode_case, "long": long_case, "million": million_case, "kdl": kdl_case, "paper": paper_case}
+def applications_case(machine: Machine, out: Path) -> list[dict]:
+    held, labels = mnist(None, machine.small)
+    if machine.small:
+        held, labels = held[:400], labels[:400]
+    return [*classifier_rows(machine, held, labels), *detector_rows(machine, held)]
+
+
+def classifier_rows(machine: Machine, held: np.ndarray, labels: np.ndarray) -> list[dict]:
+    """Fit and predictions of the classifier, and how far they agree with those on the CPU."""
+    n_vectors, n_atoms = (30, 8) if machine.small else (300, 64)
+    method = RKDL(n_atoms, n_kernel_vectors=n_vectors, kernel_vectors="random", n_nonzero_coefs=5, max_iter=10)
+    model = KDLClassifier(method, random_state=0)
+    what = (
+        f"{len(held):,} x {held.shape[1]}, 10 classes, p = {n_vectors}, n = {n_atoms} per class, s = 5, two refinements"
+    )
+    spent, there, spent_here, here = both_fits(machine, model, held, labels)
+    note = f"{what}; {spent_here:.2g} s on the CPU; cross-entropy {there.losses_[-1]:.4f}, on the CPU "
+    first = row("KDLClassifier, fit", spent, "s", "", None, f"{note}{here.losses_[-1]:.4f}")
+    return [first, agreement(machine, "KDLClassifier, predict", "decision_function", here, there, held)]
+
+
+def detector_rows(machine: Machine, held: np.ndarray) -> list[dict]:
+    """Fit and scores of the outlier detector, and how far they agree with those on the CPU."""
+    model = KDLOutlierDetector(n_members=2 if machine.small else 10, random_state=0)
+    what = f"{len(held):,} x {held.shape[1]}, {model.n_members} dictionaries of at most 2,048 signals, float64"
+    spent, there, spent_here, here = both_fits(machine, model, held)
+    note = f"{what}; {spent_here:.2g} s on the CPU; offset {there.offset_:.5g}, on the CPU {here.offset_:.5g}"
+    first = row("KDLOutlierDetector, fit", spent, "s", "", None, note)
+    return [first, agreement(machine, "KDLOutlierDetector, predict", "score_samples", here, there, held)]
+
+
+def both_fits(machine: Machine, model: Any, held: np.ndarray, *labels: Any) -> tuple[float, Any, float, Any]:
+    """Seconds and fitted models on the device and on the CPU."""
+    signals = torch.from_numpy(held).to(machine.device)
+    there = clone(model).set_params(device=str(machine.device))
+    spent, there = machine.seconds(lambda: clone(there).fit(signals, *labels), 1 if machine.small else 2)
+    start = time.perf_counter()
+    here = clone(model).fit(held, *labels)
+    return spent, there, time.perf_counter() - start, here
+
+
+def agreement(machine: Machine, name: str, method: str, here: Any, there: Any, held: np.ndarray) -> dict:
+    """Predictions per second on the device, and how many equal those on the CPU, from one fit and from two."""
+    signals = torch.from_numpy(held).to(machine.device)
+    same = copy.deepcopy(here).set_params(device=str(machine.device))
+    spent, scores = machine.seconds(lambda: getattr(same, method)(signals), 1 if machine.small else 3)
+    start = time.perf_counter()
+    expected = getattr(here, method)(held)
+    spent_here = time.perf_counter() - start
+    gap = np.abs(scores.cpu().numpy() - expected).max()
+    labels = here.predict(held)
+    shares = [(model.predict(signals).cpu().numpy() == labels).mean() for model in (same, there)]
+    note = (
+        f"{len(held) / spent_here / 1e6:.2g} M signals/s on the CPU; the model fitted there differs by at most "
+        f"{gap:.1e} in {method}, equal labels {shares[0]:.3%}; with the model fitted on the GPU {shares[1]:.2%}"
+    )
+    return row(name, len(held) / spent / 1e6, "M signals/s", "", None, note)
+
+
+RUN = {
+    "encode": encode_case,
+    "long": long_case,
+    "million": million_case,
+    "kdl": kdl_case,
+    "paper": paper_case,
+    "applications": applications_case,
+}
 
 
 def table(machine: Machine, rows: list[dict]) -> str:
