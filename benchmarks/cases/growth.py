@@ -67,7 +67,7 @@ def run(settings: Settings) -> Iterator[Figure]:
 def _measure_memory(method, task, params, inputs, series, settings) -> list[tuple[int, float]]:
     """Measure peak memory at the sizes of a series and record it there too."""
     found = []
-    with MemoryLab(enabled=not settings.tiny or method == "RKDL") as lab:
+    with MemoryLab(enabled=not settings.tiny or (method == "RKDL" and "kept_bytes" in params)) as lab:
         for point in series:
             # The concurrent working memory of the threads varies by a megabyte or two between runs.
             runs = 1 if settings.tiny else 3

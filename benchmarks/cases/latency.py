@@ -87,7 +87,8 @@ def _model_rows(settings: Settings) -> Iterator[Row]:
     sizes: dict[str, Any] = {"max_iter": 2} if settings.tiny else {}
     calls = {name: getattr(rkdl, name)(random_state=0, **sizes).fit(X).transform for name in METHODS}
     calls["KDLClassifier"] = rkdl.KDLClassifier(random_state=0).fit(X, y).predict
-    calls["KDLOutlierDetector"] = rkdl.KDLOutlierDetector(random_state=0).fit(X).score_samples
+    members = {"n_members": 2} if settings.tiny else {}
+    calls["KDLOutlierDetector"] = rkdl.KDLOutlierDetector(random_state=0, **members).fit(X).score_samples
     calls["PCA"] = PCA(20).fit(X).transform
     calls["SVC"] = SVC().fit(X, y).predict
     contenders = [Contender(name, partial(call, row)) for name, call in calls.items()]
