@@ -47,17 +47,34 @@ def blocks(X):
     return da.from_array(X, chunks=(CHUNKS, (12, 8)))
 
 
+SETTINGS = {
+    # A dead worker's neighbours wait this long for what it had.
+    "distributed.comm.timeouts.connect": "3s",
+    # Nannies start workers again; after this time the cluster gives up those that have died a second time by then.
+    "distributed.deploy.lost-worker-timeout": "1h",
+    # Workers are forked from a process that has imported what they need.
+    "distributed.worker.multiprocessing-method": "forkserver",
+}
+PRELOADED = ["distributed", "pandas", "rkdl._estimators", "rkdl._execution.dask"]
+
+
+@contextlib.contextmanager
 def cluster(n_workers):
-    return distributed.LocalCluster(
-        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    )
+    """A client of so many workers."""
+    with dask.config.set(SETTINGS):
+        distributed.utils.get_mp_context().set_forkserver_preload(PRELOADED)
+        with (
+            distributed.LocalCluster(
+                n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            ) as local,
+            distributed.Client(local, set_as_default=True) as client,
+        ):
+            yield client
 
 
 @pytest.fixture(scope="module")
 def three_workers():
-    # A dead worker's neighbours wait this long for what it had.
-    waiting = {"distributed.comm.timeouts.connect": "3s"}
-    with dask.config.set(waiting), cluster(3) as local, distributed.Client(local) as client:
+    with cluster(3) as client:
         yield client
 
 
@@ -90,7 +107,7 @@ def test_three_workers(name, X, blocks, three_workers):
 def test_one_worker(X, blocks, tmp_path):
     """Bitwise identical; and when the worker dies, everything is lost and read again."""
     count, flag = tmp_path / "count", tmp_path / "flag"
-    with cluster(1) as one, distributed.Client(one, set_as_default=True) as client:
+    with cluster(1) as client:
         for name in ("RKDL", "ORKDL", "MORKDL"):
             model = copy_of(name)
             assert fitted_bytes(within(lambda model=model: model.fit(blocks))) == fitted_bytes(local(name, X))
