@@ -1200,6 +1200,23 @@ class TestClassifier:
         assert torch.equal(model.predict(given), expected)
         assert model.predict_proba(given).shape == (300, 3)
 
+    @pytest.mark.parametrize("name", ["DL", "RKDL-random", "classifier", "detector"])
+    def test_models_are_sent_to_a_device_once(self, name, device, labelled, monkeypatch):
+        X, y = labelled
+        if name in ("classifier", "detector"):
+            model = CLASSIFIERS["RKDL-random"] if name == "classifier" else KDLOutlierDetector(4, n_members=1)
+            call = clone(model).set_params(device=device).fit(X, y).predict
+        else:
+            call = clone(METHODS[name]).set_params(device=device).fit(X).transform
+        given = torch.tensor(X, device=device)
+        expected = call(given)
+
+        def refuse(*arguments):
+            raise AssertionError("an array was sent to the device again")
+
+        monkeypatch.setattr("rkdl._backends.torch.place.upload", refuse)
+        assert torch.equal(call(given), expected)
+
     def test_device_of_the_method(self):
         with pytest.raises(ValueError, match="set device of the classifier instead"):
             KDLClassifier(DL(device="cpu")).fit(np.eye(4), [0, 0, 1, 1])

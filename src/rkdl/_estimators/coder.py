@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rkdl._backends.arrays import host
-from rkdl._backends.base import backend_of
+from rkdl._backends.base import backend_of, is_tensor
 from rkdl._coding.encode import check_pursuit, encode_signals
 from rkdl._coding.encoder import Encoder, Pursuit, map_rows
 from rkdl._data.open import is_dask, is_plain, open_signals
@@ -96,8 +96,9 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
             return transform_lazily(model, signals)
         norms = self._given_norms(signals)
+        encoder = model._encoder_for(signals, ready)
         codes = encode_signals(
-            signals, ready.encoder, self.sparse_output, self.n_jobs, factors=ready.factors, squared_norms=norms
+            signals, encoder, self.sparse_output, self.n_jobs, factors=ready.factors, squared_norms=norms
         )
         return signals.as_given(codes)
 
@@ -190,7 +191,7 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 both = backend_of(norms).stack([squares, norms]).T
                 return features, both**0.5 / (scale * unit / factor)
 
-        both = signals.as_given(map_rows(signals, ready.encoder, None, 2, self.n_jobs, work))
+        both = signals.as_given(map_rows(signals, self._encoder_for(signals, ready), None, 2, self.n_jobs, work))
         return both[:, 0], both[:, 1]
 
     def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
@@ -204,6 +205,13 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             # Warns at every call.
             self._pursuit(ready.unit)
         return signals.with_scale(ready.scale), ready
+
+    def _encoder_for(self, signals: Signals, ready: Prepared) -> Encoder:
+        """The encoder where the signals are; it is sent to a device once."""
+        device = signals.device
+        if device is None:
+            return ready.encoder
+        return prepared(self, (signals.dtype, device), lambda: placed(ready.encoder.with_gram(), device))
 
     def _coding(self, dtype: np.dtype) -> Prepared:
         """What codes signals of `dtype`; computed once for the model."""
@@ -274,7 +282,8 @@ def read_signals(estimator: Any, X: Any, *, reset: bool, device: Any = None) -> 
     """Signals in memory or not, whose features are those of the estimator, or with `reset` become them."""
     signals = open_signals(X, caller=type(estimator).__name__, device=device)
     known = vars(estimator)
-    if reset or "feature_names_in_" in known or not is_plain(X) or X.shape[1] != known.get("n_features_in_"):
+    is_simple = is_plain(X) or is_tensor(X)
+    if reset or "feature_names_in_" in known or not is_simple or X.shape[1] != known.get("n_features_in_"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
     if hasattr(X, "columns") and isinstance(signals.data, np.ndarray):
         # Of a data frame, while the names of its columns are known; after the check of these names.
