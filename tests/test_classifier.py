@@ -289,11 +289,12 @@ class TestWhatIsComputed:
             padded = [pad_atoms(own) for own in atoms]
             coder = ClassCoder(LinearMap(6), padded, [own @ own.T for own in padded], [pursuit] * 2)
             targets = np.eye(2, dtype=np.int8)[labels]
-            return _refinement._chunk_gradient(coder, X, np.sum(X**2, axis=1), targets, sharpness)
+            groups = [slice(0, 1), slice(1, 2)]
+            return _refinement._chunk_gradient(coder, groups, X, np.sum(X**2, axis=1), targets, sharpness)
 
         loss, gradients, _ = evaluate(whitened)
         for k in range(2):
-            gradient = gradients[k][:8]
+            gradient = gradients[k][0, :8]
             # Along the sphere, where codes of unit atoms are what the pursuit says.
             gradient -= np.sum(gradient * whitened[k], axis=1, keepdims=True) * whitened[k]
             step = 1e-7

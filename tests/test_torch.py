@@ -30,6 +30,8 @@ from rkdl import (
     sparse_encode,
     sparse_encode_gram,
 )
+from rkdl._applications.class_dictionaries import ClassCoder
+from rkdl._applications.refinement import Refinement
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
@@ -37,7 +39,7 @@ from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import RBF, Linear, Polynomial
 from rkdl._features.kernels.radial import Centred
-from rkdl._features.maps import KernelMap
+from rkdl._features.maps import FourierMap, KernelMap, LinearMap, WhitenedMap
 from rkdl._features.metric import make_metric
 from rkdl._learning.chunk_tasks import EncodeTask
 from rkdl._learning.kernel_vector_updates import LinearTerm, Objective, VariableProjection
@@ -971,9 +973,9 @@ class TestOthersCode:
 
 
 # The engine of a device, tried on the CPU too: tensors there are otherwise read as arrays.
-each_engine = pytest.mark.parametrize(
-    ("place", "engine"), [("cpu", None), ("cpu", "cpu"), pytest.param("cuda", None, marks=on_gpu)]
-)
+ENGINES = [("cpu", "cpu"), pytest.param("cuda", None, marks=on_gpu)]
+each_device_engine = pytest.mark.parametrize(("place", "engine"), ENGINES)
+each_engine = pytest.mark.parametrize(("place", "engine"), [("cpu", None), *ENGINES])
 
 
 @pytest.fixture
@@ -1079,8 +1081,9 @@ class TestClassifier:
     @pytest.fixture(scope="module")
     @staticmethod
     def labelled(X):
-        """Signals of three classes, which lie in different directions."""
+        """Signals of four classes, which lie in different directions; the last has three signals."""
         labels = np.arange(300) % 3
+        labels[-3:] = 3
         return X[:300] + 3.0 * np.eye(12)[labels], labels
 
     @pytest.fixture(scope="module")
@@ -1097,7 +1100,7 @@ class TestClassifier:
         return fit
 
     @pytest.mark.parametrize("name", CLASSIFIERS)
-    @each_engine
+    @each_device_engine
     def test_fit_agrees(self, name, place, engine, work, labelled, trained):
         X, y = labelled
         given, expected = torch.tensor(X, device=place), trained(name)
@@ -1134,7 +1137,7 @@ class TestClassifier:
     def test_labels_of_other_kinds(self, place, engine, labelled):
         X, y = labelled
         given = torch.tensor(X, dtype=torch.bfloat16, device=place)
-        for names in (np.array(["a", "b", "c"]), np.array([1.0, 2.0, 4.0], dtype=np.float32)):
+        for names in (np.array(list("abcd")), np.array([1.0, 2.0, 4.0, 8.0], dtype=np.float32)):
             model = clone(CLASSIFIERS["DL"]).set_params(device=engine).fit(given, names[y])
             found = model.predict(given)
             if names.dtype.kind == "f":
@@ -1198,7 +1201,27 @@ class TestClassifier:
         expected = model.predict(given)
         stays_there()
         assert torch.equal(model.predict(given), expected)
-        assert model.predict_proba(given).shape == (300, 3)
+        assert model.predict_proba(given).shape == (300, 4)
+
+    def test_nothing_waits_for_the_device(self, labelled):
+        """Nor are devices mixed: tensors without data could do neither."""
+        X, y = labelled[0].astype(np.float32), labelled[1]
+        signals = TensorSignals(torch.from_numpy(X), np.float32, torch.device("meta"))
+        vectors = KernelMap(RBF(0.1), X[:20])
+        whitened = WhitenedMap.of(vectors, vectors.metric(X.dtype), X.dtype)
+        rng = np.random.default_rng(0)
+        for feature_map in (LinearMap(12), FourierMap(X[:10]), whitened):
+            atoms = [rng.standard_normal((count, feature_map.size)) for count in (8, 8, 8, 2)]
+            pursuits = [Pursuit(min(3, len(own)), -1.0, True) for own in atoms]
+            with DeviceExecutor(signals, 100) as executor:
+                options = {"sharpness": 3.0, "learning_rate": 0.1, "rng": np.random.RandomState(0)}
+                refinement = Refinement(executor, y, feature_map, atoms, pursuits, **options)
+                assert refinement._step(np.arange(100), 0.1).device.type == "meta"
+            own = [part.astype(np.float32) for part in atoms]
+            coder = to_device(ClassCoder(feature_map, own, [part @ part.T for part in own], pursuits), signals.device)
+            rows = signals.read(0, 300)
+            for found in (*coder.relative_residuals(rows), *coder.faint_shares(rows)):
+                assert found.device.type == "meta"
 
     @pytest.mark.parametrize("name", ["DL", "RKDL-random", "classifier", "detector"])
     def test_models_are_sent_to_a_device_once(self, name, device, labelled, monkeypatch):

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from rkdl._applications.class_dictionaries import FEATURE_BYTES, ClassCoder, Picked, pad_atoms
-from rkdl._backends.arrays import cast, where
+from rkdl._backends.arrays import cast, host, where
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit, for_each_chunk
 from rkdl._execution.blas import one_blas_thread, resolve_threads
@@ -33,6 +33,8 @@ MOMENTUM = 0.9
 DOUBT = 0.6
 # Signals whose predicted probability of a class is this close to the truth are skipped.
 NEGLIGIBLE = 0.01
+# Numbers of float32 that the residuals of a batch in the classes of a block may be on a device.
+BLOCK_NUMBERS = 1 << 26
 # Bounds of the sharpness, for residuals at rounding level.
 SHARPEST, DULLEST = 1e6, 1e-3
 
@@ -42,7 +44,9 @@ class Refinement:
 
     `labels` (n_signals,) are indices of classes, negative for signals that are not learned from; features are in
     whitened coordinates, as are the atoms (n_k, r) of each class; `learning_rate` is relative to a least-squares step.
-    The current atoms are `whitened_atoms`.
+
+    Classes are moved in blocks: one by one on threads, and many at a time on a device, to which it takes longer to give
+    an operation than the operation itself takes.
     """
 
     def __init__(
@@ -58,15 +62,28 @@ class Refinement:
         rng: np.random.RandomState,
     ) -> None:
         self.executor, self.labels, self.pursuits = executor, labels, list(pursuits)
-        self.feature_map, self.whitened_atoms = executor.to_signals((feature_map, list(whitened_atoms)))
+        self.feature_map = executor.to_signals(feature_map)
         self.sharpness, self.learning_rate = DOUBT * sharpness, learning_rate
         self.rng = rng
         self._threads = resolve_threads(executor.n_jobs)
         # One row per signal, with a one in the column of its class.
         self._targets = executor.to_signals((labels[:, None] == np.arange(len(whitened_atoms))).astype(np.int8))
-        self._momenta = [0.0 * own for own in self.whitened_atoms]
-        self._usage = [0.0 * own[:, 0] for own in self.whitened_atoms]
+        self._counts = [len(own) for own in whitened_atoms]
+        together = 1 if executor.signals.device is None else max(1, BLOCK_NUMBERS // (BATCH * feature_map.size))
+        self._groups = [slice(first, first + together) for first in range(0, len(whitened_atoms), together)]
+        # Atoms (classes, n, r) of each block, padded with zeros, and their numbers (classes, 1).
+        self._blocks = executor.to_signals([_padded(whitened_atoms[group]) for group in self._groups])
+        sizes = [np.array(self._counts[group], dtype=np.float64)[:, None] for group in self._groups]
+        self._sizes = executor.to_signals(sizes)
+        self._momenta = [0.0 * block for block in self._blocks]
+        self._usage = [0.0 * block[:, :, 0] for block in self._blocks]
         self._features = self._cached_features()
+
+    @property
+    def whitened_atoms(self) -> list[np.ndarray]:
+        """The current atoms (n_k, r) of each class, in host memory."""
+        padded = [own for block in self._blocks for own in host(block)]
+        return [own[:count] for own, count in zip(padded, self._counts, strict=True)]
 
     def _cached_features(self) -> Array | None:
         """The features of all signals where these are; None if they are the signals or do not fit."""
@@ -102,7 +119,7 @@ class Refinement:
     def _step(self, batch: np.ndarray, rate: float) -> Any:
         """One gradient step on a batch; returns the sum of its cross-entropies, on a device a tensor."""
         signals = self.executor.signals
-        atoms = [pad_atoms(cast(own, signals.dtype)) for own in self.whitened_atoms]
+        atoms = [pad_atoms(own) for block in self._blocks for own in cast(block, signals.dtype)]
         grams = side_by_side(lambda own: own @ own.T, atoms, self._threads)
         coder = ClassCoder(self.feature_map, atoms, grams, self.pursuits)
         picked = Picked(signals, batch)
@@ -112,7 +129,7 @@ class Refinement:
             given = picked.read(start, stop)
             features = self.feature_map.features(given) if self._features is None else self._features[rows]
             norms = self.feature_map.squared_norms(given)
-            return _chunk_gradient(coder, features, norms, self._targets[rows], self.sharpness)
+            return _chunk_gradient(coder, self._groups, features, norms, self._targets[rows], self.sharpness)
 
         (loss, gradients, usage), *others = for_each_chunk(picked, coder.row_width, self.executor.n_jobs, task)
         for part, chunk_gradients, chunk_usage in others:
@@ -120,28 +137,36 @@ class Refinement:
             for total, more in zip([*gradients, *usage], [*chunk_gradients, *chunk_usage], strict=True):
                 total += more
 
-        def move(k: int) -> Array:
-            count = len(self.whitened_atoms[k])
+        def move(number: int) -> Array:
+            block, known, momentum = self._blocks[number], self._usage[number], self._momenta[number]
+            n_atoms, size = block.shape[1:]
             # The diagonal of the least-squares Hessian: the energy of the atom's codes, averaged over batches. Without
             # branches, which would wait for a device.
-            known = self._usage[k]
-            known += (usage[k][:count] - known) * (1.0 - MOMENTUM * cast(known.any(), np.float64))
-            bound = known.clip(min=0.1 * known.mean())
-            momentum = self._momenta[k]
+            is_known = cast(known.any(1), np.float64)[:, None]
+            known += (usage[number][:, :n_atoms] - known) * (1.0 - MOMENTUM * is_known)
+            bound = known.clip(min=0.1 * known.sum(1)[:, None] / self._sizes[number])
             momentum *= MOMENTUM
-            momentum += gradients[k][:count] / where(bound > 0.0, bound, np.inf)[:, None]
-            return normalize_rows(self.whitened_atoms[k] + rate * momentum, otherwise=self.whitened_atoms[k])
+            momentum += gradients[number][:, :n_atoms] / where(bound > 0.0, bound, np.inf)[:, :, None]
+            moved = (block + rate * momentum).reshape(-1, size)
+            return normalize_rows(moved, otherwise=block.reshape(-1, size)).reshape(block.shape)
 
-        self.whitened_atoms[:] = side_by_side(move, range(len(self.whitened_atoms)), self._threads)
+        self._blocks = side_by_side(move, range(len(self._blocks)), self._threads)
         return loss
 
 
-def _chunk_gradient(
-    coder: ClassCoder, features: Array, norms: Array, targets: Array, sharpness: float
-) -> tuple[Any, list[Array], list[Array]]:
-    """Cross-entropy of a chunk, and per class the gradient of the atoms and the energy of their codes in the class.
+def _padded(atoms: Sequence[np.ndarray]) -> np.ndarray:
+    """Atoms of several classes (classes, n, r), where classes with fewer than the others have rows of zeros."""
+    n_atoms = max(len(own) for own in atoms)
+    return np.stack([np.pad(own, ((0, n_atoms - len(own)), (0, 0))) for own in atoms])
 
-    `targets` (c, classes) are one for the class of a signal and zero for the others.
+
+def _chunk_gradient(
+    coder: ClassCoder, groups: Sequence[slice], features: Array, norms: Array, targets: Array, sharpness: float
+) -> tuple[Any, list[Array], list[Array]]:
+    """Cross-entropy of a chunk, gradients of the atoms, and energies of their codes of signals of their class.
+
+    `targets` (c, classes) are one for the class of a signal and zero for the others. Gradients (classes, n, r) and
+    energies (classes, n) are in blocks of classes, the `groups`.
     """
     backend = backend_of(features)
     found = list(coder.codes(features, norms))
@@ -152,13 +177,14 @@ def _chunk_gradient(
     # Relative to the norm, so that all signals have the same weight.
     weights = backend.as_like((targets - backend.exp(logs)) * inverse[:, None], features)
     least = backend.as_like(NEGLIGIBLE * inverse, features)
-    gradients, usage = [], []
-    for k, (codes, _) in enumerate(found):
-        own = targets[:, k] * inverse
-        gradient, used = codes.residual_gradient(weights[:, k], least, own, features, coder.atoms[k])
-        gradients.append(gradient)
-        usage.append(used)
-    return loss, gradients, usage
+    own = targets * inverse[:, None]
+    blocks = [
+        backend.residual_gradients(
+            [codes for codes, _ in found[group]], weights[:, group], least, own[:, group], features, coder.atoms[group]
+        )
+        for group in groups
+    ]
+    return loss, [gradients for gradients, _ in blocks], [usage for _, usage in blocks]
 
 
 def probabilities(residuals: Array, sharpness: float) -> Array:

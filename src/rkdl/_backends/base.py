@@ -8,6 +8,7 @@ GPU. A third backend is one more folder and a line in `backend_of`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -129,6 +130,14 @@ class Backend(Protocol):
 
     def explained_squares(self, correlations: Array, gram: Array, squared_norms: Array, *options: Any) -> Array:
         """Squared norms (c,) of what the codes of `pursue` represent."""
+
+    def residual_gradients(
+        self, codes: list, weights: Array, least: Array, own: Array, features: Array, atoms: Sequence[Array]
+    ) -> tuple[Array, Array]:
+        """``Z' diag(w) (F - Z A)`` (k, n, p) and ``o @ Z^2`` (k, n), in float64, of k codes Z and atoms A (n, p).
+
+        Weights w (c, k) that are at most `least` (c,) count as zero; `own` (c, k) are o.
+        """
 
     def pursue_and_sum(
         self, correlations: Array, gram: Any, squared_norms: Array, features: Array, *options: Any

@@ -493,7 +493,6 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         learned.sharpness = self._calibrate(work, learned) if before is None else before.sharpness
         if self.n_refinements and work.interruption is None:
             self._refine(work, learned, labels, rng)
-            learned.whitened_atoms = [host(own) for own in learned.whitened_atoms]
         learned.calibrated = self._calibrate(work, learned) if before is None else before.calibrated
         learned.message = learned.message if before is None else before.message
         return learned
@@ -502,6 +501,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         """Discriminative passes over the data; Ctrl-C ends them with what was learned so far."""
         share = 1.0 / self.n_refinements
         with progress(self.n_refinements, work.method.verbose, f"{type(self).__name__}: refinement") as bar:
+            refinement = None
             try:
                 refinement = Refinement(
                     work.executor,
@@ -513,8 +513,6 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
                     learning_rate=self.learning_rate,
                     rng=rng,
                 )
-                # The same list, so that an interruption keeps the last step.
-                learned.whitened_atoms = refinement.whitened_atoms
                 for number in range(self.n_refinements):
                     learned.losses.append(refinement.run_pass(1.0 - number * share, share))
                     if bar is not None:
@@ -523,6 +521,8 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             except KeyboardInterrupt:
                 passes = f"{len(learned.losses)} of {self.n_refinements} passes of the refinement"
                 work.interruption = f"after {passes} and holds what it learned until then"
+        if refinement is not None:
+            learned.whitened_atoms = refinement.whitened_atoms
 
     def _calibrate(self, work: _Work, learned: _Learned) -> float:
         """The factor of the residuals in the softmax, fitted to the held-out signals."""

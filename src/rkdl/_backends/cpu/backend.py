@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from rkdl._backends.cpu import sweeps
-from rkdl._backends.cpu.codes import explained_squares, pursue, pursue_and_sum, squared_residuals
+from rkdl._backends.cpu.codes import explained_squares, pursue, pursue_and_sum, residual_gradients, squared_residuals
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.products import combine, multiply
 from rkdl._utils.types import FLOATS
@@ -27,6 +27,7 @@ class CPUBackend:
     pursue_and_sum = staticmethod(pursue_and_sum)
     squared_residuals = staticmethod(squared_residuals)
     explained_squares = staticmethod(explained_squares)
+    residual_gradients = staticmethod(residual_gradients)
 
     def to_host(self, array: Any) -> Any:
         return array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -54,17 +55,6 @@ class Codes(NamedTuple):
         _weighted_derivative(self.indptr, self.indices, self.values, atoms, derivative, weights)
         return weights
 
-    def residual_gradient(
-        self, weights: np.ndarray, least: np.ndarray, own: np.ndarray, features: np.ndarray, atoms: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """``Z' diag(w) (F - Z A)`` (n, p), where weights up to `least` count as zero, and ``own @ Z^2`` (n,)."""
-        gradient, used = np.zeros_like(atoms), np.zeros(len(atoms))
-        weights = np.ascontiguousarray(weights)
-        accumulate_gradient(
-            self.indptr, self.indices, self.values, weights, least, own, features, atoms, gradient, used
-        )
-        return gradient, used
-
 
 def pursue(*parameters: Any) -> tuple[Codes, np.ndarray]:
     """Codes and squared residuals; parameters are those of `rkdl._coding.pursuit.pursue`."""
@@ -97,6 +87,23 @@ def explained_squares(correlations: np.ndarray, *parameters: Any) -> np.ndarray:
     products = np.empty(len(correlations), dtype=correlations.dtype)
     weigh_padded(given.counts, given.indices, given.values, correlations, products)
     return products
+
+
+def residual_gradients(
+    codes: list[Codes],
+    weights: np.ndarray,
+    least: np.ndarray,
+    own: np.ndarray,
+    features: np.ndarray,
+    atoms: Sequence[np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """See `rkdl._backends.base.Backend.residual_gradients`."""
+    gradients = np.zeros((len(codes), *atoms[0].shape), dtype=features.dtype)
+    usage = np.zeros(gradients.shape[:2])
+    for k, part in enumerate(codes):
+        columns = np.ascontiguousarray(weights[:, k]), least, np.ascontiguousarray(own[:, k])
+        accumulate_gradient(*part, *columns, features, atoms[k], gradients[k], usage[k])
+    return gradients, usage
 
 
 def pursue_and_sum(

@@ -12,7 +12,13 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from rkdl._backends.cpu.backend import CPU
 from rkdl._backends.torch.device import has_triton
 from rkdl._backends.torch.products import weighted_sum
-from rkdl._backends.torch.pursuit import explained_squares, pursue, pursue_and_sum, squared_residuals
+from rkdl._backends.torch.pursuit import (
+    explained_squares,
+    pursue,
+    pursue_and_sum,
+    residual_gradients,
+    squared_residuals,
+)
 from rkdl._backends.torch.sweeps import SweepCodes, gram_sweep
 
 # Where the smallest pivot is this many times what counts as zero, no other order of pivots finds one that does.
@@ -73,6 +79,7 @@ class TorchBackend:
     pursue_and_sum = staticmethod(pursue_and_sum)
     squared_residuals = staticmethod(squared_residuals)
     explained_squares = staticmethod(explained_squares)
+    residual_gradients = staticmethod(residual_gradients)
     gram_sweep = staticmethod(gram_sweep)
     sweep_codes = SweepCodes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,14 +62,6 @@ class TensorCodes(NamedTuple):
             return triton_kernels.weight(self.indices, self.values, atoms, derivative)
         return self.times(atoms).mul_(derivative)
 
-    def residual_gradient(
-        self, weights: torch.Tensor, least: torch.Tensor, own: torch.Tensor, features: torch.Tensor, atoms: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        dense = self.dense(len(atoms))
-        weights = torch.where(weights.abs() > least, weights, 0.0)
-        gradient = (dense * weights[:, None]).T @ (features - dense @ atoms)
-        return gradient, own.double() @ dense.double().square()
-
 
 def csr_tensor(starts: Any, indices: Any, values: Any, shape: tuple[int, int]) -> torch.Tensor:
     """A CSR tensor of arrays or tensors that are known to fit together."""
@@ -110,6 +102,30 @@ def explained_squares(correlations: torch.Tensor, *parameters: Any) -> torch.Ten
     """Squared norms (c,) of what the codes represent; parameters as for `pursue`."""
     codes, _ = pursue(correlations, *parameters)
     return (codes.values * correlations.gather(1, codes.indices.long())).sum(1)
+
+
+def residual_gradients(
+    codes: list[TensorCodes],
+    weights: torch.Tensor,
+    least: torch.Tensor,
+    own: torch.Tensor,
+    features: torch.Tensor,
+    atoms: Sequence[torch.Tensor],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """See `rkdl._backends.base.Backend.residual_gradients`; all at once, since each is too little for a GPU."""
+    width = max(part.indices.shape[1] for part in codes)
+    indices = torch.stack([_widened(part.indices, width) for part in codes])
+    values = torch.stack([_widened(part.values, width) for part in codes])
+    dense = values.new_zeros((len(codes), len(features), len(atoms[0]))).scatter_add_(2, indices.long(), values)
+    weights = torch.where(weights.abs() > least[:, None], weights, 0.0).T[:, :, None]
+    gradients = (dense * weights).mT @ (features - dense @ torch.stack(list(atoms)))
+    return gradients, (own.T[:, None].double() @ dense.double().square())[:, 0]
+
+
+def _widened(part: torch.Tensor, width: int) -> torch.Tensor:
+    """The columns of a tensor, and zeros up to a width."""
+    missing = width - part.shape[1]
+    return torch.nn.functional.pad(part, (0, missing)) if missing else part
 
 
 def pursue_and_sum(
