@@ -13,6 +13,7 @@ import hypothesis
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from threadpoolctl import ThreadpoolController
 
 from rkdl._execution.blas import one_blas_thread
 
@@ -42,6 +43,18 @@ def unit_digits(digits):
 def one_thread():
     """BLAS on one thread, as inside a fit; two on matrices this small only wait for each other."""
     with one_blas_thread():
+        yield
+
+
+@pytest.fixture(scope="session")
+def _blas():
+    return ThreadpoolController().select(user_api="blas")
+
+
+@pytest.fixture
+def one_thread_by_default(_blas):
+    """Estimators without ``n_jobs`` use one thread: for fits so small that two threads only wait for each other."""
+    with _blas.limit(limits=1):
         yield
 
 

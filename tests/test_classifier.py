@@ -35,7 +35,7 @@ from rkdl._features.maps import KernelMap, LinearMap
 from rkdl._learning import reduced as _learning
 
 # All of it runs in `make test`; `make check` is for the core.
-pytestmark = [poor_models, pytest.mark.slow]
+pytestmark = [poor_models, pytest.mark.slow, pytest.mark.usefixtures("one_thread_by_default")]
 
 COMMON = {"n_components": 10, "n_nonzero_coefs": 3, "max_iter": 4}
 METHODS = {

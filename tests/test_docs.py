@@ -25,6 +25,7 @@ from sklearn.base import ClassifierMixin
 
 import rkdl
 import rkdl.datasets
+from rkdl._cli import main
 
 # Not required: an extended summary (ES01), a summary that starts with a verb (SS05 mistakes
 # "Signals" for a verb), names of returned values (RT02), which scikit-learn omits too.
@@ -262,17 +263,19 @@ def test_snippets_run(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_commands_run(tmp_path):
+def test_commands_run(tmp_path, monkeypatch, capsys):
     """The commands on the page about the command line print what it says, on data that its snippet writes."""
+    monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "command-line.md").read_text()
     (code, _), *_ = SNIPPET.findall(page)
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    exec(compile(code, "command-line.md", "exec"), {"__name__": "__main__"})
+    capsys.readouterr()
     session = re.findall(r"^\$ rkdl (.*)\n((?:(?!\$|```).*\n)*)", page, re.MULTILINE)
     assert len(session) >= 2
     for command, printed in session:
-        words = [sys.executable, "-m", "rkdl", *shlex.split(command)]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout) == (0, printed), done.stderr
+        status = main(shlex.split(command))
+        found = capsys.readouterr()
+        assert (status, found.out) == (0, printed), found.err
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from helpers import poor_models
 from rkdl import RKDL, KDLOutlierDetector, load
 from rkdl._applications.anomaly_scores import LEAST_SPREAD, Member, medcouple, robust_location, upper_fence
 
-pytestmark = poor_models
+pytestmark = [poor_models, pytest.mark.usefixtures("one_thread_by_default")]
 
 FEW = {"n_members": 4, "random_state": 0}
 
@@ -39,7 +39,7 @@ def planted():
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [KDLOutlierDetector(n_members=3, random_state=0), KDLOutlierDetector(n_members=2, contamination=0.1)]
+    [KDLOutlierDetector(n_members=2, max_iter=2, random_state=0), KDLOutlierDetector(n_members=2, contamination=0.1)]
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
