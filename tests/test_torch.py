@@ -940,6 +940,20 @@ class TestHalves:
         with pytest.raises(ValueError, match="Input X contains NaN"):
             DL(4).fit(X).transform(bad)
 
+    @pytest.mark.filterwarnings("ignore:KDLClassifier")
+    def test_on_the_host(self):
+        """Chunks of a bfloat16 tensor become arrays one by one."""
+        X = torch.randn((300, 6), generator=torch.manual_seed(0)).bfloat16()
+        wide, y = X.float(), np.arange(300) % 2
+        for model, labels in (KDLOutlierDetector(4, n_members=1, gamma="scale"), ()), (KDLClassifier("DL"), (y,)):
+            model.set_params(random_state=0)
+            expected = clone(model).fit(wide, *labels).decision_function(wide)
+            assert torch.equal(model.fit(X, *labels).decision_function(X), expected)
+        bad = X.clone()
+        bad[3, 0] = torch.inf
+        with pytest.raises(ValueError, match=r"Input X contains infinity.* column 0"):
+            model.predict(bad)
+
     def test_kernel_matrices(self, device):
         kernel = torch.eye(20, dtype=torch.float16, device=device)
         assert KDL(4, kernel="precomputed", max_iter=1, random_state=0).fit(kernel).n_iter_ == 1

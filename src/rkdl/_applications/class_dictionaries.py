@@ -271,13 +271,18 @@ class ClassProblem(LearningProblem):
         # Classes are learned in parallel; if they are few, their chunks too.
         own_threads = -(-self._threads // len(members))
         n_signals = sum(len(rows) for rows in members)
+        there = executor.to_signals(feature_map)
+
+        def coordinates(rows: np.ndarray) -> np.ndarray:
+            return host(there.features(executor.to_signals(rows)))
+
         self.problems: list[ReducedProblem] = []
         for rows in members:
             count = min(n_atoms, len(rows))
             atoms = rng.standard_normal((count, feature_map.size))
             own = Picked(signals, rows)
             if init != "random":
-                atoms = first_coordinates(init, own, count, rng, feature_map.features).astype(np.float64)
+                atoms = first_coordinates(init, own, count, rng, coordinates).astype(np.float64)
             width = signals.shape[1] + 2 * feature_map.size + 3 * count
             # Asked here: classes learn in threads that do not know the user's settings.
             cache_bytes = cache_limit(executor.cache_room(FEATURE_BYTES) * len(rows) // n_signals)

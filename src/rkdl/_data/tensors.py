@@ -63,7 +63,10 @@ class TensorSignals(Signals):
         return self._finish(self.data[torch.from_numpy(np.asarray(indices, dtype=np.int64)).to(self.device)])
 
     def on_host(self) -> Signals:
-        return Signals(host(self.data), self.dtype, self.scale)
+        data = self.data.cpu()
+        if data.dtype == torch.bfloat16:
+            return HalfSignals(data, self.dtype, self.scale)
+        return Signals(host(data), self.dtype, self.scale)
 
     def subset(self, indices: np.ndarray) -> TensorSignals:
         return TensorSignals(self._take(indices), self.dtype, self.device)
@@ -86,6 +89,18 @@ class TensorSignals(Signals):
 
     def make_resident(self) -> None:
         """They are on the device."""
+
+
+class HalfSignals(Signals):
+    """Rows of a bfloat16 tensor in host memory, which become arrays when they are read: NumPy has no such numbers."""
+
+    def _finish(self, rows: Any) -> np.ndarray:
+        return super()._finish(host(rows))
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        n_rows = max(1, MOMENTS_AT_ONCE // self.shape[1])
+        for start in range(0, self.shape[0], n_rows):
+            yield host(self.data[start : start + n_rows])
 
 
 class StreamedSignals(Signals):

@@ -381,30 +381,31 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         n_signals = signals.shape[0]
         sample = signals.take(rng.choice(n_signals, min(n_signals, self.max_samples), replace=False))
         sample = sample.astype(np.float64)
-        member = self._dictionary(sample, gamma, n_atoms, n_nonzero, rng, signals.device)
+        # Centred, for accuracy: distances do not depend on the origin.
+        centre = centre_of(sample)
+        rows = placed(sample - centre, signals.device)
+        member = self._dictionary(rows, centre, gamma, n_atoms, n_nonzero, rng)
         n_kept = max(1, round(len(sample) * (1.0 - self.discard)))
         if n_kept == len(sample):
             return member
+        order = np.argsort(host(placed(member.about(centre), signals.device).anomaly(rows)), kind="stable")
+        sample = sample[np.sort(order[:n_kept])]
         centre = centre_of(sample)
-        centred, rows = placed((member.about(centre), sample - centre), signals.device)
-        order = np.argsort(host(centred.anomaly(rows)), kind="stable")
-        return self._dictionary(sample[np.sort(order[:n_kept])], gamma, n_atoms, n_nonzero, rng, signals.device)
+        return self._dictionary(placed(sample - centre, signals.device), centre, gamma, n_atoms, n_nonzero, rng)
 
     def _dictionary(
         self,
-        sample: np.ndarray,
+        rows: Array,
+        centre: np.ndarray,
         gamma: float,
         n_atoms: int,
         n_nonzero: int,
         rng: np.random.RandomState,
-        device: Device,
     ) -> Member:
-        """RKDL of a sample, on a device if there is one."""
-        n_vectors = min(self.n_kernel_vectors, len(sample))
+        """A dictionary of signals, from their rows minus `centre`, an array or a tensor."""
+        n_vectors = min(self.n_kernel_vectors, len(rows))
         n_atoms = min(n_atoms, n_vectors)
         n_nonzero = min(n_nonzero, n_atoms)
-        # Centred, for accuracy: distances do not depend on the origin.
-        centre = centre_of(sample)
         model = RKDL(
             n_atoms,
             gamma=gamma,
@@ -419,7 +420,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
             random_state=rng,
         )
         with quiet():
-            model.fit(placed(sample - centre, device))
+            model.fit(rows)
         return Member(gamma, model.kernel_vectors_ + centre, model.dual_components_, model.gram_, n_nonzero)
 
     def _store(self, members: list[Member], scale: float, locations: np.ndarray) -> None:
