@@ -829,6 +829,19 @@ class TestOutOfMemory:
                 expected.set_params(sparse_output=True).transform(given).to_dense(), codes, rtol=1e-9, atol=1e-9
             )
 
+    @pytest.mark.filterwarnings("ignore:KDLClassifier")
+    @pytest.mark.parametrize("kind", [KDLClassifier, KDLOutlierDetector])
+    def test_applications(self, kind, device, X, few_rows_fit):
+        given, y = torch.tensor(X, device=device), np.arange(len(X)) % 3
+        method = RKDL(**REDUCED) if kind is KDLClassifier else 8
+        options = {} if kind is KDLClassifier else {"n_members": 2, "max_samples": 80}
+        model = kind(method, device=device, random_state=0, **options)
+        expected = clone(model).fit(given, y).decision_function(given)
+        few_rows_fit(90)
+        with pytest.warns(UserWarning, match="ran out of memory on .* signals: they are worked on in"):
+            found = model.fit(given, y).decision_function(given)
+        torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
+
     def test_nothing_fits(self, X, few_rows_fit):
         few_rows_fit(0)
         with warnings.catch_warnings():

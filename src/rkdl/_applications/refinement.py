@@ -23,6 +23,7 @@ from rkdl._execution.executor import Executor
 from rkdl._execution.pool import side_by_side
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._learning.atom_updates import normalize_rows
+from rkdl._learning.chunk_tasks import Features
 from rkdl._utils.types import Array
 
 # Maximum batch size, and minimum number of steps per pass where there are enough signals.
@@ -96,7 +97,7 @@ class Refinement:
         features = backend_of(like).full((signals.shape[0], size), 0.0, like)
 
         def keep(number: int, start: int, stop: int) -> None:
-            features[start:stop] = self.feature_map.features(signals.read(start, stop))
+            features[start:stop] = self.executor.attempt(Features(self.feature_map), signals.read(start, stop))[1]
 
         for_each_chunk(signals, signals.shape[1] + 2 * size, self.executor.n_jobs, keep)
         return features

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -60,8 +61,6 @@ class DeviceExecutor(Executor):
         self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
         signals.make_resident()
-        # Asked once: the answer takes as long as many a kernel.
-        self._cache_limit = int(CACHE_SHARE * free_bytes(self.device)) if cache_bytes is None else cache_bytes
         self._pieces = 1
 
     def __enter__(self) -> Self:
@@ -73,6 +72,11 @@ class DeviceExecutor(Executor):
             # No tensor of a fit outlives it.
             self._context.enter_context(torch.inference_mode())
         return self
+
+    @cached_property
+    def _cache_limit(self) -> int:
+        # Asked once, and not for a few signals to code: the answer takes as long as many a kernel.
+        return int(CACHE_SHARE * free_bytes(self.device)) if self.cache_bytes is None else self.cache_bytes
 
     def to_backend(self, value: Any) -> Any:
         return to_host(value) if self.is_light else to_device(value, self.device)
