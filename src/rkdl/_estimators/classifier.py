@@ -215,15 +215,18 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         -------
         labels : ndarray of shape (n_signals,)
             Predicted labels. Ties, as for signals so far from all kernel vectors that the kernel underflows, go to the
-            first class. A tensor if `X` is one and the labels are numbers; an array otherwise.
+            first class. A tensor if `X` is one and the labels are numbers of a dtype that tensors have; an array
+            otherwise.
         """
         residuals, faint, shares = self._residuals(X)
         best = residuals.argmin(1)
         if len(faint):
             best[faint] = shares.argmax(1)
-        if not is_tensor(X) or self.classes_.dtype.str[1:] not in TENSOR_LABELS:
+        kind = self.classes_.dtype
+        if not is_tensor(X) or kind.str[1:] not in TENSOR_LABELS:
             return self.classes_[host(best)]
-        classes = prepared(self, ("classes", X.device), lambda: placed(self.classes_, X.device))
+        native = kind.newbyteorder("=")
+        classes = prepared(self, ("classes", X.device), lambda: placed(self.classes_.astype(native), X.device))
         return classes[placed(best, X.device)]
 
     @one_blas_thread()
