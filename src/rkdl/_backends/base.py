@@ -95,6 +95,9 @@ class Backend(Protocol):
     def row_norms(self, rows: Array) -> Array:
         """``|x|`` of every row."""
 
+    def extremes(self, array: Array) -> tuple[float, float]:
+        """Smallest and largest number."""
+
     def squared_norms(self, rows: Array) -> Array:
         """``|x|^2`` of every row."""
 

@@ -412,7 +412,7 @@ def _unit_rows_on_device(atoms: Any, signals: Any) -> tuple[Any, Any] | None:
     backend = backend_of(atoms)
     atoms = backend.cast(atoms.detach(), signals.dtype)
     norms = backend.row_norms(atoms)
-    smallest, largest = backend.stack([norms.min(), norms.max()]).tolist()
+    smallest, largest = backend.extremes(norms)
     if not (is_safe(smallest**2, signals.dtype) and is_safe(largest**2, signals.dtype)):
         return None
     return atoms / norms[:, None], norms

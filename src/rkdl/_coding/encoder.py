@@ -183,7 +183,11 @@ class Encoder:
 
     def with_gram(self) -> Encoder:
         """The encoder with all inner products of its atoms."""
-        return self if self.gram is not None else replace(self, gram=self.atoms @ self.atoms.T)
+        return (
+            self
+            if self.gram is not None
+            else replace(self, gram=backend_of(self.atoms).product(self.atoms, self.atoms))
+        )
 
     @property
     def is_linear(self) -> bool:

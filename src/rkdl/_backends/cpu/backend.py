@@ -138,6 +138,9 @@ class CPUBackend:
     def row_norms(self, rows: np.ndarray) -> np.ndarray:
         return np.linalg.norm(rows, axis=1)
 
+    def extremes(self, array: np.ndarray) -> tuple[float, float]:
+        return float(array.min()), float(array.max())
+
     def squared_norms(self, rows: np.ndarray) -> np.ndarray:
         if rows.dtype not in FLOATS or not rows.flags.c_contiguous:
             return np.einsum("ij,ij->i", rows, rows)

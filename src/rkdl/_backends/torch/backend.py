@@ -11,7 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from rkdl._backends.cpu.backend import CPU
 from rkdl._backends.torch.device import has_triton
-from rkdl._backends.torch.products import weighted_sum
+from rkdl._backends.torch.products import product, weighted_sum
 from rkdl._backends.torch.pursuit import (
     explained_squares,
     pursue,
@@ -140,12 +140,14 @@ class TorchBackend:
     def row_norms(self, rows: torch.Tensor) -> torch.Tensor:
         return (rows * rows).sum(1).sqrt()
 
+    def extremes(self, array: torch.Tensor) -> tuple[float, float]:
+        smallest, largest = torch.stack(torch.aminmax(array)).tolist()
+        return smallest, largest
+
     def squared_norms(self, rows: torch.Tensor) -> torch.Tensor:
         return torch.linalg.vecdot(rows, rows)
 
-    def product(self, rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        return rows @ others.T
-
+    product = staticmethod(product)
     weighted_sum = staticmethod(weighted_sum)
 
     def distances(self, rows: torch.Tensor, others: torch.Tensor, factor: float) -> torch.Tensor:
@@ -232,7 +234,7 @@ def _distance_terms(
     rows: torch.Tensor, others: torch.Tensor, gamma: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """``2 gamma x'y``, ``gamma |x|^2`` and ``gamma |y|^2``."""
-    products = rows @ (others * (2.0 * gamma)).T
+    products = product(rows, others * (2.0 * gamma))
     own = scaled_norms(rows, gamma)
     return products, own, own if rows is others else gamma * torch.linalg.vecdot(others, others)
 

@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
+
+from rkdl._backends.torch.device import has_triton
 
 # Rows whose products are summed in the signals' dtype; sums of more rows are added in float64.
 BLOCK_ROWS = 4096
+
+
+# Multiplications and columns from which on a product in halves is faster than one in float32.
+MANY_MULTIPLICATIONS, MANY_COLUMNS = 1 << 31, 256
+
+
+def product(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """``rows @ others.T``; large ones of float32 by the tensor cores of a GPU, where that is faster."""
+    if rows.device.type == "cuda" and rows.dtype == others.dtype == torch.float32:
+        n_columns = rows.shape[1]
+        is_large = len(rows) * len(others) * n_columns >= MANY_MULTIPLICATIONS and n_columns >= MANY_COLUMNS
+        if is_large and torch.get_float32_matmul_precision() == "highest" and _has_fast_halves(rows.device):
+            from rkdl._backends.torch import triton_products
+
+            return triton_products.product(rows, others)
+    return rows @ others.T
+
+
+@cache
+def _has_fast_halves(device: torch.device) -> bool:
+    """Whether three products of halves take less time than one in float32: not on GPUs that are made for graphics."""
+    if not has_triton() or torch.version.cuda is None:
+        return False
+    major, minor = torch.cuda.get_device_capability(device)
+    return minor == 0 and 8 <= major <= 10
 
 
 def weighted_sum(weights: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
