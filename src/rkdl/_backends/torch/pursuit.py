@@ -11,12 +11,14 @@ import torch
 
 from rkdl._backends.cpu.codes import pursue_padded
 from rkdl._backends.torch.device import has_triton
-from rkdl._backends.torch.products import weighted_sum
+from rkdl._backends.torch.products import product, weighted_sum
 
 # Bytes that the plain pursuit's rows may take at a time.
 PLAIN_BYTES = 1 << 30
 # Codes with their zeros are remembered for the tasks to come while they are no more numbers than this.
 KNOWN_CODES = 1 << 20
+# Atoms per non-zero from which on a GPU sums over the non-zeros alone.
+SPARSE_RATIO = 32
 
 
 class TensorCodes(NamedTuple):
@@ -53,7 +55,25 @@ class TensorCodes(NamedTuple):
         return self.dense(len(atoms)) @ atoms
 
     def cross_products(self, features: torch.Tensor, n_atoms: int) -> torch.Tensor:
+        if self._are_sparse(n_atoms):
+            from rkdl._backends.torch import triton_statistics
+
+            return triton_statistics.cross_products(*self[:3], features, n_atoms)
         return weighted_sum(self.dense(n_atoms), features)
+
+    def gram(self, n_atoms: int) -> torch.Tensor:
+        """``Z'Z`` (n, n) in float64."""
+        if self._are_sparse(n_atoms):
+            from rkdl._backends.torch import triton_statistics
+
+            return triton_statistics.code_gram(*self[:3], n_atoms)
+        wide = self.dense(n_atoms).double()
+        return wide.T @ wide
+
+    def _are_sparse(self, n_atoms: int) -> bool:
+        """Whether sums over the non-zeros alone are faster than products of dense matrices."""
+        is_on_gpu = self.values.device.type == "cuda" and has_triton()
+        return is_on_gpu and self.known is None and n_atoms >= SPARSE_RATIO * self.indices.shape[1]
 
     def weighted_derivative(self, atoms: torch.Tensor, derivative: torch.Tensor) -> Any:
         if derivative.device.type == "cuda" and has_triton() and self.known is None:
@@ -84,7 +104,7 @@ def pursue(
     """Codes and squared residuals (c,); see `rkdl._coding.pursuit.pursue`."""
     parts: list[Any]
     options = n_nonzero, residual_tol, ols
-    gram = dictionary @ dictionary.T if gram is None else gram
+    gram = product(dictionary, dictionary) if gram is None else gram
     if correlations.device.type == "cpu":
         known, products, norms = (part.contiguous().numpy() for part in (correlations, gram, squared_norms))
         *parts, residuals = map(torch.from_numpy, pursue_padded(known, products, norms, *options))
@@ -133,13 +153,11 @@ def pursue_and_sum(
 ) -> tuple[TensorCodes, torch.Tensor, tuple]:
     """As `pursue`, with the sufficient statistics; small dense codes are remembered for the tasks to come."""
     codes, residuals = pursue(correlations, gram, squared_norms, *options)
-    dense = codes.dense(correlations.shape[1])
-    wide = dense.double()
+    n_atoms = correlations.shape[1]
+    if correlations.numel() <= KNOWN_CODES:
+        codes = codes._replace(known=(codes.values, codes.dense(n_atoms)))
     energies = squared_norms.sum(dtype=torch.float64), residuals.sum(dtype=torch.float64)
-    sums = (wide.T @ wide, weighted_sum(dense, features), *energies)
-    if dense.numel() <= KNOWN_CODES:
-        codes = codes._replace(known=(codes.values, dense))
-    return codes, residuals, sums
+    return codes, residuals, (codes.gram(n_atoms), codes.cross_products(features, n_atoms), *energies)
 
 
 Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
