@@ -16,10 +16,10 @@ import torch
 import triton
 import triton.language as tl
 
-# Numbers of the length of the atoms that a program holds: beyond this they no longer fit a multiprocessor's registers.
-LARGEST_STATE = 49_152
-# The loop over the atoms of a code is unrolled; with more of them the streamed pursuit is faster.
-LARGEST_NONZERO = 10
+# Atoms times non-zeros, and non-zeros, up to which this pursuit is faster than the streamed one; with few atoms, whose
+# rows fit the registers of one warp, more non-zeros.
+LARGEST_STATE, LARGEST_NONZERO = 8192, 8
+FEW_ATOMS, LARGEST_NONZERO_OF_FEW = 256, 14
 # Signals that a program codes one after another.
 SIGNALS = 4
 
@@ -159,17 +159,20 @@ def on_device(device: torch.device) -> Any:
 
 def warps_for(width: int, n_nonzero: int, itemsize: int) -> int:
     """Warps of a program: one while its rows fit the registers of one, as many as they need after that."""
-    state = (n_nonzero + 3) * width * itemsize // 4
+    words = width * itemsize // 4
     warps = 1
-    while state > 3072 * warps and warps < 16:
-        warps *= 2
+    if words > FEW_ATOMS or n_nonzero > LARGEST_NONZERO_OF_FEW:
+        while (n_nonzero + 3) * words > 3072 * warps and warps < 16:
+            warps *= 2
     return warps
 
 
 def fits(n_atoms: int, n_nonzero: int, itemsize: int) -> bool:
-    """Whether the pursuit's state fits the registers of a program."""
-    width = max(32, triton.next_power_of_2(n_atoms))
-    return n_nonzero <= LARGEST_NONZERO and (n_nonzero + 3) * width * itemsize // 4 <= LARGEST_STATE
+    """Whether this pursuit is faster than the streamed one."""
+    words = max(32, triton.next_power_of_2(n_atoms)) * itemsize // 4
+    if words <= FEW_ATOMS:
+        return n_nonzero <= LARGEST_NONZERO_OF_FEW
+    return n_nonzero <= LARGEST_NONZERO and n_nonzero * words <= LARGEST_STATE
 
 
 @lru_cache(maxsize=64)

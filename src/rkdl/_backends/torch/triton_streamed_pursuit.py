@@ -11,6 +11,7 @@ coded again with rows in full precision.
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import torch
 import triton
@@ -24,6 +25,8 @@ LARGEST_WIDTH, LARGEST_NONZERO = 65_536, 128
 # Bytes of rows that the L2 cache holds, words of a signal's vectors that a multiprocessor's registers hold, and the
 # most programs and warps of a multiprocessor.
 CACHED_BYTES, RESIDENT_WORDS, MOST_PROGRAMS, MOST_WARPS = 72 << 20, 8192, 16, 16
+# Numbers of rows that a thread holds beside its vectors, and the most rows.
+HELD_NUMBERS, MOST_HELD = 96, 24
 
 
 @triton.jit
@@ -40,6 +43,20 @@ def _first_of_largest(scores, BLOCK: tl.constexpr, PARTS: tl.constexpr):
         is_largest = bits[p] == largest
         places = tl.minimum(places, tl.where(is_largest, p * BLOCK + tl.arange(0, BLOCK), PARTS * BLOCK - 1))
     return tl.min(places, axis=0), largest
+
+
+@triton.jit
+def _packed(halves, BLOCK: tl.constexpr):
+    """Neighbouring halves in one word, because a register would hold only one of them."""
+    low, high = tl.split(tl.reshape(halves.to(tl.int16, bitcast=True), (BLOCK // 2, 2)))
+    return (low.to(tl.int32) & 0xFFFF) | (high.to(tl.int32) << 16)
+
+
+@triton.jit
+def _unpacked(words, BLOCK: tl.constexpr):
+    """The halves of `_packed`."""
+    low, high = (words & 0xFFFF).to(tl.int16), (words >> 16).to(tl.int16)
+    return tl.reshape(tl.join(low, high), (BLOCK,)).to(tl.float16, bitcast=True)
 
 
 @triton.jit
@@ -61,6 +78,7 @@ def _choose_kernel(
     BLOCK: tl.constexpr,
     PARTS: tl.constexpr,
     ROWS: tl.constexpr,
+    HELD: tl.constexpr,
     OLS: tl.constexpr,
     HAS_LIMIT: tl.constexpr,
     IS_HALF: tl.constexpr,
@@ -68,6 +86,7 @@ def _choose_kernel(
     """The atoms of every signal in the order of their choice; a count below zero says that the choice is in doubt.
 
     Vectors of the length of the atoms are held in `PARTS` parts, because one alone must have a power of two as length.
+    The first `HELD` rows, which are read most often, stay in registers.
     """
     WIDTH: tl.constexpr = PARTS * BLOCK
     columns = tl.arange(0, BLOCK)
@@ -76,6 +95,9 @@ def _choose_kernel(
     program = tl.program_id(0).to(tl.int64)
     own_rows = scratch + program * (NONZERO + ROWS) * WIDTH
     own_projections = projections + program * (NONZERO + ROWS)
+    held = ()
+    for _ in tl.static_range(HELD * PARTS):
+        held = held + (tl.zeros((BLOCK // 2,), tl.int32),)
     for t in range(program, n_signals, tl.num_programs(0)):
         own = correlations + t * n_atoms
         a, u, scores = (), (), ()
@@ -106,10 +128,24 @@ def _choose_kernel(
                 row = ()
                 for p in tl.static_range(PARTS):
                     row = row + (tl.load(gram_row + p * BLOCK + columns, eviction_policy="evict_first"),)
+                for group in tl.static_range(HELD // ROWS):
+                    entries, less = (), ()
+                    for r in tl.static_range(ROWS):
+                        place = group * ROWS + r
+                        entry = tl.load(own_rows + place * WIDTH + b, mask=place < k, other=0.0)
+                        entries = entries + (entry,)
+                        norm -= entry.to(dtype) * entry.to(dtype)
+                        correlation -= entry.to(dtype) * tl.load(own_projections + place)
+                    for p in tl.static_range(PARTS):
+                        total = tl.zeros((BLOCK,), row_dtype)
+                        for r in tl.static_range(ROWS):
+                            total += entries[r] * _unpacked(held[(group * ROWS + r) * PARTS + p], BLOCK)
+                        less = less + (row[p] - total.to(dtype),)
+                    row = less
                 n_tiles = (k + ROWS - 1) // ROWS
-                for i in range(n_tiles):
+                for i in range(HELD // ROWS, n_tiles):
                     # There and back, so that the rows read last are in the cache when the next step begins.
-                    tile = tl.where(k % 2 == 0, i, n_tiles - 1 - i)
+                    tile = tl.where(k % 2 == 0, i, n_tiles - 1 + HELD // ROWS - i)
                     first = own_rows + tile * (ROWS * WIDTH)
                     rows, at_b = first + columns, first + b
                     own_part = own_projections + tile * ROWS
@@ -133,13 +169,22 @@ def _choose_kernel(
                     root = 1.0 / tl.sqrt(norm)
                     projection = correlation * root
                     tl.store(own_projections + k, projection)
-                    left, norms = (), ()
+                    left, norms, stored = (), (), ()
                     for p in tl.static_range(PARTS):
                         scaled = row[p] * root
-                        tl.store(own_rows + k * WIDTH + p * BLOCK + columns, scaled.to(row_dtype))
+                        stored = stored + (scaled.to(row_dtype),)
+                        tl.store(own_rows + k * WIDTH + p * BLOCK + columns, stored[p])
                         left = left + (a[p] - projection * scaled,)
                         norms = norms + (u[p] - scaled * scaled,)
                     a, u = left, norms
+                    if HELD > 0:
+                        kept, packed = (), ()
+                        for p in tl.static_range(PARTS):
+                            packed = packed + (_packed(stored[p], BLOCK),)
+                        for r in tl.static_range(HELD):
+                            for p in tl.static_range(PARTS):
+                                kept = kept + (tl.where(k == r, packed[p], held[r * PARTS + p]),)
+                        held = kept
                     residual -= projection * projection
                     if HAS_LIMIT:
                         is_alive = residual > tolerance
@@ -184,79 +229,129 @@ def _solve_kernel(
     FLOOR: tl.constexpr,
     NOISE: tl.constexpr,
     NONZERO: tl.constexpr,
-    STEPS: tl.constexpr,
+    FIRST: tl.constexpr,
+    SECOND: tl.constexpr,
     BLOCK: tl.constexpr,
     HAS_LIMIT: tl.constexpr,
 ):
-    """Coefficients and residuals of the atoms that the rules admit; a count below zero says that there may be more."""
-    steps = tl.arange(0, STEPS)
+    """Coefficients and residuals of the atoms that the rules admit; a count below zero says that there may be more.
+
+    The system of equations is held in blocks of `FIRST` and, unless it is zero, `SECOND` rows and columns, because the
+    sides of a block must be powers of two.
+    """
+    STEPS: tl.constexpr = FIRST + SECOND
+    PARTS: tl.constexpr = 2 if SECOND else 1
     dtype = correlations.dtype.element_ty
     tolerance = tl.load(limit)
     program = tl.program_id(0).to(tl.int64)
-    own_lines = lines + program * (4 * STEPS)
+    own_lines = lines + program * (8 * STEPS)
     own_order = orders + program * STEPS
+    steps = (tl.arange(0, FIRST),)
+    if SECOND:
+        steps = steps + (FIRST + tl.arange(0, SECOND),)
     for t in range(program, n_signals, tl.num_programs(0)):
         count = tl.load(counts + t)
         is_open = count < 0
         n_chosen = tl.where(is_open, -1 - count, count)
-        is_known = steps < n_chosen
-        atoms = tl.load(chosen + t * NONZERO + steps, mask=is_known, other=0)
-        places = atoms[:, None].to(tl.int64) * gram_stride + atoms[None, :]
-        system = tl.load(gram + places, mask=is_known[:, None] & is_known[None, :], other=0.0)
-        right = tl.load(correlations + t * n_atoms + atoms, mask=is_known, other=0.0)
+        atoms, right, system = (), (), ()
+        for p in tl.static_range(PARTS):
+            atoms = atoms + (tl.load(chosen + t * NONZERO + steps[p], mask=steps[p] < n_chosen, other=0),)
+            own = correlations + t * n_atoms + atoms[p]
+            right = right + (tl.load(own, mask=steps[p] < n_chosen, other=0.0),)
+        for p in tl.static_range(PARTS):
+            for q in tl.static_range(PARTS):
+                is_known = (steps[p] < n_chosen)[:, None] & (steps[q] < n_chosen)[None, :]
+                at = gram + atoms[p][:, None].to(tl.int64) * gram_stride + atoms[q][None, :]
+                system = system + (tl.load(at, mask=is_known, other=0.0),)
         residual = tl.load(squared_norms + t)
         smallest = tl.full((), 1.0, dtype)
         threshold = tl.full((), 0.0, dtype)
         k = 0
+        turn = 0
         is_alive = n_chosen > 0
         while is_alive:
-            # Row k, through memory that is used in turns, because a register cannot be addressed by k.
-            line = own_lines + (k % 2) * (2 * STEPS)
-            tl.store(
-                line + steps[None, :] + 0 * steps[:, None], system, mask=(steps[:, None] == k) & (steps >= 0)[None, :]
-            )
-            tl.store(line + STEPS + steps, right, mask=steps == k)
+            # Rows k and k + 1, through memory that is used in turns, because a register cannot be addressed by k.
+            line = own_lines + turn * (4 * STEPS)
+            turn = 1 - turn
+            for p in tl.static_range(PARTS):
+                is_next = (steps[p] >= k) & (steps[p] < k + 2)
+                for q in tl.static_range(PARTS):
+                    place = line + (steps[p][:, None] - k) * STEPS + steps[q][None, :]
+                    tl.store(place, system[p * PARTS + q], mask=is_next[:, None] & (steps[q] >= 0)[None, :])
+                tl.store(line + 2 * STEPS + steps[p], right[p], mask=is_next)
             tl.debug_barrier()
-            pivot, correlation = tl.load(line + k), tl.load(line + STEPS + k)
+            pivot, correlation = tl.load(line + k), tl.load(line + 2 * STEPS + k)
             square = correlation * correlation
-            if pivot > FLOOR:
-                is_alive = square * smallest > threshold
-                if is_alive:
-                    if k == 0:
-                        threshold = square * NOISE
-                    smallest = tl.minimum(smallest, pivot)
-                    residual -= square / pivot
-                    # Sweep: with its own entry less by one, row k is updated by the same formula as the others.
-                    across = tl.where(steps == k, pivot - 1.0, tl.load(line + steps))
-                    scaled = across / pivot
-                    right -= scaled * correlation
-                    system -= scaled[:, None] * across[None, :]
-                    k += 1
-                    is_alive = k < n_chosen
-                    if HAS_LIMIT:
-                        is_alive = is_alive & (residual > tolerance)
-            else:
-                is_open = True
-                n_chosen = k
-                is_alive = False
+            is_fit = pivot > FLOOR
+            is_taken = is_fit & (square * smallest > threshold)
+            threshold = tl.where(k == 0, square * NOISE, threshold)
+            smallest = tl.where(is_taken, tl.minimum(smallest, pivot), smallest)
+            residual -= tl.where(is_taken, square / pivot, 0.0)
+            across = ()
+            for p in tl.static_range(PARTS):
+                # Sweep: with its own entry less by one, row k is updated by the same formula as the others.
+                across = across + (tl.where(steps[p] == k, pivot - 1.0, tl.load(line + steps[p])),)
+            right, system = _swept(right, system, across, tl.where(is_taken, pivot, 0.0), correlation, PARTS)
+            is_open = is_open | ~is_fit
+            n_chosen = tl.where(is_fit, n_chosen, k)
+            k += is_taken.to(tl.int32)
+            is_alive = is_taken & (k < n_chosen)
+            if HAS_LIMIT:
+                is_alive = is_alive & (residual > tolerance)
+            # The same with the second row, which the first was eliminated from.
+            if is_alive:
+                ratio = tl.load(line + k) / pivot
+                pivot = tl.load(line + STEPS + k) - ratio * tl.load(line + k)
+                correlation = tl.load(line + 2 * STEPS + k) - ratio * correlation
+                square = correlation * correlation
+                is_fit = pivot > FLOOR
+                is_taken = is_fit & (square * smallest > threshold)
+                smallest = tl.where(is_taken, tl.minimum(smallest, pivot), smallest)
+                residual -= tl.where(is_taken, square / pivot, 0.0)
+                rows = ()
+                for p in tl.static_range(PARTS):
+                    row = tl.load(line + STEPS + steps[p]) - ratio * across[p]
+                    rows = rows + (tl.where(steps[p] == k, pivot - 1.0, row),)
+                right, system = _swept(right, system, rows, tl.where(is_taken, pivot, 0.0), correlation, PARTS)
+                is_open = is_open | ~is_fit
+                n_chosen = tl.where(is_fit, n_chosen, k)
+                k += is_taken.to(tl.int32)
+                is_alive = is_taken & (k < n_chosen)
+                if HAS_LIMIT:
+                    is_alive = is_alive & (residual > tolerance)
         # The rules were to end the code, not the atoms that were chosen.
         if HAS_LIMIT:
             is_open = is_open | ((k < NONZERO) & (residual > tolerance))
         is_open = is_open & (k == n_chosen)
-        order = tl.where(steps < k, atoms, n_atoms + steps)
-        tl.store(own_order + steps, order)
+        for p in tl.static_range(PARTS):
+            tl.store(own_order + steps[p], tl.where(steps[p] < k, atoms[p], n_atoms + steps[p]))
         tl.debug_barrier()
-        # Indices ascending; atoms that were not taken come last.
-        places = tl.zeros((STEPS,), tl.int32)
-        for start in range(0, NONZERO, BLOCK):
-            others = tl.load(own_order + start + tl.arange(0, BLOCK))
-            places += tl.sum((others[None, :] < order[:, None]).to(tl.int32), axis=1)
-        target = t * NONZERO + places
-        tl.store(indices + target, tl.where(steps < k, atoms, 0), mask=steps < NONZERO)
-        tl.store(values + target, tl.where(steps < k, right, 0.0), mask=steps < NONZERO)
+        for p in tl.static_range(PARTS):
+            # Indices ascending; atoms that were not taken come last.
+            order = tl.where(steps[p] < k, atoms[p], n_atoms + steps[p])
+            places = steps[p] * 0
+            for start in range(0, NONZERO, BLOCK):
+                others = tl.load(own_order + start + tl.arange(0, BLOCK))
+                places += tl.sum((others[None, :] < order[:, None]).to(tl.int32), axis=1)
+            target = t * NONZERO + places
+            tl.store(indices + target, tl.where(steps[p] < k, atoms[p], 0), mask=steps[p] < NONZERO)
+            tl.store(values + target, tl.where(steps[p] < k, right[p], 0.0), mask=steps[p] < NONZERO)
         tl.store(counts + t, tl.where(is_open, -1, k))
         tl.store(residuals + t, tl.maximum(residual, 0.0))
         tl.debug_barrier()
+
+
+@triton.jit
+def _swept(right, system, across, pivot, correlation, PARTS: tl.constexpr):
+    """The right-hand side and the blocks of a system without a row's part in them; a pivot of zero changes nothing."""
+    new_right, new_system, scaled = (), (), ()
+    for p in tl.static_range(PARTS):
+        scaled = scaled + (tl.where(pivot > 0.0, across[p] / pivot, 0.0),)
+        new_right = new_right + (right[p] - scaled[p] * correlation,)
+    for p in tl.static_range(PARTS):
+        for q in tl.static_range(PARTS):
+            new_system = new_system + (system[p * PARTS + q] - scaled[p][:, None] * across[q][None, :],)
+    return new_right, new_system
 
 
 def fits(n_atoms: int, n_nonzero: int) -> bool:
@@ -269,6 +364,38 @@ def _parts_of(n_atoms: int) -> tuple[int, int]:
     width = max(32, triton.next_power_of_2(n_atoms))
     parts = {5: (width // 8, 5), 6: (width // 4, 3), 7: (width // 8, 7)}
     return parts.get(triton.cdiv(8 * n_atoms, width), (width, 1)) if width >= 1024 else (width, 1)
+
+
+class _Plan(NamedTuple):
+    """How `_choose_kernel` runs."""
+
+    block: int
+    n_parts: int
+    rows: int  # that are summed at a time
+    held: int  # that stay in registers
+    warps: int  # of a program
+    per_core: int  # programs on a multiprocessor
+
+
+def _plan(n_atoms: int, n_nonzero: int, dtype: torch.dtype, row_dtype: torch.dtype, n_cores: int) -> _Plan:
+    """As many programs as the registers hold, or fewer with more warps where the cache is too small for their rows."""
+    block, n_parts = _parts_of(n_atoms)
+    width = block * n_parts
+    rows = 4 if width <= 8192 else 2
+    words = width * dtype.itemsize // 4
+    resident = max(1, min(MOST_PROGRAMS, RESIDENT_WORDS // words))
+    per_core = max(1, min(resident, CACHED_BYTES // (n_cores * n_nonzero * width * row_dtype.itemsize)))
+    warps = triton.cdiv(words, 1024)
+    if per_core < resident:
+        per_core = 1 << (per_core.bit_length() - 1)
+        warps = max(warps, MOST_WARPS // per_core)
+    warps = max(1, min(MOST_WARPS, triton.next_power_of_2(warps)))
+    # Programs that the cache has no room for leave registers, which hold rows in their place.
+    held = 0
+    if per_core < resident and row_dtype == torch.float16:
+        per_thread = max(1, width // (32 * warps))
+        held = min(MOST_HELD, HELD_NUMBERS // per_thread // rows * rows)
+    return _Plan(block, n_parts, rows, held, warps, per_core)
 
 
 def _n_cores(device: torch.device) -> int:
@@ -287,18 +414,9 @@ def _choose(
     """The chosen atoms (c, s) in order, and their counts (c,)."""
     n_signals, n_atoms = correlations.shape
     dtype, device = correlations.dtype, correlations.device
-    block, n_parts = _parts_of(n_atoms)
-    width = block * n_parts
-    rows = 4 if width <= 8192 else 2
     n_cores = _n_cores(device)
-    # As many programs as the registers hold, or fewer with more warps where the cache is too small for their rows.
-    words = width * dtype.itemsize // 4
-    resident = max(1, min(MOST_PROGRAMS, RESIDENT_WORDS // words))
-    per_core = max(1, min(resident, CACHED_BYTES // (n_cores * n_nonzero * width * row_dtype.itemsize)))
-    warps = triton.cdiv(words, 1024)
-    if per_core < resident:
-        warps = max(warps, MOST_WARPS // per_core)
-    warps = max(1, min(MOST_WARPS, triton.next_power_of_2(warps)))
+    block, n_parts, rows, held, warps, per_core = _plan(n_atoms, n_nonzero, dtype, row_dtype, n_cores)
+    width = block * n_parts
     n_programs = max(1, min(n_signals, n_cores * per_core))
     # Rows that no step has written must be finite.
     scratch = torch.zeros((n_programs, n_nonzero + rows, width), dtype=row_dtype, device=device)
@@ -327,12 +445,19 @@ def _choose(
             BLOCK=block,
             PARTS=n_parts,
             ROWS=rows,
+            HELD=held,
             OLS=ols,
             HAS_LIMIT=residual_tol >= 0.0,
             IS_HALF=is_half,
             num_warps=warps,
         )
     return chosen, counts
+
+
+def _blocks_of(n_nonzero: int) -> tuple[int, int]:
+    """Sides of a system's blocks: where a power of two is exceeded by a few, these have a block of their own."""
+    side = max(16, triton.next_power_of_2(n_nonzero))
+    return (side // 2, 16) if side > 32 and n_nonzero <= side // 2 + 16 else (side, 0)
 
 
 def _solve(
@@ -347,12 +472,13 @@ def _solve(
     n_signals, n_atoms = correlations.shape
     dtype, device = correlations.dtype, correlations.device
     n_nonzero = chosen.shape[1]
-    steps = max(16, triton.next_power_of_2(n_nonzero))
+    first, second = _blocks_of(n_nonzero)
+    steps = first + second
     indices = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
     values = torch.empty((n_signals, n_nonzero), dtype=dtype, device=device)
     residuals = torch.empty(n_signals, dtype=dtype, device=device)
     n_programs = max(1, min(n_signals, MOST_PROGRAMS * _n_cores(device)))
-    lines = torch.empty((n_programs, 4, steps), dtype=dtype, device=device)
+    lines = torch.empty((n_programs, 8, steps), dtype=dtype, device=device)
     orders = torch.empty((n_programs, steps), dtype=torch.int32, device=device)
     eps = torch.finfo(dtype).eps
     with on_device(device):
@@ -374,10 +500,13 @@ def _solve(
             FLOOR=eps**0.5,
             NOISE=(8.0 * eps) ** 2,
             NONZERO=n_nonzero,
-            STEPS=steps,
-            BLOCK=min(steps, 32),
+            FIRST=first,
+            SECOND=second,
+            # That divides the number of steps.
+            BLOCK=min(first, second or 32),
             HAS_LIMIT=residual_tol >= 0.0,
-            num_warps=max(1, steps // 32) * dtype.itemsize // 4,
+            # As few as hold the system in their registers.
+            num_warps=max(1, triton.next_power_of_2(triton.cdiv(steps * steps, 4096))) * dtype.itemsize // 4,
         )
     return indices, values, counts, residuals
 
@@ -396,9 +525,10 @@ def pursue(
     half = torch.float32 if correlations.dtype == torch.float64 else torch.float16
     parts = _pursue(correlations, gram, squared_norms, *options, half)
     for attempt in (partial(_pursue, row_dtype=correlations.dtype), pursue_plainly):
-        again = torch.nonzero(parts[2] < 0)[:, 0]
-        if not len(again):
+        is_open = parts[2] < 0
+        if not is_open.any():
             break
+        again = torch.nonzero(is_open)[:, 0]
         for part, new in zip(parts, attempt(correlations[again], gram, squared_norms[again], *options), strict=True):
             part[again] = new
     return parts
