@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
@@ -21,15 +21,23 @@ _DTYPES = {torch.float32: np.float32, torch.float16: np.float32, torch.bfloat16:
 STAGING_BYTES = 32 << 20
 
 
-def open_tensor(X: torch.Tensor, device: Any, caller: str) -> TensorSignals:
-    """Signals that are a tensor, on `device` or, without one, where they are."""
+def open_tensor(X: torch.Tensor, device: Any, caller: str) -> TensorSignals | StreamedSignals:
+    """Signals that are a tensor, on `device` or, without one, where they are; from host memory they are streamed."""
     if X.layout is not torch.strided:
         X = X.to_dense()
     if X.dtype.is_complex:
         raise ValueError(f"Complex data not supported: X is of dtype {X.dtype}.")
     check_shape(tuple(X.shape), "tensor", caller)
     place = resolve_device(X.device if device is None else device)
-    return TensorSignals(X, _DTYPES.get(X.dtype, np.float64), place)
+    dtype = _DTYPES.get(X.dtype, np.float64)
+    if X.device.type == "cpu" and place.type == "cuda":
+        return StreamedSignals(HostTensor(X.detach().as_subclass(torch.Tensor), dtype), place)
+    return TensorSignals(X, dtype, place)
+
+
+def _finished(rows: torch.Tensor, dtype: np.dtype, scale: float) -> torch.Tensor:
+    rows = rows.to(torch_dtype(dtype)).contiguous()
+    return rows if scale == 1.0 else rows * scale
 
 
 class TensorSignals(Signals):
@@ -46,8 +54,7 @@ class TensorSignals(Signals):
         return super()._replaced(_whole=None, **changes)
 
     def _finish(self, rows: torch.Tensor) -> torch.Tensor:
-        rows = rows.to(torch_dtype(self.dtype)).contiguous()
-        return rows if self.scale == 1.0 else rows * self.scale
+        return _finished(rows, self.dtype, self.scale)
 
     def read(self, start: int, stop: int) -> torch.Tensor:
         if stop - start < self.shape[0]:
@@ -65,7 +72,7 @@ class TensorSignals(Signals):
     def on_host(self) -> Signals:
         data = self.data.cpu()
         if data.dtype == torch.bfloat16:
-            return HalfSignals(data, self.dtype, self.scale)
+            return HostTensor(data, self.dtype, self.scale)
         return Signals(host(data), self.dtype, self.scale)
 
     def subset(self, indices: np.ndarray) -> TensorSignals:
@@ -91,14 +98,20 @@ class TensorSignals(Signals):
         """They are on the device."""
 
 
-class HalfSignals(Signals):
-    """Rows of a bfloat16 tensor in host memory, which become arrays when they are read: NumPy has no such numbers."""
+class HostTensor(Signals):
+    """Rows of a tensor in host memory, which become arrays when they are read; a device gets them as they are stored.
 
-    def _finish(self, rows: Any) -> np.ndarray:
-        return super()._finish(host(rows))
+    NumPy has no bfloat16.
+    """
+
+    def _finish(self, rows: torch.Tensor) -> np.ndarray:
+        return _finished(rows, self.dtype, self.scale).numpy()
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        return self._finish(self.data[torch.from_numpy(np.asarray(indices, dtype=np.int64))])
 
     def _blocks(self) -> Iterator[np.ndarray]:
-        n_rows = max(1, MOMENTS_AT_ONCE // self.shape[1])
+        n_rows = max(1, MOMENTS_AT_ONCE // max(1, self.shape[1]))
         for start in range(0, self.shape[0], n_rows):
             yield host(self.data[start : start + n_rows])
 
@@ -106,20 +119,26 @@ class HalfSignals(Signals):
 class StreamedSignals(Signals):
     """Rows in host memory or on disk that go through a device: two chunks there, one arriving, one worked on.
 
-    Where all signals fit in a share of the device's memory they stay there when they have arrived once.
+    Where all signals fit in a share of the device's memory they stay there when they have arrived once. A tensor's
+    rows travel and stay in its own dtype, and are converted chunk by chunk on the device.
     """
 
     def __init__(self, source: Signals, device: torch.device) -> None:
         super().__init__(source.data, source.dtype, source.scale)
         self.source = source
         self.device = device
+        self.home = source.data.device if isinstance(source, HostTensor) else None
         self.is_in_memory = source.is_in_memory
-        self._buffers = _Buffers(device, self.shape, self.dtype) if device.type == "cuda" else None
+        self._buffers = self._make_buffers(self.dtype) if device.type == "cuda" else None
+
+    def _make_buffers(self, dtype: np.dtype) -> _Buffers:
+        is_tensor = isinstance(self.source, HostTensor)
+        return _Buffers(self.device, self.shape, self.data.dtype if is_tensor else torch_dtype(dtype))
 
     def _replaced(self, **changes: Any) -> Self:
         buffers = self._buffers
-        if buffers is not None and "dtype" in changes:
-            buffers = _Buffers(self.device, self.shape, changes["dtype"])
+        if buffers is not None and "dtype" in changes and not isinstance(self.source, HostTensor):
+            buffers = self._make_buffers(changes["dtype"])
         return super()._replaced(source=self.source._replaced(**changes), _buffers=buffers, **changes)
 
     def make_resident(self) -> None:
@@ -131,7 +150,16 @@ class StreamedSignals(Signals):
         if self._buffers is None:
             rows = self.source.read(start, stop)
             return torch.from_numpy(rows if rows.flags.writeable else rows.copy())
-        return self._buffers.read(self.source, start, stop)
+        arrived = self._buffers.read(self._sent, start, stop, self._sent_scale)
+        return _finished(arrived, self.dtype, self.scale) if isinstance(self.source, HostTensor) else arrived
+
+    def _sent(self, start: int, stop: int) -> Any:
+        """Rows as they travel."""
+        return self.data[start:stop] if isinstance(self.source, HostTensor) else self.source.read(start, stop)
+
+    @property
+    def _sent_scale(self) -> float:
+        return 1.0 if isinstance(self.source, HostTensor) else self.scale
 
     def worked_on(self) -> None:
         if self._buffers is not None:
@@ -144,9 +172,10 @@ class StreamedSignals(Signals):
         return self.source
 
     def subset(self, indices: np.ndarray) -> TensorSignals:
-        there = None if self._buffers is None else self._buffers.whole(self.source)
+        there = None if self._buffers is None else self._buffers.whole(self._sent_scale)
         if there is not None:
-            return TensorSignals(there, self.dtype, self.device).subset(indices)
+            left = self.scale / self._sent_scale
+            return TensorSignals(there, self.dtype, self.device).with_scale(left).subset(indices)
         rows = torch.from_numpy(np.ascontiguousarray(self.take(indices)))
         return TensorSignals(rows.to(self.device), self.dtype, self.device)
 
@@ -154,7 +183,7 @@ class StreamedSignals(Signals):
         return self.source.reading()
 
     def announce(self, start: int, stop: int) -> None:
-        if self._buffers is None or not self._buffers.has(self.source, start, stop):
+        if self._buffers is None or not self._buffers.has(start, stop, self._sent_scale):
             self.source.announce(start, stop)
 
     def _blocks(self) -> Iterator[np.ndarray]:
@@ -164,7 +193,7 @@ class StreamedSignals(Signals):
 class _Buffers:
     """Memory of a GPU that signals arrive in, shared by signals that differ in their scale alone."""
 
-    def __init__(self, device: torch.device, shape: tuple[int, int], dtype: np.dtype) -> None:
+    def __init__(self, device: torch.device, shape: tuple[int, int], dtype: torch.dtype) -> None:
         self.device, self.shape, self.dtype = device, shape, dtype
         self._is_ready = False
         self._resident: torch.Tensor | None = None
@@ -185,15 +214,15 @@ class _Buffers:
                 self._resident = self._empty(self.shape[0])
 
     def _empty(self, n_rows: int) -> torch.Tensor:
-        return torch.empty((n_rows, self.shape[1]), dtype=torch_dtype(self.dtype), device=self.device)
+        return torch.empty((n_rows, self.shape[1]), dtype=self.dtype, device=self.device)
 
-    def has(self, source: Signals, start: int, stop: int) -> bool:
-        """Whether these rows are on the device."""
-        return self._scale == source.scale and (start, stop) in self._arrived
+    def has(self, start: int, stop: int, scale: float) -> bool:
+        """Whether these rows, multiplied by `scale`, are on the device."""
+        return self._scale == scale and (start, stop) in self._arrived
 
-    def whole(self, source: Signals) -> torch.Tensor | None:
-        """All rows of the source, if they are on the device."""
-        if self._resident is None or self._scale != source.scale:
+    def whole(self, scale: float) -> torch.Tensor | None:
+        """All rows, multiplied by `scale`, if they are on the device."""
+        if self._resident is None or self._scale != scale:
             return None
         arrived = 0
         for start, stop in sorted(self._arrived):
@@ -202,16 +231,16 @@ class _Buffers:
             arrived = max(arrived, stop)
         return self._resident if arrived == len(self._resident) else None
 
-    def read(self, source: Signals, start: int, stop: int) -> torch.Tensor:
-        """Rows of the source on the device."""
+    def read(self, source: Callable[[int, int], Any], start: int, stop: int, scale: float) -> torch.Tensor:
+        """Rows on the device; ``source(start, stop)`` are those rows in host memory, multiplied by `scale`."""
         self.make_resident()
         if self._resident is not None:
             target = self._resident[start:stop]
-            if not self.has(source, start, stop):
-                if self._scale != source.scale:
+            if not self.has(start, stop, scale):
+                if self._scale != scale:
                     self._arrived.clear()
-                    self._scale = source.scale
-                self._send(source.read(start, stop), target)
+                    self._scale = scale
+                self._send(source(start, stop), target)
                 self._arrived.add((start, stop))
             return target
         self._turn = 1 - self._turn
@@ -223,7 +252,7 @@ class _Buffers:
         elif self._done[self._turn] is not None:
             self._copies.wait_event(self._done[self._turn])
         target = slot[: stop - start]
-        self._send(source.read(start, stop), target)
+        self._send(source(start, stop), target)
         return target
 
     def release(self) -> None:
@@ -233,8 +262,11 @@ class _Buffers:
             event.record(torch.cuda.current_stream(self.device))
             self._done[self._turn] = event
 
-    def _send(self, rows: np.ndarray, target: torch.Tensor) -> None:
+    def _send(self, rows: Any, target: torch.Tensor) -> None:
         """Copy through pinned buffers on a stream of its own; work that is given to the device later waits for it."""
+        if isinstance(rows, np.ndarray) and rows.flags.writeable:
+            # torch copies with several threads.
+            rows = torch.from_numpy(rows)
         count = max(1, STAGING_BYTES // max(1, rows.shape[1] * rows.itemsize))
         if not self._staging:
             shape = (count, rows.shape[1])
@@ -245,7 +277,10 @@ class _Buffers:
                 buffer, sent = self._staging[number % 2]
                 if sent is not None:
                     sent.synchronize()
-                np.copyto(buffer.numpy()[: len(piece)], piece)
+                if isinstance(piece, torch.Tensor):
+                    buffer[: len(piece)].copy_(piece)
+                else:
+                    np.copyto(buffer.numpy()[: len(piece)], piece)
                 target[first : first + len(piece)].copy_(buffer[: len(piece)], non_blocking=True)
                 event = torch.cuda.Event()
                 event.record(self._copies)

@@ -27,6 +27,8 @@ from rkdl._utils.warnings import warn
 
 # Bytes that a chunk's signals, features and correlations take together on a GPU: many enough to fill it.
 GPU_CHUNK_BYTES = 1 << 30
+# Blocks of rows that a chunk has at least: with many atoms the sums of a chunk are as large as many signals.
+LEAST_BLOCKS = 2
 # Multiplications, about, of the work between two passes that the host does sooner than a GPU can be told to.
 HOST_WORK = 1 << 26
 # A piece of a chunk this small that does not fit means that the device is full of something else.
@@ -62,6 +64,11 @@ class DeviceExecutor(Executor):
         self.device = signals.device
         signals.make_resident()
         self._pieces = 1
+
+    @cached_property
+    def _cache_limit(self) -> int:
+        # Asked once: the answer takes as long as many a kernel.
+        return int(CACHE_SHARE * free_bytes(self.device)) if self.cache_bytes is None else self.cache_bytes
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -115,7 +122,8 @@ class DeviceExecutor(Executor):
             state = None if states is None else states[start:stop]
             (check,), results = self.attempt(work, self.signals.read(start, stop), state)
             checks.append(check.double())
-            found.append(to_host(results) if self.signals.home is None else results)
+            home = self.signals.home
+            found.append(to_host(results) if home is None else to_device(results, home))
 
         self.map_chunks(apply)
         sizes = [max(1, (stop - start) * self.signals.shape[1]) for start, stop in self.bounds]
@@ -214,6 +222,8 @@ def _piece(state: Any, start: int, stop: int) -> Any:
 def join_states(states: list) -> Any:
     """Chunk states of consecutive rows as one."""
     first = states[0]
+    if len(states) == 1:
+        return first
     if isinstance(first, torch.Tensor):
         return torch.cat(states)
     if hasattr(first, "_fields"):
@@ -228,7 +238,7 @@ def bounds_on(device: torch.device) -> Callable[[int, int, int], list[tuple[int,
 
 def gpu_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:
     """Chunks large enough to keep a GPU busy, whole blocks of rows; a function of the sizes alone."""
-    blocks = max(1, GPU_CHUNK_BYTES // (row_width * itemsize * BLOCK_ROWS))
+    blocks = max(LEAST_BLOCKS, GPU_CHUNK_BYTES // (row_width * itemsize * BLOCK_ROWS))
     edges = [*range(0, n_signals, blocks * BLOCK_ROWS), n_signals]
     return list(itertools.pairwise(edges))
 
