@@ -4,11 +4,12 @@
 
 runs the tensor tests on the GPU, then measures, in this order: the GPU's limits; encoding of 64-dimensional signals;
 encoding with many non-zeros, beside orthogonal-matching-pursuit-gpu if `--peer` says where its sources are; ORKDL on
-1,000,000 signals, from device and from host memory; KDL on all of MNIST; the paper's problem; the classifier and the
-outlier detector on MNIST. Each fit runs once to compile and load what it needs, then is timed, best of several; its
-errors are compared with those of the same fit on the CPU. The table is printed and written to the folder as gpu.md, all
-figures as gpu.json. `--only encode` (or long, million, kdl, paper, applications) measures one case; `--small` uses
-small inputs and `--device cpu` runs without a GPU, to try the code; `--write` puts the table into docs/gpu.md.
+1,000,000 signals, from device and from host memory; a pass of DL over 2.6 million signals in host memory; KDL on all of
+MNIST; the paper's problem; the classifier and the outlier detector on MNIST. Each fit runs once to compile and load
+what it needs, then is timed, best of several; its errors are compared with those of the same fit on the CPU. The table
+is printed and written to the folder as gpu.md, all figures as gpu.json. `--only encode` (or long, million, pass, kdl,
+paper, applications) measures one case; `--small` uses small inputs and `--device cpu` runs without a GPU, to try the
+code; `--write` puts the table into docs/gpu.md.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import subprocess
 import sys
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,12 +35,16 @@ from sklearn.base import clone
 
 from benchmarks.data import MissingDataError, digit_four, enlarged_mnist, mnist, patches, pick_dictionary
 from benchmarks.pages import put
-from rkdl import KDL, ORKDL, RKDL, KDLClassifier, KDLOutlierDetector, sparse_encode
+from rkdl import DL, KDL, ORKDL, RKDL, KDLClassifier, KDLOutlierDetector, sparse_encode
 from rkdl._backends.torch.pursuit import pursue_plainly
+from rkdl._data import tensors
+from rkdl._learning.reduced import ReducedProblem
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "gpu.md"
-CASES = ("encode", "long", "million", "kdl", "paper", "applications")
+CASES = ("encode", "long", "million", "pass", "kdl", "paper", "applications")
+# Atoms, non-zeros, signals and seconds of a pass of DL.
+PASSES = [(4096, 20, 2_621_440, 6.0), (16384, 40, 2_621_440, 45.0)]
 # Signals' length, atoms, non-zeros, signals and precision of the long codes.
 LONG_CODES = [
     (64, 256, 6, 1_000_000, torch.float32),
@@ -89,18 +95,38 @@ class Machine:
         return f"CPU, torch {torch.__version__}, Python {platform.python_version()}"
 
     @cache  # noqa: B019
-    def bandwidth(self) -> float:
-        """Bytes per second read and written by a copy."""
-        source = torch.ones((1 << 22) if self.small else (1 << 29), device=self.device)
-        target = torch.empty_like(source)
-        return 2 * source.numel() * 4 / self.seconds(lambda: target.copy_(source), 5)[0]
+    def bandwidth(self, is_cached: bool = False) -> float:
+        """Bytes per second read and written by copies, of so much that it is in memory or so little that it is not."""
+        source = torch.ones((1 << 22) if self.small or is_cached else (1 << 29), device=self.device)
+        target, count = torch.empty_like(source), 100 if is_cached else 1
+
+        def work() -> None:
+            for _ in range(count):
+                target.copy_(source)
+
+        return 2 * count * source.numel() * 4 / self.seconds(work, 5)[0]
 
     @cache  # noqa: B019
-    def arithmetic(self) -> float:
-        """Operations per second of a large float32 matrix product, TF32 off."""
+    def arithmetic(self, dtype: torch.dtype = torch.float32) -> float:
+        """Operations per second of a large matrix product, TF32 off."""
         size = 256 if self.small else 8192
-        left, right = (torch.randn(size, size, device=self.device) for _ in range(2))
+        left, right = (torch.randn(size, size, device=self.device).to(dtype) for _ in range(2))
         return 2 * size**3 / self.seconds(lambda: left @ right, 5)[0]
+
+    @property
+    def cache_per_core(self) -> float:
+        """Bytes of the L2 cache for each multiprocessor."""
+        if not self.is_gpu:
+            return 1 << 20
+        properties = torch.cuda.get_device_properties(self.device)
+        return properties.L2_cache_size / properties.multi_processor_count
+
+    @cache  # noqa: B019
+    def transfer(self) -> float:
+        """Bytes per second from pinned host memory."""
+        source = torch.ones((1 << 20) if self.small else (1 << 28), pin_memory=self.is_gpu)
+        target = torch.empty_like(source, device=self.device)
+        return source.numel() * 4 / self.seconds(lambda: target.copy_(source, non_blocking=True), 5)[0]
 
     def profile(self, work: Callable[[], Any], path: Path | None) -> float:
         """Share of the wall time that matrix products take on the device."""
@@ -308,6 +334,105 @@ def compared(name: str, machine: Machine, model: Any, signals: np.ndarray) -> di
     return row(f"GPU and CPU errors, {name}", gap, "relative difference", "three digits", gap < 5e-4, note)
 
 
+def pass_case(machine: Machine, out: Path) -> list[dict]:
+    """One iteration of DL on signals in bfloat16 that come from host memory in every pass."""
+    sizes = [(64, 96, 4, 3_000, 6.0)] if machine.small else [(2304, *rest) for rest in PASSES]
+    return [item for case in sizes for item in dl_pass(machine, *case)]
+
+
+def dl_pass(machine: Machine, n_features: int, n_atoms: int, n_nonzero: int, count: int, limit: float) -> list[dict]:
+    signals = bfloat16_signals(machine, count, n_features)
+    start = np.random.default_rng(0).standard_normal((n_atoms, n_features), dtype=np.float32)
+    model = DL(n_atoms, n_nonzero_coefs=n_nonzero, init=start, tol=0.0, device=str(machine.device), random_state=0)
+    model.set_params(max_iter=1)
+    clone(model).fit(signals[: max(n_atoms, count // 50)])
+    begun = time.perf_counter()
+    with no_signals_stay(), timed_passes(machine) as spent:
+        fitted = clone(model).fit(signals)
+    total = time.perf_counter() - begun
+    # The update, and the coding with the new atoms.
+    seconds = sum(spent[-2:])
+    few = signals[: 200 if machine.small else 2_000]
+    errors = []
+    for place in (str(machine.device), None):
+        given = few if place is not None else few.float().numpy()
+        errors.append(float(np.linalg.norm(fitted.set_params(device=place).reconstruction_error(given))))
+    gap = abs(errors[0] - errors[1]) / errors[1]
+    least = least_seconds(machine, n_features, n_atoms, n_nonzero, count)
+    note = (
+        f"{count:,} x {n_features} in bfloat16, n = {n_atoms:,}, s = {n_nonzero}; at the hardware's limits "
+        + ", ".join(f"{what} would take {value:.2g} s" for what, value in least.items())
+        + f": {sum(least.values()) / seconds:.0%} of the time; a fit of one iteration, which codes the signals "
+        + f"twice, took {total:.3g} s"
+    )
+    what = f"DL, one pass, n = {n_atoms}"
+    agreement = f"on {len(few):,} signals: {errors[0]:.5e} on the GPU, {errors[1]:.5e} on the CPU"
+    return [
+        row(what, seconds, "s", f"< {limit} s", seconds < limit, note),
+        row(f"GPU and CPU errors, {what}", gap, "relative difference", "three digits", gap < 5e-4, agreement),
+    ]
+
+
+@cache
+def bfloat16_signals(machine: Machine, count: int, n_features: int) -> torch.Tensor:
+    """Random signals in host memory, drawn on the device."""
+    generator = torch.Generator(machine.device).manual_seed(0)
+    signals = torch.empty((count, n_features), dtype=torch.bfloat16)
+    for start in range(0, count, 1 << 16):
+        rows = signals[start : start + (1 << 16)]
+        rows.copy_(torch.randn(rows.shape, device=machine.device, generator=generator))
+    return signals
+
+
+@contextmanager
+def no_signals_stay() -> Iterator[None]:
+    """Signals are sent in every pass, as those that are too large for the device's memory are."""
+    share, tensors.CACHE_SHARE = tensors.CACHE_SHARE, 0.0
+    try:
+        yield
+    finally:
+        tensors.CACHE_SHARE = share
+
+
+@contextmanager
+def timed_passes(machine: Machine) -> Iterator[list[float]]:
+    """Seconds of every coding and every update of the fits inside, in their order."""
+    spent: list[float] = []
+    own = ReducedProblem.encode, ReducedProblem.update
+
+    def timed(work: Callable[[Any], None]) -> Callable[[Any], None]:
+        def call(problem: Any) -> None:
+            machine.wait()
+            begun = time.perf_counter()
+            work(problem)
+            machine.wait()
+            spent.append(time.perf_counter() - begun)
+
+        return call
+
+    ReducedProblem.encode, ReducedProblem.update = map(timed, own)
+    try:
+        yield spent
+    finally:
+        ReducedProblem.encode, ReducedProblem.update = own
+
+
+def least_seconds(machine: Machine, n_features: int, n_atoms: int, n_nonzero: int, count: int) -> dict[str, float]:
+    """What the parts of a pass would take at the hardware's limits if nothing overlapped."""
+    # The factor's rows, in half precision, of a signal on every multiprocessor.
+    is_cached = 2 * n_nonzero * n_atoms <= machine.cache_per_core
+    n_rows = n_nonzero * (n_nonzero - 1) // 2
+    return {
+        "the transfer": 2 * count * n_features / machine.transfer(),
+        "three products in half precision": 6 * count * n_features * n_atoms / machine.arithmetic(torch.float16),
+        f"the factor's rows from {'the L2 cache' if is_cached else 'memory'}": 2
+        * count
+        * n_rows
+        * n_atoms
+        / machine.bandwidth(is_cached),
+    }
+
+
 def kdl_case(machine: Machine, out: Path) -> list[dict]:
     held = mnist(None, machine.small)[0]
     model = KDL(n_components=20, n_nonzero_coefs=4, max_iter=10, tol=0.0, gamma=0.1, random_state=0)
@@ -393,6 +518,7 @@ RUN = {
     "encode": encode_case,
     "long": long_case,
     "million": million_case,
+    "pass": pass_case,
     "kdl": kdl_case,
     "paper": paper_case,
     "applications": applications_case,

@@ -54,7 +54,8 @@ from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
 from rkdl._backends.torch.backend import TORCH, scaled_norms  # noqa: E402
 from rkdl._backends.torch.place import to_device, to_host  # noqa: E402
 from rkdl._backends.torch.products import BLOCK_ROWS  # noqa: E402
-from rkdl._data.tensors import StreamedSignals, TensorSignals  # noqa: E402
+from rkdl._data import tensors as tensor_signals  # noqa: E402
+from rkdl._data.tensors import HostTensor, StreamedSignals, TensorSignals  # noqa: E402
 from rkdl._execution.device import GPU_CHUNK_BYTES, DeviceExecutor, gpu_bounds, is_light  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available()
@@ -445,9 +446,8 @@ class TestPursuits:
 
     @on_gpu
     def test_triton_with_many_atoms(self):
-        from rkdl._backends.torch.triton_kernels import fits, pursue
+        from rkdl._backends.torch.triton_kernels import pursue
 
-        assert fits(4096, 8, 4)
         self.check(pursue, 4096, 8, torch.float32, "cuda", True, -1.0)
 
     @on_gpu
@@ -487,7 +487,7 @@ class TestPursuits:
         assert float(residuals.max()) < 1e-12
 
     @on_gpu
-    @pytest.mark.parametrize(("n_atoms", "n_nonzero"), [(4096, 16), (256, 11)])
+    @pytest.mark.parametrize(("n_atoms", "n_nonzero"), [(4096, 16), (1024, 9), (256, 15)])
     def test_more_than_registers_hold(self, n_atoms, n_nonzero):
         from rkdl._backends.torch.triton_kernels import fits
 
@@ -1272,6 +1272,56 @@ class TestClassifier:
             KDLClassifier(DL(device="cpu")).fit(np.eye(4), [0, 0, 1, 1])
 
 
+@on_gpu
+class TestProducts:
+    """Products and sums that only a GPU computes in its own way."""
+
+    @pytest.mark.parametrize(("n_rows", "n_others", "n_columns"), [(300, 1207, 1000), (129, 64, 257), (1, 1, 8)])
+    def test_in_halves(self, n_rows, n_others, n_columns):
+        from rkdl._backends.torch import triton_products
+
+        generator = torch.Generator("cuda").manual_seed(0)
+        rows, others = (
+            torch.randn((count, n_columns), device="cuda", generator=generator) for count in (n_rows, n_others)
+        )
+        # Of very different magnitudes, within a row and between rows; zeros; numbers that all have one sign.
+        rows *= torch.logspace(-12, 12, n_rows, device="cuda")[:, None]
+        rows[:, 0] *= 1e4
+        others[0] = others[0].abs()
+        rows[-1] = 0.0
+        norms = torch.linalg.vector_norm(rows.double(), dim=1)[:, None] * torch.linalg.vector_norm(
+            others.double(), dim=1
+        )
+        exact = rows.double() @ others.double().T
+        error = (triton_products.product(rows, others) - exact).abs()
+        assert float((error / norms.clamp(min=1e-300)).max()) < 4e-7
+        rows[0, 0] = torch.nan
+        assert triton_products.product(rows, others)[0].isnan().all()
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_statistics_of_sparse_codes(self, dtype):
+        from rkdl._backends.torch import triton_statistics
+
+        generator = torch.Generator("cuda").manual_seed(0)
+        n_signals, n_atoms, n_nonzero = 3000, 300, 7
+        indices = torch.rand((n_signals, n_atoms), device="cuda", generator=generator).argsort(1)[:, :n_nonzero]
+        values = torch.randn((n_signals, n_nonzero), dtype=dtype, device="cuda", generator=generator)
+        values[0] *= 1e3
+        counts = torch.randint(0, n_nonzero + 1, (n_signals,), device="cuda", generator=generator).int()
+        is_used = torch.arange(n_nonzero, device="cuda") < counts[:, None]
+        indices, values = torch.where(is_used, indices, 0).int(), torch.where(is_used, values, 0.0)
+        features = torch.randn((n_signals, 70), dtype=dtype, device="cuda", generator=generator)
+        codes = tensor_pursuit.TensorCodes(indices, values, counts)
+        dense = codes.dense(n_atoms, torch.float64)
+        found = triton_statistics.code_gram(*codes[:3], n_atoms)
+        torch.testing.assert_close(found, dense.T @ dense, rtol=1e-12, atol=1e-9)
+        assert torch.equal(found, triton_statistics.code_gram(*codes[:3], n_atoms))
+        sums = triton_statistics.cross_products(*codes[:3], features, n_atoms)
+        torch.testing.assert_close(sums, dense.T @ features.double(), rtol=1e-12, atol=1e-9)
+        values[5, 0], counts[5] = torch.inf, 1
+        assert not triton_statistics.code_gram(*codes[:3], n_atoms).isfinite().any()
+
+
 @pytest.mark.slow
 class TestLife:
     """Copies, files and checkpoints of models that learned on a device."""
@@ -1302,6 +1352,29 @@ class TestLife:
         clone(ESTIMATORS[name]).fit(given, checkpoint=tmp_path / "fit.rkdl")
         found = clone(ESTIMATORS[name]).set_params(max_iter=4).fit(given, checkpoint=tmp_path / "fit.rkdl")
         np.testing.assert_array_equal(found.errors_, expected)
+
+    def test_host_tensors(self, X):
+        """Rows of a tensor in host memory are read as those of an array."""
+        rows = torch.tensor(X).bfloat16()
+        expected, given = rows.float().numpy(), HostTensor(rows, np.float32).with_scale(0.5)
+        np.testing.assert_array_equal(given.read(3, 7), 0.5 * expected[3:7])
+        np.testing.assert_array_equal(given.take(np.array([5, 2])), 0.5 * expected[[5, 2]])
+        np.testing.assert_array_equal(np.concatenate(list(given._blocks())), expected)
+        streamed = StreamedSignals(given, torch.device("cpu"))
+        assert streamed.home == rows.device
+        np.testing.assert_array_equal(streamed.read(0, 4).numpy(), 0.5 * expected[:4])
+
+    @on_gpu
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+    @pytest.mark.parametrize("share", [0.4, 0.0])
+    def test_host_tensors_go_through_a_gpu(self, dtype, share, X, monkeypatch):
+        monkeypatch.setattr(tensor_signals, "CACHE_SHARE", share)
+        given = torch.tensor(X).to(dtype)
+        model, expected = (DL(**COMMON, device="cuda").fit(given), DL(**COMMON).fit(given.cuda()))
+        np.testing.assert_array_equal(model.errors_, expected.errors_)
+        codes = model.transform(given)
+        assert codes.device.type == "cpu"
+        assert torch.equal(codes, expected.transform(given.cuda()).cpu())
 
     def test_streamed_signals_read_once(self, X):
         """On a CPU nothing is copied that need not be."""
