@@ -65,11 +65,6 @@ class DeviceExecutor(Executor):
         signals.make_resident()
         self._pieces = 1
 
-    @cached_property
-    def _cache_limit(self) -> int:
-        # Asked once: the answer takes as long as many a kernel.
-        return int(CACHE_SHARE * free_bytes(self.device)) if self.cache_bytes is None else self.cache_bytes
-
     def __enter__(self) -> Self:
         super().__enter__()
         self._context.enter_context(product_precision(self.device))
