@@ -40,7 +40,7 @@ def config_context(
         Rows of a chunk, or of every chunk in turn, as in ``dask_array.chunks[0]``. None, as outside any context, leaves
         the choice to the library.
     tf32 : bool or "unchanged", default="unchanged"
-        Whether a GPU multiplies float32 matrices in TF32: several times as fast, three digits instead of seven. False
+        Whether a GPU multiplies float32 matrices in TF32: faster, but three digits instead of seven. False
         outside any context.
     persist : bool or "unchanged", default="unchanged"
         Whether a Dask cluster keeps the blocks of a Dask array for the time of a fit, as it does outside any context.
