@@ -142,6 +142,7 @@ class ClassCoder:
     def codes(self, features: Array, norms: Array) -> Iterator[tuple[Any, Array]]:
         """Codes and squared residuals of each class in turn."""
         for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
+            # Of batches: a search for zeros would take longer than it saves.
             yield pursue(features @ atoms.T, gram, norms, *pursuit)
 
     def relative_residuals(self, signals: Array) -> tuple[Array, Array]:
@@ -153,7 +154,7 @@ class ClassCoder:
         backend = backend_of(features)
         found = backend.full((len(features), len(self.atoms)), 0.0, features)
         for k, (atoms, gram, pursuit) in enumerate(zip(self.atoms, self.grams, self.pursuits, strict=True)):
-            found[:, k] = backend.squared_residuals(features @ atoms.T, gram, norms, *pursuit)
+            found[:, k] = backend.squared_residuals(backend.product(features, atoms), gram, norms, *pursuit)
         found /= backend.where(norms > 0.0, norms, 1.0)[:, None]
         return checked, found
 
@@ -168,10 +169,10 @@ class ClassCoder:
         # Scaling all features of a signal does not change the choices of the pursuit.
         features = features / backend.where(largest > 0.0, largest, 1.0)
         endless = backend.full((len(features),), np.inf, features)
-        columns = [
-            backend.explained_squares(features @ atoms.T, gram, endless, pursuit.n_nonzero, -1.0, pursuit.ols)
-            for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True)
-        ]
+        columns = []
+        for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
+            correlations = backend.product(features, atoms)
+            columns.append(backend.explained_squares(correlations, gram, endless, pursuit.n_nonzero, -1.0, pursuit.ols))
         return checked, backend.stack([*columns, largest[:, 0] / norms**0.5]).T
 
     def _map(self, signals: Array) -> tuple[Array, Array, Array]:
