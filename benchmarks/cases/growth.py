@@ -110,10 +110,12 @@ def _figures(method, series, measured, s, signals, settings) -> Iterator[Figure]
         ),
         series=series,
     )
-    yield from _memory_figures(method, measured, s, signals, settings)
+    # What is kept between passes by default is worth its memory.
+    yield from _memory_figures(method, measured, s, signals, None)
 
 
 def _memory_figures(method, measured, s, signals, settings) -> Iterator[Figure]:
+    """Memory per signal; without `settings` nothing bounds it."""
     if len(measured) == 2:
         (few, low), (many, high) = measured
         itemsize = signals.itemsize
@@ -123,6 +125,6 @@ def _memory_figures(method, measured, s, signals, settings) -> Iterator[Figure]:
             f"{method}: memory per additional signal, {thousands(few)} to {thousands(many)} signals",
             (high - low) * 1e6 / (many - few),
             "bytes",
-            bound=settings.goal(float(codes)),
+            bound=None if settings is None else settings.goal(float(codes)),
             note=f"{SETS_OF_CODES} sets of codes take {codes} bytes per signal, the signal itself {signals[0].nbytes}",
         )
