@@ -38,6 +38,8 @@ FEATURE_BYTES = 512 << 20
 FAINT = 0.01
 # Numbers of atoms are padded to multiples of this, so that rows of Gram matrices are whole SIMD vectors.
 LANES = VECTOR_BYTES // 4
+# Multiplications of a pass from which on threads are worth starting.
+MANY_MULTIPLICATIONS = 1 << 22
 
 
 class Picked(Signals):
@@ -268,10 +270,12 @@ class ClassProblem(LearningProblem):
         atom_update: AtomUpdate,
     ) -> None:
         signals = executor.signals
-        self._threads = resolve_threads(executor.n_jobs)
-        # Classes are learned in parallel; if they are few, their chunks too.
-        own_threads = -(-self._threads // len(members))
         n_signals = sum(len(rows) for rows in members)
+        # Classes are learned in parallel; if they are few, their chunks too; if all of it is little work, neither.
+        is_little = n_signals * n_atoms * feature_map.size < MANY_MULTIPLICATIONS
+        threads = resolve_threads(executor.n_jobs)
+        self._threads = 1 if is_little else threads
+        own_threads = -(-self._threads // len(members))
         there = executor.to_signals(feature_map)
 
         def coordinates(rows: np.ndarray) -> np.ndarray:

@@ -29,6 +29,8 @@ from rkdl._utils.types import Array
 # Maximum batch size, and minimum number of steps per pass where there are enough signals.
 BATCH, STEPS = 1000, 16
 SMALLEST_BATCH = 64
+# Multiplications of a step from which on the classes are divided among threads.
+MANY_MULTIPLICATIONS = 1 << 24
 MOMENTUM = 0.9
 # Factor of the sharpness during refinement, below one so that more signals near the decision boundary count.
 DOUBT = 0.6
@@ -66,7 +68,10 @@ class Refinement:
         self.feature_map = executor.to_signals(feature_map)
         self.sharpness, self.learning_rate = DOUBT * sharpness, learning_rate
         self.rng = rng
-        self._threads = resolve_threads(executor.n_jobs)
+        # A pool of threads takes longer to start than a few small products take.
+        n_multiplications = sum(len(own) ** 2 for own in whitened_atoms) * feature_map.size
+        threads = resolve_threads(executor.n_jobs)
+        self._threads = 1 if n_multiplications < MANY_MULTIPLICATIONS else threads
         # One row per signal, with a one in the column of its class.
         self._targets = executor.to_signals((labels[:, None] == np.arange(len(whitened_atoms))).astype(np.int8))
         self._counts = [len(own) for own in whitened_atoms]
