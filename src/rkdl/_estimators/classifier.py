@@ -291,6 +291,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             warn(message)
         return _returned(found, X)
 
+    @one_blas_thread()
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Compute the fraction of signals that are classified correctly.
 
