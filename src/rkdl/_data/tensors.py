@@ -127,17 +127,18 @@ class StreamedSignals(Signals):
         super().__init__(source.data, source.dtype, source.scale)
         self.source = source
         self.device = device
-        self.home = source.data.device if isinstance(source, HostTensor) else None
+        # Whether rows travel as they are stored, and are converted and scaled on the device.
+        self._is_stored = isinstance(source, HostTensor)
+        self.home = source.data.device if self._is_stored else None
         self.is_in_memory = source.is_in_memory
         self._buffers = self._make_buffers(self.dtype) if device.type == "cuda" else None
 
     def _make_buffers(self, dtype: np.dtype) -> _Buffers:
-        is_tensor = isinstance(self.source, HostTensor)
-        return _Buffers(self.device, self.shape, self.data.dtype if is_tensor else torch_dtype(dtype))
+        return _Buffers(self.device, self.shape, self.data.dtype if self._is_stored else torch_dtype(dtype))
 
     def _replaced(self, **changes: Any) -> Self:
         buffers = self._buffers
-        if buffers is not None and "dtype" in changes and not isinstance(self.source, HostTensor):
+        if buffers is not None and "dtype" in changes and not self._is_stored:
             buffers = self._make_buffers(changes["dtype"])
         return super()._replaced(source=self.source._replaced(**changes), _buffers=buffers, **changes)
 
@@ -151,15 +152,15 @@ class StreamedSignals(Signals):
             rows = self.source.read(start, stop)
             return torch.from_numpy(rows if rows.flags.writeable else rows.copy())
         arrived = self._buffers.read(self._sent, start, stop, self._sent_scale)
-        return _finished(arrived, self.dtype, self.scale) if isinstance(self.source, HostTensor) else arrived
+        return _finished(arrived, self.dtype, self.scale) if self._is_stored else arrived
 
     def _sent(self, start: int, stop: int) -> Any:
         """Rows as they travel."""
-        return self.data[start:stop] if isinstance(self.source, HostTensor) else self.source.read(start, stop)
+        return self.data[start:stop] if self._is_stored else self.source.read(start, stop)
 
     @property
     def _sent_scale(self) -> float:
-        return 1.0 if isinstance(self.source, HostTensor) else self.scale
+        return 1.0 if self._is_stored else self.scale
 
     def worked_on(self) -> None:
         if self._buffers is not None:
