@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 import subprocess
 import sys
@@ -1380,19 +1379,3 @@ class TestLife:
         """On a CPU nothing is copied that need not be."""
         signals = StreamedSignals(Signals(X, X.dtype), torch.device("cpu"))
         assert signals.read(0, 5).data_ptr() == X.ctypes.data
-
-
-@pytest.mark.slow
-def test_benchmark_runs_on_small_inputs(tmp_path):
-    gpu = pytest.importorskip("benchmarks.gpu")
-    assert gpu.main(["--small", "--device", "cpu", "--no-tests", "--out", str(tmp_path)]) == 0
-    saved = json.loads((tmp_path / "gpu.json").read_text())
-    # Rows on long codes have a table of their own.
-    rows = [row for row in saved if "what" in row]
-    assert len(rows) < len(saved)
-    expected = {"encode, n = 256", "KDL, exact", "ORKDL, the paper's problem", "the same from host memory"}
-    assert expected <= {row["what"] for row in rows}
-    assert all(np.isfinite(row["value"]) for row in rows)
-    assert "| case | measured | |" in (tmp_path / "gpu.md").read_text()
-    if not HAS_GPU:
-        assert gpu.main(["--out", str(tmp_path)]) == 2
