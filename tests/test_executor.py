@@ -1,5 +1,6 @@
 """Executors: chunk tasks on threads, sums in chunk order, Ctrl-C."""
 
+import sys
 import threading
 import time
 
@@ -8,6 +9,8 @@ import pytest
 
 from rkdl import DL, ORKDL
 from rkdl._data.signals import Signals
+from rkdl._execution import pool
+from rkdl._execution.pool import ThreadTeam
 from rkdl._execution.threads import FEW_RESULTS, OrderedResults, ThreadExecutor
 
 
@@ -91,6 +94,98 @@ class TestMapChunks:
         with np.errstate(over="raise"), executor_of(9, n_jobs) as executor:
             executor.map_chunks(lambda number, start, stop: np.geterr()["over"], found.append)
         assert found == ["raise"] * 9
+
+
+class TestCollect:
+    """All results in a list, with no order among the threads."""
+
+    @pytest.mark.parametrize("n_jobs", [1, 2, 5])
+    def test_order(self, n_jobs):
+        delays = np.random.default_rng(0).random(60) * 2e-3
+
+        def task(number, start, stop):
+            time.sleep(delays[number])
+            return start
+
+        with executor_of(60, n_jobs) as executor:
+            assert executor.collect(task) == list(range(60))
+            assert executor.collect(task) == list(range(60))
+
+    def test_a_slow_chunk_delays_no_other(self):
+        others = threading.Semaphore(0)
+
+        def task(number, start, stop):
+            if number == 0:
+                return [others.acquire(timeout=60) for _ in range(99)]
+            others.release()
+            return number
+
+        with executor_of(100, 2) as executor:
+            assert executor.collect(task) == [[True] * 99, *range(1, 100)]
+
+    @pytest.mark.parametrize("n_jobs", [1, 3])
+    @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+    def test_an_error_ends_it(self, n_jobs, kind):
+        begun = []
+
+        def task(number, start, stop):
+            begun.append(number)
+            if number == 7:
+                raise kind("seven")
+            time.sleep(1e-3)
+
+        with executor_of(1000, n_jobs) as executor, pytest.raises(kind, match="seven"):
+            executor.collect(task)
+        assert len(begun) < 100
+
+
+class TestThreadTeam:
+    def test_every_thread_runs_it(self):
+        team, barrier, found = ThreadTeam(3), threading.Barrier(4), []
+        for _ in range(5):
+            team.run(lambda: found.append((barrier.wait(timeout=60), threading.get_ident())), lambda: None)
+        team.close()
+        assert len(found) == 20
+        # The threads of the first call serve the others.
+        assert len({ident for _, ident in found}) == 4
+
+    def test_threads_end(self):
+        before = len(sys._current_frames())
+        team, barrier = ThreadTeam(3), threading.Barrier(4)
+        team.run(lambda: barrier.wait(timeout=60), lambda: None)
+        assert len(sys._current_frames()) >= before + 3
+        team.close()
+        deadline = time.monotonic() + 60
+        while len(sys._current_frames()) > before and time.monotonic() < deadline:
+            time.sleep(1e-3)
+        assert len(sys._current_frames()) <= before
+
+    def test_no_thread_to_be_had(self, monkeypatch):
+        def refuse(*args):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(pool, "start_new_thread", refuse)
+        with executor_of(9, 3) as executor:
+            assert executor.collect(lambda number, start, stop: number) == list(range(9))
+
+    def test_an_interrupt_of_the_waiting(self, monkeypatch):
+        """The others are told to stop, and none is left running."""
+        stopped, team, caller, returned = threading.Event(), ThreadTeam(1), threading.get_ident(), []
+
+        def work():
+            if threading.get_ident() != caller:
+                assert stopped.wait(timeout=60)
+                time.sleep(0.05)
+                returned.append(True)
+
+        def interrupted(self):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(pool.Future, "result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            team.run(work, stopped.set)
+        team.close()
+        assert returned == [True]
 
 
 class TestOrderedResults:

@@ -185,7 +185,7 @@ def test_a_few_signals_start_no_threads(name, fitted, X, monkeypatch):
     model = fitted[name]
     expected = results(model, X)
     monkeypatch.setattr(threads, "ThreadExecutor", fail)
-    monkeypatch.setattr(threads, "ThreadPoolExecutor", fail)
+    monkeypatch.setattr(threads, "ThreadTeam", fail)
     assert_same(results(model.set_params(n_jobs=2), X), expected)
     model.set_params(n_jobs=None)
 

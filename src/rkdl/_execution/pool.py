@@ -1,10 +1,97 @@
-"""Work given to a pool of threads, or done here where there are no threads to be had."""
+"""Work given to threads, or done here where there are no threads to be had."""
 
 from __future__ import annotations
 
+from _thread import start_new_thread
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextvars import Context, copy_context
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+
+class ThreadTeam:
+    """`size` threads that run functions together with the calling thread.
+
+    They start with the first function, wait between functions, and end after `close`. A `threading.Thread`, like a
+    pool of them, makes its creator wait until it runs, which takes as long as coding a few hundred signals.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._queues: list[SimpleQueue] = []
+
+    def run(self, function: Callable[[], Any], stop: Callable[[], Any]) -> None:
+        """Run `function` here and on every thread of the team, at the same time, and return when all have returned.
+
+        If one of them fails, `stop` is called, which must make the others return soon, and its error is raised.
+        """
+
+        def guarded() -> None:
+            try:
+                function()
+            except BaseException:
+                stop()
+                raise
+
+        calls = self._start(guarded)
+        try:
+            # To sleep and be woken takes as long as a small chunk: this thread works too.
+            guarded()
+            for call in calls:
+                call.result()
+        except BaseException:
+            # Perhaps an interrupt of the waiting, which stops nobody else.
+            stop()
+            wait(calls)
+            raise
+
+    def _start(self, function: Callable[[], Any]) -> list[Future]:
+        """`function` begun on every thread, or on as many as can be started: none while the interpreter ends."""
+        calls = []
+        for i in range(self._size):
+            # The caller's context, such as NumPy's error state, holds in the threads too.
+            job = _Job(function, copy_context(), Future())
+            if i < len(self._queues):
+                self._queues[i].put(job)
+            else:
+                queue: SimpleQueue = SimpleQueue()
+                queue.put(job)
+                try:
+                    start_new_thread(_serve, (queue,))
+                except RuntimeError:
+                    break
+                self._queues.append(queue)
+            calls.append(job.call)
+        return calls
+
+    def close(self) -> None:
+        """Let the threads end."""
+        for queue in self._queues:
+            queue.put(None)
+        self._queues.clear()
+
+
+class _Job(NamedTuple):
+    """A function to run in a context, and where its result goes."""
+
+    function: Callable[[], Any]
+    context: Context
+    call: Future
+
+
+def _serve(queue: SimpleQueue) -> None:
+    """Run one job after another until None comes."""
+    while (job := queue.get()) is not None:
+        try:
+            result = job.context.run(job.function)
+        except BaseException as error:
+            job.call.set_exception(error)
+        else:
+            job.call.set_result(result)
+            del result
+        # Nothing of a job is kept while waiting for the next.
+        del job
 
 
 def submit(pool: Executor, function: Callable, *arguments: Any) -> Future:

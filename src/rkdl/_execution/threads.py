@@ -1,18 +1,17 @@
-"""Chunk tasks on a pool of threads."""
+"""Chunk tasks on threads."""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextvars import copy_context
 from typing import Any, Self
 
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import check_n_jobs, one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.executor import ChunkTask, Executor, add_sums
-from rkdl._execution.pool import submit
+from rkdl._execution.pool import ThreadTeam
 
 # So many results of chunks wait to be consumed, if they take no more than so many bytes each.
 FEW_RESULTS, LIGHT_BYTES = 16, 1 << 16
@@ -26,13 +25,14 @@ class ThreadExecutor(Executor):
     ) -> None:
         super().__init__(signals, bounds, n_jobs, cache_bytes)
         self._threads = min(resolve_threads(n_jobs), len(self.bounds))
-        self._pool: ThreadPoolExecutor | None = None
+        self._team: ThreadTeam | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
         if self._threads > 1:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="rkdl")
-            self._context.callback(self._pool.shutdown, wait=True, cancel_futures=True)
+            # This thread is one of them.
+            self._team = ThreadTeam(self._threads - 1)
+            self._context.callback(self._team.close)
         return self
 
     def for_signals(self, signals: Signals) -> ThreadExecutor:
@@ -65,7 +65,7 @@ class ThreadExecutor(Executor):
         Threads, this one among them, take chunk after chunk; none waits for another, or for Python's lock, after every
         chunk. A few results that are light are left to the end.
         """
-        if self._pool is None:
+        if self._team is None:
             super().map_chunks(task, consume)
             return
         # A window of twice the threads keeps them busy and the results in flight few.
@@ -79,32 +79,34 @@ class ThreadExecutor(Executor):
         results = OrderedResults(consume_and_announce, window)
 
         def work() -> None:
-            try:
-                for number, (start, stop) in upcoming:
-                    if not results.wait_for_room(number):
-                        return
-                    result = task(number, start, stop)
-                    results.put(number, result, self.signals.is_in_memory and is_light(result))
-                    del result
-            except BaseException:
-                results.close()
-                raise
+            for number, (start, stop) in upcoming:
+                if not results.wait_for_room(number):
+                    return
+                result = task(number, start, stop)
+                results.put(number, result, self.signals.is_in_memory and is_light(result))
+                del result
 
-        workers: list[Future] = []
         with self.signals.reading():
-            try:
-                self._announce(ahead, window + 1)
-                for _ in range(self._threads - 1):
-                    # The caller's context, such as NumPy's error state, holds in the threads too.
-                    workers.append(submit(self._pool, copy_context().run, work))
-                # This thread is one of them: to sleep and be woken takes as long as a small chunk.
-                work()
-                for worker in workers:
-                    worker.result()
-                results.consume()
-            finally:
-                results.close()
-                wait(workers)
+            self._announce(ahead, window + 1)
+            self._team.run(work, results.close)
+            results.consume()
+
+    def collect(self, task: Callable[[int, int, int], Any]) -> list[Any]:
+        """``task(number, start, stop)`` of every chunk; what each returned, in chunk order."""
+        found: list[Any] = []
+        if self._team is None or not self.signals.is_in_memory:
+            self.map_chunks(task, found.append)
+            return found
+        # All results are kept, and nothing is read ahead: the threads need not wait for one another.
+        found += [None] * len(self.bounds)
+        upcoming = iter(enumerate(self.bounds))
+
+        def work() -> None:
+            for number, (start, stop) in upcoming:
+                found[number] = task(number, start, stop)
+
+        self._team.run(work, lambda: deque(upcoming, maxlen=0))
+        return found
 
 
 def threads_for(signals: Signals, n_jobs: int | None) -> ThreadExecutor:
@@ -121,10 +123,8 @@ def map_chunks(
         check_n_jobs(n_jobs)
         with one_blas_thread():
             return [task(0, *bounds[0])]
-    found: list[Any] = []
     with ThreadExecutor(signals, bounds, n_jobs) as executor:
-        executor.map_chunks(task, found.append)
-    return found
+        return executor.collect(task)
 
 
 class OrderedResults:
