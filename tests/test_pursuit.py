@@ -312,6 +312,21 @@ class TestOutput:
         assert codes.has_canonical_format
         assert codes.nnz == np.count_nonzero(dense)
 
+    @each_dtype
+    @pytest.mark.parametrize("options", [{"n_nonzero_coefs": 4}, {"residual_tol": 3.0}], ids=["sparsity", "tolerance"])
+    def test_csr_of_rows_unlike_one_another(self, problem, dtype, options):
+        """Zeros, single atoms, and rows whose squares leave the dtype's range, in chunks with others or alone."""
+        X, dictionary = (part.astype(dtype) for part in problem)
+        X[::7] = 0.0
+        X[1:300:5] = dictionary[3]
+        X[320] *= dtype(2.0**80)
+        X[600:] *= dtype(2.0**-60)
+        dense = sparse_encode(X, dictionary, **options)
+        codes = sparse_encode(X, dictionary, sparse_output=True, **options)
+        np.testing.assert_array_equal(codes.toarray(), dense)
+        assert codes.has_canonical_format
+        assert codes.nnz == len(codes.data) == len(codes.indices) == np.count_nonzero(dense)
+
     @each_pursuit
     @each_dtype
     def test_dtype_follows_the_signals(self, problem, pursuit, dtype):

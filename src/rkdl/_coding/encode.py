@@ -22,6 +22,7 @@ from rkdl._coding.encoder import (
     square_sum,
 )
 from rkdl._coding.gram import gram_matrix
+from rkdl._coding.outputs import join, open_output
 from rkdl._coding.pursuit import Codes
 from rkdl._data.open import gather, is_dask, is_plain, open_signals
 from rkdl._data.signals import Signals, is_safe
@@ -245,16 +246,15 @@ def encode_signals(
         own_factors = factors.astype(dtype, copy=False)
     else:
         own_factors = np.full(n_atoms, factors, dtype=dtype)
-    dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=dtype)
-    if dense is not None and n_signals <= SMALLEST_CHUNK and squared_norms is None and signals.is_in_memory:
+    output = open_output(encoder, own_factors, n_signals, sparse_output)
+    if n_signals <= SMALLEST_CHUNK and squared_norms is None and signals.is_in_memory:
         # One chunk, as nearly always plain: what follows would take longer than coding a signal.
         check_n_jobs(n_jobs)
         with one_blas_thread():
             products = encoder.plain_products(signals.read(0, n_signals))
             if products is not None:
-                encoder.write_plain_codes(*products, own_factors, dense)
-                return dense
-    scaled = sparse_output and bool((own_factors != 1.0).any())
+                output.write_plain(*products, 0, n_signals)
+                return output.result()
 
     def code(given: np.ndarray, norms: np.ndarray | None) -> tuple[Codes, np.ndarray]:
         coder, rows, scale = encoder.condition(given)
@@ -265,41 +265,28 @@ def encode_signals(
             return codes, own_factors
         return codes, np.full(n_atoms, np.asarray(factors, dtype=np.float64) / scale, dtype=dtype)
 
-    def finish(codes: Codes, factors: np.ndarray, start: int, stop: int) -> Codes | None:
-        if dense is not None:
-            scatter_rows(*codes, factors, dense[start:stop])
-            return None
-        if scaled or factors is not own_factors:
-            codes.values[:] *= factors[codes.indices]
-        return codes
-
-    def task(number: int, start: int, stop: int) -> Codes | None:
+    def task(number: int, start: int, stop: int) -> None:
         rows = signals.read(start, stop)
         products = encoder.plain_products(rows) if squared_norms is None else None
-        if products is not None and dense is not None:
-            encoder.write_plain_codes(*products, own_factors, dense[start:stop])
-            return None
         if products is not None:
-            return finish(encoder.plain_codes(*products), own_factors, start, stop)
+            output.write_plain(*products, start, stop)
+            return
         norms = None if squared_norms is None else squared_norms[start:stop]
         groups = group_by_magnitude(rows)
         if len(groups) == 1:
-            return finish(*code(rows, norms), start, stop)
-        block = np.zeros((stop - start, n_atoms), dtype=dtype) if dense is None else dense[start:stop]
+            output.write(*code(rows, norms), start, stop)
+            return
+        block = np.zeros((stop - start, n_atoms), dtype=dtype)
         for group in groups:
             part = np.zeros((len(group), n_atoms), dtype=dtype)
             codes, group_factors = code(rows[group], None if norms is None else norms[group])
             scatter_rows(*codes, group_factors, part)
             block[group] = part
-        if dense is not None:
-            return None
         found = sparse.csr_array(block)
-        return Codes(found.indptr, found.indices, found.data)
+        output.write(Codes(found.indptr, found.indices, found.data), np.ones(n_atoms, dtype=dtype), start, stop)
 
-    parts = for_each_chunk(signals, encoder.row_width, n_jobs, task)
-    if dense is not None:
-        return dense
-    return _join(parts, n_signals).to_csr(n_atoms)
+    for_each_chunk(signals, encoder.row_width, n_jobs, task)
+    return output.result()
 
 
 def _encode_on_device(
@@ -328,7 +315,7 @@ def _encode_on_device(
                 return backend_of(parts[0]).concatenate(parts).to(signals.home)
             if signals.home is not None:
                 return join_states(parts).to_csr(n_atoms).to(signals.home)
-            codes = _join([_compact(part) for part in parts], signals.shape[0]).to_csr(n_atoms)
+            codes = join([_compact(part) for part in parts], signals.shape[0]).to_csr(n_atoms)
             return codes if sparse_output else codes.toarray()
     encoder, factors = to_host((encoder, factors))
     found = encode_signals(
@@ -352,24 +339,6 @@ def _compact(padded: Any) -> Codes:
     np.cumsum(counts, out=indptr[1:])
     is_used = np.arange(indices.shape[1], dtype=np.int32) < counts[:, None]
     return Codes(indptr, indices[is_used], values[is_used])
-
-
-def _join(parts: list[Codes], n_signals: int) -> Codes:
-    """Codes of consecutive chunks as one; `parts` is emptied on the way."""
-    total = sum(len(part.values) for part in parts)
-    index_dtype = np.int32 if total < 2**31 else np.int64
-    indptr = np.zeros(n_signals + 1, dtype=index_dtype)
-    indices = np.empty(total, dtype=index_dtype)
-    values = np.empty(total, dtype=parts[0].values.dtype)
-    row = position = 0
-    for number, part in enumerate(parts):
-        rows, size = len(part.counts), len(part.values)
-        np.add(part.indptr[1:], position, out=indptr[row + 1 : row + rows + 1], casting="unsafe")
-        indices[position : position + size] = part.indices
-        values[position : position + size] = part.values
-        parts[number] = None  # type: ignore[call-overload]
-        row, position = row + rows, position + size
-    return Codes(indptr, indices, values)
 
 
 def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursuit: str, n_atoms: int) -> Pursuit:

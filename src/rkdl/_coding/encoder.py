@@ -10,7 +10,7 @@ import numpy as np
 
 from rkdl._backends.arrays import all_on_host
 from rkdl._backends.base import backend_of, is_tensor
-from rkdl._backends.cpu.codes import write_codes
+from rkdl._backends.cpu.codes import PaddedCodes, fill_codes, write_codes
 from rkdl._backends.cpu.products import multiply
 from rkdl._coding.pursuit import Codes, pursue
 from rkdl._data.signals import Signals, is_safe, safe_scale
@@ -190,6 +190,12 @@ class Encoder:
         )
 
     @property
+    def n_nonzero(self) -> int:
+        """The largest number of non-zeros that a signal gets."""
+        # No more atoms than coordinates are independent; what a further one could fit is rounding.
+        return min(self.pursuit.n_nonzero, self.feature_map.size)
+
+    @property
     def is_linear(self) -> bool:
         """Whether the features are the signals, so that codes grow with them."""
         return isinstance(self.feature_map, LinearMap)
@@ -229,6 +235,16 @@ class Encoder:
         """Codes from `plain_products`."""
         return pursue(correlations, self.gram, squared_norms, *self._limited(), dictionary=self.atoms)[0]
 
+    def padded_codes(self, n_signals: int, dtype: np.dtype) -> PaddedCodes:
+        """Room for the codes of so many signals."""
+        return PaddedCodes.empty(n_signals, self.n_nonzero, dtype)
+
+    def fill_plain_codes(
+        self, correlations: np.ndarray, squared_norms: np.ndarray, factors: np.ndarray, codes: PaddedCodes
+    ) -> None:
+        """Fill in codes from `plain_products`, times one factor per atom."""
+        fill_codes(factors, codes, correlations, self.gram, squared_norms, *self._limited(), self.atoms)
+
     def write_plain_codes(
         self, correlations: np.ndarray, squared_norms: np.ndarray, factors: np.ndarray, dense: np.ndarray
     ) -> None:
@@ -236,9 +252,7 @@ class Encoder:
         write_codes(factors, dense, correlations, self.gram, squared_norms, *self._limited(), self.atoms)
 
     def _limited(self) -> Pursuit:
-        # No more atoms than coordinates are independent; what a further one could fit is rounding.
-        n_nonzero, residual_tol, ols = self.pursuit
-        return Pursuit(min(n_nonzero, self.feature_map.size), residual_tol, ols)
+        return self.pursuit._replace(n_nonzero=self.n_nonzero)
 
     def condition(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray, float]:
         """An encoder and multiplied signals whose squares stay in range, and what they were multiplied by.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows, scatter_padded, weigh_padded
+from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows, scale_padded, scatter_padded, weigh_padded
 from rkdl._backends.cpu.statistics import (
     _learn,
     _weighted_derivative,
@@ -30,6 +30,10 @@ class Codes(NamedTuple):
     def counts(self) -> np.ndarray:
         """Non-zeros of every row."""
         return np.diff(self.indptr)
+
+    def scaled(self, factors: np.ndarray) -> Codes:
+        """The codes times one factor per atom."""
+        return self if (factors == 1.0).all() else self._replace(values=self.values * factors[self.indices])
 
     def to_csr(self, n_atoms: int) -> sparse.csr_array:
         """The same codes as SciPy's CSR array, sharing memory."""
@@ -56,13 +60,50 @@ class Codes(NamedTuple):
         return weights
 
 
+class PaddedCodes(NamedTuple):
+    """Sparse codes of signals: the first `counts` entries of a row of `indices` and `values`, indices ascending."""
+
+    indices: np.ndarray
+    values: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def empty(cls, n_signals: int, n_nonzero: int, dtype: np.dtype) -> PaddedCodes:
+        """Room for the codes of signals with at most `n_nonzero` non-zeros each."""
+        return cls(
+            np.zeros((n_signals, n_nonzero), dtype=np.int32),
+            np.zeros((n_signals, n_nonzero), dtype=dtype),
+            np.empty(n_signals, dtype=np.int32),
+        )
+
+    def rows(self, start: int, stop: int) -> PaddedCodes:
+        """Some of the rows, sharing memory."""
+        return PaddedCodes(self.indices[start:stop], self.values[start:stop], self.counts[start:stop])
+
+    def put(self, codes: Codes) -> None:
+        """Copy the codes of all rows from CSR form."""
+        self.counts[:] = codes.counts
+        is_used = np.arange(self.indices.shape[1]) < self.counts[:, None]
+        self.indices[is_used], self.values[is_used] = codes.indices, codes.values
+
+    def pack(self) -> Codes:
+        """The codes in CSR form; these are not to be used again, because they share its memory."""
+        indptr = np.empty(len(self.counts) + 1, dtype=np.int32)
+        return self.packed(indptr, pack_rows(self.counts, self.indices, self.values, indptr))
+
+    def packed(self, indptr: np.ndarray, total: int) -> Codes:
+        """The codes that `pack_rows` has moved together; a part of the memory is copied, so that the rest can go."""
+        indices, values = self.indices.ravel(), self.values.ravel()
+        if total < len(indices):
+            indices, values = indices[:total].copy(), values[:total].copy()
+        return Codes(indptr, indices, values)
+
+
 def pursue(*parameters: Any) -> tuple[Codes, np.ndarray]:
     """Codes and squared residuals; parameters are those of `rkdl._coding.pursuit.pursue`."""
     given = arguments(*parameters)
     pursue_rows(*given)
-    indptr = np.empty(len(given.counts) + 1, dtype=np.int32)
-    total = pack_rows(given.counts, given.indices, given.values, indptr)
-    return packed(given, indptr, total), given.residuals
+    return given.codes.pack(), given.residuals
 
 
 def write_codes(factors: np.ndarray, dense: np.ndarray, *parameters: Any) -> None:
@@ -70,6 +111,12 @@ def write_codes(factors: np.ndarray, dense: np.ndarray, *parameters: Any) -> Non
     given = arguments(*parameters)
     pursue_rows(*given)
     scatter_padded(given.counts, given.indices, given.values, factors, dense)
+
+
+def fill_codes(factors: np.ndarray, codes: PaddedCodes, *parameters: Any) -> None:
+    """Fill in `codes`, times one factor per atom; parameters are all those of `pursue`."""
+    pursue_rows(*arguments(*parameters, codes))  # type: ignore[call-arg]
+    scale_padded(codes.counts, codes.indices, codes.values, factors)
 
 
 def squared_residuals(*parameters: Any) -> np.ndarray:
@@ -117,7 +164,7 @@ def pursue_and_sum(
     indptr = np.empty(n_signals + 1, dtype=np.int32)
     # One call for all of it: threads that meet at Python's lock wait for longer than a small chunk takes.
     total, energy, residual_energy = _learn(given, features, indptr, code_gram, cross_products)
-    return packed(given, indptr, total), given.residuals, (code_gram, cross_products, energy, residual_energy)
+    return given.codes.packed(indptr, total), given.residuals, (code_gram, cross_products, energy, residual_energy)
 
 
 class Arguments(NamedTuple):
@@ -135,6 +182,11 @@ class Arguments(NamedTuple):
     counts: np.ndarray
     residuals: np.ndarray
 
+    @property
+    def codes(self) -> PaddedCodes:
+        """The codes that it fills in."""
+        return PaddedCodes(self.indices, self.values, self.counts)
+
 
 def arguments(
     correlations: np.ndarray,
@@ -144,8 +196,9 @@ def arguments(
     residual_tol: float,
     ols: bool,
     dictionary: np.ndarray | None = None,
+    codes: PaddedCodes | None = None,
 ) -> Arguments:
-    """The parameters of `pursue` as its kernel takes them."""
+    """The parameters of `pursue` as its kernel takes them; `codes` are what it fills in, None for new ones."""
     n_signals = len(correlations)
     dtype = correlations.dtype
     eps, largest, _ = _constants(dtype)
@@ -156,9 +209,7 @@ def arguments(
         dtype.type(min(max(residual_tol, -1.0), largest)),
         ols,
         eps,
-        np.zeros((n_signals, n_nonzero), dtype=np.int32),
-        np.zeros((n_signals, n_nonzero), dtype=dtype),
-        np.empty(n_signals, dtype=np.int32),
+        *(PaddedCodes.empty(n_signals, n_nonzero, dtype) if codes is None else codes),
         np.empty(n_signals, dtype=dtype),
     )
 
@@ -168,14 +219,6 @@ def _constants(dtype: np.dtype) -> tuple[Any, Any, np.ndarray]:
     """The rounding unit and the largest number of a dtype, both of that dtype, and no atoms."""
     found = np.finfo(dtype)
     return dtype.type(found.eps), dtype.type(found.max), np.empty((0, 0), dtype=dtype)
-
-
-def packed(filled: Arguments, indptr: np.ndarray, total: int) -> Codes:
-    """The codes that `pack_rows` has moved together; a part of the memory is copied, so that the rest can go."""
-    indices, values = filled.indices.ravel(), filled.values.ravel()
-    if total < len(indices):
-        indices, values = indices[:total].copy(), values[:total].copy()
-    return Codes(indptr, indices, values)
 
 
 def pursue_padded(*parameters: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -12,16 +12,21 @@ from numba import types
 from numba.core import cgutils
 
 from rkdl._backends.cpu.jit import compiled, intrinsic
-from rkdl._backends.cpu.vectors import FAST, INDEX, Vectors, data_of
+from rkdl._backends.cpu.vectors import FAST, INDEX, VECTOR_BYTES, Vectors, data_of, emit_prefetch
 
 # Rows and others whose inner products are computed together, in 24 of AVX-512's 32 registers.
 TILE_ROWS, TILE_OTHERS = 6, 4
 
 
 @intrinsic
-def _inner_products(typingctx: Any, rows: Any, row: Any, others: Any, other: Any, products: Any) -> Any:
-    """Inner products of the rows from `row` on and the others from `other` on, one tile."""
-    signature = types.void(rows, types.int64, others, types.int64, products)
+def _inner_products(
+    typingctx: Any, rows: Any, row: Any, others: Any, other: Any, products: Any, ahead: Any, step: Any
+) -> Any:
+    """Inner products of the rows from `row` on and the others from `other` on, one tile.
+
+    With every vector, two cache lines of rows needed later are prefetched, from the number `ahead` on, `step` apart.
+    """
+    signature = types.void(rows, types.int64, others, types.int64, products, types.int64, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vectors = Vectors(context, builder, sig.args[0].dtype)
@@ -42,6 +47,10 @@ def _inner_products(typingctx: Any, rows: Any, row: Any, others: Any, other: Any
         whole = builder.mul(builder.sdiv(size, lanes), lanes)
         with cgutils.for_range_slice(builder, ir.Constant(INDEX, 0), whole, lanes, INDEX) as (start, _):
             factors = [vectors.load(pointer, start) for pointer in right]
+            offset = builder.mul(builder.sdiv(start, lanes), builder.mul(args[6], ir.Constant(INDEX, 2)))
+            place = builder.add(args[5], offset)
+            emit_prefetch(builder, row_data, place)
+            emit_prefetch(builder, row_data, builder.add(place, args[6]))
             for pointer, line in zip(left, slots, strict=True):
                 numbers = vectors.load(pointer, start)
                 for factor, slot in zip(factors, line, strict=True):
@@ -87,6 +96,13 @@ def multiply_narrow(rows: Any, others: Any, products: Any) -> None:
     The last tile overlaps the one before it where it must, and computes the same numbers again.
     """
     n_rows, n_others = products.shape
+    size = rows.shape[1]
+    n_tiles = -(-n_others // TILE_OTHERS)
+    # The rows of the next tiles, which are too short for the processor to foresee them, are read meanwhile.
+    part = TILE_ROWS * size // n_tiles
+    step = part * (VECTOR_BYTES // rows.itemsize) // (2 * size)
     for row in range(0, n_rows, TILE_ROWS):
-        for other in range(0, n_others, TILE_OTHERS):
-            _inner_products(rows, min(row, n_rows - TILE_ROWS), others, min(other, n_others - TILE_OTHERS), products)
+        ahead = min(row + TILE_ROWS, n_rows - TILE_ROWS) * size
+        for tile in range(n_tiles):
+            other = min(tile * TILE_OTHERS, n_others - TILE_OTHERS)
+            _inner_products(rows, min(row, n_rows - TILE_ROWS), others, other, products, ahead + tile * part, step)

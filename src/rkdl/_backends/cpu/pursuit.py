@@ -308,6 +308,14 @@ def scatter_rows(indptr: Any, indices: Any, values: Any, factors: Any, dense: An
 
 
 @compiled()
+def scale_padded(counts: Any, indices: Any, values: Any, factors: Any) -> None:
+    """Multiply padded codes by one factor per atom."""
+    for t in range(len(counts)):
+        for k in range(counts[t]):
+            values[t, k] *= factors[indices[t, k]]
+
+
+@compiled()
 def scatter_padded(counts: Any, indices: Any, values: Any, factors: Any, dense: Any) -> None:
     """Scatter padded codes, times one factor per atom, into the zeros of `dense`."""
     for t in range(len(counts)):

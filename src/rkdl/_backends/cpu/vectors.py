@@ -70,20 +70,24 @@ def data_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return context.make_array(kind)(context, builder, value).data
 
 
+def emit_prefetch(builder: Any, data: Any, place: Any) -> None:
+    """Prefetch the cache line of the number at flat index `place`."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    address = builder.bitcast(builder.gep(data, [place], inbounds=True), byte)
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]), "llvm.prefetch.p0"
+    )
+    # For reading, high locality, data cache.
+    builder.call(function, [address, *(ir.Constant(flag, n) for n in (0, 3, 1))])
+
+
 @intrinsic
 def prefetch(typingctx: Any, array: Any, place: Any) -> Any:
     """Prefetch the cache line of the number at flat index `place` of a C-contiguous array."""
     signature = types.void(array, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        byte = ir.IntType(8).as_pointer()
-        address = builder.gep(data_of(context, builder, sig.args[0], args[0]), [args[1]], inbounds=True)
-        flag = ir.IntType(32)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]), "llvm.prefetch.p0"
-        )
-        # For reading, high locality, data cache.
-        builder.call(function, [builder.bitcast(address, byte), *(ir.Constant(flag, n) for n in (0, 3, 1))])
+        emit_prefetch(builder, data_of(context, builder, sig.args[0], args[0]), args[1])
         return context.get_dummy_value()
 
     return signature, codegen
