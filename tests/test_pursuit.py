@@ -15,6 +15,7 @@ from sklearn.linear_model import orthogonal_mp_gram
 import reference
 from rkdl import sparse_encode, sparse_encode_gram
 from rkdl._coding.gram import gram_matrix
+from rkdl._coding.pursuit import pursue
 
 each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -201,6 +202,23 @@ class TestEdges:
     def test_ties_go_to_the_first_atom(self, pursuit):
         codes = encode(np.ones((1, 70)), np.eye(70), 40, pursuit=pursuit)
         np.testing.assert_array_equal(codes[0], np.arange(70) < 40)
+
+    @each_dtype
+    @pytest.mark.parametrize("n_atoms", [1, 7, 8, 15, 16, 17, 40, 64, 83])
+    def test_any_number_of_atoms_in_any_layout(self, pursuit, dtype, n_atoms):
+        """Rows that end within a vector, in Fortran order, and with numbers beside them that are not read."""
+        rng = np.random.default_rng(n_atoms)
+        atoms = rng.standard_normal((n_atoms, 90)).astype(dtype)
+        atoms /= np.linalg.norm(atoms, axis=1, keepdims=True)
+        around = np.full((22, n_atoms + 40), np.nan, dtype=dtype)
+        inside = around[1:21, 20 : n_atoms + 20]
+        inside[:] = rng.standard_normal((20, 90)).astype(dtype) @ atoms.T
+        rest = atoms @ atoms.T, np.full(20, np.inf, dtype=dtype), min(3, n_atoms), -1.0, pursuit == "ols"
+        expected = pursue(inside.copy(), *rest)[0]
+        assert (np.diff(expected.indptr) == min(3, n_atoms)).all()
+        for correlations in (inside, np.asfortranarray(inside)):
+            for found, part in zip(pursue(correlations, *rest)[0], expected, strict=True):
+                np.testing.assert_array_equal(found, part)
 
     @pytest.mark.parametrize("sign", [1.0, -1.0])
     def test_equal_atoms(self, pursuit, sign):

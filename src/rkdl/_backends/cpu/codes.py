@@ -203,7 +203,7 @@ def arguments(
     dtype = correlations.dtype
     eps, largest, _ = _constants(dtype)
     return Arguments(
-        correlations,
+        np.ascontiguousarray(correlations),
         *_gram_source(correlations, gram, dictionary),
         squared_norms,
         dtype.type(min(max(residual_tol, -1.0), largest)),

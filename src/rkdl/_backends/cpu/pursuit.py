@@ -51,10 +51,18 @@ class _Best:
         # No score is NaN, which makes this the machine's own maximum.
         plain = ("nnan", "nsz")
         largest = self._reduce(scores, lambda left, right: builder.fcmp_ordered(">", left, right, flags=plain), plain)
-        last = ir.Constant(vectors.index_type, [2**31 - 1] * vectors.lanes)
         holds = builder.fcmp_ordered("==", scores, vectors.spread(largest))
-        numbers = builder.select(holds, numbers, last)
-        number = self._reduce(numbers, lambda left, right: builder.icmp_signed("<", left, right))
+        lanes = builder.zext(builder.bitcast(holds, ir.IntType(vectors.lanes)), LANE)
+        lane = builder.cttz(lanes, ir.Constant(ir.IntType(1), 0))
+        found = cgutils.alloca_once(builder, vectors.number)
+        builder.store(builder.extract_element(numbers, lane), found)
+        # Hardly ever do several lanes hold it, and one is found sooner by its bit than by comparing all.
+        others = builder.and_(lanes, builder.sub(lanes, ir.Constant(LANE, 1)))
+        with builder.if_then(builder.icmp_unsigned("!=", others, ir.Constant(LANE, 0)), likely=False):
+            last = ir.Constant(vectors.index_type, [2**31 - 1] * vectors.lanes)
+            held = builder.select(holds, numbers, last)
+            builder.store(self._reduce(held, lambda left, right: builder.icmp_signed("<", left, right)), found)
+        number = builder.load(found)
         return number if vectors.number.width == INDEX.width else builder.sext(number, INDEX)
 
     def _reduce(self, values: Any, prefers: Any, flags: Any = ()) -> Any:
@@ -80,23 +88,35 @@ def _over_blocks(builder: Any, n_vectors: Any, body: Any) -> None:
 
 
 @intrinsic
-def largest_square(typingctx: Any, work: Any, n_vectors: Any) -> Any:
-    """Index of the largest ``a^2``, a the first row of `work`."""
-    signature = types.int64(work, types.int64)
+def load_row(typingctx: Any, correlations: Any, t: Any, work: Any) -> Any:
+    """Copy row t of `correlations` to the first row of `work`; index of its largest square.
+
+    What is copied number by number could not be read back as vectors before it has left the store buffer.
+    """
+    signature = types.int64(correlations, types.int64, work)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         vectors = Vectors(context, builder, sig.args[0].dtype)
-        data = data_of(context, builder, sig.args[0], args[0])
+        source, target = (data_of(context, builder, sig.args[i], args[i]) for i in (0, 2))
+        n_atoms = builder.extract_value(context.make_array(sig.args[0])(context, builder, args[0]).shape, 1)
+        source = builder.gep(source, [builder.mul(args[1], n_atoms)], inbounds=True)
         best = _Best(vectors)
         lanes = ir.Constant(INDEX, vectors.lanes)
+        n_whole = builder.sdiv(n_atoms, lanes)
+
+        def copy(numbers: Any, start: Any) -> None:
+            vectors.store(numbers, target, start)
+            best.offer(vectors.times(numbers, numbers), start)
 
         def body(vector: Any, count: Any) -> None:
             for i in range(count):
                 start = builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes)
-                a = vectors.load(data, start)
-                best.offer(vectors.times(a, a), start)
+                copy(vectors.load(source, start), start)
 
-        _over_blocks(builder, args[1], body)
+        _over_blocks(builder, n_whole, body)
+        start = builder.mul(n_whole, lanes)
+        with builder.if_then(builder.icmp_signed("<", start, n_atoms)):
+            copy(vectors.load_some(source, start, builder.sub(n_atoms, start)), start)
         return best.winner()
 
     return signature, codegen
@@ -191,13 +211,13 @@ def _fill_row(dictionary: Any, atom: Any, row: Any) -> None:
 def pursue_rows(  # type: ignore[no-untyped-def]
     correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
 ):
-    """Codes of all rows of `correlations`; `gram` has rows padded with zeros to whole vectors.
+    """Codes of all rows of `correlations`, C-contiguous; `gram` has rows padded with zeros to whole vectors.
 
     Where `dictionary` has rows, they are the atoms, and `gram` comes as zeros and gets a row when it is first needed.
 
     The first `counts` entries of a row of `indices` and `values` are set, indices ascending.
     """
-    n_signals, n_atoms = correlations.shape
+    n_signals = len(correlations)
     n_nonzero = indices.shape[1]
     width = gram.shape[1]
     lanes = VECTOR_BYTES // correlations.itemsize
@@ -219,12 +239,11 @@ def pursue_rows(  # type: ignore[no-untyped-def]
     triangle = np.zeros((n_nonzero, n_nonzero), dtype=dtype)
     chosen = np.zeros(n_nonzero, dtype=np.int64)
     projections = np.zeros(n_nonzero, dtype=dtype)
+    coefficients = np.zeros(n_nonzero, dtype=dtype)
     has_row = np.zeros(len(dictionary), dtype=np.bool_)
 
     for t in range(n_signals):
-        for j in range(n_atoms):
-            work[0, j] = correlations[t, j]
-        b = largest_square(work, n_vectors)
+        b = load_row(correlations, t, work)
         residual = squared_norms[t]
         threshold = zero
         smallest = one
@@ -264,18 +283,16 @@ def pursue_rows(  # type: ignore[no-untyped-def]
         for k in range(count - 1, -1, -1):
             value = projections[k]
             for q in range(k + 1, count):
-                value -= triangle[q, k] * values[t, q]
-            values[t, k] = value / triangle[k, k]
+                value -= triangle[q, k] * coefficients[q]
+            coefficients[k] = value / triangle[k, k]
+        # An atom's place is the number of chosen ones before it: a sort would branch on what cannot be foreseen.
         for k in range(count):
             index = chosen[k]
-            value = values[t, k]
-            q = k - 1
-            while q >= 0 and indices[t, q] > index:
-                indices[t, q + 1] = indices[t, q]
-                values[t, q + 1] = values[t, q]
-                q -= 1
-            indices[t, q + 1] = index
-            values[t, q + 1] = value
+            place = 0
+            for q in range(count):
+                place += chosen[q] < index
+            indices[t, place] = index
+            values[t, place] = coefficients[k]
         counts[t] = count
         residuals[t] = max(residual, zero)
 

@@ -51,6 +51,18 @@ class Vectors:
     def load(self, base: Any, offset: Any) -> Any:
         return self.builder.load(self._pointer(base, offset), align=self.align)
 
+    def load_some(self, base: Any, offset: Any, count: Any) -> Any:
+        """The first `count` numbers, fewer than a vector has, and zeros; nothing beyond them is read."""
+        builder, flag = self.builder, ir.IntType(1)
+        pointer = self._pointer(base, offset)
+        wanted = ir.VectorType(flag, self.lanes)
+        kind = ir.FunctionType(self.type, [pointer.type, LANE, wanted, self.type])
+        name = f"llvm.masked.load.v{self.lanes}f{self.number.width}.p0"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        count = count if self.number.width == INDEX.width else builder.trunc(count, self.number)
+        mask = builder.icmp_signed("<", self.lane_numbers(), self.spread(count, self.index_type))
+        return builder.call(function, [pointer, ir.Constant(LANE, self.align), mask, self.constant(0.0)])
+
     def store(self, value: Any, base: Any, offset: Any) -> None:
         self.builder.store(value, self._pointer(base, offset), align=self.align)
 
