@@ -14,6 +14,7 @@ from sklearn.linear_model import orthogonal_mp_gram
 
 import reference
 from rkdl import sparse_encode, sparse_encode_gram
+from rkdl._backends.cpu.backend import CPU
 from rkdl._coding.gram import gram_matrix
 from rkdl._coding.pursuit import pursue
 
@@ -217,8 +218,9 @@ class TestEdges:
         expected = pursue(inside.copy(), *rest)[0]
         assert (np.diff(expected.indptr) == min(3, n_atoms)).all()
         for correlations in (inside, np.asfortranarray(inside)):
-            for found, part in zip(pursue(correlations, *rest)[0], expected, strict=True):
-                np.testing.assert_array_equal(found, part)
+            for gram in (rest[0], CPU.padded_gram(rest[0]), np.asfortranarray(rest[0])):
+                for found, part in zip(pursue(correlations, gram, *rest[1:])[0], expected, strict=True):
+                    np.testing.assert_array_equal(found, part)
 
     @pytest.mark.parametrize("sign", [1.0, -1.0])
     def test_equal_atoms(self, pursuit, sign):

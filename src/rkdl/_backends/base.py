@@ -125,6 +125,9 @@ class Backend(Protocol):
     def radial_gradient(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
         """``factor sum_t weights_ti (x_t - y_i)`` (n, m) in float64."""
 
+    def padded_gram(self, gram: Array) -> Array:
+        """The inner products of all atoms as the pursuit reads them, prepared once for many chunks."""
+
     def pursue(self, correlations: Array, gram: Any, squared_norms: Array, *options: Any) -> tuple[Any, Array]:
         """Codes and squared residuals of a chunk; see `rkdl._coding.pursuit.pursue`."""
 

@@ -12,6 +12,7 @@ from sklearn.utils import assert_all_finite, check_array
 from rkdl._backends.arrays import host
 from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import backend_of, is_tensor
+from rkdl._backends.cpu.backend import normalize_rows
 from rkdl._backends.cpu.pursuit import scatter_rows
 from rkdl._coding.encoder import (
     Encoder,
@@ -360,15 +361,17 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
 
 
 def unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Atoms of unit norm, and the norms they had (infinite for an atom of norm zero)."""
-    with np.errstate(over="ignore"):
-        norms = np.sqrt(row_squares(atoms))
-    if not (is_safe(float(norms.min()) ** 2, atoms.dtype) and is_safe(float(norms.max()) ** 2, atoms.dtype)):
-        assert_all_finite(atoms, input_name="dictionary")
-        largest = np.abs(atoms).max(axis=1)
-        largest[largest == 0.0] = 1.0
-        norms = np.sqrt(row_squares(atoms / largest[:, None])) * largest
-        norms[norms == 0.0] = np.inf
+    """Atoms of unit norm, C-contiguous, and the norms they had (infinite for an atom of norm zero)."""
+    atoms = np.ascontiguousarray(atoms)
+    unit, norms = np.empty_like(atoms), np.empty(len(atoms), dtype=atoms.dtype)
+    smallest, largest = normalize_rows(atoms, unit, norms)
+    if is_safe(smallest**2, atoms.dtype) and is_safe(largest**2, atoms.dtype):
+        return unit, norms
+    assert_all_finite(atoms, input_name="dictionary")
+    extents = np.abs(atoms).max(axis=1)
+    extents[extents == 0.0] = 1.0
+    norms = np.sqrt(row_squares(atoms / extents[:, None])) * extents
+    norms[norms == 0.0] = np.inf
     return atoms / norms[:, None], norms
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -189,6 +190,11 @@ class Encoder:
             else replace(self, gram=backend_of(self.atoms).product(self.atoms, self.atoms))
         )
 
+    @cached_property
+    def padded_gram(self) -> Array:
+        """The inner products of the atoms as the pursuit reads them; None without `gram`."""
+        return None if self.gram is None else backend_of(self.gram).padded_gram(self.gram)
+
     @property
     def n_nonzero(self) -> int:
         """The largest number of non-zeros that a signal gets."""
@@ -210,7 +216,7 @@ class Encoder:
         """Features, squared norms, codes and squared residuals of a chunk; `features` where they are known."""
         features, correlations = self._correlate(signals, features)
         norms = self.feature_map.squared_norms(signals)
-        codes, residuals = pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)
+        codes, residuals = pursue(correlations, self.padded_gram, norms, *self._limited(), dictionary=self.atoms)
         return features, norms, codes, residuals
 
     def codes(self, signals: np.ndarray, squared_norms: np.ndarray | None = None) -> Codes:
@@ -233,7 +239,7 @@ class Encoder:
 
     def plain_codes(self, correlations: np.ndarray, squared_norms: np.ndarray) -> Codes:
         """Codes from `plain_products`."""
-        return pursue(correlations, self.gram, squared_norms, *self._limited(), dictionary=self.atoms)[0]
+        return pursue(correlations, self.padded_gram, squared_norms, *self._limited(), dictionary=self.atoms)[0]
 
     def padded_codes(self, n_signals: int, dtype: np.dtype) -> PaddedCodes:
         """Room for the codes of so many signals."""
@@ -243,13 +249,13 @@ class Encoder:
         self, correlations: np.ndarray, squared_norms: np.ndarray, factors: np.ndarray, codes: PaddedCodes
     ) -> None:
         """Fill in codes from `plain_products`, times one factor per atom."""
-        fill_codes(factors, codes, correlations, self.gram, squared_norms, *self._limited(), self.atoms)
+        fill_codes(factors, codes, correlations, self.padded_gram, squared_norms, *self._limited(), self.atoms)
 
     def write_plain_codes(
         self, correlations: np.ndarray, squared_norms: np.ndarray, factors: np.ndarray, dense: np.ndarray
     ) -> None:
         """Write codes from `plain_products`, times one factor per atom, into the zeros of `dense` (c, n)."""
-        write_codes(factors, dense, correlations, self.gram, squared_norms, *self._limited(), self.atoms)
+        write_codes(factors, dense, correlations, self.padded_gram, squared_norms, *self._limited(), self.atoms)
 
     def _limited(self) -> Pursuit:
         return self.pursuit._replace(n_nonzero=self.n_nonzero)
@@ -275,7 +281,7 @@ class Encoder:
 
     def _pursue(self, signals: Any, correlations: Any, squared_norms: Any = None) -> Any:
         norms = self._norms(signals, correlations) if squared_norms is None else squared_norms
-        return pursue(correlations, self.gram, norms, *self._limited(), dictionary=self.atoms)[0]
+        return pursue(correlations, self.padded_gram, norms, *self._limited(), dictionary=self.atoms)[0]
 
     def _norms(self, signals: Any, correlations: Any) -> Any:
         """Squared norms of a chunk, infinite without a tolerance."""

@@ -44,7 +44,7 @@ class EncodeTask(Encoder):
         features, correlations = self._correlate(signals, None if state is None else state.features)
         norms = self.feature_map.squared_norms(signals)
         codes, residuals, sums = backend_of(correlations).pursue_and_sum(
-            correlations, self.gram, norms, features, *self._limited(), self.atoms
+            correlations, self.padded_gram, norms, features, *self._limited(), self.atoms
         )
         if not self.makes_state:
             return SufficientStatistics(*sums), None

@@ -9,7 +9,14 @@ from scipy import sparse
 from scipy.linalg import blas, lapack
 
 from rkdl._backends.cpu import sweeps
-from rkdl._backends.cpu.codes import explained_squares, pursue, pursue_and_sum, residual_gradients, squared_residuals
+from rkdl._backends.cpu.codes import (
+    explained_squares,
+    padded_gram,
+    pursue,
+    pursue_and_sum,
+    residual_gradients,
+    squared_residuals,
+)
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.products import combine, multiply
 from rkdl._utils.types import FLOATS
@@ -23,6 +30,7 @@ def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
 class CPUBackend:
     """NumPy, LAPACK and Numba; see `rkdl._backends.base.Backend` for what each primitive does."""
 
+    padded_gram = staticmethod(padded_gram)
     pursue = staticmethod(pursue)
     pursue_and_sum = staticmethod(pursue_and_sum)
     squared_residuals = staticmethod(squared_residuals)
@@ -226,6 +234,23 @@ def _square_rows(rows: Any, squares: Any) -> None:
         for k in range(len(row)):
             total += row[k] * row[k]
         squares[i] = total
+
+
+@compiled(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def normalize_rows(rows: Any, unit: Any, norms: Any) -> Any:
+    """Norms of the rows, and the rows divided by them into `unit`; the smallest and the largest norm, or NaN twice."""
+    _square_rows(rows, norms)
+    smallest, largest = np.inf, 0.0
+    for i in range(len(rows)):
+        norm = np.sqrt(norms[i])
+        if np.isnan(norm):
+            return np.nan, np.nan
+        norms[i] = norm
+        smallest, largest = min(smallest, float(norm)), max(largest, float(norm))
+        row, target = rows[i], unit[i]
+        for k in range(len(row)):
+            target[k] = row[k] / norm
+    return smallest, largest
 
 
 # Without contraction: a product and an offset that overflow both must meet as infinities and leave NaN.

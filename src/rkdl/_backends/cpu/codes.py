@@ -228,19 +228,29 @@ def pursue_padded(*parameters: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     return given[-4:]
 
 
+def padded_gram(gram: np.ndarray) -> np.ndarray:
+    """The Gram matrix with rows padded by zeros to whole vectors; itself if they are."""
+    n_atoms = len(gram)
+    width = _padded_width(n_atoms, gram.dtype)
+    if gram.shape[1] == width:
+        return np.ascontiguousarray(gram)
+    padded = np.zeros((n_atoms, width), dtype=gram.dtype)
+    padded[:, :n_atoms] = gram
+    return padded
+
+
+def _padded_width(n_atoms: int, dtype: np.dtype) -> int:
+    lanes = VECTOR_BYTES // dtype.itemsize
+    return -(-n_atoms // lanes) * lanes
+
+
 def _gram_source(
     correlations: np.ndarray, gram: np.ndarray | None, dictionary: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The Gram matrix with rows padded by zeros to whole vectors, and the atoms where its rows are still to come."""
-    n_atoms, dtype = correlations.shape[1], correlations.dtype
-    lanes = VECTOR_BYTES // dtype.itemsize
-    width = -(-n_atoms // lanes) * lanes
-    no_atoms = _constants(dtype)[2]
-    if gram is not None and width == n_atoms:
-        return np.ascontiguousarray(gram), no_atoms
-    padded = np.zeros((n_atoms, width), dtype=dtype)
-    if gram is None:
-        assert dictionary is not None
-        return padded, dictionary
-    padded[:, :n_atoms] = gram
-    return padded, no_atoms
+    """The padded Gram matrix, and the atoms where its rows are still to come."""
+    dtype = correlations.dtype
+    if gram is not None:
+        return padded_gram(gram), _constants(dtype)[2]
+    assert dictionary is not None
+    n_atoms = correlations.shape[1]
+    return np.zeros((n_atoms, _padded_width(n_atoms, dtype)), dtype=dtype), dictionary

@@ -45,6 +45,9 @@ class TorchBackend:
     def copy(self, array: torch.Tensor) -> torch.Tensor:
         return array.clone()
 
+    def padded_gram(self, gram: torch.Tensor) -> torch.Tensor:
+        return gram
+
     def full(self, shape: tuple[int, ...], value: float, like: torch.Tensor) -> torch.Tensor:
         return like.new_full(shape, value)
 
