@@ -9,7 +9,7 @@ import pytest
 
 from rkdl import DL, ORKDL
 from rkdl._data.signals import Signals
-from rkdl._execution import pool
+from rkdl._execution import pool, threads
 from rkdl._execution.pool import ThreadTeam
 from rkdl._execution.threads import FEW_RESULTS, OrderedResults, ThreadExecutor
 
@@ -111,7 +111,8 @@ class TestCollect:
             assert executor.collect(task) == list(range(60))
             assert executor.collect(task) == list(range(60))
 
-    def test_a_slow_chunk_delays_no_other(self):
+    def test_a_slow_chunk_delays_no_other(self, monkeypatch):
+        monkeypatch.setattr(threads, "FEW_NUMBERS", 0)
         others = threading.Semaphore(0)
 
         def task(number, start, stop):
@@ -137,6 +138,55 @@ class TestCollect:
         with executor_of(1000, n_jobs) as executor, pytest.raises(kind, match="seven"):
             executor.collect(task)
         assert len(begun) < 100
+
+
+class TestShortPasses:
+    """Work that is done before a thread has woken is done by the caller."""
+
+    def threads_of(self, executor, task, passes):
+        """The number of threads that ran chunks in each pass."""
+        found = []
+        for _ in range(passes):
+            idents = set()
+
+            def apply(rows, state, idents=idents):
+                idents.add(threading.get_ident())
+                task()
+                return (rows.sum(),), None
+
+            executor.map_reduce(apply)
+            found.append(len(idents))
+        return found
+
+    def test_passes_that_follow_a_short_one(self, monkeypatch):
+        monkeypatch.setattr(threads, "SHORT_PASS", 60.0)
+        with executor_of(20, 2) as executor:
+            assert self.threads_of(executor, lambda: time.sleep(1e-3), 3) == [2, 1, 1]
+
+    def test_passes_that_follow_a_long_one(self, monkeypatch):
+        monkeypatch.setattr(threads, "SHORT_PASS", 0.0)
+        with executor_of(20, 2) as executor:
+            assert self.threads_of(executor, lambda: time.sleep(1e-3), 3) == [2, 2, 2]
+
+    def test_a_wait_is_no_work_for_one_thread(self, monkeypatch):
+        """Threads that wait seem to have little to do; the next pass, on one, shows that they are needed."""
+        monkeypatch.setattr(threads, "SHORT_PASS", 0.05)
+        with executor_of(20, 2) as executor:
+            assert self.threads_of(executor, lambda: time.sleep(5e-3), 4) == [2, 1, 2, 2]
+
+    @pytest.mark.parametrize(("limit", "expected"), [(60.0, 1), (1e-3, 2)])
+    def test_few_numbers(self, limit, expected, monkeypatch):
+        monkeypatch.setattr(threads, "SHORT_PASS", limit)
+        idents = set()
+
+        def task(number, start, stop):
+            idents.add(threading.get_ident())
+            time.sleep(2e-3)
+            return number
+
+        with executor_of(20, 2) as executor:
+            assert executor.collect(task) == list(range(20))
+        assert len(idents) == expected
 
 
 class TestThreadTeam:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -15,6 +18,9 @@ from rkdl._execution.pool import ThreadTeam
 
 # So many results of chunks wait to be consumed, if they take no more than so many bytes each.
 FEW_RESULTS, LIGHT_BYTES = 16, 1 << 16
+# A pass that takes fewer seconds of work than this ends sooner on one thread than on several, which must be woken. A
+# pass over no more numbers than this may be so short.
+SHORT_PASS, FEW_NUMBERS = 5e-4, 1 << 18
 
 
 class ThreadExecutor(Executor):
@@ -26,6 +32,8 @@ class ThreadExecutor(Executor):
         super().__init__(signals, bounds, n_jobs, cache_bytes)
         self._threads = min(resolve_threads(n_jobs), len(self.bounds))
         self._team: ThreadTeam | None = None
+        # Seconds of work in the last pass of every kind of task; infinite where threads are always used.
+        self._seconds: dict[type, float] = {}
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -50,9 +58,33 @@ class ThreadExecutor(Executor):
             found.append(state)
             totals = add_sums(totals, sums, fresh=totals is start)
 
-        self.map_chunks(apply, consume, _is_light)
+        if self._team is None or not self.signals.is_in_memory:
+            self.map_chunks(apply, consume, _is_light)
+        else:
+            self._map_timed(type(task), apply, consume)
         assert totals is not None
         return totals, found
+
+    def _map_timed(self, kind: type, task: Callable[[int, int, int], Any], consume: Callable[[Any], Any]) -> None:
+        """As `map_chunks` for light results, in this thread alone if the last pass of this kind was short."""
+        is_short = self._seconds.get(kind, math.inf) < SHORT_PASS
+        # Of a thread among others its own time counts, or what it waited for Python's lock would pass for work.
+        clock = time.perf_counter if is_short else time.thread_time
+        spent: list[float] = []
+
+        def timed(number: int, start: int, stop: int) -> Any:
+            begin = clock()
+            result = task(number, start, stop)
+            spent.append(clock() - begin)
+            return result
+
+        if not is_short:
+            self.map_chunks(timed, consume, _is_light)
+            self._seconds.setdefault(kind, sum(spent))
+            return
+        super().map_chunks(timed, consume)
+        if sum(spent) >= SHORT_PASS:
+            self._seconds[kind] = math.inf
 
     def map_chunks(
         self,
@@ -101,10 +133,17 @@ class ThreadExecutor(Executor):
         found += [None] * len(self.bounds)
         upcoming = iter(enumerate(self.bounds))
 
-        def work() -> None:
-            for number, (start, stop) in upcoming:
+        def work(count: int | None = None) -> None:
+            for number, (start, stop) in itertools.islice(upcoming, count):
                 found[number] = task(number, start, stop)
 
+        if math.prod(self.signals.shape) <= FEW_NUMBERS:
+            # The first chunk shows how long the others take.
+            begin = time.perf_counter()
+            work(1)
+            if (time.perf_counter() - begin) * (len(self.bounds) - 1) < SHORT_PASS:
+                work()
+                return found
         self._team.run(work, lambda: deque(upcoming, maxlen=0))
         return found
 
