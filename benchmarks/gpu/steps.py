@@ -12,12 +12,16 @@ from benchmarks.gpu.rows import Row, markdown, measured
 from rkdl._backends.torch.pursuit import pursue
 
 N_FEATURES = 256
-ATOMS = [256, 257, 320, 384, 512, 513, 1024, 1025, 1280, 1281, 1536, 1537, 2048, 2049, 4096, 4097, 5120, 5121]
+# Where the padded length of a vector changes.
+ATOMS = [256, 257, 320, 321, 384, 385, 512, 513, 1024, 1025, 1280, 1281, 1536, 1537, 2048, 2049, 4096, 4097, 5120, 5121]
 ATOMS += [8192, 8193, 12288, 12289, 14336, 14337, 16384]
-NONZEROS = [*range(8, 18), 24, 25, 32, 33, 40, 48, 49, 64, 65, 80, 81, 96, 97, 128]
+POWERS = [256, 257, 512, 513, 1024, 1025, 2048, 2049, 4096, 4097, 8192, 8193, 16384]
+NONZEROS = [*range(8, 18), 24, 25, 32, 33, 40, 48, 49, 64, 65, 80, 81, 82, 96, 97, 128]
 # Lines of the table: the atoms and non-zeros of each size.
 LINES = {
+    "n, with s = 8": {n_atoms: (n_atoms, 8) for n_atoms in POWERS},
     "n, with s = 20": {n_atoms: (n_atoms, 20) for n_atoms in ATOMS},
+    "n, with s = 64": {n_atoms: (n_atoms, 64) for n_atoms in POWERS},
     "s, with n = 256": {n_nonzero: (256, n_nonzero) for n_nonzero in NONZEROS},
     "s, with n = 1024": {n_nonzero: (1024, n_nonzero) for n_nonzero in NONZEROS},
 }
@@ -33,8 +37,8 @@ def run(machine: Machine, out: Path) -> Iterator[Row]:
 
 
 def n_signals(n_atoms: int, n_nonzero: int) -> int:
-    """So many signals that every size takes about equally long, within bounds."""
-    return max(4_000, min(300_000, int(1.2e6 * (1024 / n_atoms) * (16 / n_nonzero) ** 1.6)))
+    """So many signals that every size takes about equally long, within bounds; a multiple of 16."""
+    return max(4_000, min(300_000, int(1.2e6 * (1024 / n_atoms) * (16 / n_nonzero) ** 1.6))) // 16 * 16
 
 
 def table(rows: list[Row]) -> list[str]:
