@@ -435,7 +435,7 @@ class TestPursuits:
     @pytest.mark.parametrize("tolerance", [-1.0, 30.0])
     @pytest.mark.parametrize(
         ("n_atoms", "n_nonzero", "dtype"),
-        [(1, 1, torch.float32), (20, 4, torch.float64), (256, 6, torch.float32), (1000, 8, torch.float32)],
+        [(1, 1, torch.float32), (20, 4, torch.float64), (256, 6, torch.float32), (300, 5, torch.float32)],
     )
     def test_triton(self, ols, tolerance, n_atoms, n_nonzero, dtype):
         from rkdl._backends.torch.triton_kernels import fits, pursue
@@ -447,6 +447,7 @@ class TestPursuits:
     def test_triton_with_many_atoms(self):
         from rkdl._backends.torch.triton_kernels import pursue
 
+        self.check(pursue, 1000, 8, torch.float32, "cuda", True, -1.0)
         self.check(pursue, 4096, 8, torch.float32, "cuda", True, -1.0)
 
     @on_gpu
@@ -454,7 +455,7 @@ class TestPursuits:
     @pytest.mark.parametrize("tolerance", [-1.0, 30.0])
     @pytest.mark.parametrize(
         ("n_atoms", "n_nonzero", "dtype"),
-        [(20, 12, torch.float32), (1024, 32, torch.float32), (1207, 30, torch.float64), (4096, 17, torch.float32)],
+        [(20, 12, torch.float32), (1024, 32, torch.float32), (1207, 30, torch.float64), (1100, 70, torch.float32)],
     )
     def test_streamed(self, ols, tolerance, n_atoms, n_nonzero, dtype):
         from rkdl._backends.torch.triton_streamed_pursuit import pursue

@@ -20,6 +20,8 @@ import triton.language as tl
 # rows fit the registers of one warp, more non-zeros.
 LARGEST_STATE, LARGEST_NONZERO = 8192, 8
 FEW_ATOMS, LARGEST_NONZERO_OF_FEW = 256, 14
+# Width from which vectors are divided.
+LEAST_DIVIDED = 512
 # Signals that a program codes one after another.
 SIGNALS = 4
 
@@ -40,26 +42,27 @@ def _pursue_kernel(
     FLOOR: tl.constexpr,
     NOISE: tl.constexpr,
     NONZERO: tl.constexpr,
-    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PARTS: tl.constexpr,
     IS_FULL: tl.constexpr,
     OLS: tl.constexpr,
     HAS_LIMIT: tl.constexpr,
     SIGNALS: tl.constexpr,
 ):
-    columns = tl.arange(0, WIDTH)
-    inside = columns < n_atoms
+    """The codes of a few signals; vectors of the length of the atoms are held in `PARTS` parts."""
+    columns = tl.arange(0, BLOCK)
     first = tl.program_id(0) * SIGNALS
     dtype = correlations.dtype.element_ty
     tolerance = tl.load(limit)
     for t in range(first, tl.minimum(first + SIGNALS, n_signals)):
         own = correlations + t.to(tl.int64) * n_atoms  # type: ignore[attr-defined]
-        if IS_FULL:
-            a = tl.load(own + columns)
-        else:
-            a = tl.load(own + columns, mask=inside, other=0.0)
-        u = tl.full((WIDTH,), 1.0, dtype)
+        a, u, scores = (), (), ()
+        for p in tl.static_range(PARTS):
+            a = a + (_part(own, p, columns, n_atoms, BLOCK, IS_FULL),)
+            u = u + (tl.full((BLOCK,), 1.0, dtype),)
+            scores = scores + (a[p] * a[p],)
         residual = tl.load(squared_norms + t)
-        b, _ = first_of_largest(a * a, columns, WIDTH)
+        b, _ = first_of_largest(scores, BLOCK, PARTS)
         is_alive = residual > tolerance
         smallest = tl.full((), 1.0, dtype)
         threshold = tl.full((), 0.0, dtype)
@@ -94,21 +97,19 @@ def _pursue_kernel(
             if HAS_LIMIT:
                 is_alive = is_alive & (residual > tolerance)
             if k + 1 < NONZERO:
-                place = gram + b.to(tl.int64) * gram_stride + columns
-                if IS_FULL:
-                    row = tl.load(place)
-                else:
-                    row = tl.load(place, mask=inside, other=0.0)
-                for q in tl.static_range(k):
-                    row -= entries[q] * rows[q]
-                row *= inverse
-                rows = rows + (row,)
-                a -= projection * row
-                u -= row * row
-                scores = a * a
-                if OLS:
-                    scores = scores * _reciprocal(u)
-                b, _ = first_of_largest(tl.where(u > FLOOR, scores, 0.0), columns, WIDTH)
+                left, norms, scores = (), (), ()
+                for p in tl.static_range(PARTS):
+                    row = _part(gram + b.to(tl.int64) * gram_stride, p, columns, n_atoms, BLOCK, IS_FULL)
+                    for q in tl.static_range(k):
+                        row -= entries[q] * rows[q * PARTS + p]
+                    row *= inverse
+                    rows = rows + (row,)
+                    left = left + (a[p] - projection * row,)
+                    norms = norms + (u[p] - row * row,)
+                    weight = _reciprocal(norms[p]) if OLS else 1.0
+                    scores = scores + (tl.where(norms[p] > FLOOR, left[p] * left[p] * weight, 0.0),)
+                a, u = left, norms
+                b, _ = first_of_largest(scores, BLOCK, PARTS)
         solution = ()
         for i in tl.static_range(NONZERO):
             value = projections[NONZERO - 1 - i]  # type: ignore[var-annotated]
@@ -141,14 +142,31 @@ def _reciprocal(x):
 
 
 @triton.jit
-def first_of_largest(scores, columns, WIDTH: tl.constexpr):
-    """Index of the largest of non-negative numbers, the first among equals, and its bits, which order as they do."""
-    if scores.dtype == tl.float64:
-        bits = scores.to(tl.int64, bitcast=True)
-    else:
-        bits = scores.to(tl.int32, bitcast=True)
-    largest = tl.max(bits, axis=0)
-    return tl.min(tl.where(bits == largest, columns, WIDTH - 1), axis=0), largest
+def _part(start, p, columns, n_atoms, BLOCK: tl.constexpr, IS_FULL: tl.constexpr):
+    """Part p of a vector, padded by zeros."""
+    if IS_FULL:
+        return tl.load(start + p * BLOCK + columns)
+    return tl.load(start + p * BLOCK + columns, mask=p * BLOCK + columns < n_atoms, other=0.0)
+
+
+@triton.jit
+def first_of_largest(scores, BLOCK: tl.constexpr, PARTS: tl.constexpr):
+    """Index of the largest of non-negative numbers in parts, the first among equals, and its bits.
+
+    The bits are ordered as the numbers are.
+    """
+    LAST: tl.constexpr = PARTS * BLOCK - 1
+    columns = tl.arange(0, BLOCK)
+    most = scores[0].to(tl.int64 if scores[0].dtype == tl.float64 else tl.int32, bitcast=True)
+    bits = (most,)
+    for p in tl.static_range(1, PARTS):
+        bits = bits + (scores[p].to(most.dtype, bitcast=True),)
+        most = tl.maximum(most, bits[p])
+    largest = tl.max(most, axis=0)
+    places = tl.where(bits[0] == largest, columns, LAST)
+    for p in tl.static_range(1, PARTS):
+        places = tl.minimum(places, tl.where(bits[p] == largest, p * BLOCK + columns, LAST))
+    return tl.min(places, axis=0), largest
 
 
 def on_device(device: torch.device) -> Any:
@@ -162,14 +180,27 @@ def warps_for(width: int, n_nonzero: int, itemsize: int) -> int:
     words = width * itemsize // 4
     warps = 1
     if words > FEW_ATOMS or n_nonzero > LARGEST_NONZERO_OF_FEW:
-        while (n_nonzero + 3) * words > 3072 * warps and warps < 16:
+        while (n_nonzero + 3) * words > 3520 * warps and warps < 16:
             warps *= 2
     return warps
 
 
+def parts_of(n_atoms: int) -> tuple[int, int]:
+    """Length and number of a vector's parts, so that long ones are padded to the next eighth of a power of two only.
+
+    One part must have a power of two as length.
+    """
+    width = max(32, triton.next_power_of_2(n_atoms))
+    eighths = triton.cdiv(8 * n_atoms, width)
+    if width < LEAST_DIVIDED or eighths == 8 or (eighths == 7 and width == LEAST_DIVIDED):
+        return width, 1
+    return (width // 4, 3) if eighths == 6 else (width // 8, eighths)
+
+
 def fits(n_atoms: int, n_nonzero: int, itemsize: int) -> bool:
     """Whether this pursuit is faster than the streamed one."""
-    words = max(32, triton.next_power_of_2(n_atoms)) * itemsize // 4
+    block, n_parts = parts_of(n_atoms)
+    words = block * n_parts * itemsize // 4
     if words <= FEW_ATOMS:
         return n_nonzero <= LARGEST_NONZERO_OF_FEW
     return n_nonzero <= LARGEST_NONZERO and n_nonzero * words <= LARGEST_STATE
@@ -196,7 +227,8 @@ def pursue(
     values = torch.empty((n_signals, n_nonzero), dtype=dtype, device=device)
     counts = torch.empty(n_signals, dtype=torch.int32, device=device)
     residuals = torch.empty(n_signals, dtype=dtype, device=device)
-    width = max(32, triton.next_power_of_2(n_atoms))
+    block, n_parts = parts_of(n_atoms)
+    width = block * n_parts
     warps = warps_for(width, n_nonzero, correlations.element_size())
     eps = torch.finfo(dtype).eps
     limit = limit_on(residual_tol, dtype, device)
@@ -216,13 +248,14 @@ def pursue(
             FLOOR=eps**0.5,
             NOISE=(8.0 * eps) ** 2,
             NONZERO=n_nonzero,
-            WIDTH=width,
+            BLOCK=block,
+            PARTS=n_parts,
             IS_FULL=width == n_atoms,
             OLS=ols,
             HAS_LIMIT=residual_tol >= 0.0,
             SIGNALS=SIGNALS,
             num_warps=warps,
-            # Fewer registers than the compiler would take: more programs at a time, and nothing spilled yet.
+            # Fewer registers than the compiler would take: more programs at a time, which is worth a few spilled words.
             maxnreg=96 if (n_nonzero + 3) * width * correlations.element_size() <= 88 * 32 * 4 * warps else None,
         )
     return indices, values, counts, residuals

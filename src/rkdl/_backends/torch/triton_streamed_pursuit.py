@@ -18,31 +18,16 @@ import triton
 import triton.language as tl
 
 from rkdl._backends.torch.pursuit import Parts, pursue_plainly
-from rkdl._backends.torch.triton_kernels import limit_on, on_device
+from rkdl._backends.torch.triton_kernels import first_of_largest, limit_on, on_device, parts_of
 
 # Beyond these a program's vectors, or its system of equations, are far too large for its registers.
 LARGEST_WIDTH, LARGEST_NONZERO = 65_536, 128
-# Bytes of rows that the L2 cache holds, words of a signal's vectors that a multiprocessor's registers hold, and the
-# most programs and warps of a multiprocessor.
-CACHED_BYTES, RESIDENT_WORDS, MOST_PROGRAMS, MOST_WARPS = 72 << 20, 8192, 16, 16
+# Bytes of rows that the caches serve well: all rows, and those that registers do not hold.
+CACHED_BYTES, CACHED_BYTES_BESIDE_HELD = 72 << 20, 80 << 20
+# Words of a signal's vectors that a multiprocessor's registers hold, and its most programs and warps.
+RESIDENT_WORDS, MOST_PROGRAMS, MOST_WARPS = 8192, 16, 16
 # Numbers of rows that a thread holds beside its vectors, and the most rows.
 HELD_NUMBERS, MOST_HELD = 96, 24
-
-
-@triton.jit
-def _first_of_largest(scores, BLOCK: tl.constexpr, PARTS: tl.constexpr):
-    """As `first_of_largest`, of vectors in parts."""
-    bits = ()
-    most = tl.zeros((BLOCK,), tl.int64 if scores[0].dtype == tl.float64 else tl.int32)
-    for p in tl.static_range(PARTS):
-        bits = bits + (scores[p].to(most.dtype, bitcast=True),)
-        most = tl.maximum(most, bits[p])
-    largest = tl.max(most, axis=0)
-    places = tl.full((BLOCK,), PARTS * BLOCK - 1, tl.int32)
-    for p in tl.static_range(PARTS):
-        is_largest = bits[p] == largest
-        places = tl.minimum(places, tl.where(is_largest, p * BLOCK + tl.arange(0, BLOCK), PARTS * BLOCK - 1))
-    return tl.min(places, axis=0), largest
 
 
 @triton.jit
@@ -109,7 +94,7 @@ def _choose_kernel(
         tolerance = tl.load(limit)
         # The residual is known to the precision of the rows.
         doubt = residual * MARGIN
-        b, most = _first_of_largest(scores, BLOCK, PARTS)
+        b, most = first_of_largest(scores, BLOCK, PARTS)
         k = 0
         is_alive = (residual > tolerance) & (most > 0)
         is_open = False
@@ -202,7 +187,7 @@ def _choose_kernel(
                         score = score * tl.rsqrt(norm_left)
                     scores = scores + (tl.where(norm_left > FLOOR, score, 0.0),)
                 u = norms
-                b, most = _first_of_largest(scores, BLOCK, PARTS)
+                b, most = first_of_largest(scores, BLOCK, PARTS)
                 is_alive = is_alive & (most > 0)
             else:
                 k += 1
@@ -281,20 +266,16 @@ def _solve_kernel(
                 tl.store(line + 2 * STEPS + steps[p], right[p], mask=is_next)
             tl.debug_barrier()
             pivot, correlation = tl.load(line + k), tl.load(line + 2 * STEPS + k)
-            square = correlation * correlation
-            is_fit = pivot > FLOOR
-            is_taken = is_fit & (square * smallest > threshold)
-            threshold = tl.where(k == 0, square * NOISE, threshold)
-            smallest = tl.where(is_taken, tl.minimum(smallest, pivot), smallest)
-            residual -= tl.where(is_taken, square / pivot, 0.0)
+            is_taken = _is_taken(pivot, correlation, smallest, threshold, FLOOR)
+            threshold = tl.where(k == 0, correlation * correlation * NOISE, threshold)
             across = ()
             for p in tl.static_range(PARTS):
                 # Sweep: with its own entry less by one, row k is updated by the same formula as the others.
                 across = across + (tl.where(steps[p] == k, pivot - 1.0, tl.load(line + steps[p])),)
             right, system = _swept(right, system, across, tl.where(is_taken, pivot, 0.0), correlation, PARTS)
-            is_open = is_open | ~is_fit
-            n_chosen = tl.where(is_fit, n_chosen, k)
-            k += is_taken.to(tl.int32)
+            smallest, residual, is_open, n_chosen, k = _counted(
+                is_taken, pivot, correlation, smallest, residual, is_open, n_chosen, k, FLOOR
+            )
             is_alive = is_taken & (k < n_chosen)
             if HAS_LIMIT:
                 is_alive = is_alive & (residual > tolerance)
@@ -303,19 +284,15 @@ def _solve_kernel(
                 ratio = tl.load(line + k) / pivot
                 pivot = tl.load(line + STEPS + k) - ratio * tl.load(line + k)
                 correlation = tl.load(line + 2 * STEPS + k) - ratio * correlation
-                square = correlation * correlation
-                is_fit = pivot > FLOOR
-                is_taken = is_fit & (square * smallest > threshold)
-                smallest = tl.where(is_taken, tl.minimum(smallest, pivot), smallest)
-                residual -= tl.where(is_taken, square / pivot, 0.0)
+                is_taken = _is_taken(pivot, correlation, smallest, threshold, FLOOR)
                 rows = ()
                 for p in tl.static_range(PARTS):
                     row = tl.load(line + STEPS + steps[p]) - ratio * across[p]
                     rows = rows + (tl.where(steps[p] == k, pivot - 1.0, row),)
                 right, system = _swept(right, system, rows, tl.where(is_taken, pivot, 0.0), correlation, PARTS)
-                is_open = is_open | ~is_fit
-                n_chosen = tl.where(is_fit, n_chosen, k)
-                k += is_taken.to(tl.int32)
+                smallest, residual, is_open, n_chosen, k = _counted(
+                    is_taken, pivot, correlation, smallest, residual, is_open, n_chosen, k, FLOOR
+                )
                 is_alive = is_taken & (k < n_chosen)
                 if HAS_LIMIT:
                     is_alive = is_alive & (residual > tolerance)
@@ -342,6 +319,25 @@ def _solve_kernel(
 
 
 @triton.jit
+def _is_taken(pivot, correlation, smallest, threshold, FLOOR: tl.constexpr):
+    """Whether an atom is independent of those before and contributes more than rounding."""
+    return (pivot > FLOOR) & (correlation * correlation * smallest > threshold)
+
+
+@triton.jit
+def _counted(is_taken, pivot, correlation, smallest, residual, is_open, n_chosen, k, FLOOR: tl.constexpr):
+    """The smallest pivot, the residual, the count and what else changes with an atom that was taken or not."""
+    is_fit = pivot > FLOOR
+    return (
+        tl.where(is_taken, tl.minimum(smallest, pivot), smallest),
+        residual - tl.where(is_taken, correlation * correlation / pivot, 0.0),
+        is_open | ~is_fit,
+        tl.where(is_fit, n_chosen, k),
+        k + is_taken.to(tl.int32),
+    )
+
+
+@triton.jit
 def _swept(right, system, across, pivot, correlation, PARTS: tl.constexpr):
     """The right-hand side and the blocks of a system without a row's part in them; a pivot of zero changes nothing."""
     new_right, new_system, scaled = (), (), ()
@@ -359,13 +355,6 @@ def fits(n_atoms: int, n_nonzero: int) -> bool:
     return n_atoms <= LARGEST_WIDTH and n_nonzero <= LARGEST_NONZERO
 
 
-def _parts_of(n_atoms: int) -> tuple[int, int]:
-    """Length and number of a vector's parts, so that long ones are padded to the next eighth of a power of two only."""
-    width = max(32, triton.next_power_of_2(n_atoms))
-    parts = {5: (width // 8, 5), 6: (width // 4, 3), 7: (width // 8, 7)}
-    return parts.get(triton.cdiv(8 * n_atoms, width), (width, 1)) if width >= 1024 else (width, 1)
-
-
 class _Plan(NamedTuple):
     """How `_choose_kernel` runs."""
 
@@ -379,23 +368,34 @@ class _Plan(NamedTuple):
 
 def _plan(n_atoms: int, n_nonzero: int, dtype: torch.dtype, row_dtype: torch.dtype, n_cores: int) -> _Plan:
     """As many programs as the registers hold, or fewer with more warps where the cache is too small for their rows."""
-    block, n_parts = _parts_of(n_atoms)
+    block, n_parts = parts_of(n_atoms)
     width = block * n_parts
-    rows = 4 if width <= 8192 else 2
     words = width * dtype.itemsize // 4
-    resident = max(1, min(MOST_PROGRAMS, RESIDENT_WORDS // words))
-    per_core = max(1, min(resident, CACHED_BYTES // (n_cores * n_nonzero * width * row_dtype.itemsize)))
-    warps = triton.cdiv(words, 1024)
-    if per_core < resident:
-        per_core = 1 << (per_core.bit_length() - 1)
-        warps = max(warps, MOST_WARPS // per_core)
-    warps = max(1, min(MOST_WARPS, triton.next_power_of_2(warps)))
+    warps = min(MOST_WARPS, triton.next_power_of_2(triton.cdiv(words, 1280)))
+    resident = max(1, min(MOST_PROGRAMS, RESIDENT_WORDS // min(words, 1024 * warps)))
+    rows = 4 if width <= (10240 if row_dtype == torch.float16 else 8192) else 2
+    if resident * n_nonzero * n_cores * width * row_dtype.itemsize <= CACHED_BYTES:
+        return _Plan(block, n_parts, rows, 0, warps, resident)
+    if resident == 1:
+        return _Plan(block, n_parts, rows, _n_held(width, rows, warps, row_dtype), warps, 1)
+    if n_parts == 7:
+        # Divided by more warps, parts this short would leave a thread one number of each.
+        block, n_parts, width = 8 * block, 1, 8 * block
     # Programs that the cache has no room for leave registers, which hold rows in their place.
-    held = 0
-    if per_core < resident and row_dtype == torch.float16:
-        per_thread = max(1, width // (32 * warps))
-        held = min(MOST_HELD, HELD_NUMBERS // per_thread // rows * rows)
+    for per_core in range(resident - 1, 0, -1):
+        warps = max(1, min(MOST_WARPS >> (per_core.bit_length() - 1), block // 64))
+        held = min(_n_held(width, rows, warps, row_dtype), n_nonzero // rows * rows)
+        n_bytes = per_core * (n_nonzero - held) * n_cores * width * row_dtype.itemsize
+        if per_core * warps <= MOST_WARPS and n_bytes <= CACHED_BYTES_BESIDE_HELD:
+            break
     return _Plan(block, n_parts, rows, held, warps, per_core)
+
+
+def _n_held(width: int, rows: int, warps: int, row_dtype: torch.dtype) -> int:
+    """Rows that the registers of a program hold."""
+    if row_dtype != torch.float16 or rows < 4:
+        return 0
+    return min(MOST_HELD, HELD_NUMBERS // max(1, width // (32 * warps)) // rows * rows)
 
 
 def _n_cores(device: torch.device) -> int:
