@@ -213,6 +213,13 @@ def test_import_is_light():
     assert loaded_by("import rkdl", [*heavy, "rkdl"]) == ["rkdl"]
 
 
+@pytest.mark.parametrize("before", ["enable", "disable"])
+def test_import_leaves_garbage_collection_as_it_is(before):
+    code = f"import gc; gc.{before}(); from rkdl import ORKDL, sparse_encode; print(gc.isenabled())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [str(before == "enable")]
+
+
 def test_dir_shows_what_there_is():
     assert {name for name in dir(rkdl) if not name.startswith("__")} == set(rkdl.__all__)
     assert {"datasets", "kernels", "plotting"} <= set(dir(rkdl))
