@@ -362,6 +362,26 @@ class TestFunctions:
         assert thin.values().numel() == np.count_nonzero(tensors.back(found))
 
     @each_dtype
+    @pytest.mark.parametrize("sparse_output", [False, True])
+    def test_cpu_tensors_have_the_codes_of_arrays(self, dtype, sparse_output):
+        """Bitwise, in memory of their own, and apart from any graph of autograd."""
+        rng = np.random.default_rng(1)
+        signals, atoms = (rng.standard_normal((count, 70)).astype(dtype) for count in (900, 30))
+        options = {"n_nonzero_coefs": 4, "sparse_output": sparse_output}
+        expected = sparse_encode(signals, atoms, **options)
+        before = signals.copy()
+        found = sparse_encode(torch.from_numpy(signals).requires_grad_(), torch.from_numpy(atoms), **options)
+        assert not found.requires_grad
+        if sparse_output:
+            np.testing.assert_array_equal(found.crow_indices().numpy(), expected.indptr)
+            np.testing.assert_array_equal(found.col_indices().numpy(), expected.indices)
+            np.testing.assert_array_equal(found.values().numpy(), expected.data)
+        else:
+            np.testing.assert_array_equal(found.numpy(), expected)
+            found.zero_()
+        np.testing.assert_array_equal(signals, before)
+
+    @each_dtype
     def test_sparse_encode_gram(self, tensors, dtype, X):
         rng = np.random.default_rng(1)
         atoms = rng.standard_normal((30, 12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -98,18 +99,14 @@ def sparse_encode(
     on_device = _unit_rows_on_device(dictionary, signals)
     if on_device is None and not is_plain(dictionary):
         dictionary = check_array(well_formed(host(dictionary), "dictionary"), dtype=FLOATS, input_name="dictionary")
-    n_signals, n_features = signals.shape
+    n_features = signals.shape[1]
     if n_features != dictionary.shape[1]:
         raise ValueError(
             f"X has {n_features} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
         )
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
     unit, norms = on_device or unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
-    gram = None
-    # A few signals choose few atoms, whose rows of the Gram matrix alone are computed. A device computes its own.
-    if signals.device is None and n_signals * options.n_nonzero >= len(dictionary) // 2:
-        gram = gram_matrix(unit, n_jobs)
-    encoder = Encoder(LinearMap(n_features), unit, gram, options)
+    encoder = Encoder(LinearMap(n_features), unit, None, options)
     return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms)
 
 
@@ -240,8 +237,14 @@ def encode_signals(
     encoder cannot compute them.
     """
     if signals.device is not None:
-        return _encode_on_device(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
+        # The array that shares a CPU tensor's memory is coded sooner; but a user's kernel may want tensors.
+        is_array = signals.device.type == "cpu" and encoder.is_linear
+        encode = _encode_on_host if is_array else _encode_on_device
+        return encode(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
     n_signals, n_atoms = signals.shape[0], encoder.n_atoms
+    # A few signals choose few atoms, whose rows of the Gram matrix alone are computed.
+    if encoder.gram is None and n_signals * encoder.pursuit.n_nonzero >= n_atoms // 2:
+        encoder = replace(encoder, gram=gram_matrix(encoder.atoms, n_jobs))
     dtype = signals.dtype
     if isinstance(factors, np.ndarray):
         own_factors = factors.astype(dtype, copy=False)
@@ -294,8 +297,7 @@ def _encode_on_device(
     signals: Any, encoder: Any, sparse_output: bool, n_jobs: int | None, factors: Any, squared_norms: Any
 ) -> Any:
     """As `encode_signals`; signals whose squares leave the range of their dtype are left to the CPU."""
-    from rkdl._backends.torch.place import to_host
-    from rkdl._execution.device import DeviceExecutor, join_states, send_home
+    from rkdl._execution.device import DeviceExecutor, join_states
 
     n_atoms = encoder.n_atoms
     # To NumPy what is sparse travels; a tensor's zeros are written where it is.
@@ -318,6 +320,16 @@ def _encode_on_device(
                 return join_states(parts).to_csr(n_atoms).to(signals.home)
             codes = join([_compact(part) for part in parts], signals.shape[0]).to_csr(n_atoms)
             return codes if sparse_output else codes.toarray()
+    return _encode_on_host(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
+
+
+def _encode_on_host(
+    signals: Any, encoder: Any, sparse_output: bool, n_jobs: int | None, factors: Any, squared_norms: Any
+) -> Any:
+    """As `encode_signals`, in NumPy; the codes go where the signals came from."""
+    from rkdl._backends.torch.place import to_host
+    from rkdl._execution.device import send_home
+
     encoder, factors = to_host((encoder, factors))
     found = encode_signals(
         signals.on_host(), encoder, sparse_output, n_jobs, factors=factors, squared_norms=squared_norms
@@ -378,6 +390,8 @@ def unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _unit_rows_on_device(atoms: Any, signals: Any) -> tuple[Any, Any] | None:
     """As `unit_rows` where the signals are; None for atoms that are elsewhere, or of a norm that needs care."""
     if not is_tensor(atoms) or atoms.device != signals.device or atoms.ndim != 2 or atoms.numel() == 0:
+        return None
+    if atoms.device.type == "cpu":
         return None
     if atoms.is_sparse or atoms.is_sparse_csr or not atoms.is_floating_point():
         return None

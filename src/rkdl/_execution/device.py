@@ -184,11 +184,12 @@ def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
 
 
 def send_home(results: Any, signals: Any) -> Any:
-    """Results where the signals came from: on their device, or as an array."""
+    """Results, which nobody else holds, where the signals came from: on their device, or as an array."""
     if signals.home is None:
         return to_host(results)
     if isinstance(results, np.ndarray):
-        return upload(results, signals.home)
+        is_plain = results.flags.c_contiguous and results.flags.writeable
+        return torch.from_numpy(results).to(signals.home) if is_plain else upload(results, signals.home)
     if sparse.issparse(results):
         results = csr_tensor(results.indptr, results.indices, results.data, results.shape)
     return results.to(signals.home)
