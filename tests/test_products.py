@@ -79,9 +79,13 @@ def test_long_dense_rows_with_few_others(monkeypatch):
     calls = []
     monkeypatch.setattr(_products, "multiply_narrow", lambda *arguments: calls.append(arguments))
     multiply(rows, others)
+    multiply(rows[:24], others)
+    assert len(calls) == 2
+    multiply(rows[:23], others)
     multiply(rows, others[:3])
     multiply(rows[:, :500], others[:, :500])
-    assert len(calls) == 1
+    multiply(rows[:, ::-1], others)
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rkdl._backends.cpu.narrow_products import TILE_OTHERS, multiply_narrow
+from rkdl._backends.cpu.narrow_products import TILE_OTHERS, TILE_ROWS, multiply_narrow
 from rkdl._backends.cpu.sparse_products import ROW_BLOCK, combine_rows, multiply_rows, share_of_columns, share_of_rows
 from rkdl._backends.cpu.vectors import HAS_AVX512, VECTOR_BYTES
 from rkdl._utils.types import FLOATS
@@ -12,8 +12,9 @@ from rkdl._utils.types import FLOATS
 # Row blocks sampled for zeros, and the sizes below which no sample is taken.
 _SAMPLES = 8
 _LEAST_ROWS = _LEAST_SIZE = 64
-# Inner products take less time than BLAS for rows at least so long and at most so many others; never without AVX-512.
-_LONG, _FEW = 512, 128 if HAS_AVX512 else 0
+# Inner products take less time than BLAS for at least so many rows at least so long, and at most so many others; never
+# without AVX-512.
+_SEVERAL, _LONG, _FEW = 4 * TILE_ROWS, 512, 128 if HAS_AVX512 else 0
 # Rows summed in their own dtype before the sums are added in float64.
 _SUMMED_ROWS = 1024
 
@@ -21,7 +22,7 @@ _SUMMED_ROWS = 1024
 def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """``rows @ others.T`` (c, n) of rows (c, m) and finite others (n, m), C-contiguous."""
     if len(rows) < _LEAST_ROWS:
-        return rows @ others.T
+        return _multiply_narrow(rows, others) if _is_narrow(rows, others) else rows @ others.T
     if _suits_kernels(rows, others):
         width = _whole_vectors(len(others), rows.dtype)
         if _is_worth(share_of_columns(rows, _SAMPLES), len(others), width, 0):
@@ -30,10 +31,8 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             transposed[:, : len(others)] = others.T
             multiply_rows(rows, transposed, products)
             return products
-        if rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW:
-            products = np.empty((len(rows), len(others)), dtype=rows.dtype)
-            multiply_narrow(rows, others, products)
-            return products
+        if _is_narrow(rows, others):
+            return _multiply_narrow(rows, others)
     if rows.dtype == np.float32 or rows.shape[1] < 5 * len(others):
         return rows @ others.T
     # BLAS takes a sixth less time for the transposed product of long float64 rows with few others.
@@ -63,11 +62,28 @@ def _whole_vectors(count: int, dtype: np.dtype) -> int:
     return -(-count // lanes) * lanes
 
 
+def _is_narrow(rows: np.ndarray, others: np.ndarray) -> bool:
+    """Whether inner products take less time than BLAS."""
+    has_size = len(rows) >= _SEVERAL and rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW
+    return has_size and _are_alike(rows, others)
+
+
+def _multiply_narrow(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    products = np.empty((len(rows), len(others)), dtype=rows.dtype)
+    multiply_narrow(rows, others, products)
+    return products
+
+
 def _suits_kernels(rows: np.ndarray, other: np.ndarray) -> bool:
     """Whether the compiled kernels take these arrays, and they are large enough to gain."""
-    if len(rows) < _LEAST_ROWS or rows.shape[1] < _LEAST_SIZE or rows.dtype not in FLOATS:
+    return len(rows) >= _LEAST_ROWS and rows.shape[1] >= _LEAST_SIZE and _are_alike(rows, other)
+
+
+def _are_alike(rows: np.ndarray, other: np.ndarray) -> bool:
+    """Whether both are C-contiguous and of the same dtype, float32 or float64."""
+    if rows.dtype not in FLOATS or other.dtype != rows.dtype:
         return False
-    return other.dtype == rows.dtype and rows.flags.c_contiguous and other.flags.c_contiguous
+    return rows.flags.c_contiguous and other.flags.c_contiguous
 
 
 def _is_worth(share: float, n_others: int, width: int, listing: int) -> bool:
