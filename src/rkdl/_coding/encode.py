@@ -250,15 +250,16 @@ def encode_signals(
         own_factors = factors.astype(dtype, copy=False)
     else:
         own_factors = np.full(n_atoms, factors, dtype=dtype)
-    output = open_output(encoder, own_factors, n_signals, sparse_output)
-    if n_signals <= SMALLEST_CHUNK and squared_norms is None and signals.is_in_memory:
+    if not sparse_output and n_signals <= SMALLEST_CHUNK and squared_norms is None and signals.is_in_memory:
         # One chunk, as nearly always plain: what follows would take longer than coding a signal.
         check_n_jobs(n_jobs)
         with one_blas_thread():
             products = encoder.plain_products(signals.read(0, n_signals))
             if products is not None:
-                output.write_plain(*products, 0, n_signals)
-                return output.result()
+                dense = np.zeros((n_signals, n_atoms), dtype=dtype)
+                encoder.write_plain_codes(*products, own_factors, dense)
+                return dense
+    output = open_output(encoder, own_factors, n_signals, sparse_output)
 
     def code(given: np.ndarray, norms: np.ndarray | None) -> tuple[Codes, np.ndarray]:
         coder, rows, scale = encoder.condition(given)

@@ -258,7 +258,7 @@ class Encoder:
         write_codes(factors, dense, correlations, self.padded_gram, squared_norms, *self._limited(), self.atoms)
 
     def _limited(self) -> Pursuit:
-        return self.pursuit._replace(n_nonzero=self.n_nonzero)
+        return Pursuit(self.n_nonzero, self.pursuit.residual_tol, self.pursuit.ols)
 
     def condition(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray, float]:
         """An encoder and multiplied signals whose squares stay in range, and what they were multiplied by.

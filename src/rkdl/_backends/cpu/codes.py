@@ -203,13 +203,13 @@ def arguments(
     dtype = correlations.dtype
     eps, largest, _ = _constants(dtype)
     return Arguments(
-        np.ascontiguousarray(correlations),
+        correlations if correlations.flags.c_contiguous else correlations.copy(order="C"),
         *_gram_source(correlations, gram, dictionary),
         squared_norms,
         dtype.type(min(max(residual_tol, -1.0), largest)),
         ols,
         eps,
-        *(PaddedCodes.empty(n_signals, n_nonzero, dtype) if codes is None else codes),
+        *(codes or PaddedCodes.empty(n_signals, n_nonzero, dtype)),
         np.empty(n_signals, dtype=dtype),
     )
 
@@ -250,7 +250,8 @@ def _gram_source(
     """The padded Gram matrix, and the atoms where its rows are still to come."""
     dtype = correlations.dtype
     if gram is not None:
-        return padded_gram(gram), _constants(dtype)[2]
+        is_padded = gram.shape[1] * gram.itemsize % VECTOR_BYTES == 0 and gram.flags.c_contiguous
+        return gram if is_padded else padded_gram(gram), _constants(dtype)[2]
     assert dictionary is not None
     n_atoms = correlations.shape[1]
     return np.zeros((n_atoms, _padded_width(n_atoms, dtype)), dtype=dtype), dictionary
