@@ -12,7 +12,8 @@ the same fit on the CPU.
 Every row is printed to stderr and saved as soon as it is measured: the tables as gpu.md in the output folder, all
 figures as gpu.json. A later run on the same machine with the same folder replaces the rows that it measures and keeps
 the others. `--only encode` (or long, million, pass, kdl, paper, applications, steps) measures one case; `--small` uses
-small inputs and `--device cpu` runs without a GPU, to try the code; `--write` puts the tables into docs/gpu.md.
+small inputs and `--device cpu` runs without a GPU, to try the code; `--write` puts the tables, except the last, into
+docs/gpu.md.
 """
 
 from __future__ import annotations

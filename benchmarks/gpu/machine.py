@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 # Substrings of the profiler's names of matrix-product kernels.
-PRODUCTS = ("gemm", "gemv", "cutlass", "splitkreduce", "xmma", "nvjet")
+PRODUCTS = ("gemm", "gemv", "cutlass", "splitkreduce", "xmma", "nvjet", "_product_kernel", "_split_kernel")
 
 
 class Machine:

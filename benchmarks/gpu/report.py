@@ -78,9 +78,10 @@ class Report:
         _write(self.folder / "gpu.md", self.text() + "\n")
 
     def write_page(self, page: Path) -> None:
-        """Put the tables between their marks in a page."""
+        """Put the tables between their marks in a page, except the speed at neighbouring sizes."""
         for part, lines in self.parts().items():
-            put(page, part, lines)
+            if part != "steps":
+                put(page, part, lines)
 
     def _shared_table(self, rows: list[Row]) -> list[str]:
         return [
