@@ -468,6 +468,7 @@ class TestPursuits:
         from rkdl._backends.torch.triton_kernels import pursue
 
         self.check(pursue, 1000, 8, torch.float32, "cuda", True, -1.0)
+        self.check(pursue, 600, 5, torch.float32, "cuda", True, -1.0)
         self.check(pursue, 4096, 8, torch.float32, "cuda", True, -1.0)
 
     @on_gpu
@@ -475,7 +476,7 @@ class TestPursuits:
     @pytest.mark.parametrize("tolerance", [-1.0, 30.0])
     @pytest.mark.parametrize(
         ("n_atoms", "n_nonzero", "dtype"),
-        [(20, 12, torch.float32), (1024, 32, torch.float32), (1207, 30, torch.float64), (1100, 70, torch.float32)],
+        [(20, 12, torch.float32), (1024, 32, torch.float32), (1207, 30, torch.float64), (1100, 40, torch.float32)],
     )
     def test_streamed(self, ols, tolerance, n_atoms, n_nonzero, dtype):
         from rkdl._backends.torch.triton_streamed_pursuit import pursue
@@ -483,7 +484,7 @@ class TestPursuits:
         self.check(pursue, n_atoms, n_nonzero, dtype, "cuda", ols, tolerance, n_features=256)
 
     @on_gpu
-    @pytest.mark.parametrize(("n_atoms", "n_nonzero"), [(300, 128), (20_000, 20)])
+    @pytest.mark.parametrize(("n_atoms", "n_nonzero"), [(300, 128), (300, 90), (20_000, 20)])
     def test_streamed_at_its_limits(self, n_atoms, n_nonzero):
         from rkdl._backends.torch.triton_streamed_pursuit import fits, pursue
 

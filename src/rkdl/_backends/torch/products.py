@@ -12,8 +12,8 @@ from rkdl._backends.torch.device import has_triton
 BLOCK_ROWS = 4096
 
 
-# Multiplications and columns from which on a product in halves is faster than one in float32.
-MANY_MULTIPLICATIONS, MANY_COLUMNS = 1 << 31, 256
+# Multiplications, columns, and rows on either side from which on a product in halves is faster than one in float32.
+MANY_MULTIPLICATIONS, MANY_COLUMNS, MANY_ROWS = 1 << 31, 256, 1024
 
 
 def product(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
@@ -21,7 +21,8 @@ def product(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     if rows.device.type == "cuda" and rows.dtype == others.dtype == torch.float32:
         n_columns = rows.shape[1]
         is_large = len(rows) * len(others) * n_columns >= MANY_MULTIPLICATIONS and n_columns >= MANY_COLUMNS
-        if is_large and torch.get_float32_matmul_precision() == "highest" and _has_fast_halves(rows.device):
+        is_wide = min(len(rows), len(others)) >= MANY_ROWS
+        if is_large and is_wide and torch.get_float32_matmul_precision() == "highest" and _has_fast_halves(rows.device):
             from rkdl._backends.torch import triton_products
 
             return triton_products.product(rows, others)

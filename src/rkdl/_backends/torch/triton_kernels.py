@@ -20,8 +20,11 @@ import triton.language as tl
 # rows fit the registers of one warp, more non-zeros.
 LARGEST_STATE, LARGEST_NONZERO = 8192, 8
 FEW_ATOMS, LARGEST_NONZERO_OF_FEW = 256, 14
-# Width from which vectors are divided.
-LEAST_DIVIDED = 512
+# Width from which vectors are divided; beyond the second, this pursuit of divided vectors is slower than the streamed
+# one with more than so many non-zeros.
+LEAST_DIVIDED, FEW_DIVIDED, LARGEST_NONZERO_OF_DIVIDED = 512, 384, 5
+# Width from which a thread reads several numbers at a time, if they begin at multiples of a vector.
+LEAST_PADDED = 256
 # Signals that a program codes one after another.
 SIGNALS = 4
 
@@ -45,6 +48,7 @@ def _pursue_kernel(
     BLOCK: tl.constexpr,
     PARTS: tl.constexpr,
     IS_FULL: tl.constexpr,
+    IS_GRAM_FULL: tl.constexpr,
     OLS: tl.constexpr,
     HAS_LIMIT: tl.constexpr,
     SIGNALS: tl.constexpr,
@@ -99,7 +103,7 @@ def _pursue_kernel(
             if k + 1 < NONZERO:
                 left, norms, scores = (), (), ()
                 for p in tl.static_range(PARTS):
-                    row = _part(gram + b.to(tl.int64) * gram_stride, p, columns, n_atoms, BLOCK, IS_FULL)
+                    row = _part(gram + b.to(tl.int64) * gram_stride, p, columns, n_atoms, BLOCK, IS_GRAM_FULL)
                     for q in tl.static_range(k):
                         row -= entries[q] * rows[q * PARTS + p]
                     row *= inverse
@@ -185,6 +189,14 @@ def warps_for(width: int, n_nonzero: int, itemsize: int) -> int:
     return warps
 
 
+def _registers_for(width: int, n_parts: int, n_nonzero: int, itemsize: int, warps: int) -> int | None:
+    """Fewer registers than the compiler would take: more programs at a time, which is worth a few spilled words."""
+    needed = (n_nonzero + 3) * width * itemsize // (128 * warps)
+    if needed <= 88:
+        return 96
+    return 128 if n_parts > 1 and needed <= 112 else None
+
+
 def parts_of(n_atoms: int) -> tuple[int, int]:
     """Length and number of a vector's parts, so that long ones are padded to the next eighth of a power of two only.
 
@@ -203,6 +215,8 @@ def fits(n_atoms: int, n_nonzero: int, itemsize: int) -> bool:
     words = block * n_parts * itemsize // 4
     if words <= FEW_ATOMS:
         return n_nonzero <= LARGEST_NONZERO_OF_FEW
+    if n_parts > 1 and words > FEW_DIVIDED:
+        return n_nonzero <= LARGEST_NONZERO_OF_DIVIDED and n_nonzero * words <= LARGEST_STATE
     return n_nonzero <= LARGEST_NONZERO and n_nonzero * words <= LARGEST_STATE
 
 
@@ -230,6 +244,8 @@ def pursue(
     block, n_parts = parts_of(n_atoms)
     width = block * n_parts
     warps = warps_for(width, n_nonzero, correlations.element_size())
+    if width >= LEAST_PADDED and n_atoms < width:
+        gram = torch.nn.functional.pad(gram, (0, width - n_atoms))
     eps = torch.finfo(dtype).eps
     limit = limit_on(residual_tol, dtype, device)
     with on_device(device):
@@ -251,12 +267,12 @@ def pursue(
             BLOCK=block,
             PARTS=n_parts,
             IS_FULL=width == n_atoms,
+            IS_GRAM_FULL=width == gram.shape[1],
             OLS=ols,
             HAS_LIMIT=residual_tol >= 0.0,
             SIGNALS=SIGNALS,
             num_warps=warps,
-            # Fewer registers than the compiler would take: more programs at a time, which is worth a few spilled words.
-            maxnreg=96 if (n_nonzero + 3) * width * correlations.element_size() <= 88 * 32 * 4 * warps else None,
+            maxnreg=_registers_for(width, n_parts, n_nonzero, dtype.itemsize, warps),
         )
     return indices, values, counts, residuals
 

@@ -214,26 +214,25 @@ def _solve_kernel(
     FLOOR: tl.constexpr,
     NOISE: tl.constexpr,
     NONZERO: tl.constexpr,
-    FIRST: tl.constexpr,
-    SECOND: tl.constexpr,
+    SIDE: tl.constexpr,
+    PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
     HAS_LIMIT: tl.constexpr,
 ):
     """Coefficients and residuals of the atoms that the rules admit; a count below zero says that there may be more.
 
-    The system of equations is held in blocks of `FIRST` and, unless it is zero, `SECOND` rows and columns, because the
-    sides of a block must be powers of two.
+    The system of equations is held in square blocks, `PARTS` in a row, because the side of a block must be a power of
+    two.
     """
-    STEPS: tl.constexpr = FIRST + SECOND
-    PARTS: tl.constexpr = 2 if SECOND else 1
+    STEPS: tl.constexpr = PARTS * SIDE
     dtype = correlations.dtype.element_ty
     tolerance = tl.load(limit)
     program = tl.program_id(0).to(tl.int64)
     own_lines = lines + program * (8 * STEPS)
     own_order = orders + program * STEPS
-    steps = (tl.arange(0, FIRST),)
-    if SECOND:
-        steps = steps + (FIRST + tl.arange(0, SECOND),)
+    steps = ()
+    for p in tl.static_range(PARTS):
+        steps = steps + (p * SIDE + tl.arange(0, SIDE),)
     for t in range(program, n_signals, tl.num_programs(0)):
         count = tl.load(counts + t)
         is_open = count < 0
@@ -262,7 +261,7 @@ def _solve_kernel(
                 is_next = (steps[p] >= k) & (steps[p] < k + 2)
                 for q in tl.static_range(PARTS):
                     place = line + (steps[p][:, None] - k) * STEPS + steps[q][None, :]
-                    tl.store(place, system[p * PARTS + q], mask=is_next[:, None] & (steps[q] >= 0)[None, :])
+                    tl.store(place, system[p * PARTS + q], mask=is_next[:, None])  # type: ignore[index]
                 tl.store(line + 2 * STEPS + steps[p], right[p], mask=is_next)
             tl.debug_barrier()
             pivot, correlation = tl.load(line + k), tl.load(line + 2 * STEPS + k)
@@ -455,9 +454,11 @@ def _choose(
 
 
 def _blocks_of(n_nonzero: int) -> tuple[int, int]:
-    """Sides of a system's blocks: where a power of two is exceeded by a few, these have a block of their own."""
-    side = max(16, triton.next_power_of_2(n_nonzero))
-    return (side // 2, 16) if side > 32 and n_nonzero <= side // 2 + 16 else (side, 0)
+    """Side of a system's blocks, and their number in a row: between powers of two several small ones."""
+    for side, n_parts in ((16, 1), (32, 1), (16, 3), (64, 1), (16, 5), (32, 3)):
+        if n_nonzero <= side * n_parts:
+            return side, n_parts
+    return 128, 1
 
 
 def _solve(
@@ -472,8 +473,8 @@ def _solve(
     n_signals, n_atoms = correlations.shape
     dtype, device = correlations.dtype, correlations.device
     n_nonzero = chosen.shape[1]
-    first, second = _blocks_of(n_nonzero)
-    steps = first + second
+    side, n_parts = _blocks_of(n_nonzero)
+    steps = side * n_parts
     indices = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
     values = torch.empty((n_signals, n_nonzero), dtype=dtype, device=device)
     residuals = torch.empty(n_signals, dtype=dtype, device=device)
@@ -500,10 +501,9 @@ def _solve(
             FLOOR=eps**0.5,
             NOISE=(8.0 * eps) ** 2,
             NONZERO=n_nonzero,
-            FIRST=first,
-            SECOND=second,
-            # That divides the number of steps.
-            BLOCK=min(first, second or 32),
+            SIDE=side,
+            PARTS=n_parts,
+            BLOCK=min(side, 32),
             HAS_LIMIT=residual_tol >= 0.0,
             # As few as hold the system in their registers.
             num_warps=max(1, triton.next_power_of_2(triton.cdiv(steps * steps, 4096))) * dtype.itemsize // 4,
