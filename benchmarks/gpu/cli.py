@@ -32,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("the tests failed; nothing was measured")
         return 1
     if options.peer is not None:
+        if not (options.peer / "orthogonal_matching_pursuit_gpu").is_dir():
+            _say(f"--peer {options.peer} has no folder orthogonal_matching_pursuit_gpu: give the folder of its sources")
+            return 2
         use_peer(options.peer)
     machine = Machine(options.device, options.small)
     report = Report(machine, options.out)

@@ -29,8 +29,12 @@ LINES = {
 
 def run(machine: Machine, out: Path) -> Iterator[Row]:
     """Signals per second for every size."""
+    known = set()
     for sizes in LINES.values():
         for n_atoms, n_nonzero in list(sizes.values())[: 4 if machine.small else None]:
+            if (n_atoms, n_nonzero) in known:
+                continue
+            known.add((n_atoms, n_nonzero))
             count = 200 if machine.small else n_signals(n_atoms, n_nonzero)
             rate = _rate(machine, n_atoms, n_nonzero, count)
             yield measured(_name(n_atoms, n_nonzero), rate / 1e6, "M signals/s", f"{count:,} signals")
