@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers import RowSlices
 from rkdl import SparseCoder, load, sparse_encode
+from rkdl._coding import encode, outputs
+from rkdl._estimators import sparse_coder
 
 # Checks of scikit-learn for a coder whose dictionary is given, and the number of features of their signals.
 GIVEN = {
@@ -199,3 +202,36 @@ def test_dask_arrays(inputs):
             codes.compute(), np.concatenate([coder.transform(X[i : i + 100]) for i in range(0, 400, 100)])
         )
     assert SparseCoder().fit(array.from_array(X[:9], chunks=3)).components_.tolist() == X[:9].tolist()
+
+
+def test_a_gram_matrix_too_large_to_be_kept_is_not_computed_for_a_few_signals(monkeypatch):
+    rng = np.random.default_rng(0)
+    dictionary, signals = rng.standard_normal((300, 20)), rng.standard_normal((200, 20))
+    expected = sparse_encode(signals, dictionary, n_nonzero_coefs=4)
+    monkeypatch.setattr(sparse_coder, "MOST_BYTES", 300 * 300 * 8)
+    coder = SparseCoder(dictionary, n_nonzero_coefs=4).fit()
+    np.testing.assert_allclose(coder.transform(signals), expected, atol=1e-12)
+
+    def fail(*_):
+        raise AssertionError("a Gram matrix")
+
+    monkeypatch.setattr(sparse_coder, "gram_matrix", fail)
+    monkeypatch.setattr(encode, "gram_matrix", fail)
+    np.testing.assert_allclose(coder.transform(signals[:3]), expected[:3], atol=1e-12)
+
+
+def test_room_for_sparse_codes_follows_the_codes(monkeypatch):
+    """Few of many signals have the most non-zeros: not all get room for them."""
+    signals, dictionary = np.zeros((100_000, 8)), np.random.default_rng(0).standard_normal((64, 8))
+    signals[::100, 0] = 1.0
+    options = {"n_nonzero_coefs": 8, "sparse_output": True, "n_jobs": 1}
+    expected = sparse_encode(signals, dictionary, **options)
+    monkeypatch.setattr(outputs, "MOST_PADDED_BYTES", 1 << 16)
+    tracemalloc.start()
+    try:
+        codes = sparse_encode(signals, dictionary, **options)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (codes != expected).nnz == 0
+    assert peak < 12 * 8 * len(signals) / 2

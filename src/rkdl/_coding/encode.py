@@ -290,8 +290,16 @@ def encode_signals(
         found = sparse.csr_array(block)
         output.write(Codes(found.indptr, found.indices, found.data), np.ones(n_atoms, dtype=dtype), start, stop)
 
-    for_each_chunk(signals, encoder.row_width, n_jobs, task)
+    for_each_chunk(signals, encoder.row_width, n_jobs, task, _multiplications(signals, encoder))
     return output.result()
+
+
+def _multiplications(signals: Signals, encoder: Any) -> float:
+    """About how many the coding takes; infinite with a kernel, whose share is not known."""
+    n_signals, n_features = signals.shape
+    n_nonzero = encoder.pursuit.n_nonzero
+    # A step takes as long as a few multiplications with every atom beside those of the factor's rows.
+    return n_signals * encoder.n_atoms * (n_features + n_nonzero * (n_nonzero / 2 + 8)) if encoder.is_linear else np.inf
 
 
 def _encode_on_device(

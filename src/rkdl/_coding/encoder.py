@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,11 +36,17 @@ class NotFiniteError(ValueError):
         return NotFiniteError, ()
 
 
-def for_each_chunk(signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int, int], Any]) -> list[Any]:
+def for_each_chunk(
+    signals: Signals,
+    width: int,
+    n_jobs: int | None,
+    task: Callable[[int, int, int], Any],
+    multiplications: float = math.inf,
+) -> list[Any]:
     """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
 
-    Chunks on a device are worked on one after another. Where features are not finite because the signals are not, the
-    error is scikit-learn's, which says so.
+    All together take about `multiplications`. Chunks on a device are worked on one after another. Where features are
+    not finite because the signals are not, the error is scikit-learn's, which says so.
     """
     choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
     if signals.device is not None:
@@ -48,7 +55,7 @@ def for_each_chunk(signals: Signals, width: int, n_jobs: int | None, task: Calla
         choose, n_jobs = bounds_on(signals.device), 1
     bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
     try:
-        return map_chunks(signals, bounds, n_jobs, task)
+        return map_chunks(signals, bounds, n_jobs, task, multiplications)
     except NotFiniteError:
         signals.check_finite()
         raise

@@ -12,6 +12,9 @@ from rkdl._backends.cpu.pursuit import scatter_rows
 from rkdl._coding.encoder import Encoder
 from rkdl._utils.types import Array
 
+# Room for the most non-zeros of every signal is taken up to so many bytes.
+MOST_PADDED_BYTES = 1 << 24
+
 
 class Output(Protocol):
     """Codes of signals, written chunk by chunk in any order, from several threads."""
@@ -92,7 +95,7 @@ def open_output(encoder: Encoder, factors: np.ndarray, n_signals: int, sparse_ou
     if not sparse_output:
         return DenseOutput(encoder, factors, n_signals)
     has_tolerance = encoder.pursuit.residual_tol >= 0.0
-    if has_tolerance or n_signals * encoder.n_nonzero >= 2**31:
+    if has_tolerance or 8 * n_signals * encoder.n_nonzero > MOST_PADDED_BYTES:
         return JoinedOutput(encoder, factors, n_signals)
     return PaddedOutput(encoder, factors, n_signals)
 

@@ -44,7 +44,7 @@ class TensorSignals(Signals):
     """Rows of a tensor, on the device that they are worked on."""
 
     def __init__(self, data: torch.Tensor, dtype: Any, device: torch.device) -> None:
-        super().__init__(data.detach().as_subclass(torch.Tensor).to(device), dtype)
+        super().__init__(data.detach().as_subclass(torch.Tensor).to(device).resolve_neg(), dtype)
         self.device = device
         self.home = data.device
         # All rows, as they were read together: one tensor from pass to pass.

@@ -21,6 +21,7 @@ from rkdl._data.open import gather, is_dask
 from rkdl._estimators.base import unchanged_on_failure
 from rkdl._estimators.coder import Prepared, read_signals
 from rkdl._estimators.denoising import Denoising
+from rkdl._estimators.prepared import MOST_BYTES
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.maps import LinearMap
 from rkdl._features.space import FeatureSpace, SignalSpace
@@ -179,7 +180,10 @@ class SparseCoder(Denoising):
 
     def _prepare_coding(self, dtype: np.dtype) -> Prepared:
         atoms, norms = unit_rows(self.components_.astype(dtype))
-        encoder = Encoder(LinearMap(self.n_features_in_), atoms, gram_matrix(atoms, self.n_jobs), self._pursuit(1.0))
+        # A Gram matrix that is too large to be kept is computed by the calls that need all of it.
+        is_kept = (len(atoms) + self.n_features_in_ + 16) * len(atoms) * atoms.itemsize <= MOST_BYTES
+        gram = gram_matrix(atoms, self.n_jobs) if is_kept else None
+        encoder = Encoder(LinearMap(self.n_features_in_), atoms, gram, self._pursuit(1.0))
         return Prepared(encoder, 1.0, 1.0, 1.0 / norms)
 
     def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:

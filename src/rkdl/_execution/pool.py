@@ -34,8 +34,9 @@ class ThreadTeam:
                 stop()
                 raise
 
-        calls = self._start(guarded)
+        calls: list[Future] = []
         try:
+            self._start(guarded, calls)
             # To sleep and be woken takes as long as a small chunk: this thread works too.
             guarded()
             for call in calls:
@@ -43,12 +44,16 @@ class ThreadTeam:
         except BaseException:
             # Perhaps an interrupt of the waiting, which stops nobody else.
             stop()
+            self.close()
             wait(calls)
             raise
 
-    def _start(self, function: Callable[[], Any]) -> list[Future]:
-        """`function` begun on every thread, or on as many as can be started: none while the interpreter ends."""
-        calls = []
+    def _start(self, function: Callable[[], Any], calls: list[Future]) -> None:
+        """Begin `function` on every thread, or on as many as can be started: none while the interpreter ends.
+
+        What was begun is added to `calls`. A queue is known before its thread starts, so that no interrupt leaves a
+        thread that `close` does not end.
+        """
         for i in range(self._size):
             # The caller's context, such as NumPy's error state, holds in the threads too.
             job = _Job(function, copy_context(), Future())
@@ -57,19 +62,23 @@ class ThreadTeam:
             else:
                 queue: SimpleQueue = SimpleQueue()
                 queue.put(job)
+                self._queues.append(queue)
                 try:
                     start_new_thread(_serve, (queue,))
                 except RuntimeError:
+                    self._queues.pop()
                     break
-                self._queues.append(queue)
             calls.append(job.call)
-        return calls
 
     def close(self) -> None:
         """Let the threads end."""
-        for queue in self._queues:
-            queue.put(None)
-        self._queues.clear()
+        while self._queues:
+            # In this order, so that an interrupt leaves none out.
+            self._queues[-1].put(None)
+            self._queues.pop()
+
+    # Of a team whose `close` was interrupted.
+    __del__ = close
 
 
 class _Job(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 import time
@@ -18,9 +17,9 @@ from rkdl._execution.pool import ThreadTeam
 
 # So many results of chunks wait to be consumed, if they take no more than so many bytes each.
 FEW_RESULTS, LIGHT_BYTES = 16, 1 << 16
-# A pass that takes fewer seconds of work than this ends sooner on one thread than on several, which must be woken. A
-# pass over no more numbers than this may be so short.
-SHORT_PASS, FEW_NUMBERS = 5e-4, 1 << 18
+# A pass that takes fewer seconds of work than this, or fewer multiplications, ends sooner on one thread than on
+# several, which must be woken.
+SHORT_PASS, FEW_MULTIPLICATIONS = 5e-4, 1 << 23
 
 
 class ThreadExecutor(Executor):
@@ -32,8 +31,9 @@ class ThreadExecutor(Executor):
         super().__init__(signals, bounds, n_jobs, cache_bytes)
         self._threads = min(resolve_threads(n_jobs), len(self.bounds))
         self._team: ThreadTeam | None = None
-        # Seconds of work in the last pass of every kind of task; infinite where threads are always used.
+        # Seconds of work in the last pass of every kind of task.
         self._seconds: dict[type, float] = {}
+        self._always_threaded: set[type] = set()
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -80,11 +80,14 @@ class ThreadExecutor(Executor):
 
         if not is_short:
             self.map_chunks(timed, consume, _is_light)
-            self._seconds.setdefault(kind, sum(spent))
+            if kind not in self._always_threaded:
+                self._seconds[kind] = sum(spent)
             return
         super().map_chunks(timed, consume)
         if sum(spent) >= SHORT_PASS:
-            self._seconds[kind] = math.inf
+            # Threads seemed to have little to do because they waited.
+            self._always_threaded.add(kind)
+            del self._seconds[kind]
 
     def map_chunks(
         self,
@@ -133,17 +136,10 @@ class ThreadExecutor(Executor):
         found += [None] * len(self.bounds)
         upcoming = iter(enumerate(self.bounds))
 
-        def work(count: int | None = None) -> None:
-            for number, (start, stop) in itertools.islice(upcoming, count):
+        def work() -> None:
+            for number, (start, stop) in upcoming:
                 found[number] = task(number, start, stop)
 
-        if math.prod(self.signals.shape) <= FEW_NUMBERS:
-            # The first chunk shows how long the others take.
-            begin = time.perf_counter()
-            work(1)
-            if (time.perf_counter() - begin) * (len(self.bounds) - 1) < SHORT_PASS:
-                work()
-                return found
         self._team.run(work, lambda: deque(upcoming, maxlen=0))
         return found
 
@@ -154,14 +150,22 @@ def threads_for(signals: Signals, n_jobs: int | None) -> ThreadExecutor:
 
 
 def map_chunks(
-    signals: Signals, bounds: Sequence[tuple[int, int]], n_jobs: int | None, task: Callable[[int, int, int], Any]
+    signals: Signals,
+    bounds: Sequence[tuple[int, int]],
+    n_jobs: int | None,
+    task: Callable[[int, int, int], Any],
+    multiplications: float = math.inf,
 ) -> list[Any]:
-    """``task(number, start, stop)`` of every chunk, on threads if there are several; what each returned."""
-    if len(bounds) == 1 and signals.is_in_memory and signals.device is None:
+    """``task(number, start, stop)`` of every chunk, on threads if there are several; what each returned.
+
+    All tasks together take about `multiplications`.
+    """
+    is_little = len(bounds) == 1 or multiplications <= FEW_MULTIPLICATIONS
+    if is_little and signals.is_in_memory and signals.device is None:
         # An executor takes longer to set up than a few signals take.
         check_n_jobs(n_jobs)
         with one_blas_thread():
-            return [task(0, *bounds[0])]
+            return [task(number, *bound) for number, bound in enumerate(bounds)]
     with ThreadExecutor(signals, bounds, n_jobs) as executor:
         return executor.collect(task)
 

@@ -29,7 +29,7 @@ class TorchBackend:
     """torch, and Triton on a GPU; see `rkdl._backends.base.Backend` for what each primitive does."""
 
     def to_host(self, array: torch.Tensor) -> np.ndarray:
-        array = array.detach().cpu()
+        array = array.detach().cpu().resolve_neg()
         # NumPy has no bfloat16.
         return (array.float() if array.dtype == torch.bfloat16 else array).numpy()
 
