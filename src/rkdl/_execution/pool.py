@@ -77,8 +77,9 @@ class ThreadTeam:
             self._queues[-1].put(None)
             self._queues.pop()
 
-    # Of a team whose `close` was interrupted.
-    __del__ = close
+    def __del__(self) -> None:
+        # Perhaps `close` was interrupted.
+        self.close()
 
 
 class _Job(NamedTuple):
