@@ -215,9 +215,8 @@ def fits(n_atoms: int, n_nonzero: int, itemsize: int) -> bool:
     words = block * n_parts * itemsize // 4
     if words <= FEW_ATOMS:
         return n_nonzero <= LARGEST_NONZERO_OF_FEW
-    if n_parts > 1 and words > FEW_DIVIDED:
-        return n_nonzero <= LARGEST_NONZERO_OF_DIVIDED and n_nonzero * words <= LARGEST_STATE
-    return n_nonzero <= LARGEST_NONZERO and n_nonzero * words <= LARGEST_STATE
+    most = LARGEST_NONZERO_OF_DIVIDED if n_parts > 1 and words > FEW_DIVIDED else LARGEST_NONZERO
+    return n_nonzero <= most and n_nonzero * words <= LARGEST_STATE
 
 
 @lru_cache(maxsize=64)

@@ -272,7 +272,7 @@ def _solve_kernel(
                 # Sweep: with its own entry less by one, row k is updated by the same formula as the others.
                 across = across + (tl.where(steps[p] == k, pivot - 1.0, tl.load(line + steps[p])),)
             right, system = _swept(right, system, across, tl.where(is_taken, pivot, 0.0), correlation, PARTS)
-            smallest, residual, is_open, n_chosen, k = _counted(
+            smallest, residual, is_open, n_chosen, k = _after_pivot(
                 is_taken, pivot, correlation, smallest, residual, is_open, n_chosen, k, FLOOR
             )
             is_alive = is_taken & (k < n_chosen)
@@ -289,7 +289,7 @@ def _solve_kernel(
                     row = tl.load(line + STEPS + steps[p]) - ratio * across[p]
                     rows = rows + (tl.where(steps[p] == k, pivot - 1.0, row),)
                 right, system = _swept(right, system, rows, tl.where(is_taken, pivot, 0.0), correlation, PARTS)
-                smallest, residual, is_open, n_chosen, k = _counted(
+                smallest, residual, is_open, n_chosen, k = _after_pivot(
                     is_taken, pivot, correlation, smallest, residual, is_open, n_chosen, k, FLOOR
                 )
                 is_alive = is_taken & (k < n_chosen)
@@ -324,8 +324,8 @@ def _is_taken(pivot, correlation, smallest, threshold, FLOOR: tl.constexpr):
 
 
 @triton.jit
-def _counted(is_taken, pivot, correlation, smallest, residual, is_open, n_chosen, k, FLOOR: tl.constexpr):
-    """The smallest pivot, the residual, the count and what else changes with an atom that was taken or not."""
+def _after_pivot(is_taken, pivot, correlation, smallest, residual, is_open, n_chosen, k, FLOOR: tl.constexpr):
+    """Smallest pivot, residual, whether the code may go on, atoms left to try and atoms taken, after one more atom."""
     is_fit = pivot > FLOOR
     return (
         tl.where(is_taken, tl.minimum(smallest, pivot), smallest),
