@@ -30,6 +30,9 @@ METHODS = ["transform", "reconstruction_error", "score"]
 every, every_kernel, every_reduced, every_optimized = map(by_class, (CLASSES, KERNEL, REDUCED, OPTIMIZED))
 
 
+FORMATS = ("csr", "csc", "coo", "bsr", "lil", "dok", "dia")
+
+
 def calls(kind, model):
     """Everything that takes signals: a new fit, and the methods of a fitted model."""
     found = [make(kind).fit, *(getattr(model, method) for method in METHODS)]
@@ -134,23 +137,51 @@ class TestValues:
             make(kind, init=np.ma.masked_less(np.ones_like(atoms_of(model)) * [-1.0], 0.0)).fit(X)
 
     @cover(
-        "form bad match",
+        "form bad old",
         CLASSES,
-        [(form, bad, f"index {bad}, outside 0 to 5") for form in ("csr", "csc", "coo") for bad in (6, -1)],
+        [
+            (form, bad, old)
+            for form in ("csr", "csc", "coo", "bsr", "lil", "dok")
+            for bad in (10**8, 40, -1)
+            for old in (False, True)
+        ],
         base=[DL],
     )
-    def test_sparse_indices_out_of_range(self, kind, form, bad, match, X):
+    def test_sparse_indices_out_of_range(self, kind, form, bad, old, X):
+        """Checked before any conversion, which would read or write out of bounds."""
         model = make(kind).fit(X)
-        shape = X.shape if form != "csc" else X.shape[::-1]
-        broken = sparse.random_array(shape, density=0.3, format=form, rng=0)
-        if form == "csc":
-            # Its rows are what is indexed.
-            bad, match = {6: (40, "row index 40, outside 0 to 39"), -1: (-1, "row index -1, outside 0 to 39")}[bad]
-            broken = sparse.random_array(X.shape, density=0.3, format=form, rng=0)
-        (broken.col if form == "coo" else broken.indices)[3] = bad
+        broken = (sparse.csr_matrix if old else sparse.csr_array)(np.where(X > 0.5, X, 0.0)).asformat(form)
+        what, last = {"csc": ("row", 39), "bsr": ("block column", 5)}.get(form, ("column", 5))
+        if form == "lil":
+            broken.rows[5] = [bad]
+            broken.data[5] = [1.0]
+        elif form == "dok":
+            broken._dict[0, bad] = 1.0
+        elif form == "bsr":
+            last = 6 // broken.blocksize[1] - 1
+            broken.indices[0] = bad
+        else:
+            (broken.col if form == "coo" else broken.indices)[3] = bad
+        words = f"malformed {form.upper()} matrix of shape .* {what} index {bad}, outside 0 to {last}"
         for call in calls(kind, model):
-            with pytest.raises(ValueError, match=f"malformed {form.upper()} matrix of shape .*{match}"):
+            with pytest.raises(ValueError, match=words):
                 call(broken)
+
+    @pytest.mark.parametrize(
+        ("form", "spoil", "match"),
+        [
+            ("lil", lambda S: S.rows[2].append(1), "row 2 has . columns for . values"),
+            ("lil", lambda S: S.rows.__setitem__(0, [0.5] * len(S.data[0])), "column indices are float64"),
+            ("coo", lambda S: setattr(S, "data", S.data[:-1]), "indices for .* values"),
+            ("dia", lambda S: setattr(S, "offsets", S.offsets[:-1]), "offsets for data of shape"),
+            ("bsr", lambda S: S.indptr.__setitem__(3, 10**8), "indptr decreases"),
+        ],
+    )
+    def test_sparse_parts_that_disagree(self, form, spoil, match, X):
+        broken = sparse.csr_array(np.where(X > 0.5, X, 0.0)).asformat(form)
+        spoil(broken)
+        with pytest.raises(ValueError, match=f"malformed {form.upper()} matrix .*{match}"):
+            make(DL).fit(broken)
 
     @cover(
         "spoil match",
@@ -296,7 +327,8 @@ class TestLayouts:
         ("kind", "form", "dtype"),
         [
             *itertools.product(CLASSES, [sparse.csr_array], [np.float64, np.float32]),
-            *itertools.product([DL], [sparse.csr_matrix, sparse.csc_array, sparse.coo_array], [np.float64]),
+            *itertools.product([DL], [getattr(sparse, f"{form}_array") for form in FORMATS], [np.float64]),
+            *itertools.product([DL], [getattr(sparse, f"{form}_matrix") for form in FORMATS], [np.float64]),
         ],
     )
     def test_sparse_input_is_the_dense_one(self, kind, form, dtype, X):

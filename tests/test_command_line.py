@@ -340,6 +340,18 @@ class TestArrays:
         if pytest.importorskip("zarr"):
             assert "no Zarr array" in fails(["fit", "bad.zarr", "--out", "m"], capsys)
 
+    @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo"])
+    @pytest.mark.parametrize("bad", [10**8, -1])
+    def test_damaged_sparse_files(self, form, bad, images, capsys):
+        sparse.save_npz("whole.npz", sparse.csr_array(images.reshape(120, -1)).asformat(form))
+        with np.load("whole.npz") as arrays:
+            parts = dict(arrays)
+        parts["coords" if "coords" in parts else "col" if form == "coo" else "indices"][..., 3] = bad
+        np.savez("damaged.npz", **parts)
+        message = fails(["fit", "damaged.npz", "--out", "m"], capsys)
+        assert "damaged.npz: no sparse matrix can be read from it" in message
+        assert "save it again with scipy.sparse.save_npz" in message
+
     def test_labels_in_a_file_of_their_own(self, images):
         np.save("X.npy", images)
         y = load_digits().target[:120]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rkdl._utils.inputs import well_formed
 from rkdl._utils.text import shown
 from rkdl.datasets import DatasetError
 from rkdl.datasets._errors import cause
@@ -307,15 +308,15 @@ def _map_npy(path: Path) -> np.ndarray:
 
 def _read_npz(path: Path, key: str | None) -> Any:
     """A dense array, or a matrix that scipy.sparse.save_npz wrote."""
-    if key is None and {"indptr.npy", "indices.npy", "format.npy"} <= set(_members(path)):
+    if key is None and {"format.npy", "shape.npy"} <= set(_members(path)):
         from scipy import sparse
 
         try:
-            return sparse.csr_array(sparse.load_npz(path))
-        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-            raise DatasetError(
-                path, f"no sparse matrix can be read from it ({cause(error)})", "save it again"
-            ) from error
+            return sparse.csr_array(well_formed(sparse.load_npz(path), "the array"))
+        # zipfile, zlib and SciPy raise many kinds of exceptions on damaged files.
+        except Exception as error:
+            what = f"no sparse matrix can be read from it ({cause(error)})"
+            raise DatasetError(path, what, "save it again with scipy.sparse.save_npz") from error
     return _flat(read_array(path, key))
 
 

@@ -93,19 +93,11 @@ def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[Any] | None) 
 
 
 def _check_sparse(X: Any, name: str) -> None:
-    """Refuse a sparse matrix with index arrays that contradict each other or its shape."""
-    problem = None
-    if X.format in ("csr", "csc"):
-        lengths = X.shape if X.format == "csr" else X.shape[::-1]
-        problem = _compressed_problem(X.indptr, X.indices, X.data, lengths, X.format == "csr")
-    elif X.format == "coo":
-        for places, length, what in zip((X.row, X.col), X.shape, ("row", "column"), strict=True):
-            problem = problem or _index_problem(places, length, what)
-    elif hasattr(X, "check_format"):
-        try:
-            X.check_format(full_check=True)
-        except ValueError as error:
-            problem = str(error)
+    """Refuse a sparse matrix, of any format, with index arrays that contradict each other or its shape."""
+    try:
+        problem = _sparse_problem(X)
+    except (TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
+        problem = f"its indices cannot be read ({error})"
     if problem is not None:
         raise ValueError(
             f"{name} is a malformed {X.format.upper()} matrix of shape {X.shape}: {problem}. Rebuild it from its "
@@ -113,14 +105,51 @@ def _check_sparse(X: Any, name: str) -> None:
         )
 
 
+def _sparse_problem(X: Any) -> str | None:
+    """Describe the first problem of a sparse matrix, without a conversion or a method of it that uses the indices."""
+    if X.format in ("csr", "csc", "bsr"):
+        blocks = X.data.shape[1:] if X.format == "bsr" else (1, 1)
+        # One-dimensional CSR arrays are one row.
+        lengths = tuple(length // size for length, size in zip((1, *X.shape)[-2:], blocks, strict=True))
+        lengths = lengths[::-1] if X.format == "csc" else lengths
+        what = {"csr": "column", "csc": "row", "bsr": "block column"}[X.format]
+        return _compressed_problem(X.indptr, X.indices, len(X.data), lengths, what)
+    if X.format == "dia":
+        # Diagonals outside the matrix are skipped.
+        offsets = np.asarray(X.offsets)
+        is_wrong = X.data.ndim != 2 or offsets.shape != X.data.shape[:1] or offsets.dtype.kind not in "iu"
+        return f"there are {offsets.size} offsets for data of shape {X.data.shape}" if is_wrong else None
+    if X.format == "lil":
+        if not X.rows.shape == X.data.shape == X.shape[:1]:
+            return f"it has {len(X.rows)} lists of columns and {len(X.data)} of values"
+        uneven = [row for row, (at, values) in enumerate(zip(X.rows, X.data, strict=True)) if len(at) != len(values)]
+        if uneven:
+            return f"row {uneven[0]} has {len(X.rows[uneven[0]])} columns for {len(X.data[uneven[0]])} values"
+        return _index_problem([column for row in X.rows for column in row], X.shape[1], "column")
+    if X.format == "dok":
+        keys = np.array(list(X.keys())) if len(X.keys()) else np.empty((0, len(X.shape)), dtype=int)
+        coordinates: Any = keys.reshape(len(keys), -1).T
+    else:
+        coordinates = getattr(X, "coords", None) or (X.row, X.col)
+        if any(len(places) != len(X.data) for places in coordinates):
+            return f"there are {[len(places) for places in coordinates]} indices for {len(X.data)} values"
+    for places, length, what in zip(coordinates, X.shape, ("row", "column")[-len(X.shape) :], strict=True):
+        problem = _index_problem(places, length, what)
+        if problem is not None:
+            return problem
+    return None
+
+
 def _compressed_problem(
-    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, lengths: tuple[int, int], by_rows: bool
+    indptr: np.ndarray, indices: np.ndarray, n_values: int, lengths: tuple[int, ...], what: str
 ) -> str | None:
-    """Describe the first problem of a CSR or CSC matrix with `lengths` (major, minor) sizes."""
+    """Describe the first problem of a CSR, CSC or BSR matrix with `lengths` (major, minor) sizes."""
     if indptr.shape != (lengths[0] + 1,):
         return f"indptr has shape {indptr.shape} instead of {(lengths[0] + 1,)}"
-    if indices.shape != data.shape:
-        return f"there are {len(indices)} indices for {len(data)} values"
+    if indptr.dtype.kind not in "iu":
+        return f"indptr has the dtype {indptr.dtype}"
+    if indices.shape != (n_values,):
+        return f"there are {len(indices)} indices for {n_values} values"
     if indptr[0] != 0:
         return f"indptr begins with {indptr[0]} instead of 0"
     falls = np.flatnonzero(indptr[1:] < indptr[:-1])
@@ -128,11 +157,16 @@ def _compressed_problem(
         return f"indptr decreases from {indptr[falls[0]]} to {indptr[falls[0] + 1]} at entry {falls[0] + 1}"
     if indptr[-1] > len(indices):
         return f"indptr ends with {indptr[-1]}, but there are {len(indices)} indices"
-    return _index_problem(indices[: indptr[-1]], lengths[1], "column" if by_rows else "row")
+    return _index_problem(indices[: indptr[-1]], lengths[1], what)
 
 
-def _index_problem(indices: np.ndarray, length: int, what: str) -> str | None:
-    for worst in (indices.min(initial=0), indices.max(initial=0)):
-        if not 0 <= worst < max(length, 1):
+def _index_problem(indices: Any, length: int, what: str) -> str | None:
+    indices = np.asarray(indices)
+    if not indices.size:
+        return None
+    if indices.dtype.kind not in "iu":
+        return f"its {what} indices are {indices.dtype}, not integers"
+    for worst in (indices.min(), indices.max()):
+        if not 0 <= worst < length:
             return f"it has the {what} index {worst}, outside 0 to {length - 1}"
     return None
