@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array
@@ -24,7 +24,7 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.coder import Coder
 from rkdl._estimators.gamma import KERNEL_SAMPLE, spread_sample
-from rkdl._estimators.prepared import forget
+from rkdl._estimators.prepared import replaced_at_once
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
 from rkdl._execution.open import open_executor
@@ -124,8 +124,8 @@ class DictionaryLearner(Coder):
         self : object
             The fitted estimator.
         """
-        with unchanged_on_failure(self), one_blas_thread():
-            is_interrupted = self._fit_signals(self._read_signals(X, reset=True), checkpoint)
+        with replaced_at_once(self) as work, one_blas_thread():
+            is_interrupted = work._fit_signals(work._read_signals(X, reset=True), checkpoint)
         if is_interrupted:
             raise KeyboardInterrupt(
                 f"{type(self).__name__} was interrupted after {len(self.update_errors_)} of {self.max_iter} iterations "
@@ -275,22 +275,6 @@ class DictionaryLearner(Coder):
         if array.shape != shape:
             raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom per row.")
         return array
-
-
-@contextmanager
-def unchanged_on_failure(estimator: BaseEstimator, generator: Any = None) -> Iterator[None]:
-    """An estimator whose fit fails keeps what it learned before, and a random `generator` its position."""
-    forget(estimator)
-    before = dict(vars(estimator))
-    position = generator.get_state() if isinstance(generator, RandomState) else None
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
-        if position is not None:
-            generator.set_state(position)
-        raise
 
 
 @contextmanager

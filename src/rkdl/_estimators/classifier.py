@@ -37,13 +37,12 @@ from rkdl._estimators.base import (
     DictionaryLearner,
     feature_space,
     shared_features,
-    unchanged_on_failure,
 )
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
-from rkdl._estimators.coder import ensure_fitted, placed, read_quickly
+from rkdl._estimators.coder import as_fitted, placed, read_quickly
 from rkdl._estimators.documentation import DocumentationLink
 from rkdl._estimators.kernel import decoder_of_kernel
-from rkdl._estimators.prepared import prepared
+from rkdl._estimators.prepared import prepared, replaced_at_once
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
@@ -194,8 +193,8 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         self : object
             The fitted classifier.
         """
-        with unchanged_on_failure(self), one_blas_thread():
-            interruption, message = self._fit(X, y)
+        with replaced_at_once(self) as work, one_blas_thread():
+            interruption, message = work._fit(X, y)
         if interruption is not None:
             raise KeyboardInterrupt(f"{type(self).__name__} was interrupted {interruption}.")
         if message is not None:
@@ -218,15 +217,16 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             first class. A tensor if `X` is one and the labels are numbers of a dtype that tensors have; an array
             otherwise.
         """
-        residuals, faint, shares = self._residuals(X)
+        model = as_fitted(self)
+        residuals, faint, shares = model._residuals(X)
         best = residuals.argmin(1)
         if len(faint):
             best[faint] = shares.argmax(1)
-        kind = self.classes_.dtype
+        kind = model.classes_.dtype
         if not is_tensor(X) or kind.str[1:] not in TENSOR_LABELS:
-            return self.classes_[host(best)]
+            return model.classes_[host(best)]
         native = kind.newbyteorder("=")
-        classes = prepared(self, ("classes", X.device), lambda: placed(self.classes_.astype(native), X.device))
+        classes = prepared(model, ("classes", X.device), lambda: placed(model.classes_.astype(native), X.device))
         return classes[placed(best, X.device)]
 
     @one_blas_thread()
@@ -244,8 +244,9 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             Minus the squared residual relative to the squared norm of the signal, in feature space. With two classes,
             the score of the second minus that of the first. A tensor if `X` is one.
         """
-        residuals, faint, shares = self._residuals(X)
-        if len(self.classes_) > 2:
+        model = as_fitted(self)
+        residuals, faint, shares = model._residuals(X)
+        if len(model.classes_) > 2:
             return _returned(-residuals, X)
         scores = residuals[:, 0] - residuals[:, 1]
         if len(faint):
@@ -267,7 +268,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             Squared residuals relative to the squared norms of the signals, in feature space: 0 for a signal that the
             dictionary represents exactly, 1 for one that it does not represent at all. A tensor if `X` is one.
         """
-        return _returned(self._residuals(X).relative, X)
+        return _returned(as_fitted(self)._residuals(X).relative, X)
 
     @one_blas_thread()
     def predict_proba(self, X: MatrixLike) -> Array:
@@ -284,9 +285,10 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             ``softmax(-sharpness_ * residuals)``, with the relative squared residuals of `decision_function`. A tensor
             if `X` is one.
         """
-        residuals = self._residuals(X).relative
-        found = backend_of(residuals).as_like(probabilities(residuals, self.sharpness_), residuals)
-        message = _complaint(residuals, found, "signals", self.method_)
+        model = as_fitted(self)
+        residuals = model._residuals(X).relative
+        found = backend_of(residuals).as_like(probabilities(residuals, model.sharpness_), residuals)
+        message = _complaint(residuals, found, "signals", model.method_)
         if message is not None:
             warn(message)
         return _returned(found, X)
@@ -323,24 +325,24 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         signals : list of n_classes ndarrays of shape (n_atoms_[k], n_features)
             Pre-images, one per row, in the units of the training signals, in the order of `classes_`.
         """
-        ensure_fitted(self)
-        dtype = self.components_.dtype
-        space = feature_space(self.method_, self.n_features_in_, self.kernel_vectors_, self.gamma_)
+        model = as_fitted(self)
+        dtype = model.components_.dtype
+        space = feature_space(model.method_, model.n_features_in_, model.kernel_vectors_, model.gamma_)
         scale = space.scale(dtype)
         feature_map = space.feature_map(dtype, scale)
         found = []
-        for own, count in zip(self.components_, self.n_atoms_, strict=True):
+        for own, count in zip(model.components_, model.n_atoms_, strict=True):
             atoms = own[:count]
             decoder = LinearDecoder(atoms) if isinstance(space, SignalSpace) else decoder_of_kernel(space, atoms, dtype)
             if decoder is None:
                 raise ValueError(
-                    f"The atoms of {self.method_!r} have no pre-images here: they are known for DL, the kernels 'rbf' "
+                    f"The atoms of {model.method_!r} have no pre-images here: they are known for DL, the kernels 'rbf' "
                     f"and 'linear'. For another kernel, fit its method with fit_inverse_transform=True on the signals "
                     f"of a class."
                 )
             identity = np.eye(count, dtype=dtype)
             signals, negatives = (
-                decode_rows(Signals(codes, dtype), decoder, self.n_features_in_, self.n_jobs)
+                decode_rows(Signals(codes, dtype), decoder, model.n_features_in_, self.n_jobs)
                 for codes in (identity, -identity)
             )
             found.append(signals if space.is_linear else choose_signs(signals, negatives, feature_map, atoms, scale))
@@ -582,7 +584,6 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
 
     def _residuals(self, X: Any) -> Residuals:
         """Residuals of signals in all classes, as arrays or, of signals on a device, as tensors."""
-        ensure_fitted(self)
         signals = read_quickly(self, X, reset=False, device=self.device)
         if signals.is_remote:
             raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")

@@ -17,7 +17,7 @@ from rkdl._coding.encoder import Encoder, Pursuit, map_rows
 from rkdl._data.open import is_dask, is_plain, open_signals
 from rkdl._data.signals import Signals
 from rkdl._estimators.documentation import DocumentationLink
-from rkdl._estimators.prepared import prepared
+from rkdl._estimators.prepared import fitted_view, prepared
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.space import FeatureSpace
@@ -47,6 +47,8 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     # Whether features grow in proportion to the signals.
     _is_linear = False
+    # Parameters that a fitted estimator may be given other values of.
+    _coding_parameters = frozenset({"n_nonzero_coefs", "residual_tol", "pursuit", "decoder_alpha"})
 
     @property
     @abstractmethod
@@ -67,9 +69,9 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return scale if self._is_linear else 1.0
 
     def _fitted(self) -> Self:
-        """The estimator itself, or an error if it is not fitted."""
-        ensure_fitted(self)
-        return self
+        """The estimator as it was fitted, or an error if it is not."""
+        view: Self = as_fitted(self)
+        return view
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         """Signals in memory or not, checked; whether they are finite is seen in the first pass over them."""
@@ -95,7 +97,7 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             from rkdl._estimators.lazy import transform_lazily
 
             return transform_lazily(model, signals)
-        norms = self._given_norms(signals)
+        norms = model._given_norms(signals)
         encoder = model._encoder_for(signals, ready)
         codes = encode_signals(
             signals, encoder, self.sparse_output, self.n_jobs, factors=ready.factors, squared_norms=norms
@@ -246,8 +248,7 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     @property
     def _n_features_out(self) -> int:
-        check_is_fitted(self)
-        return self._n_atoms
+        return self._fitted()._n_atoms
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -260,6 +261,12 @@ def ensure_fitted(estimator: Any) -> None:
     """As scikit-learn's `check_is_fitted`, which takes longer than coding a signal because it makes all tags first."""
     if "n_features_in_" not in vars(estimator):
         check_is_fitted(estimator)
+
+
+def as_fitted(estimator: Any) -> Any:
+    """The estimator as it was fitted, whatever its parameters are now, or an error if it is not fitted."""
+    ensure_fitted(estimator)
+    return fitted_view(estimator)
 
 
 def read_quickly(estimator: Any, X: Any, *, reset: bool, device: Any) -> Signals:

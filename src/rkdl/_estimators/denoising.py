@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted
 
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._coding.encoder import Encoder, NotFiniteError, map_rows
@@ -96,10 +95,10 @@ class Denoising(Coder):
         model = self._fitted()
         atoms = np.eye(model._n_atoms, dtype=model._atoms_and_gram()[0].dtype)
         signals = model.inverse_transform(atoms)
-        if self._is_linear:
+        if model._is_linear:
             return signals
-        scale = self._space.scale(signals.dtype)
-        encoder = self._encoder(signals.dtype, scale)
+        scale = model._space.scale(signals.dtype)
+        encoder = model._encoder(signals.dtype, scale)
         return choose_signs(signals, model.inverse_transform(-atoms), encoder.feature_map, encoder.atoms, scale)
 
     @one_blas_thread()
@@ -181,16 +180,16 @@ class Decoding(Denoising, DictionaryLearner):
         self : object
             The estimator, with `decoder_` and `decoder_intercept_`.
         """
-        check_is_fitted(self)
-        self._check_decodable()
-        signals, (encoder, *_) = self._ready(X)
-        with self._executor(signals) as executor:
+        model = self._fitted()
+        model._check_decodable()
+        signals, (encoder, *_) = model._ready(X)
+        with model._executor(signals) as executor:
             try:
-                sums = self._decoder_sums(executor, encoder)
+                sums = model._decoder_sums(executor, encoder)
             except NotFiniteError:
                 signals.check_finite()
                 raise
-            self._set_decoder(sums, signals, encoder)
+        self.decoder_, self.decoder_intercept_ = model._solve_decoder(sums, signals, encoder)
         return self
 
     def forget_decoder(self) -> Self:
@@ -213,7 +212,7 @@ class Decoding(Denoising, DictionaryLearner):
         signals = executor.signals
         encoder = self._encoder(signals.dtype, signals.scale)
         sums = self._decoder_sums(executor, encoder, earlier)
-        self._set_decoder(sums, signals, encoder)
+        self.decoder_, self.decoder_intercept_ = self._solve_decoder(sums, signals, encoder)
         return sums
 
     def _decoder_sums(self, executor: Executor, encoder: Encoder, earlier: DecoderSums | None = None) -> DecoderSums:
@@ -224,13 +223,13 @@ class Decoding(Denoising, DictionaryLearner):
             raise NotFiniteError
         return sums
 
-    def _set_decoder(self, sums: DecoderSums, signals: Signals, encoder: Encoder) -> None:
+    def _solve_decoder(self, sums: DecoderSums, signals: Signals, encoder: Encoder) -> tuple[np.ndarray, np.ndarray]:
+        """Matrix and intercept of the decoder."""
         assert encoder.gram is not None
         matrix, intercept = learn_decoder(sums, encoder.gram, self.decoder_alpha, self._space.has_unit_norms)
         # From scaled signals and codes to those of the user.
         matrix *= self._feature_scale(signals.scale) / signals.scale
-        self.decoder_ = matrix.astype(signals.dtype)
-        self.decoder_intercept_ = (intercept / signals.scale).astype(signals.dtype)
+        return matrix.astype(signals.dtype), (intercept / signals.scale).astype(signals.dtype)
 
     def _check_decodable(self) -> None:
         """Raise if there are no signals to decode to."""

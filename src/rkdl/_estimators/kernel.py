@@ -14,6 +14,7 @@ from rkdl._data.signals import Signals
 from rkdl._estimators.coder import Prepared
 from rkdl._estimators.denoising import Decoder, Decoding
 from rkdl._estimators.gamma import KERNEL_SAMPLE, RULES, find_gamma, sample_gamma, spread_sample
+from rkdl._estimators.prepared import fitted_view
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, as_kernel, family, gamma_parameter, has_user_code, make_kernel
 from rkdl._features.space import FeatureSpace, KernelSpace
@@ -70,7 +71,8 @@ class KernelLearner(Decoding):
             raise AttributeError(
                 f"{type(self).__name__} has no kernel_: it is not fitted, or the kernel is precomputed."
             )
-        return as_kernel(self.kernel, gamma, self.degree, self.coef0)._resolved(gamma)
+        model = fitted_view(self)
+        return as_kernel(model.kernel, gamma, model.degree, model.coef0)._resolved(gamma)
 
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
         return KernelSpace(self.kernel, self.degree, self.coef0, vectors, gamma)

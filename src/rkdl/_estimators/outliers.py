@@ -24,11 +24,10 @@ from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.base import backend_of
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
-from rkdl._estimators.base import unchanged_on_failure
-from rkdl._estimators.coder import ensure_fitted, placed, read_quickly
+from rkdl._estimators.coder import as_fitted, placed, read_quickly
 from rkdl._estimators.documentation import DocumentationLink
 from rkdl._estimators.gamma import RULES, find_gamma
-from rkdl._estimators.prepared import prepared
+from rkdl._estimators.prepared import prepared, replaced_at_once
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
@@ -238,9 +237,9 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
             Scores; about zero for a signal that is represented as well as the median training signal. A tensor if `X`
             is one.
         """
-        ensure_fitted(self)
-        signals = self._read_signals(X, reset=False).with_scale(self.scale_)
-        ensemble, locations = self._prepared(signals.device)
+        model = as_fitted(self)
+        signals = model._read_signals(X, reset=False).with_scale(model.scale_)
+        ensemble, locations = model._prepared(signals.device)
 
         def score(rows: Array) -> Array:
             return combine(ensemble.anomalies(rows), locations, signals.dtype)
@@ -262,7 +261,8 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         scores : ndarray of shape (n_signals,)
             Shifted scores. A tensor if `X` is one.
         """
-        return self.score_samples(X) - self.offset_
+        model = as_fitted(self)
+        return model.score_samples(X) - model.offset_
 
     @one_blas_thread()
     def predict(self, X: MatrixLike) -> Array:
@@ -286,8 +286,9 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def _fit_scores(self, X: Any) -> np.ndarray:
         """Set the fitted attributes, all or none; returns the scores of the training signals."""
-        with unchanged_on_failure(self), one_blas_thread():
-            return self._fit(X)
+        with replaced_at_once(self) as work, one_blas_thread():
+            scores: np.ndarray = work._fit(X)
+        return scores
 
     def _fit(self, X: Any) -> np.ndarray:
         factors, n_atoms, n_nonzero = self._widths()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.random import RandomState
 
 from rkdl._utils.nested import count_bytes
 
@@ -17,6 +19,10 @@ MOST_BYTES = 64 << 20
 
 # Fitted arrays that no later result depends on.
 REPORTS = frozenset({"errors_", "update_errors_", "losses_", "feature_names_in_"})
+
+# Parameters that may be changed after `fit`, beside the `_coding_parameters` of a class: no result depends on them.
+# All others take effect at the next fit.
+CHANGEABLE = frozenset({"sparse_output", "device", "n_jobs", "verbose"})
 
 Value = TypeVar("Value")
 
@@ -64,6 +70,45 @@ def prepared(estimator: Any, key: Hashable, compute: Callable[[], Value]) -> Val
     return found
 
 
-def forget(estimator: Any) -> None:
-    """Drop what was prepared, and with it the attributes it came from: the estimator is about to learn others."""
+def fitted_view(estimator: Any) -> Any:
+    """The estimator as it was fitted, whatever its parameters are now, and whatever another thread sets meanwhile."""
+    state = vars(estimator)
+    known = _prepared.get(estimator)
+    if known is None or not known.is_of(state):
+        known = _Prepared(tuple(state), tuple(state.values()))
+        _prepared[estimator] = known
+    view = known.values.get(fitted_view)
+    if view is None:
+        view = object.__new__(type(estimator))
+        vars(view).update(zip(known.names, known.objects, strict=True))
+        vars(view).update(state.get("_fit_parameters", {}))
+        known.values[fitted_view] = view
+    return view
+
+
+def remember_parameters(estimator: Any) -> None:
+    """Keep the parameters that the fitted attributes depend on."""
+    changeable = CHANGEABLE | getattr(estimator, "_coding_parameters", frozenset())
+    names = set(type(estimator)._get_param_names()) - changeable
+    estimator._fit_parameters = {name: getattr(estimator, name) for name in sorted(names)}
+
+
+@contextmanager
+def replaced_at_once(estimator: Any, generator: Any = None) -> Iterator[Any]:
+    """A copy to be fitted, which replaces what the estimator holds in one step when the block ends.
+
+    An estimator whose fit fails keeps what it learned before, and a random `generator` its position. Other threads see
+    the old model or the new one.
+    """
+    work = object.__new__(type(estimator))
+    vars(work).update(vars(estimator))
+    position = generator.get_state() if isinstance(generator, RandomState) else None
+    try:
+        yield work
+    except BaseException:
+        if position is not None:
+            generator.set_state(position)
+        raise
+    remember_parameters(work)
     _prepared.pop(estimator, None)
+    estimator.__dict__ = vars(work)

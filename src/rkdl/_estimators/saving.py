@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rkdl._backends.arrays import host
 from rkdl._estimators.fitted import check_fitted
+from rkdl._estimators.prepared import fitted_view, remember_parameters
 from rkdl._features.kernels import PUBLIC, Kernel, from_plain, to_plain
 from rkdl._learning.stream_state import SavedStream
 from rkdl._persistence.files import read_file, write_file
@@ -39,6 +40,9 @@ def save(self: Any, path: str | os.PathLike) -> None:
             f"{type(self).__qualname__} is a class of your own, which rkdl.load could not make again: save its "
             f"parts, or use skops or pickle."
         )
+    self = fitted_view(self)
+    # Other values would make a file that cannot be loaded.
+    self._validate_params()
     arrays: dict[str, np.ndarray] = {}
     parameters = {
         name: _encode(f"parameter.{name}", value, arrays) for name, value in self.get_params(deep=False).items()
@@ -123,6 +127,7 @@ def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
         state = {key.removeprefix("stream."): arrays.pop(key) for key in names}
         model._stream = SavedStream(header["stream"], state)
         model._stream.check(sizes)
+    remember_parameters(model)
     if arrays:
         raise ValueError(f"{path} was changed: its array '{_brief(next(iter(arrays)))}' is not expected.")
     return model
@@ -161,7 +166,8 @@ def _restore(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
 def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """A value as it is written in the header; an array is added to the arrays."""
     if isinstance(value, np.generic):
-        value = value.item()
+        # A long double has no Python number of its own.
+        value = float(value) if isinstance(value, np.floating) else value.item()
     if value is None or isinstance(value, _PLAIN):
         return value
     if isinstance(value, np.random.RandomState):

@@ -18,10 +18,9 @@ from rkdl._coding.encoder import Encoder
 from rkdl._coding.gram import gram_matrix
 from rkdl._coding.preimages import LinearDecoder, squared_residual_of_noise
 from rkdl._data.open import gather, is_dask
-from rkdl._estimators.base import unchanged_on_failure
 from rkdl._estimators.coder import Prepared, read_signals
 from rkdl._estimators.denoising import Denoising
-from rkdl._estimators.prepared import MOST_BYTES
+from rkdl._estimators.prepared import MOST_BYTES, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.maps import LinearMap
 from rkdl._features.space import FeatureSpace, SignalSpace
@@ -126,11 +125,13 @@ class SparseCoder(Denoising):
         self : object
             The fitted estimator.
         """
-        with unchanged_on_failure(self), one_blas_thread():
-            self.components_ = self._read_atoms(X)
-            self.n_components_, self.n_features_in_ = self.components_.shape
-            self._pursuit(1.0)
-            self._coding(self.components_.dtype)
+        with replaced_at_once(self) as work, one_blas_thread():
+            work.components_ = work._read_atoms(X)
+            work.n_components_, work.n_features_in_ = work.components_.shape
+            work._pursuit(1.0)
+        with one_blas_thread():
+            coder = self._fitted()
+            coder._coding(coder.components_.dtype)
         return self
 
     def _read_atoms(self, X: Any) -> np.ndarray:

@@ -14,7 +14,8 @@ from sklearn.utils.metaestimators import available_if
 
 from rkdl._coding.encoder import NotFiniteError
 from rkdl._coding.preimages import DecoderSums
-from rkdl._estimators.base import DictionaryLearner, unchanged_on_failure
+from rkdl._estimators.base import DictionaryLearner
+from rkdl._estimators.prepared import replaced_at_once
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
 from rkdl._learning.reduced import ReducedProblem
@@ -85,31 +86,35 @@ class StreamLearner(DictionaryLearner):
             The estimator. An update appends to `errors_` and `update_errors_` the error of all signals seen, with the
             codes that they were given when they were seen; errors near zero are rounding errors.
         """
-        with unchanged_on_failure(self, self.random_state), one_blas_thread():
-            is_first = not hasattr(self, "n_iter_")
-            if not is_first:
-                self._check_settings()
-            signals = self._read_signals(X, reset=is_first)
-            learning = StreamLearning(
-                self._executor,
-                self._start,
-                self._bind,
-                self._publish,
-                self.half_life,
-                self._signals_needed(),
-                self._depends_on_scale(),
-                self._moves(),
-                self._plain_settings(),
-            )
-            try:
-                with self._executor(signals) as executor:
-                    executor = self._with_dtype(executor) if is_first else executor
-                    stream = None if is_first else self._resume(learning, executor)
-                    self._stream = learning.learn(stream, executor, update)
-            except NotFiniteError:
-                signals.check_finite()
-                raise
+        with replaced_at_once(self, self.random_state) as work, one_blas_thread():
+            work._learn_batch(X, update)
         return self
+
+    def _learn_batch(self, X: MatrixLike, update: bool) -> None:
+        """Learn from one batch and set the fitted attributes."""
+        is_first = not hasattr(self, "n_iter_")
+        if not is_first:
+            self._check_settings()
+        signals = self._read_signals(X, reset=is_first)
+        learning = StreamLearning(
+            self._executor,
+            self._start,
+            self._bind,
+            self._publish,
+            self.half_life,
+            self._signals_needed(),
+            self._depends_on_scale(),
+            self._moves(),
+            self._plain_settings(),
+        )
+        try:
+            with self._executor(signals) as executor:
+                executor = self._with_dtype(executor) if is_first else executor
+                stream = None if is_first else self._resume(learning, executor)
+                self._stream = learning.learn(stream, executor, update)
+        except NotFiniteError:
+            signals.check_finite()
+            raise
 
     def _start(self, executor: Executor) -> tuple[ReducedProblem, float | None]:
         """A problem that starts from these signals, and gamma."""

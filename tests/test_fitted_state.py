@@ -1,0 +1,145 @@
+"""What is fitted depends on fitted attributes alone: parameters set afterwards wait for the next fit."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import rkdl
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, SparseCoder
+
+X = np.random.default_rng(0).standard_normal((120, 6))
+Y = X[:, 0] > 0.0
+SMALL = {"n_components": 8, "max_iter": 2, "random_state": 0}
+ESTIMATORS = [
+    DL(**SMALL),
+    FourierDL(n_fourier_features=16, fit_inverse_transform=True, **SMALL),
+    KDL(**SMALL),
+    RKDL(n_kernel_vectors=10, **SMALL),
+    ORKDL(n_kernel_vectors=10, **SMALL),
+    MORKDL(n_kernel_vectors=10, kernel="poly", degree=2, fit_inverse_transform=True, **SMALL),
+    SparseCoder(X[:10]),
+    KDLClassifier(random_state=0),
+    KDLOutlierDetector(n_members=4, random_state=0),
+]
+# Parameters that may be changed between two calls; they say how signals are coded and returned.
+CODING = {
+    "n_nonzero_coefs": [None, 1, 50],
+    "residual_tol": [0.1, 0.0],
+    "pursuit": ["omp"],
+    "sparse_output": [True],
+    "device": ["cpu"],
+    "n_jobs": [2],
+    "verbose": [0],
+    "decoder_alpha": [0.1],
+}
+METHODS = (
+    *("transform", "reconstruction_error", "score", "denoise", "predict", "predict_proba", "decision_function"),
+    *("score_samples", "class_residuals"),
+)
+OTHERS = {"n_components": [3, 40], "kernel": ["linear", "poly", rkdl.kernels.Matern()], "dictionary": [X[:3], X[:30]]}
+
+
+def name_of(estimator):
+    return type(estimator).__name__
+
+
+def others(name):
+    """Other values for a parameter, valid or not."""
+    if name in OTHERS:
+        return OTHERS[name]
+    return [None, 1, 1000, 0.25, "other", X[:2]]
+
+
+def results(model):
+    """What every method returns."""
+    found = {}
+    for method in METHODS:
+        if hasattr(model, method):
+            arguments = (X, Y) if method == "score" else (X,)
+            found[method] = getattr(model, method)(*arguments)
+    if hasattr(model, "inverse_transform"):
+        found["inverse_transform"] = model.inverse_transform(np.eye(model.get_feature_names_out().size))
+        found["atom_preimages"] = model.atom_preimages()
+    return found
+
+
+def assert_equal(first, second):
+    assert first.keys() == second.keys()
+    for method, value in first.items():
+        for one, other in zip(np.atleast_1d(value), np.atleast_1d(second[method]), strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=method)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name_of)
+def test_parameters_wait_for_the_next_fit(estimator, tmp_path):
+    model = clone(estimator).fit(X, Y)
+    expected = results(model)
+    for name, value in model.get_params(deep=False).items():
+        if name in ("device", "sparse_output", "n_jobs", "verbose"):
+            continue
+        if name in CODING and not isinstance(model, KDLClassifier | KDLOutlierDetector):
+            continue
+        for other in others(name):
+            model.set_params(**{name: other})
+            assert_equal(results(model), expected)
+            model.save(tmp_path / "model")
+            assert_equal(results(rkdl.load(tmp_path / "model")), expected)
+        model.set_params(**{name: value})
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS[:7], ids=name_of)
+def test_parameters_of_coding_take_effect_at_once(estimator):
+    for name, values in CODING.items():
+        if name not in estimator.get_params():
+            continue
+        for value in values:
+            model = clone(estimator).fit(X).set_params(**{name: value})
+            same = clone(estimator).fit(X)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                codes = model.transform(X)
+                assert codes.shape == same.transform(X).shape
+                dense = codes.toarray() if name == "sparse_output" else np.asarray(codes)
+            assert np.isfinite(dense).all()
+            if name == "n_nonzero_coefs" and value == 1:
+                assert (np.count_nonzero(dense, axis=1) <= 1).all()
+
+
+@pytest.mark.parametrize("estimator", [DL(**SMALL), RKDL(n_kernel_vectors=10, **SMALL)], ids=name_of)
+def test_refitting_while_others_transform(estimator):
+    small, large = (clone(estimator).set_params(n_components=count).fit(X) for count in (5, 40))
+    expected = {5: small.transform(X), 40: large.transform(X)}
+    model, is_done, wrong = clone(small).fit(X), threading.Event(), []
+
+    def read():
+        while not is_done.is_set():
+            codes = model.transform(X)
+            if not np.array_equal(codes, expected[codes.shape[1]]):
+                wrong.append(codes)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for thread in threads:
+            thread.start()
+        for turn in range(60):
+            model.set_params(n_components=(40, 5)[turn % 2]).fit(X)
+        is_done.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_what_cannot_be_loaded_is_not_saved(tmp_path):
+    model = DL(tol=np.longdouble(0), **SMALL).fit(X)
+    model.save(tmp_path / "model")
+    assert rkdl.load(tmp_path / "model").tol == 0.0
+    with pytest.raises(ValueError, match="n_nonzero_coefs"):
+        model.set_params(n_nonzero_coefs=-1).save(tmp_path / "model")
+    with pytest.raises(ValueError, match="n_nonzero_coefs"):
+        model.transform(X)
