@@ -19,7 +19,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
 from helpers import PATIENCE, Estimators, correlated_signals, fitted_bytes, make
-from rkdl import DL, FourierDL, config_context, sparse_encode, sparse_encode_gram
+from rkdl import DL, FourierDL, KDLOutlierDetector, config_context, sparse_encode, sparse_encode_gram
 from rkdl._execution import chunks
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features import maps as _maps
@@ -101,6 +101,14 @@ class TestThreads:
         alone = outcome(clone(ESTIMATORS[name]).set_params(n_jobs=1), X)
         for n_jobs in (2, 5):
             assert differences(alone, outcome(clone(ESTIMATORS[name]).set_params(n_jobs=n_jobs), X)) == []
+
+    @pytest.mark.parametrize("chunk_rows", [37, (400, 100)])
+    def test_chunks_of_the_user(self, X, chunk_rows):
+        """The dictionaries of a detector are learned from some of the signals, in whichever thread."""
+        detector = KDLOutlierDetector(n_members=2, max_iter=3, random_state=0)
+        with config_context(chunk_rows=chunk_rows):
+            found = [clone(detector).set_params(n_jobs=n_jobs).fit(X[:500]).score_samples(X) for n_jobs in (1, 2)]
+        assert found[0].tobytes() == found[1].tobytes()
 
     @pytest.mark.parametrize("sparse_output", [False, True])
     def test_functions(self, X, sparse_output):

@@ -11,6 +11,7 @@ import pytest
 
 from rkdl import DL, ORKDL
 from rkdl._data.signals import Signals
+from rkdl._data.sources import RowSource
 from rkdl._execution import pool, threads
 from rkdl._execution.pool import ThreadTeam
 from rkdl._execution.threads import FEW_RESULTS, OrderedResults, ThreadExecutor
@@ -96,6 +97,25 @@ class TestMapChunks:
         with np.errstate(over="raise"), executor_of(9, n_jobs) as executor:
             executor.map_chunks(lambda number, start, stop: np.geterr()["over"], found.append)
         assert found == ["raise"] * 9
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_settings_of_the_caller_hold_side_by_side(self, threads):
+        with np.errstate(over="raise"):
+            assert pool.side_by_side(lambda item: np.geterr()["over"], range(4), threads) == ["raise"] * 4
+
+    def test_settings_of_the_caller_hold_where_rows_are_read_ahead(self):
+        found = set()
+
+        class Rows:
+            shape, dtype = (40, 2), np.dtype(np.float64)
+
+            def __getitem__(self, rows):
+                found.add(np.geterr()["over"])
+                return np.ones((len(range(40)[rows]), 2))
+
+        with np.errstate(over="raise"), ThreadExecutor(RowSource(Rows()), [(0, 20), (20, 40)], 2) as executor:
+            executor.find_scale()
+        assert found == {"raise"}
 
 
 class TestCollect:

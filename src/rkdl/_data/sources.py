@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from numbers import Integral
 from typing import Any, Self
 
@@ -89,7 +90,7 @@ class RowSource(Signals):
         if self._reader is not None:
             # While the interpreter ends nothing is read ahead any more.
             with suppress(RuntimeError):
-                self._ahead[start, stop] = self._reader.submit(self._read, start, stop)
+                self._ahead[start, stop] = self._reader.submit(copy_context().run, self._read, start, stop)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         future = self._ahead.pop((start, stop), None)

@@ -31,6 +31,7 @@ from rkdl._estimators.prepared import prepared, replaced_at_once
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
+from rkdl._execution.config import config_context
 from rkdl._execution.open import open_executor
 from rkdl._execution.pool import side_by_side
 from rkdl._features.widths import centre_of
@@ -369,7 +370,9 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         threads = resolve_threads(self.n_jobs) if signals.is_in_memory and signals.device is None else 1
 
         def learn(task: tuple) -> Member:
-            member = self._learn_one(signals, *task)
+            # The user's chunks are those of all signals, and these are some of them.
+            with config_context(chunk_rows=None):
+                member = self._learn_one(signals, *task)
             if bar is not None:
                 bar.update()
             return member

@@ -123,7 +123,8 @@ def side_by_side(function: Callable[[Any], Any], items: Sequence[Any], threads: 
     if threads == 1 or len(items) == 1:
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="rkdl") as pool:
-        futures = [submit(pool, function, item) for item in items]
+        # The caller's context, such as `config_context` and NumPy's error state, holds in the threads too.
+        futures = [submit(pool, copy_context().run, function, item) for item in items]
         try:
             return [future.result() for future in futures]
         except BaseException:
