@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from sklearn.base import clone
 
 import rkdl
 from helpers import PATIENCE, Estimators, correlated_signals, fitted_bytes, make, poor_models
-from rkdl import DL, MORKDL, RKDL, config_context
+from rkdl import DL, MORKDL, RKDL, config_context, kernels
 from rkdl._persistence.files import read_file
 
 pytestmark = poor_models
@@ -293,6 +294,23 @@ class TestSaving:
         found = rkdl.load(tmp_path / "model.rkdl")
         assert np.array_equal(found.kernel_vectors, X[:12])
         assert found.random_state.randint(1000) == model.random_state.randint(1000)
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            make(DL, tol=np.longdouble(0.1)),
+            make(RKDL, kernel=kernels.RBF(np.longdouble(0.1))),
+            make(RKDL, kernel=kernels.RBF(Fraction(1, 8))),
+        ],
+    )
+    def test_numbers_of_any_class(self, model, X, tmp_path):
+        """They are saved, and come back as numbers of Python; a checkpoint takes them too."""
+        clone(model).fit(X).save(tmp_path / "model.rkdl")
+        found = rkdl.load(tmp_path / "model.rkdl")
+        clone(found).fit(X).save(tmp_path / "again.rkdl")
+        assert (tmp_path / "again.rkdl").read_bytes() == (tmp_path / "model.rkdl").read_bytes()
+        for given in (model, found):
+            clone(given).fit(X, checkpoint=tmp_path / "fit.rkdl")
 
     def test_names_of_features(self, X, tmp_path):
         model = copy_of("DL").fit(X)

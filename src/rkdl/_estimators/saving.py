@@ -19,6 +19,7 @@ from rkdl._learning.stream_state import SavedStream
 from rkdl._persistence.files import read_file, write_file
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.text import shown
+from rkdl._utils.types import plain_scalar
 
 _PLAIN = (bool, int, float, str)
 _WORDS_OF_MT19937 = 624
@@ -165,9 +166,7 @@ def _restore(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
 
 def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """A value as it is written in the header; an array is added to the arrays."""
-    if isinstance(value, np.generic):
-        # A long double has no Python number of its own.
-        value = float(value) if isinstance(value, np.floating) else value.item()
+    value = plain_scalar(value)
     if value is None or isinstance(value, _PLAIN):
         return value
     if isinstance(value, np.random.RandomState):
@@ -188,8 +187,10 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if callable(value):
         own = type(value) if isinstance(value, Kernel) else value
         return {"function": f"{getattr(own, '__module__', '?')}.{getattr(own, '__qualname__', '?')}"}
-    if isinstance(value, tuple | list) and all(isinstance(item, _PLAIN) for item in value):
-        return {type(value).__name__: list(value)}
+    if isinstance(value, tuple | list):
+        items = [plain_scalar(item) for item in value]
+        if all(isinstance(item, _PLAIN) for item in items):
+            return {type(value).__name__: items}
     array = np.asarray(host(value))
     if array.dtype == object:
         if not all(isinstance(item, str) for item in array.ravel()) or array.ndim != 1:

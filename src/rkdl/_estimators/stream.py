@@ -23,7 +23,7 @@ from rkdl._learning.stream import StreamLearning
 from rkdl._learning.stream_problem import StreamProblem
 from rkdl._learning.stream_state import SavedStream, Stream
 from rkdl._persistence.shapes import ArrayError
-from rkdl._utils.types import MatrixLike
+from rkdl._utils.types import MatrixLike, plain_scalar
 from rkdl._utils.warnings import quiet
 
 # Distinct signals that gamma and atoms are chosen from at least.
@@ -196,7 +196,7 @@ class StreamLearner(DictionaryLearner):
 
     def _plain_settings(self) -> dict:
         settings = self._settings()
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
+        return {name: plain_scalar(value) for name, value in settings.items()}
 
     def _check_settings(self) -> None:
         """Refuse parameters that what was learned cannot follow."""

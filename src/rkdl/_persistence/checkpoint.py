@@ -15,10 +15,11 @@ import numpy as np
 
 from rkdl._backends.arrays import host
 from rkdl._execution.executor import Executor
-from rkdl._features.kernels import Kernel, make_kernel
+from rkdl._features.kernels import Kernel, from_plain, make_kernel, to_plain
 from rkdl._persistence.files import BusyError, check_writable, locked, read_file, write_file
 from rkdl._persistence.shapes import ArrayError, is_finite_number
 from rkdl._utils.text import shown
+from rkdl._utils.types import plain_scalar
 from rkdl._utils.warnings import warn
 
 # Parameters that do not affect the result of an iteration.
@@ -176,15 +177,14 @@ def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:
 
 
 def _describe(value: Any, sample: np.ndarray) -> Any:
+    value = plain_scalar(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, np.random.RandomState):
         # Its state has advanced since the fit began.
         return "RandomState"
     if isinstance(value, Kernel) and not value._has_user_code:
-        return repr(value)
+        return repr(from_plain(to_plain(value)))
     if callable(value):
         # By its values: neither its name nor its code identifies what it closes over.
         if not np.isfinite(sample).all():

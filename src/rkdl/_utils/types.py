@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,3 +15,10 @@ Array: TypeAlias = Any
 Device: TypeAlias = Any
 # The dtypes that signals are processed in; others are converted to the first.
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def plain_scalar(value: Any) -> Any:
+    """A scalar of NumPy, or a real number of another class, as a number of Python; other values as they are."""
+    # What `item` makes of a long double is one again.
+    value = value.item() if isinstance(value, np.generic) else value
+    return float(value) if isinstance(value, Real) and not isinstance(value, int | float) else value

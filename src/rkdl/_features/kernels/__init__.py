@@ -19,6 +19,7 @@ from rkdl._features.kernels.inner_products import *  # noqa: F403
 from rkdl._features.kernels.inner_products import Linear, Polynomial
 from rkdl._features.kernels.radial import *  # noqa: F403
 from rkdl._features.kernels.radial import RBF
+from rkdl._utils.types import plain_scalar
 
 #: What `rkdl.kernels` offers.
 PUBLIC = sorted([*base.__all__, *composites.__all__, *inner_products.__all__, *radial.__all__])
@@ -125,7 +126,7 @@ def _plain(value: Any) -> Any:
         return [to_plain(part) for part in value]
     if isinstance(value, Kernel):
         return to_plain(value)
-    return value.item() if isinstance(value, np.generic) else value
+    return plain_scalar(value)
 
 
 def from_plain(plain: dict[str, Any]) -> Kernel:
