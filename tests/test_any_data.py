@@ -11,10 +11,11 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_moons, make_swiss_roll
 from sklearn.preprocessing import StandardScaler
 
-from helpers import CLASSES, KERNEL, REDUCED, atoms_of, by_class, poor_models
+from helpers import CLASSES, KERNEL, OPTIMIZED, REDUCED, atoms_of, by_class, poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
 from rkdl._estimators import base as _base
 from rkdl._learning.loop import _has_settled
+from rkdl.kernels import RBF, Matern, RationalQuadratic
 
 # All of it runs in `make test`; `make check` is for the core.
 pytestmark = [poor_models, pytest.mark.slow]
@@ -271,6 +272,21 @@ class TestWords:
         assert "gamma='median' would be" in words[0]
 
 
+def _squared_error(model, X):
+    """From the fitted attributes in float64; distances from differences, about one of the kernel vectors."""
+    codes = np.asarray(model.transform(X), dtype=float)
+    if not hasattr(model, "kernel_vectors_"):
+        if isinstance(model, FourierDL):
+            phases = X @ model.frequencies_.T.astype(float)
+            X = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) / np.sqrt(len(model.frequencies_))
+        return np.sum((X - codes @ model.components_.astype(float)) ** 2)
+    vectors = model.kernel_vectors_.astype(float)
+    X, vectors = X - vectors[0], vectors - vectors[0]
+    weights = codes @ model.dual_components_.astype(float)
+    products = np.sum(weights * model.kernel_(X, vectors)), np.sum(weights @ model.kernel_(vectors, vectors) * weights)
+    return np.sum(model.kernel_.diagonal(X)) - 2.0 * products[0] + products[1]
+
+
 def _squares(X, Y):
     return (X**2).sum(1)[:, None] + (Y**2).sum(1) - 2.0 * X @ Y.T
 
@@ -306,6 +322,33 @@ class TestFloat32:
         assert found.errors_[-1] == pytest.approx(expected.errors_[-1], rel=1e-6)
         assert recoded(found, single) == pytest.approx(found.errors_[-1], rel=1e-3)
         assert found.transform(single).dtype == np.float32
+
+    @pytest.mark.parametrize("count", [1, 2, 20])
+    @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e7, -1e6, (0.0, 1e6, -1e3, 1e7, 5.0)], ids=str)
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @each_method
+    @pytest.mark.filterwarnings("ignore:n_nonzero_coefs", "ignore:.*independent")
+    def test_the_stored_error_is_that_of_what_is_stored(self, kind, dtype, offset, count):
+        """Kernel vectors near 1e6, rounded to float32, were not those whose inner products had been stored."""
+        X = (3.0 * np.random.default_rng(0).standard_normal((300, 5)) + offset).astype(dtype)
+        sizes = {"n_kernel_vectors": count} if kind in REDUCED else {}
+        model = kind(min(count, 10), max_iter=5, random_state=0, **sizes).fit(X)
+        assert recoded(model, X) == pytest.approx(model.errors_[-1], rel=1e-3)
+        assert np.sqrt(_squared_error(model, X.astype(float)) / X.size) == pytest.approx(model.errors_[-1], rel=1e-3)
+
+    @pytest.mark.parametrize("kernel", [Matern(), RationalQuadratic(), 0.5 * RBF() + Matern(nu=2.5)], ids=str)
+    @pytest.mark.parametrize("kind", OPTIMIZED)
+    def test_so_it_is_with_other_kernels_and_batches(self, kind, kernel):
+        X = (3.0 * np.random.default_rng(0).standard_normal((300, 5)) + 1e7).astype(np.float32)
+        model = kind(10, kernel=kernel, n_kernel_vectors=20, max_iter=5, random_state=0).fit(X)
+        assert recoded(model, X) == pytest.approx(model.errors_[-1], rel=1e-3)
+        stream = kind(10, kernel=kernel, n_kernel_vectors=20, random_state=0)
+        for batch in np.array_split(X, 3):
+            stream.partial_fit(batch)
+        for found in (model, stream):
+            assert np.sqrt(_squared_error(found, X.astype(float)) / X.size) == pytest.approx(
+                recoded(found, X), rel=1e-3
+            )
 
     @each_method
     def test_ordinary_signals_are_not(self, kind, digits):

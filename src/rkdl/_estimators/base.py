@@ -30,6 +30,7 @@ from rkdl._execution.executor import Executor
 from rkdl._execution.open import open_executor
 from rkdl._features.kernels import has_user_code
 from rkdl._features.space import FeatureSpace
+from rkdl._features.widths import offset_of
 from rkdl._learning.diagnostics import check_codes, needs_float64
 from rkdl._learning.initial_atoms import INITS
 from rkdl._learning.loop import LearningProblem, alternate
@@ -152,8 +153,10 @@ class DictionaryLearner(Coder):
             return False
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             products = self._sample_products(sample)
+            # Kernel vectors and phases of signals far from zero are rounded by more than the signals' differences bear.
+            is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
         limit = self.n_nonzero_coefs or self.n_components
-        return products is not None and needs_float64(products, min(limit, self.n_components))
+        return products is not None and (is_far_off or needs_float64(products, min(limit, self.n_components)))
 
     def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
         """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""

@@ -102,10 +102,10 @@ class KernelMap(FeatureMap):
     def squared_norms(self, signals: Any) -> Any:
         return self.kernel.diagonal(signals)
 
-    def matrix(self) -> Any:
-        """``K(D, D)`` in float64."""
+    def matrix(self, dtype: np.dtype) -> Any:
+        """``K(D, D)`` in float64, of kernel vectors rounded to `dtype`: features of signals see no others."""
         backend = backend_of(self.kernel_vectors)
-        vectors = backend.cast(self.kernel_vectors, np.float64)
+        vectors = backend.cast(backend.cast(self.kernel_vectors, dtype), np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             matrix, diagonal = self.kernel(vectors, vectors), self.kernel.diagonal(vectors)
             if self.has_host_matrix:
@@ -115,7 +115,7 @@ class KernelMap(FeatureMap):
         return matrix
 
     def metric(self, dtype: np.dtype) -> Metric:
-        metric: Metric | None = make_metric(self.matrix(), dtype)
+        metric: Metric | None = make_metric(self.matrix(dtype), dtype)
         if metric is None:
             raise ValueError(
                 "The kernel overflows on the kernel vectors: scale the signals down, or lower gamma or degree."

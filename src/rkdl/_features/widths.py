@@ -32,10 +32,10 @@ def median_gamma(sample: np.ndarray) -> float:
 
 
 def offset_of(sample: np.ndarray) -> np.ndarray | None:
-    """The mean (m,) of signals that sit so far from zero that their distances lose digits; None of any others."""
+    """The mean (m,) of signals that sit so far from zero that distances to them lose digits; None of any others."""
     centre = sample.mean(axis=0, dtype=np.float64)
     spread = float(np.mean((sample - centre) ** 2)) * sample.shape[1]
-    return centre.astype(sample.dtype) if float(centre @ centre) > _OFFSET_RATIO * spread > 0.0 else None
+    return centre.astype(sample.dtype) if float(centre @ centre) > _OFFSET_RATIO * spread else None
 
 
 def centre_of(rows: np.ndarray) -> np.ndarray:

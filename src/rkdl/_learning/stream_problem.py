@@ -104,7 +104,7 @@ class StreamProblem:
         joined = np.concatenate([host(iterate.statistics.cross_products), scales * (host(own) + gone)], axis=1)
         past_joined = scales * np.concatenate([host(past.cross_products), gone], axis=1)
         everything = np.concatenate([host(vectors), host(wide)])
-        matrix = host(replace(feature_map, kernel_vectors=place(everything)).matrix())
+        matrix = host(replace(feature_map, kernel_vectors=place(everything)).matrix(signals.dtype))
         if not np.isfinite(matrix).all():
             return iterate
         surplus = 1.0 - min(1.0, max(signals.shape[0], MIN_SIGNALS_PER_ATOM * n_atoms) / self.running.weight)
@@ -118,7 +118,7 @@ class StreamProblem:
         if chosen[-1] < len(vectors):
             return iterate
         fresh = replace(feature_map, kernel_vectors=place(everything[chosen]))
-        fresh_metric = make_metric(fresh.matrix(), signals.dtype)
+        fresh_metric = make_metric(fresh.matrix(signals.dtype), signals.dtype)
         moved = fresh_metric.whiten(metric.unwhiten(iterate.whitened_atoms) @ kernel(vectors, fresh.kernel_vectors))
         return self.problem.update_atoms(
             iterate._replace(

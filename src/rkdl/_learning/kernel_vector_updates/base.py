@@ -109,7 +109,7 @@ class Objective:
         """
         metric, dtype = None, self.executor.signals.dtype
         if is_tensor(vectors) or _stays_finite(vectors, dtype):
-            metric = make_metric(replace(self.feature_map, kernel_vectors=vectors).matrix(), dtype)
+            metric = make_metric(replace(self.feature_map, kernel_vectors=vectors).matrix(dtype), dtype)
         if metric is None:
             return Point(vectors, np.inf)
         signal_gradient = features = None
