@@ -11,7 +11,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
 
 # The main job: train the paper's methods on bundled data and write a report.
 reproduce: $(VENV)/.installed
-	$(BIN)/rkdl reproduce --fresh --rounds $(ROUNDS) --out reproduction $(DATASETS)
+	$(BIN)/python -m paper $(DATASETS) --fresh --rounds $(ROUNDS) --out reproduction
 
 # Before every commit: lint, types and the core of the tests; what is marked slow is left out.
 check: $(VENV)/.installed-test
@@ -55,7 +55,7 @@ $(VENV)/.created:
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.created pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plots]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[paper]"
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.created pyproject.toml

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.pages import put
+from paper.data import load
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL
-from rkdl.datasets import load_experiment
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "estimators.md"
 DATA_SETS = ("digits", "mnist", "cifar10")
@@ -50,7 +50,7 @@ def main(argv=None) -> None:
     parser.add_argument("--write", action="store_true", help=f"put the table into docs/{PAGE.name}")
     arguments = parser.parse_args(argv)
     columns = [(name, gamma) for name in arguments.data_sets for gamma in GAMMAS]
-    signals = {name: load_experiment(name, data_home=arguments.data_dir).signals for name in arguments.data_sets}
+    signals = {name: load(name, arguments.data_dir).signals for name in arguments.data_sets}
     lines = ["| estimator | " + " | ".join(f"{name}, gamma {gamma}" for name, gamma in columns) + " |"]
     lines.append("|---" * (1 + len(columns)) + "|")
     for estimator, options in ALTERNATIVES:

@@ -23,7 +23,7 @@ import scipy.io
 import scipy.sparse
 
 from rkdl import datasets
-from rkdl.datasets import DatasetError, _download, _experiment, _published
+from rkdl.datasets import DatasetError, _download, _published
 from rkdl.datasets._matlab import read_mat
 
 MNIST_MD5 = {
@@ -408,10 +408,8 @@ def test_download_cifar10(server, tmp_path, rng, monkeypatch):
     write_tar(archive, cifar_files(rng)[1])
     checksums = {archive.name: hashlib.md5(archive.read_bytes()).hexdigest()}
     monkeypatch.setitem(_download.SOURCES, "cifar10", _download.Source(url, checksums))
-    signals, image_shape, description = datasets.load_experiment("cifar10", data_home=tmp_path / "home")
-    assert signals.shape == (10, 1024)
-    assert image_shape == (32, 32)
-    assert "airplane" in description
+    data, _ = datasets.fetch_cifar10(label=0, gray=True, data_home=tmp_path / "home", return_X_y=True)
+    assert data.shape == (10, 1024)
     assert files_under(tmp_path / "home") == ["cifar10", "cifar10/cifar-10-python.tar.gz"]
 
 
@@ -532,7 +530,6 @@ def test_matlab_digits(tmp_path, rng, image_name, label_name):
     np.testing.assert_array_equal(digits.images, images)
     assert digits.target is None
     np.testing.assert_array_equal(datasets.load_signals(path), images.reshape(6, -1))
-    assert datasets.load_experiment(path).image_shape == (28, 28)
 
 
 @pytest.mark.parametrize(
@@ -793,76 +790,6 @@ def test_normalize_signals_refuses(bad):
 def test_bad_dtype(dtype):
     with pytest.raises(ValueError, match="float32 or float64"):
         datasets.normalize_signals([[1.0]], dtype)
-    with pytest.raises(ValueError, match="float32 or float64"):
-        datasets.load_experiment("digits", dtype=dtype)
-
-
-def assert_unit(signals, shape, dtype):
-    assert signals.shape == shape
-    assert signals.dtype == dtype
-    np.testing.assert_allclose(np.linalg.norm(signals.astype(float), axis=1), 1, rtol=1e-6)
-
-
-def test_experiment_digits():
-    signals, image_shape, description = datasets.load_experiment("digits", dtype=np.float64)
-    assert_unit(signals, (1797, 64), np.float64)
-    assert image_shape == (8, 8)
-    assert "1797 x 64" in description
-    assert datasets.load_experiment("digits", label=4).signals.shape == (181, 64)
-
-
-def test_experiment_mnist(tmp_path, rng, monkeypatch):
-    write(tmp_path, mnist_files(rng))
-    data = datasets.load_experiment("mnist", data_home=tmp_path)
-    assert_unit(data.signals, (3, 784), np.float32)
-    fours = datasets.fetch_mnist(label=4, data_home=tmp_path).data
-    np.testing.assert_array_equal(data.signals, datasets.normalize_signals(fours))
-    assert data.image_shape == (28, 28)
-    assert "digit 4" in data.description
-    assert "digit 0" in datasets.load_experiment("mnist", label=0, data_home=tmp_path).description
-
-    refused(datasets.load_experiment, "mnist-5000", data_home=tmp_path, match="only 3 labels are 0, of 500")
-    monkeypatch.setattr(_experiment, "_PER_CLASS", 2)
-    data = datasets.load_experiment("mnist-5000", data_home=tmp_path)
-    first_of_each = datasets.fetch_mnist(data_home=tmp_path).data[:20]
-    np.testing.assert_array_equal(data.signals, datasets.normalize_signals(first_of_each))
-    with pytest.raises(ValueError, match="label=3 cannot be used with mnist-5000"):
-        datasets.load_experiment("mnist-5000", label=3, data_home=tmp_path)
-
-
-def test_experiment_without_signals(tmp_path):
-    write(tmp_path, {"train-images-idx3-ubyte": idx(images_of_3), "train-labels-idx1-ubyte": idx([1, 2, 3])})
-    with pytest.raises(ValueError, match="no signals with label 4"):
-        datasets.load_experiment("mnist", data_home=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("shape", "image_shape"),
-    [
-        ((5, 12), None),
-        ((5, 4, 3), (4, 3)),
-        ((5, 4, 3, 1), (4, 3)),
-        ((5, 2, 2, 3), (2, 2, 3)),
-        ((5, 2, 3, 2), None),
-    ],
-)
-def test_experiment_from_a_file(tmp_path, rng, shape, image_shape):
-    np.save(tmp_path / "mine.npy", rng.random(shape))
-    data = datasets.load_experiment(str(tmp_path / "mine.npy"))
-    assert_unit(data.signals, (5, 12), np.float32)
-    assert data.image_shape == image_shape
-    assert data.description == "mine.npy, 5 x 12"
-    unscaled = datasets.load_experiment(tmp_path / "mine.npy", normalize=False).signals
-    np.testing.assert_array_equal(unscaled, np.load(tmp_path / "mine.npy").reshape(5, 12).astype(np.float32))
-    with pytest.raises(ValueError, match=r"label=1 cannot be used with mine\.npy"):
-        datasets.load_experiment(tmp_path / "mine.npy", label=1)
-
-
-@pytest.mark.parametrize("name", ["imagenet", "MNIST", ""])
-def test_unknown_experiment_lists_the_valid_ones(name):
-    with pytest.raises(ValueError, match=r"'digits', 'mnist', 'mnist-5000', 'cifar10', or the path .*\.parquet"):
-        datasets.load_experiment(name)
-    refused(datasets.load_experiment, "nowhere/signals.csv", match="no such file")
 
 
 def test_data_home(tmp_path, monkeypatch):
@@ -913,16 +840,11 @@ def test_real_mnist(data_folder):
     everything = datasets.fetch_mnist(subset="all", download_if_missing=False)
     assert everything.data.shape == (70000, 784)
     assert np.bincount(everything.target[:60000])[4] == 5842
-    assert_unit(datasets.load_experiment("mnist").signals, (5842, 784), np.float32)
-    signals = datasets.load_experiment("mnist-5000").signals
-    assert_unit(signals, (5000, 784), np.float32)
-    np.testing.assert_array_equal(signals[0], datasets.normalize_signals(everything.data[:1])[0])
 
 
 def test_real_cifar10(data_folder):
-    signals, image_shape, _ = datasets.load_experiment("cifar10", download_if_missing=False)
-    assert_unit(signals, (5000, 1024), np.float32)
-    assert image_shape == (32, 32)
+    data, _ = datasets.fetch_cifar10(label=0, gray=True, download_if_missing=False, return_X_y=True)
+    assert data.shape == (5000, 1024)
 
 
 @pytest.mark.parametrize("name", datasets.ODDS_NAMES)

@@ -24,7 +24,6 @@ from sklearn.base import clone
 
 import rkdl
 from rkdl import DL, MORKDL, KDLClassifier, datasets
-from rkdl._reproduction.store import read_results
 
 SECONDS = float(os.environ.get("RKDL_FUZZ_SECONDS", "0"))
 # About 140 files per second, of some twenty readers.
@@ -86,46 +85,6 @@ def parquet(folder):
     return (folder / "good.parquet").read_bytes()
 
 
-RESULTS = {
-    "datasets": {
-        "digits": {
-            "description": "digits",
-            "gamma": 0.1,
-            "image_shape": [8, 8],
-            "is_file": False,
-            "is_scaled": True,
-            "n_features": 64,
-            "n_signals": 1797,
-            "presets": {
-                "rkdl": {
-                    "DL": {
-                        "rounds": [
-                            {
-                                "best_error": 0.5,
-                                "dictionary_seconds": 0.0,
-                                "errors": [1.0, 0.5],
-                                "mean_nonzeros": 4.0,
-                                "peak_bytes": None,
-                                "round": 0,
-                                "seconds": 1.0,
-                                "warnings": [],
-                            }
-                        ],
-                        "settings": {},
-                    }
-                }
-            },
-            "printed": None,
-            "remarks": [],
-            "sha256": "0" * 64,
-        }
-    },
-    "files": ["index.html"],
-    "format": 3,
-    "machine": {"cores": 2, "processor": "p", "system": "s"},
-    "settings": {"dtype": "float32", "seed": 0},
-    "versions": {"rkdl": "0"},
-}
 IMAGES = struct.pack(">4I", 0x0803, 5, 28, 28) + bytes(5 * 784)
 LABELS = struct.pack(">2I", 0x0801, 5) + bytes(range(5))
 
@@ -139,7 +98,6 @@ READERS = {
         lambda folder: saved(KDLClassifier(DL(4, max_iter=1), random_state=0).fit(X, np.arange(30) % 2), folder),
         rkdl.load,
     ),
-    "results": ("results.json", lambda folder: json.dumps(RESULTS).encode(), read_results),
     "idx": (
         "train-images-idx3-ubyte",
         lambda folder: IMAGES,

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from rkdl._cli.parsers import add_commands
-from rkdl._cli.reproduce import add_reproduce
 from rkdl._utils.text import shown
 
 
@@ -65,7 +64,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add_commands(commands)
-    add_reproduce(commands)
     return parser
 
 

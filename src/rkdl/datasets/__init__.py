@@ -1,4 +1,4 @@
-"""Data sets of the experiments, and loaders for your own files.
+"""Public data sets, and loaders for your own files.
 
 Loaders look in the folder given as ``data_home``, else in the one named by the environment variable ``RKDL_DATA``,
 else in ``~/rkdl_data``, and download missing files with checksums where possible and allowed.
@@ -6,7 +6,6 @@ else in ``~/rkdl_data``, and download missing files with checksums where possibl
 
 from rkdl.datasets._cifar10 import CIFAR10_CLASSES, fetch_cifar10
 from rkdl.datasets._errors import DatasetError
-from rkdl.datasets._experiment import EXPERIMENT_NAMES, ExperimentData, load_experiment
 from rkdl.datasets._home import get_data_home
 from rkdl.datasets._matlab import load_matlab_digits
 from rkdl.datasets._mnist import fetch_mnist
@@ -15,16 +14,13 @@ from rkdl.datasets._signals import load_digits_signals, load_signals, normalize_
 
 __all__ = [
     "CIFAR10_CLASSES",
-    "EXPERIMENT_NAMES",
     "ODDS_NAMES",
     "DatasetError",
-    "ExperimentData",
     "fetch_cifar10",
     "fetch_mnist",
     "fetch_odds",
     "get_data_home",
     "load_digits_signals",
-    "load_experiment",
     "load_matlab_digits",
     "load_signals",
     "normalize_signals",

@@ -1,0 +1,1 @@
+"""The experiments of "Reduced Kernel Dictionary Learning", repeated: ``python -m paper --help``."""
