@@ -7,11 +7,16 @@ STATIC = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
 
-.PHONY: reproduce check test lint bench docs browse dist clean
+.PHONY: reproduce page check test lint bench docs browse dist clean
 
 # The main job: train the paper's methods on bundled data and write a report.
 reproduce: $(VENV)/.installed
 	$(BIN)/python -m paper $(DATASETS) --fresh --rounds $(ROUNDS) --out reproduction
+
+# docs/reproduction.md and its figures, from the last report.
+page:
+	sed 's|(figures/|(images/reproduction-|' reproduction/report.md > docs/reproduction.md
+	cd reproduction/figures && for name in *.png; do cp $$name ../../docs/images/reproduction-$$name; done
 
 # Before every commit: lint, types and the core of the tests; what is marked slow is left out.
 check: $(VENV)/.installed-test

@@ -17,7 +17,6 @@ from paper.figures import draw_all
 from paper.runs import Run, Runs, provenance, slug
 from paper.settings import COLUMNS, METHODS, PRINTED_ERRORS, PRINTED_SECONDS, UNTIMED, printed_column
 
-Rows = list[list[str]]
 Found = dict[str, tuple[Data, Runs]]
 Verdicts = dict[str, dict[str, list[Verdict]]]
 
@@ -113,7 +112,7 @@ def _by_method(
     show: Callable[[float], str] = str,
     without: tuple[str, ...] = (),
 ) -> str:
-    rows: Rows = []
+    rows = []
     for method in METHODS:
         if method in without or not any(method in methods for methods in columns.values()):
             continue
@@ -176,7 +175,7 @@ def _gap(methods: Methods, name: str, base: str, key: str = "error") -> str:
 
 
 def _ablation(found: Found) -> str:
-    rows: Rows = []
+    rows = []
     for name, (_, runs) in found.items():
         for column in ("published", "restricted"):
             methods = runs.get(column, {})
@@ -193,7 +192,7 @@ def _studied(found: Found, study: str) -> dict[str, Methods]:
 
 def _starts(found: Found) -> str:
     studied = _studied(found, "starts")
-    rows: Rows = []
+    rows = []
     for method in next(iter(studied.values()), {}):
         if method.startswith("KDL"):
             cells = [_error(list(methods[method].values())) for methods in studied.values()]
@@ -205,7 +204,7 @@ def _starts(found: Found) -> str:
 
 def _work(found: Found) -> str:
     studied = {name: methods for name, methods in _studied(found, "work").items() if len(methods) == 4}
-    rows: Rows = []
+    rows = []
     for k in (30, 60):
         full, reduced = f"KDL, {2 * k + 10} iterations", f"ORKDL-D, {k} iterations"
         for method in (full, reduced):

@@ -22,8 +22,6 @@ COLUMNS = {
 STUDIES = {"literal": "published", "starts": "paper", "work": "rkdl"}
 #: What is run for its errors only.
 UNTIMED = ("restricted", "starts", "work")
-#: Columns computed by `paper.published`, not by the library.
-PUBLISHED = ("published", "restricted")
 
 GAMMA = 0.1
 SIZES: dict[str, Any] = {"n_components": 20, "n_nonzero_coefs": 4}
@@ -90,9 +88,9 @@ TABLE: dict[str, Table] = {
 
 def methods_of(column: str) -> tuple[str, ...]:
     """Methods of a column or study; MORKDL-D was published as the program of ORKDL-D."""
-    if column in PUBLISHED:
-        return PAPER_METHODS
-    return PAPER_METHODS[:3] if column == "literal" else tuple(TABLE[column])
+    if column in TABLE:
+        return tuple(TABLE[column])
+    return PAPER_METHODS[:3] if column == "literal" else PAPER_METHODS
 
 
 def settings_of(column: str, method: str, dataset: str) -> dict[str, Any]:
