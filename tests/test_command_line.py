@@ -624,3 +624,28 @@ class TestTerminal:
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
         assert "2 columns are not numeric" in done.stderr
+
+
+class TestWhatCannotBeRead:
+    @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
+    def test_deep_images(self, dtype, capsys):
+        image = pytest.importorskip("PIL.Image")
+        os.mkdir("images")
+        image.fromarray(np.arange(64, dtype=dtype).reshape(8, 8)).save("images/deep.tiff")
+        assert "8 bits" in fails(["fit", "images", "--out", "m.rkdl"], capsys)
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+    def test_pipe(self, capsys):
+        os.mkfifo("pipe.csv")
+        assert "pipe" in fails(["fit", "pipe.csv", "--out", "m.rkdl"], capsys)
+
+    def test_array_larger_than_any_memory(self, capsys):
+        with open("x.npy", "wb") as stream:
+            header = {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10**12)}
+            np.lib.format.write_array_header_1_0(stream, header)
+        assert "x.npy" in fails(["fit", "x.npy", "--out", "m.rkdl"], capsys)
+
+    def test_value_that_python_cannot_evaluate(self, tables, capsys):
+        assert "gamma" in fails(
+            ["fit", "train.csv", "--drop", "name", "species", "--out", "m.rkdl", "--set", "gamma={[]:1}"], capsys
+        )

@@ -143,3 +143,22 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
         model.set_params(n_nonzero_coefs=-1).save(tmp_path / "model")
     with pytest.raises(ValueError, match="n_nonzero_coefs"):
         model.transform(X)
+
+
+def test_kernel_whose_values_change_their_shape():
+    class Short(rkdl.kernels.Kernel):
+        is_short = False
+
+        def __call__(self, X, Y):
+            return (X @ Y.T)[: len(X) - self.is_short] + 1.0
+
+        def diagonal(self, X):
+            return (X * X).sum(1)[: len(X) - self.is_short] + 1.0
+
+    kernel = Short()
+    model = RKDL(kernel=kernel, n_kernel_vectors=10, **SMALL).fit(X)
+    kernel.is_short = True
+    with pytest.raises(ValueError, match="shape"):
+        model.transform(X)
+    with pytest.raises(ValueError, match="shape"):
+        model.reconstruction_error(X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns 0 on success, 2 for invalid options, files or data and missing libraries, 130 after Ctrl-C.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Text that the terminal cannot show must not end a command whose result is written.
+            stream.reconfigure(errors="backslashreplace")
     try:
         options = _parser().parse_args(argv)
     except SystemExit as end:

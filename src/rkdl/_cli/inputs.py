@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -109,6 +110,8 @@ def read_inputs(name: str, reading: Reading) -> Inputs:
     path = as_path(name)
     if not os.path.exists(path):
         raise DatasetError(path, "there is no such file or folder", "check the path")
+    if not (path.is_file() or path.is_dir()):
+        raise DatasetError(path, "this is a pipe or a device", "write its content to a file first")
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
         inputs = _read_csv(path, reading)
@@ -185,7 +188,7 @@ def _read_parquet(path: Path, reading: Reading) -> Inputs:
 def _from_columns(path: Path, reading: Reading, table: list[tuple[str, Any]]) -> Inputs:
     """Signals of the columns that are features, with the labels and what identifies the rows."""
     names = [name for name, _ in table]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise DatasetError(path, f"several columns are called {_listed(repeated)}", "give each a name of its own")
     columns = dict(table)
@@ -295,7 +298,7 @@ def _map_npy(path: Path) -> np.ndarray:
     """A memory map, so that files larger than memory are read chunk by chunk."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, OverflowError) as error:
         remedy = "save it again with numpy.save, without Python objects"
         raise DatasetError(path, f"no plain array can be read from it ({cause(error)})", remedy) from error
     if not isinstance(array, np.memmap):
@@ -412,6 +415,9 @@ def _read_images(path: Path, reading: Reading) -> Inputs:
     for file in files:
         try:
             with Image.open(file) as image:
+                if image.mode.startswith(("I", "F")):
+                    what = f"has more than 8 bits per pixel (mode {image.mode})"
+                    raise DatasetError(file, what, "convert it to 8 bits, or give the pixels as an .npy file")
                 pixels = image.convert("RGB" if reading.color else "L")
         except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
             raise DatasetError(file, f"no image can be read from it ({cause(error)})", "remove or repair it") from error

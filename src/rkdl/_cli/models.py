@@ -95,7 +95,7 @@ def set_parameters(model: Any, assignments: list[str]) -> None:
             raise ValueError(f"--set {text}: give NAME=VALUE")
         try:
             values[name.strip()] = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError):
             # Text need not be in quotes.
             values[name.strip()] = value.strip()
     model.set_params(**values)

@@ -63,7 +63,16 @@ class Custom(Kernel):
     def __call__(self, X: Any, Y: Any) -> Any:
         if self.of_rows:
             return self._call(lambda X, Y: np.array([[self.function(x, y) for y in Y] for x in X]), X, Y)
-        return self._call(self.function, X, Y)
+        return self._shaped(self._call(self.function, X, Y), (len(X), len(Y)))
+
+    def _shaped(self, values: Any, shape: tuple[int, ...]) -> Any:
+        """The values, or an error if the user's function returned another number of them."""
+        if tuple(values.shape) != shape:
+            raise ValueError(
+                f"kernel={self.function!r} returned values of shape {tuple(values.shape)}, expected {shape}: fix the "
+                f"function."
+            )
+        return values
 
     def diagonal(self, X: Any) -> Any:
         """``k(x, x)`` of every row, from small blocks."""
@@ -76,6 +85,7 @@ class Custom(Kernel):
             values = self._call(function.diag, X)
         else:
             values = super().diagonal(X)
+        values = self._shaped(values, (len(X),))
         backend, shown = backend_of(values), backend_of(values).to_host(values)
         rounding = 1e4 * float(np.finfo(shown.dtype).eps) * float(np.nanmax(np.abs(shown), initial=0.0))
         # Not `values < -rounding`, which NaN is not.
