@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
+import warnings
 import zipfile
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 
 import rkdl
-from helpers import PATIENCE, Estimators, correlated_signals, fitted_bytes, make, poor_models
+from helpers import PATIENCE, Estimators, RowSlices, correlated_signals, fitted_bytes, make, poor_models
 from rkdl import DL, MORKDL, RKDL, config_context, kernels
+from rkdl._persistence.checkpoint import Checkpoint, History
 from rkdl._persistence.files import read_file
 
 pytestmark = poor_models
@@ -29,6 +33,11 @@ ESTIMATORS = Estimators(
 )
 ESTIMATORS["RKDL-many-atoms"] = make(RKDL, n_components=60, n_nonzero_coefs=1, max_iter=5)
 each_estimator, copy_of = ESTIMATORS.each(), ESTIMATORS.copy_of
+
+
+def advanced(state, method, *arguments):
+    getattr(state, method)(*arguments)
+    return state
 
 
 def signals():
@@ -51,13 +60,14 @@ def test_a_resumed_fit_is_bitwise_identical(name, X, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["fit.rkdl"]
 
 
-@pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
-def test_randomness_is_spent_once(random_state, X, tmp_path):
+@pytest.mark.parametrize("make_state", [lambda: None, lambda: np.random.RandomState(3)])
+def test_randomness_is_spent_once(make_state, X, tmp_path):
     """What was drawn before the checkpoint is in it."""
     path = tmp_path / "fit.rkdl"
-    first = copy_of("RKDL", kernel_vectors="random", max_iter=2, random_state=random_state)
-    first.fit(X, checkpoint=path)
-    second = copy_of("RKDL", kernel_vectors="random", max_iter=3, random_state=random_state).fit(X, checkpoint=path)
+    first, second = (
+        copy_of("RKDL", kernel_vectors="random", max_iter=made, random_state=make_state()).fit(X, checkpoint=path)
+        for made in (2, 3)
+    )
     assert np.array_equal(first.kernel_vectors_, second.kernel_vectors_)
     assert np.array_equal(first.errors_, second.errors_[:2])
 
@@ -184,9 +194,79 @@ class TestRefusals:
     def test_other_signals(self, path, X):
         self.refuse(path, "shape of X", X[:-1])
         self.refuse(path, "dtype of X is float64 there and float32 here", X.astype(np.float32))
-        self.refuse(path, "some signals", X + 1.0)
         with config_context(chunk_rows=100):
             self.refuse(path, "chunks", X)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda X: np.nextafter(X, np.where(np.arange(len(X)) == 350, np.inf, X.T).T),
+            lambda X: X[::-1],
+            lambda X: X[np.r_[1, 0, 2 : len(X)]],
+            lambda X: X[:, ::-1],
+            lambda X: sparse.csr_array(np.where(np.arange(len(X))[:, None] == 699, 0.0, X)),
+            lambda X: X + 1.0,
+        ],
+    )
+    @pytest.mark.parametrize("to_source", [np.asarray, RowSlices])
+    def test_other_numbers(self, to_source, change, path, X):
+        """Any other number in any row, in memory and out of it."""
+        changed = change(X)
+        self.refuse(path, "digest of all numbers in X", changed if sparse.issparse(changed) else to_source(changed))
+
+    @pytest.mark.parametrize("kind", ["memory map", "dask", "tensor", "precomputed", "function"])
+    def test_other_numbers_of_every_source(self, kind, X, tmp_path):
+        path, model = tmp_path / "fit.rkdl", copy_of("RKDL", max_iter=2)
+        stored = np.memmap(tmp_path / "X.dat", dtype=X.dtype, mode="w+", shape=X.shape)
+        stored[:] = X
+        given = lambda: stored  # noqa: E731
+        if kind == "dask":
+            array = pytest.importorskip("dask.array")
+            given = lambda: array.from_array(np.array(stored), chunks=(100, -1))  # noqa: E731
+        elif kind == "tensor":
+            torch = pytest.importorskip("torch")
+            given = lambda: torch.from_numpy(np.array(stored))  # noqa: E731
+        elif kind == "precomputed":
+            model = copy_of("KDL", kernel="precomputed", max_iter=2)
+            given = lambda: np.array(stored[:200] @ stored[:200].T)  # noqa: E731
+        elif kind == "function":
+            model = copy_of("RKDL", kernel=lambda A, B: (1.0 + A @ B.T) ** 2, max_iter=2)
+        clone(model).fit(given(), checkpoint=path)
+        clone(model).fit(given(), checkpoint=path)
+        # On disk, between two runs.
+        stored[123, 4] += 1e-9
+        self.refuse(path, "digest of all numbers in X", given(), clone(model))
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            lambda: np.random.RandomState(4),
+            lambda: np.random.RandomState(np.random.PCG64(3)),
+            lambda: advanced(np.random.RandomState(3), "randint", 2),
+            lambda: advanced(np.random.RandomState(3), "standard_normal"),
+            lambda: 3,
+            lambda: None,
+        ],
+    )
+    def test_other_generators(self, other, X, tmp_path):
+        path, state = tmp_path / "fit.rkdl", np.random.RandomState(3)
+        copy_of("RKDL", max_iter=2, random_state=state).fit(X, checkpoint=path)
+        self.refuse(path, "random_state is RandomState", X, copy_of("RKDL", random_state=other()))
+        # It has advanced.
+        self.refuse(path, "random_state is RandomState", X, copy_of("RKDL").set_params(random_state=state))
+
+    def test_another_fit_at_the_same_time(self, tmp_path):
+        """Both go on and the last one wins; each is told once."""
+        path, state = tmp_path / "fit.rkdl", {"numbers": np.zeros(2)}
+        ours, theirs = (Checkpoint(path, {}, 9) for _ in range(2))
+        ours.write(state, History(errors=[1.0]))
+        for number, (fit, is_told) in enumerate([(theirs, True), (ours, True), (theirs, False), (theirs, False)]):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                fit.write(state, History(errors=[1.0] * (number + 2)))
+            assert ["Another fit has written to" in str(entry.message) for entry in told] == [True] * is_told
+        assert len(read_file(path, "checkpoint", "")[0]["errors"]) == 5
+        assert [file.name for file in tmp_path.iterdir()] == ["fit.rkdl"]
 
     @pytest.mark.parametrize(
         ("version", "words"), [(1, "earlier version. Fit again"), (2, "earlier version"), (99, "later version. Update")]
@@ -272,6 +352,8 @@ def test_killed_while_writing(before, X, tmp_path):
     process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     assert len(read_file(path, "checkpoint", "")[0]["errors"]) == 1
+    (leftover,) = tmp_path.glob(".rkdl-*.part")
+    os.utime(leftover, (0, 0))
     assert fitted_bytes(clone(SLOW).fit(X, checkpoint=path)) == fitted_bytes(clone(SLOW).fit(X))
     assert [file.name for file in tmp_path.iterdir()] == ["fit.rkdl"]
 

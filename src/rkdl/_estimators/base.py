@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -175,14 +175,14 @@ class DictionaryLearner(Coder):
         rng = check_random_state(self.random_state)
         n_signals = signals.shape[0]
         self._check_sizes(n_signals)
-        with self._executor(signals) as opened, ExitStack() as stack:
+        with self._executor(signals) as opened:
             checkpoint, saved = None, None
             if path is not None:
                 # Before the first pass over the data, which may be long.
                 description = describe(type(self).__name__, self.get_params(deep=False), opened)
-                checkpoint = stack.enter_context(Checkpoint(path, description, self.max_iter))
+                checkpoint = Checkpoint(path, description, self.max_iter)
                 saved = checkpoint.state
-            executor = self._inspect(self._with_dtype(opened))
+            executor = self._inspect(self._with_dtype(opened), checkpoint)
             signals = executor.signals
             try:
                 problem, gamma, was_interrupted = self._start_problem(executor, rng, saved)
@@ -253,13 +253,21 @@ class DictionaryLearner(Coder):
             return executor
         return executor.with_signals(self._choose_dtype(executor.signals, True))
 
-    def _inspect(self, executor: Executor) -> Executor:
-        """The executor for signals whose squares stay in the dtype's range; what cannot be learned from is refused."""
-        return executor.with_signals(executor.signals.with_scale(self._find_scale(executor)))
+    def _inspect(self, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
+        """The first pass: the executor for signals whose squares stay in the dtype's range.
 
-    def _find_scale(self, executor: Executor) -> float:
-        """What the signals are to be multiplied by."""
-        return executor.find_scale()
+        What cannot be learned from is refused, and so is the checkpoint of other signals.
+        """
+        if checkpoint is None:
+            safe = executor.find_scale()
+        else:
+            safe, digest = executor.find_scale_and_digest()
+            checkpoint.check_signals(digest)
+        return executor.with_signals(executor.signals.with_scale(self._choose_scale(executor, safe)))
+
+    def _choose_scale(self, executor: Executor, safe: float) -> float:
+        """What the signals are to be multiplied by, if `safe` keeps their squares in range."""
+        return safe
 
     def _find_gamma(self, signals: Signals) -> float | None:
         """The kernel's gamma for the signals as they are read; None without a kernel."""

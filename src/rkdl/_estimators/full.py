@@ -199,9 +199,9 @@ class KDL(KernelLearner):
             self.computes_in_float64_ = False
         return Signals(X, X.dtype)
 
-    def _find_scale(self, executor: Executor) -> float:
+    def _choose_scale(self, executor: Executor, safe: float) -> float:
         if not self._is_precomputed:
-            return super()._find_scale(executor)
+            return super()._choose_scale(executor, safe)
         if self.fit_inverse_transform:
             self._check_decodable()
         _check_kernel_matrix(host(executor.signals.data).astype(executor.signals.dtype, copy=False))

@@ -80,12 +80,9 @@ class KernelLearner(Decoding):
     def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
         return self.dual_components_, self.gram_
 
-    def _find_scale(self, executor: Executor) -> float:
-        if has_user_code(self.kernel):
-            # A user's function must see the signals unscaled.
-            executor.signals.check_finite()
-            return 1.0
-        return super()._find_scale(executor)
+    def _choose_scale(self, executor: Executor, safe: float) -> float:
+        # A user's function must see the signals unscaled.
+        return 1.0 if has_user_code(self.kernel) else safe
 
     def _find_gamma(self, signals: Signals) -> float | None:
         return find_gamma(self._gamma_parameter, signals)

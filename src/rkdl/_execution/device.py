@@ -220,6 +220,8 @@ def join_states(states: list) -> Any:
     first = states[0]
     if len(states) == 1:
         return first
+    if isinstance(first, bytes):
+        return b"".join(states)
     if isinstance(first, torch.Tensor):
         return torch.cat(states)
     if hasattr(first, "_fields"):

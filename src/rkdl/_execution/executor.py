@@ -9,6 +9,7 @@ for a later pass. There is one executor for each place that chunks are worked on
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rkdl._backends.arrays import all_on_host
+from rkdl._backends.arrays import all_on_host, host
 from rkdl._data.signals import Signals, is_safe, unit_scale
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import cache_limit
@@ -133,8 +134,16 @@ class Executor(ABC):
     def find_scale(self) -> float:
         """The power of two that keeps squares of the signals in range, mostly 1.0; NaN and infinity are refused."""
         (total,), _ = self.map_reduce(SquaresTask())
+        return self._scale_of(float(total))
+
+    def find_scale_and_digest(self) -> tuple[float, str]:
+        """As `find_scale`, with a digest of all numbers in their chunks, from the same pass."""
+        (total,), digests = self.map_reduce(DigestTask())
+        return self._scale_of(float(total)), hashlib.sha256(b"".join(self.gather(bytes, digests))).hexdigest()
+
+    def _scale_of(self, total: float) -> float:
         size = max(1, self.signals.shape[0] * self.signals.shape[1])
-        if is_safe(float(total) / size, self.signals.dtype):
+        if is_safe(total / size, self.signals.dtype):
             return 1.0
         self.signals.check_finite()
         return unit_scale(self.signals.largest(), self.signals.dtype)
@@ -145,10 +154,19 @@ class SquaresTask:
 
     makes_state: ClassVar[bool] = False
 
-    def __call__(self, rows: Any, state: Any) -> tuple[tuple, None]:
+    def __call__(self, rows: Any, state: Any) -> tuple[tuple, Any]:
         flat = rows.reshape(-1)
         with np.errstate(over="ignore", invalid="ignore"):
             return (flat @ flat,), None
+
+
+class DigestTask(SquaresTask):
+    """Sum of squares of a chunk; its state is a digest of its numbers."""
+
+    makes_state: ClassVar[bool] = True
+
+    def __call__(self, rows: Any, state: Any) -> tuple[tuple, bytes]:
+        return super().__call__(rows, None)[0], hashlib.sha256(np.ascontiguousarray(host(rows)).data).digest()
 
 
 def makes_state(task: ChunkTask) -> bool:

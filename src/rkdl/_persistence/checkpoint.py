@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import os
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from rkdl._backends.arrays import host
+from rkdl._execution.config import TF32
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, from_plain, make_kernel, to_plain
-from rkdl._persistence.files import BusyError, check_writable, locked, read_file, write_file
+from rkdl._persistence.files import check_place, check_writable, read_file, write_file
 from rkdl._persistence.shapes import ArrayError, is_finite_number
 from rkdl._utils.text import shown
 from rkdl._utils.types import plain_scalar
@@ -65,9 +65,9 @@ class History:
 class Checkpoint:
     """The file that a fit writes its state to, and the state that was found in it.
 
-    A context manager: no other fit can use the same path while it is open. What must agree for the fit to be resumed is
-    its `description`, from `describe`. Without a file, `history` is empty and `state` is None; `best_state` is that of
-    the best model where it is not the last.
+    What must agree for the fit to be resumed is its `description`, from `describe`, and the digest of the signals,
+    which the first pass over them finds: see `check_signals`. Without a file, `history` is empty and `state` is None;
+    `best_state` is that of the best model where it is not the last.
     """
 
     def __init__(self, path: str | os.PathLike, description: dict, max_iter: int) -> None:
@@ -78,26 +78,21 @@ class Checkpoint:
         self.state: dict[str, np.ndarray] | None = None
         self.best_state: dict[str, np.ndarray] | None = None
         self._name = shown(self.path)
-        self._stack = ExitStack()
-        self._has_warned = False
+        self._found: dict = {}
+        self._has_warned = self._has_warned_of_others = False
+        check_place(self.path)
+        self._last_seen = self._identity()
+        if os.path.lexists(self.path):
+            self._read()
+        check_writable(self.path)
 
-    def __enter__(self) -> Checkpoint:
+    def _identity(self) -> tuple[int, int, int] | None:
+        """What tells a file at the path from others that were there before; None without a file."""
         try:
-            self._stack.enter_context(locked(self.path))
-        except BusyError:
-            raise ValueError(
-                f"{self._name} is the checkpoint of a fit that runs now: wait until it ends, or give another path as "
-                f"checkpoint."
-            ) from None
-        with self._stack.pop_all() as stack:
-            if os.path.lexists(self.path):
-                self._read()
-            check_writable(self.path)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _read(self) -> None:
         header, state = read_file(self.path, "checkpoint", _REMEDY)
@@ -105,12 +100,8 @@ class Checkpoint:
         history: dict[str, Any] = {name: header.get(name) for name in vars(History())}
         if not isinstance(found, dict) or not _is_history(history):
             raise ValueError(f"{self._name} was changed: its header is not that of a checkpoint. To fix it, {_REMEDY}")
-        differing = [key for key in self.description if found.get(key) != self.description[key]]
-        if differing:
-            message = "; ".join(
-                f"{key} is {shown(found.get(key))[:200]} there and {self.description[key]} here" for key in differing
-            )
-            raise ValueError(f"{self._name} is the checkpoint of another fit ({message}): {_REMEDY}")
+        self._found = found
+        self._check(self.description)
         self.history = History(**history)
         made = len(self.history)
         if made > self.max_iter:
@@ -124,6 +115,23 @@ class Checkpoint:
         self.state = {name: array for name, array in state.items() if name not in best}
         self.best_state = {name.removeprefix(_BEST): array for name, array in best.items()} or None
 
+    def check_signals(self, digest: str) -> None:
+        """Refuse the checkpoint if it is of other signals than those with this digest; call it before `write`."""
+        signals = {"the digest of all numbers in X": digest}
+        if self.state is not None:
+            self._check(signals)
+        self.description |= signals
+
+    def _check(self, description: dict) -> None:
+        """Refuse the checkpoint if it was written by a fit of another description."""
+        message = "; ".join(
+            f"{key} is {shown(self._found.get(key))[:200]} there and {value} here"
+            for key, value in description.items()
+            if self._found.get(key) != value
+        )
+        if message:
+            raise ValueError(f"{self._name} is the checkpoint of another fit ({message}): {_REMEDY}")
+
     def refused(self, error: ArrayError) -> ValueError:
         """The error to raise if the state does not fit the problem."""
         return ValueError(f"{self._name} was changed: {shown(error)[:300]}. To fix it, {_REMEDY}")
@@ -135,6 +143,12 @@ class Checkpoint:
 
         If that fails, warn and go on.
         """
+        if self._identity() not in (None, self._last_seen) and not self._has_warned_of_others:
+            self._has_warned_of_others = True
+            warn(
+                f"Another fit has written to the checkpoint {self._name} since this one began: both go on, and the "
+                f"file holds the state of the one that wrote last. Give every fit a path of its own."
+            )
         best = {f"{_BEST}{name}": array for name, array in (best_state or {}).items()}
         try:
             write_file(self.path, "checkpoint", {"fit": self.description, **vars(history)}, {**state, **best})
@@ -148,6 +162,7 @@ class Checkpoint:
             self._has_warned = True
         else:
             self._has_warned = False
+            self._last_seen = self._identity()
 
 
 def _is_history(found: dict[str, Any]) -> bool:
@@ -161,7 +176,7 @@ def _is_history(found: dict[str, Any]) -> bool:
 
 
 def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:
-    """What determines the result of a fit: estimator, parameters, shape, dtype, chunks and a sample of the signals."""
+    """What determines the result of a fit, apart from the numbers of the signals."""
     signals = executor.signals
     rows = np.unique(np.linspace(0, signals.shape[0] - 1, min(_SAMPLE, signals.shape[0])).astype(np.intp))
     sample = signals.take(rows)
@@ -172,7 +187,7 @@ def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:
         "shape of X": list(signals.shape),
         "dtype of X": signals.dtype.name,
         "chunks": f"{len(edges)} ({_digest(np.array(edges))})",
-        "some signals": _digest(sample),
+        "tf32": TF32.get() and signals.device is not None,
     }
 
 
@@ -181,8 +196,8 @@ def _describe(value: Any, sample: np.ndarray) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.random.RandomState):
-        # Its state has advanced since the fit began.
-        return "RandomState"
+        state = json.dumps(value.get_state(legacy=False), default=lambda part: part.tolist())
+        return f"RandomState ({hashlib.sha256(state.encode()).hexdigest()[:16]})"
     if isinstance(value, Kernel) and not value._has_user_code:
         return repr(from_plain(to_plain(value)))
     if callable(value):
