@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
+import itertools
 import multiprocessing
 import os
 import signal
@@ -10,9 +13,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -20,19 +20,8 @@ import pytest
 import rkdl
 from helpers import PATIENCE
 from rkdl import DL, RKDL
-from rkdl._persistence.files import (
-    BusyError,
-    _stem,
-    check_writable,
-    locked,
-    open_regular,
-    read_file,
-    replacing,
-    write_file,
-)
-
-if sys.platform != "win32":
-    import fcntl
+from rkdl._persistence import files
+from rkdl._persistence.files import open_regular, read_file, replacing, write_file
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links, modes and pipes of POSIX")
 
@@ -100,17 +89,6 @@ class TestReplacing:
         assert mine.read_text() == "mine"
         assert (tmp_path / "model.rkdl.part").is_symlink()
 
-    def test_a_planted_link_with_the_very_name_is_not_followed(self, tmp_path, monkeypatch):
-        mine, path = tmp_path / "mine.txt", tmp_path / "model.rkdl"
-        mine.write_text("mine")
-        planted = tmp_path / f"{_stem(path)}-{'0' * 16}.part"
-        planted.symlink_to(mine)
-        chosen = iter(["0" * 16, "1" * 16])
-        monkeypatch.setattr("rkdl._persistence.files.secrets.token_hex", lambda size: next(chosen))
-        write_numbers(path, 1.0)
-        assert mine.read_text() == "mine"
-        assert names(tmp_path) == sorted([planted.name, "mine.txt", "model.rkdl"])
-
     def test_a_part_of_the_user_stays(self, X, tmp_path):
         part = tmp_path / "fit.rkdl.part"
         part.write_text("mine")
@@ -147,52 +125,19 @@ class TestReplacing:
         write_numbers(path, 1.0)
         assert names(tmp_path) == [path.name]
 
-    def test_a_part_that_another_writer_takes_for_a_leftover(self, tmp_path, monkeypatch):
-        """It is locked and removed by somebody else in the moment between its opening and its locking."""
-        path, flock, taken = tmp_path / "numbers.rkdl", fcntl.flock, []
-
-        def late_flock(descriptor, how):
-            if not taken:
-                (name,) = names(tmp_path)
-                taken.extend([tmp_path / name, os.open(tmp_path / name, os.O_RDONLY)])
-                flock(taken[1], how)
-            return flock(descriptor, how)
-
-        monkeypatch.setattr(fcntl, "flock", late_flock)
-        with replacing(path) as stream:
-            taken[0].unlink(missing_ok=True)
-            os.close(taken[1])
-            stream.write(b"whole")
-        assert path.read_bytes() == b"whole"
-        assert names(tmp_path) == ["numbers.rkdl"]
-
-    def test_a_trial_is_removed_under_its_lock(self, tmp_path, monkeypatch):
-        close, seen = os.close, []
-
-        def watched_close(descriptor):
-            seen.append(names(tmp_path))
-            close(descriptor)
-
-        monkeypatch.setattr(os, "close", watched_close)
-        check_writable(tmp_path / "numbers.rkdl")
-        assert seen == [[]]
-
-    def test_a_part_is_never_more_open_than_its_file(self, tmp_path, monkeypatch):
-        path, flock, modes = tmp_path / "numbers.rkdl", fcntl.flock, []
+    def test_a_part_is_never_more_open_than_its_file(self, tmp_path):
+        path, modes = tmp_path / "numbers.rkdl", set()
         write_numbers(path, 1.0)
         path.chmod(0o640)
-
-        def watched_flock(descriptor, how):
-            modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
-            return flock(descriptor, how)
-
-        monkeypatch.setattr(fcntl, "flock", watched_flock)
         before = os.umask(0)
         try:
-            write_numbers(path, 2.0)
+            at_every_line(
+                lambda: write_numbers(path, 2.0),
+                lambda number: modes.update(stat.S_IMODE(part.stat().st_mode) for part in tmp_path.glob(".rkdl-*")),
+            )
         finally:
             os.umask(before)
-        assert modes == [0o600]
+        assert modes == {0o600, 0o640}
         assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
     def test_leftovers_of_killed_writers_are_removed_and_only_those(self, tmp_path):
@@ -205,12 +150,18 @@ class TestReplacing:
         done = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=PATIENCE)
         assert done.returncode == -signal.SIGKILL
         (leftover,) = names(tmp_path)
-        with replacing(tmp_path / "other.rkdl") as stream:
-            stream.write(b"other")
-            held = [name for name in names(tmp_path) if name != leftover]
+        with replacing(tmp_path / "other.rkdl") as other, replacing(path) as stream:
+            other.write(b"other")
+            held = names(tmp_path)
             write_numbers(path, 1.0)
+            # It may be in use.
             assert names(tmp_path) == sorted([*held, "numbers.rkdl"])
+            os.utime(tmp_path / leftover, (0, 0))
+            write_numbers(path, 1.0)
+            assert names(tmp_path) == sorted([*(name for name in held if name != leftover), "numbers.rkdl"])
+            stream.write(b"whole")
         assert names(tmp_path) == ["numbers.rkdl", "other.rkdl"]
+        assert path.read_bytes() == b"whole"
 
 
 def fill_disk(monkeypatch, is_full=lambda: True):
@@ -279,75 +230,51 @@ class TestFullDisk:
         assert names(tmp_path) == []
 
 
-def fit_slowly(path, started):
-    X = np.random.default_rng(0).standard_normal((300, 8))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        started.set()
-        small(max_iter=100_000).fit(X, checkpoint=path)
+def at_every_line(action, on_line):
+    """Call ``on_line(number)`` before every line that `action` executes in the code that opens and replaces files."""
+    places = {files.__file__, contextlib.__file__}
+    number = itertools.count()
+
+    def trace(frame, event, argument):
+        if event == "line":
+            on_line(next(number))
+        return trace
+
+    sys.settrace(lambda frame, event, argument: trace if frame.f_code.co_filename in places else None)
+    try:
+        action()
+    finally:
+        sys.settrace(None)
 
 
-class TestLocks:
-    def test_a_checkpoint_in_use_by_a_thread(self, X, tmp_path):
-        path = tmp_path / "fit.rkdl"
-        refused = pytest.raises(ValueError, match=r"fit\.rkdl is the checkpoint of a fit that runs now")
-        with ThreadPoolExecutor(1) as pool, locked(path), refused:
-            pool.submit(small().fit, X, checkpoint=path).result()
-        assert small().fit(X, checkpoint=path).n_iter_ == 3
-        assert names(tmp_path) == ["fit.rkdl"]
+class TestInterrupts:
+    """Ctrl-C at any line leaves the old file or the new one, and nothing else: no name, no descriptor, no lock."""
 
-    @pytest.mark.slow
-    def test_a_checkpoint_in_use_by_a_process(self, X, tmp_path):
-        """The second one is told; after the first was killed, the next one goes on."""
-        path = tmp_path / "fit.rkdl"
-        context = multiprocessing.get_context("spawn")
-        started = context.Event()
-        process = context.Process(target=fit_slowly, args=(path, started))
-        process.start()
-        assert started.wait(PATIENCE)
-        deadline = time.monotonic() + PATIENCE
-        while not path.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        try:
-            with pytest.raises(ValueError, match="is the checkpoint of a fit that runs now"):
-                small(max_iter=100_000).fit(X, checkpoint=path)
-        finally:
-            process.kill()
-            process.join(PATIENCE)
-        made = len(read_file(path, "checkpoint", "")[0]["errors"])
-        model = small(max_iter=made + 2).fit(X, checkpoint=path)
-        assert model.n_iter_ == made + 2
-        assert names(tmp_path) == ["fit.rkdl"]
+    @pytest.mark.filterwarnings("ignore::ResourceWarning")
+    @pytest.mark.parametrize("action", ["save", "fit", "load"])
+    def test_nothing_is_left(self, action, X, tmp_path):
+        path, model = tmp_path / "file.rkdl", small(max_iter=2).fit(X)
+        actions = {
+            "save": lambda: model.save(path),
+            "fit": lambda: small(max_iter=2).fit(X, checkpoint=path),
+            "load": lambda: rkdl.load(path),
+        }
+        actions["save" if action == "load" else action]()
+        whole, lines = path.read_bytes(), []
+        at_every_line(actions[action], lines.append)
+        descriptors = len(os.listdir("/dev/fd"))
 
-    def test_a_fit_that_fails_lets_go(self, X, tmp_path):
-        path = tmp_path / "fit.rkdl"
-        path.write_bytes(b"something else")
-        for _ in range(2):
-            with pytest.raises(ValueError, match="not a file of rkdl"):
-                small().fit(X, checkpoint=path)
-        assert names(tmp_path) == ["fit.rkdl"]
+        def interrupt(last, number):
+            if number == last:
+                raise KeyboardInterrupt
 
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-    @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-    def test_a_forked_child_holds_nothing(self, tmp_path):
-        path = tmp_path / "fit.rkdl"
-        reader, writer = os.pipe()
-        with locked(path):
-            child = os.fork()
-            if child == 0:
-                os.close(writer)
-                os.read(reader, 1)
-                os._exit(0)
-            with pytest.raises(BusyError), locked(path):
-                pass
-        os.close(reader)
-        try:
-            with locked(path):
-                pass
-        finally:
-            os.close(writer)
-            assert os.waitpid(child, 0)[1] == 0
-        assert names(tmp_path) == []
+        for last in lines:
+            with contextlib.suppress(KeyboardInterrupt):
+                at_every_line(actions[action], functools.partial(interrupt, last))
+            assert names(tmp_path) == ["file.rkdl"]
+            assert path.read_bytes() == whole
+        assert len(os.listdir("/dev/fd")) == descriptors
+        actions[action]()
 
 
 class TestIrregularFiles:

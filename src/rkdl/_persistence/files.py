@@ -41,8 +41,10 @@ def check_writable(path: Path) -> None:
     """Raise if no file can be written at a path, before there is anything to write."""
     check_place(path)
     try:
-        with _part_of(path) as part, _create(part):
-            pass
+        with _part_of(path) as part:
+            _create(part).close()
+            # Here too: an interrupt just before the removal at the end would leave it.
+            part.unlink()
     except OSError as error:
         raise type(error)(f"'{shown(path)}' cannot be written ({error}): give another path.") from error
 
