@@ -142,12 +142,12 @@ def test_the_model_is_prepared_once(name, fitted, X, monkeypatch):
     monkeypatch.setattr(prepared, "count_bytes", count)
     assert_same(results(model, X[:1]), expected)
     assert counted == []
-    prepared.forget(model)
+    prepared._prepared.pop(model)
     assert_same(results(model, X[:1]), expected)
     assert len(counted) == 1
     # What is too large is computed anew.
     monkeypatch.setattr(prepared, "MOST_BYTES", -1)
-    prepared.forget(model)
+    prepared._prepared.pop(model)
     assert_same(results(model, X[:1]), expected)
     assert len(counted) == 1 + len(expected)
 
@@ -156,7 +156,7 @@ def test_nothing_is_kept_of_a_model_that_is_gone(X):
     n_before = len(prepared._prepared)
     model = make(DL).fit(X)
     model.transform(X[:1])
-    assert len(prepared._prepared) == n_before + 1
+    assert len(prepared._prepared) > n_before
     del model
     assert len(prepared._prepared) == n_before
 

@@ -47,8 +47,6 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     # Whether features grow in proportion to the signals.
     _is_linear = False
-    # Parameters that a fitted estimator may be given other values of.
-    _coding_parameters = frozenset({"n_nonzero_coefs", "residual_tol", "pursuit", "decoder_alpha"})
 
     @property
     @abstractmethod

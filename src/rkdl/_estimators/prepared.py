@@ -20,9 +20,8 @@ MOST_BYTES = 64 << 20
 # Fitted arrays that no later result depends on.
 REPORTS = frozenset({"errors_", "update_errors_", "losses_", "feature_names_in_"})
 
-# Parameters that may be changed after `fit`, beside the `_coding_parameters` of a class: no result depends on them.
-# All others take effect at the next fit.
-CHANGEABLE = frozenset({"sparse_output", "device", "n_jobs", "verbose"})
+# Parameters that say what fitted arrays mean: other values take effect at the next fit.
+STRUCTURE = frozenset({"n_components", "kernel", "degree", "coef0"})
 
 Value = TypeVar("Value")
 
@@ -73,6 +72,9 @@ def prepared(estimator: Any, key: Hashable, compute: Callable[[], Value]) -> Val
 def fitted_view(estimator: Any) -> Any:
     """The estimator as it was fitted, whatever its parameters are now, and whatever another thread sets meanwhile."""
     state = vars(estimator)
+    if "_fit_parameters" not in state:
+        # A view itself.
+        return estimator
     known = _prepared.get(estimator)
     if known is None or not known.is_of(state):
         known = _Prepared(tuple(state), tuple(state.values()))
@@ -81,16 +83,14 @@ def fitted_view(estimator: Any) -> Any:
     if view is None:
         view = object.__new__(type(estimator))
         vars(view).update(zip(known.names, known.objects, strict=True))
-        vars(view).update(state.get("_fit_parameters", {}))
+        vars(view).update(vars(view).pop("_fit_parameters"))
         known.values[fitted_view] = view
     return view
 
 
 def remember_parameters(estimator: Any) -> None:
     """Keep the parameters that the fitted attributes depend on."""
-    changeable = CHANGEABLE | getattr(estimator, "_coding_parameters", frozenset())
-    names = set(type(estimator)._get_param_names()) - changeable
-    estimator._fit_parameters = {name: getattr(estimator, name) for name in sorted(names)}
+    estimator._fit_parameters = {name: value for name, value in vars(estimator).items() if name in STRUCTURE}
 
 
 @contextmanager
@@ -105,10 +105,10 @@ def replaced_at_once(estimator: Any, generator: Any = None) -> Iterator[Any]:
     position = generator.get_state() if isinstance(generator, RandomState) else None
     try:
         yield work
+        remember_parameters(work)
+        _prepared.pop(estimator, None)
+        estimator.__dict__ = vars(work)
     except BaseException:
         if position is not None:
             generator.set_state(position)
         raise
-    remember_parameters(work)
-    _prepared.pop(estimator, None)
-    estimator.__dict__ = vars(work)
