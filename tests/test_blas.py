@@ -38,8 +38,8 @@ METHODS = ("fit", "partial_fit", "transform", "score", "reconstruction_error", "
 METHODS += ("predict_proba", "decision_function", "score_samples", "fit_predict")
 
 # What runs around the learning, so that a fit that fails, even as threads are given back, changes nothing.
-BEFORE = {"fit", "partial_fit", "fit_predict", "_fit_scores", "unchanged_on_failure", "get_params", "_learns_from_sums"}
-BEFORE |= {"forget", "gather", "is_dask", "is_source", "is_tensor"}
+BEFORE = {"fit", "partial_fit", "fit_predict", "_fit_scores", "replaced_at_once", "remember_parameters"}
+BEFORE |= {"<dictcomp>", "get_params", "_learns_from_sums", "gather", "is_dask", "is_source", "is_tensor"}
 # A team of threads that is deleted has nothing left to do.
 BEFORE |= {"__del__", "close"}
 

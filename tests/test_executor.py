@@ -235,15 +235,20 @@ class TestThreadTeam:
         assert len({ident for _, ident in found}) == 4
 
     def test_threads_end(self):
-        before = len(sys._current_frames())
-        team, barrier = ThreadTeam(3), threading.Barrier(4)
-        team.run(lambda: barrier.wait(timeout=60), lambda: None)
-        assert len(sys._current_frames()) >= before + 3
+        team, barrier, idents = ThreadTeam(3), threading.Barrier(4), set()
+
+        def work():
+            idents.add(threading.get_ident())
+            barrier.wait(timeout=60)
+
+        team.run(work, lambda: None)
+        idents.remove(threading.get_ident())
+        assert len(idents & set(sys._current_frames())) == 3
         team.close()
         deadline = time.monotonic() + 60
-        while len(sys._current_frames()) > before and time.monotonic() < deadline:
+        while idents & set(sys._current_frames()) and time.monotonic() < deadline:
             time.sleep(1e-3)
-        assert len(sys._current_frames()) <= before
+        assert not idents & set(sys._current_frames())
 
     def test_no_thread_to_be_had(self, monkeypatch):
         def refuse(*args):

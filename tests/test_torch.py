@@ -576,10 +576,10 @@ class TestEngine:
         rows, weights = X[:9], rng.standard_normal((9, 9))
         kernels = [kernel, Centred(RBF(0.3), X[:9].mean(axis=0))] if isinstance(kernel, RBF) else [kernel]
         for own in kernels:
-            expected = KernelMap(own, rows).matrix()
+            expected = KernelMap(own, rows).matrix(np.float64)
             placed_map = to_device(KernelMap(own, rows), torch.device(device))
             with_host_matrix = replace(placed_map, has_host_matrix=True)
-            np.testing.assert_allclose(with_host_matrix.matrix(), expected, rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(with_host_matrix.matrix(np.float64), expected, rtol=1e-12, atol=1e-14)
             assert isinstance(with_host_matrix.metric(np.float64).factor, np.ndarray)
             apart = own.gradient(rows, rows.copy(), weights)
             np.testing.assert_allclose(own.gradient(rows, rows, weights), apart, rtol=1e-10, atol=1e-11)
