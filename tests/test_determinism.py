@@ -316,6 +316,21 @@ def test_given_start_is_left_as_it_was(small, name):
         np.testing.assert_array_equal(getattr(model, key), value)
 
 
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@one_of_each
+def test_misaligned_signals(small, name, dtype):
+    """As they come from a cluster: products that do not use BLAS have other bits."""
+    own = small.astype(dtype)
+    room = np.empty(own.nbytes + 1, dtype=np.uint8)
+    moved = room[1:].view(dtype).reshape(own.shape)
+    moved[:] = own
+    assert not moved.flags.aligned
+    assert not differences(
+        outcome(ESTIMATORS.copy_of(name).fit(moved), moved), outcome(ESTIMATORS.copy_of(name).fit(own), own)
+    )
+
+
 @pytest.mark.parametrize("function", [sparse_encode, sparse_encode_gram])
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "CSR"])
 def test_functions_leave_their_input(small, function, layout):

@@ -53,7 +53,7 @@ def gather(X: Any) -> Any:
 
 def is_plain(X: Any) -> bool:
     """Whether scikit-learn's checks would return an array as it is; they take longer than coding a signal."""
-    return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in FLOATS
+    return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in FLOATS and X.flags.aligned
 
 
 def _open_tensor(X: Any, device: Any, caller: str, name: str) -> Signals:
@@ -84,6 +84,9 @@ def _open_array(X: Any, device: Any, caller: str, name: str) -> Signals:
         # In whatever byte order.
         dtype = np.float32
     X = check_numbers(X, dtype=dtype, caller=caller, name=name)
+    if isinstance(X, np.ndarray) and not X.flags.aligned:
+        # From a wire or a file: NumPy does not use BLAS for such arrays, and the bits change.
+        X = X.copy()
     return _through(Signals(X, float_dtype(X.dtype)), device)
 
 
