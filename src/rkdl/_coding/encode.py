@@ -14,13 +14,11 @@ from rkdl._backends.arrays import host
 from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.cpu.backend import normalize_rows
-from rkdl._backends.cpu.pursuit import scatter_rows
 from rkdl._coding.encoder import (
     Encoder,
     Pursuit,
     are_in_range,
     for_each_chunk,
-    group_by_magnitude,
     square_sum,
 )
 from rkdl._coding.gram import gram_matrix
@@ -261,34 +259,15 @@ def encode_signals(
                 return dense
     output = open_output(encoder, own_factors, n_signals, sparse_output)
 
-    def code(given: np.ndarray, norms: np.ndarray | None) -> tuple[Codes, np.ndarray]:
-        coder, rows, scale = encoder.condition(given)
-        if norms is not None:
-            norms = norms * dtype.type(scale) * dtype.type(scale)
-        codes = coder.codes(rows, norms)
-        if scale == 1.0:
-            return codes, own_factors
-        return codes, np.full(n_atoms, np.asarray(factors, dtype=np.float64) / scale, dtype=dtype)
-
     def task(number: int, start: int, stop: int) -> None:
         rows = signals.read(start, stop)
         products = encoder.plain_products(rows) if squared_norms is None else None
         if products is not None:
             output.write_plain(*products, start, stop)
             return
-        norms = None if squared_norms is None else squared_norms[start:stop]
-        groups = group_by_magnitude(rows)
-        if len(groups) == 1:
-            output.write(*code(rows, norms), start, stop)
-            return
-        block = np.zeros((stop - start, n_atoms), dtype=dtype)
-        for group in groups:
-            part = np.zeros((len(group), n_atoms), dtype=dtype)
-            codes, group_factors = code(rows[group], None if norms is None else norms[group])
-            scatter_rows(*codes, group_factors, part)
-            block[group] = part
-        found = sparse.csr_array(block)
-        output.write(Codes(found.indptr, found.indices, found.data), np.ones(n_atoms, dtype=dtype), start, stop)
+        coder, rows = encoder.in_range(rows)
+        codes = coder.codes(rows, None if squared_norms is None else squared_norms[start:stop])
+        output.write(codes._replace(values=codes.values.astype(dtype, copy=False)), own_factors, start, stop)
 
     for_each_chunk(signals, encoder.row_width, n_jobs, task, _multiplications(signals, encoder))
     return output.result()
