@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.utils import assert_all_finite, check_array
 from rkdl._backends.arrays import host
 from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import backend_of, is_tensor
-from rkdl._backends.cpu.backend import normalize_rows
+from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import (
     Encoder,
     Pursuit,
@@ -23,7 +24,6 @@ from rkdl._coding.encoder import (
 )
 from rkdl._coding.gram import gram_matrix
 from rkdl._coding.outputs import join, open_output
-from rkdl._coding.pursuit import Codes
 from rkdl._data.open import gather, is_dask, is_plain, open_signals
 from rkdl._data.signals import Signals, is_safe
 from rkdl._execution.blas import check_n_jobs, one_blas_thread
@@ -219,6 +219,12 @@ class GramEncoder(Encoder):
     def _correlate(self, signals: Any, features: Any = None) -> tuple[Any, Any]:
         return signals, signals * backend_of(signals).as_like(self.atoms, signals)
 
+    @cached_property
+    def _wide(self) -> Encoder:
+        gram = self.gram.astype(np.float64)
+        np.fill_diagonal(gram, gram.diagonal() > 0.0)
+        return replace(self, gram=gram)
+
 
 def encode_signals(
     signals: Signals,
@@ -306,7 +312,7 @@ def _encode_on_device(
                 return backend_of(parts[0]).concatenate(parts).to(signals.home)
             if signals.home is not None:
                 return join_states(parts).to_csr(n_atoms).to(signals.home)
-            codes = join([_compact(part) for part in parts], signals.shape[0]).to_csr(n_atoms)
+            codes = join([part.packed() for part in parts], signals.shape[0]).to_csr(n_atoms)
             return codes if sparse_output else codes.toarray()
     return _encode_on_host(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
 
@@ -315,7 +321,6 @@ def _encode_on_host(
     signals: Any, encoder: Any, sparse_output: bool, n_jobs: int | None, factors: Any, squared_norms: Any
 ) -> Any:
     """As `encode_signals`, in NumPy; the codes go where the signals came from."""
-    from rkdl._backends.torch.place import to_host
     from rkdl._execution.device import send_home
 
     encoder, factors = to_host((encoder, factors))
@@ -331,15 +336,6 @@ def _scale_of(factors: Any, encoder: Any, signals: Any) -> Any:
         return backend_of(factors).cast(factors, signals.dtype)
     wide = np.broadcast_to(np.asarray(factors, dtype=np.float64), (encoder.n_atoms,))
     return None if (wide == 1.0).all() else wide.astype(signals.dtype)
-
-
-def _compact(padded: Any) -> Codes:
-    """Codes of a chunk that came from a device."""
-    indices, values, counts = padded[:3]
-    indptr = np.zeros(len(counts) + 1, dtype=np.int32)
-    np.cumsum(counts, out=indptr[1:])
-    is_used = np.arange(indices.shape[1], dtype=np.int32) < counts[:, None]
-    return Codes(indptr, indices[is_used], values[is_used])
 
 
 def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursuit: str, n_atoms: int) -> Pursuit:
@@ -363,8 +359,7 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
 def unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Atoms of unit norm, C-contiguous, and the norms they had (infinite for an atom of norm zero)."""
     atoms = np.ascontiguousarray(atoms)
-    unit, norms = np.empty_like(atoms), np.empty(len(atoms), dtype=atoms.dtype)
-    smallest, largest = normalize_rows(atoms, unit, norms)
+    unit, norms, smallest, largest = backend_of(atoms).unit_rows(atoms)
     if is_safe(smallest**2, atoms.dtype) and is_safe(largest**2, atoms.dtype):
         return unit, norms
     assert_all_finite(atoms, input_name="dictionary")
@@ -385,8 +380,7 @@ def _unit_rows_on_device(atoms: Any, signals: Any) -> tuple[Any, Any] | None:
         return None
     backend = backend_of(atoms)
     atoms = backend.cast(atoms.detach(), signals.dtype)
-    norms = backend.row_norms(atoms)
-    smallest, largest = backend.extremes(norms)
+    unit, norms, smallest, largest = backend.unit_rows(atoms)
     if not (is_safe(smallest**2, signals.dtype) and is_safe(largest**2, signals.dtype)):
         return None
-    return atoms / norms[:, None], norms
+    return unit, norms
