@@ -15,7 +15,7 @@ from sklearn.linear_model import orthogonal_mp_gram
 import reference
 from rkdl import sparse_encode, sparse_encode_gram
 from rkdl._backends.cpu.backend import CPU
-from rkdl._coding.gram import gram_matrix
+from rkdl._coding.passes import gram_matrix
 from rkdl._coding.pursuit import pursue
 
 each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
