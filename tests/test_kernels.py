@@ -198,12 +198,6 @@ class TestVerbs:
         else:
             assert not np.isfinite(lost).all() or name == "product"
 
-    @each_kernel
-    def test_scaled_signals(self, name, rows):
-        """What is learned from scaled signals is the kernel of the signals as they are given."""
-        kernel = GRID[name][0]
-        np.testing.assert_allclose(kernel._rescaled(4.0)(4.0 * rows[0], 4.0 * rows[1]), kernel(*rows), rtol=1e-12)
-
 
 class TestObjects:
     @each_kernel

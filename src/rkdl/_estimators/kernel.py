@@ -103,7 +103,6 @@ class KernelLearner(Decoding):
             degree=self.degree,
             coef0=self.coef0,
             sample=sample,
-            scale=signals.scale,
             check=True,
         )
         check_kernel(kernel, sample)

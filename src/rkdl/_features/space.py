@@ -101,7 +101,7 @@ class KernelSpace(FeatureSpace):
 
     def _kernel(self, sample: np.ndarray, scale: float) -> Kernel:
         options: Any = {"gamma": self.gamma / scale / scale, "degree": self.degree, "coef0": self.coef0}
-        return make_kernel(self.kernel, **options, sample=sample, scale=scale)
+        return make_kernel(self.kernel, **options, sample=sample)
 
     def scale(self, dtype: np.dtype) -> float:
         """The power of two that the kernel vectors need in this dtype; mostly 1."""
