@@ -108,12 +108,7 @@ def _check_sparse(X: Any, name: str) -> None:
 def _sparse_problem(X: Any) -> str | None:
     """Describe the first problem of a sparse matrix, without a conversion or a method of it that uses the indices."""
     if X.format in ("csr", "csc", "bsr"):
-        blocks = X.data.shape[1:] if X.format == "bsr" else (1, 1)
-        # One-dimensional CSR arrays are one row.
-        lengths = tuple(length // size for length, size in zip((1, *X.shape)[-2:], blocks, strict=True))
-        lengths = lengths[::-1] if X.format == "csc" else lengths
-        what = {"csr": "column", "csc": "row", "bsr": "block column"}[X.format]
-        return _compressed_problem(X.indptr, X.indices, len(X.data), lengths, what)
+        return _compressed_problem(X)
     if X.format == "dia":
         # Diagonals outside the matrix are skipped.
         offsets = np.asarray(X.offsets)
@@ -140,16 +135,19 @@ def _sparse_problem(X: Any) -> str | None:
     return None
 
 
-def _compressed_problem(
-    indptr: np.ndarray, indices: np.ndarray, n_values: int, lengths: tuple[int, ...], what: str
-) -> str | None:
-    """Describe the first problem of a CSR, CSC or BSR matrix with `lengths` (major, minor) sizes."""
-    if indptr.shape != (lengths[0] + 1,):
-        return f"indptr has shape {indptr.shape} instead of {(lengths[0] + 1,)}"
+def _compressed_problem(X: Any) -> str | None:
+    """Describe the first problem of a CSR, CSC or BSR matrix."""
+    blocks = X.data.shape[1:] if X.format == "bsr" else (1, 1)
+    # One-dimensional CSR arrays are one row.
+    major, minor = (length // size for length, size in zip((1, *X.shape)[-2:], blocks, strict=True))
+    major, minor = (minor, major) if X.format == "csc" else (major, minor)
+    indptr, indices = X.indptr, X.indices
+    if indptr.shape != (major + 1,):
+        return f"indptr has shape {indptr.shape} instead of {(major + 1,)}"
     if indptr.dtype.kind not in "iu":
         return f"indptr has the dtype {indptr.dtype}"
-    if indices.shape != (n_values,):
-        return f"there are {len(indices)} indices for {n_values} values"
+    if indices.shape != (len(X.data),):
+        return f"there are {len(indices)} indices for {len(X.data)} values"
     if indptr[0] != 0:
         return f"indptr begins with {indptr[0]} instead of 0"
     falls = np.flatnonzero(indptr[1:] < indptr[:-1])
@@ -157,7 +155,8 @@ def _compressed_problem(
         return f"indptr decreases from {indptr[falls[0]]} to {indptr[falls[0] + 1]} at entry {falls[0] + 1}"
     if indptr[-1] > len(indices):
         return f"indptr ends with {indptr[-1]}, but there are {len(indices)} indices"
-    return _index_problem(indices[: indptr[-1]], lengths[1], what)
+    what = {"csr": "column", "csc": "row", "bsr": "block column"}[X.format]
+    return _index_problem(indices[: indptr[-1]], minor, what)
 
 
 def _index_problem(indices: Any, length: int, what: str) -> str | None:
