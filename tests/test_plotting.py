@@ -16,7 +16,6 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from helpers import KERNEL, by_class, make
 from rkdl import DL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, plotting
-from rkdl.kernels import RBF
 from rkdl.plotting import (
     AtomsDisplay,
     ClassResidualsDisplay,
@@ -87,19 +86,10 @@ class TestPreimages:
     def test_of_an_atom_and_its_negative_are_the_same(self, digits):
         fitted = make(RKDL).fit(digits)
         before = fitted.atom_preimages()
-        signs = np.where(np.arange(8) % 2, 1.0, -1.0)
-        fitted.dual_components_ = signs[:, None] * fitted.dual_components_
+        fitted.dual_components_ = np.where(np.arange(8) % 2, 1.0, -1.0)[:, None] * fitted.dual_components_
         # To the accuracy at which the iteration stops.
         np.testing.assert_allclose(fitted.atom_preimages(), before, atol=1e-5)
         assert not np.allclose(fitted.inverse_transform(np.eye(8)), before)
-
-    def test_keep_float32_and_survive_scales(self, digits):
-        X = digits.astype(np.float32)
-        signals = make(ORKDL).fit(X).atom_preimages()
-        # Whose squares leave the range of float32.
-        huge = make(ORKDL).fit(X * np.float32(2.0**80)).atom_preimages()
-        assert signals.dtype == huge.dtype == np.float32
-        np.testing.assert_allclose(huge / np.float32(2.0**80), signals, atol=1e-3)
 
     def test_need_a_decoder_for_other_kernels(self, digits):
         fitted = make(RKDL, kernel="poly").fit(digits)
@@ -109,10 +99,6 @@ class TestPreimages:
         with pytest.raises(NotFittedError):
             make(RKDL).atom_preimages()
 
-
-class TestPreimagesOfClasses:
-    """`atom_preimages` of the classifier: one array per class."""
-
     @by_class([RKDL, DL])
     def test_one_array_per_class(self, kind, digits, labels):
         classifier = KDLClassifier(make(kind), random_state=0).fit(digits[:200], labels[:200])
@@ -121,32 +107,23 @@ class TestPreimagesOfClasses:
         if kind is DL:
             np.testing.assert_array_equal(found[3], classifier.components_[3, : len(found[3])])
 
-    def test_come_close_to_their_atoms(self, classifier, digits):
-        """No training signal has an image closer to an atom, or to its negative, than the pre-image."""
-        kernel = RBF(classifier.gamma_)
-        for signals, own in zip(classifier.atom_preimages(), classifier.components_, strict=True):
-            atoms = own[: len(signals)]
-            reached = np.abs((kernel(signals, classifier.kernel_vectors_) * atoms).sum(axis=1))
-            nearest = np.abs(kernel(digits[:600], classifier.kernel_vectors_) @ atoms.T).max(axis=0)
-            assert (reached >= 0.999 * nearest).all()
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    def test_of_classes_agree_with_those_of_a_dictionary(self, dtype, digits, labels):
+        """The same atoms on the same kernel vectors have the same pre-images."""
+        X = digits[:200].astype(dtype)
+        classifier, single = KDLClassifier(make(RKDL), random_state=0).fit(X, labels[:200]), make(RKDL).fit(X)
+        single.kernel_vectors_, single.gamma_ = classifier.kernel_vectors_, classifier.gamma_
+        single.dual_components_, single.gram_ = classifier.components_[2, :8], classifier.grams_[2, :8, :8]
+        found = classifier.atom_preimages()[2]
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, single.atom_preimages())
 
-    def test_agree_with_those_of_a_dictionary(self, digits, labels):
-        """The same atoms on the same kernel vectors have the same pre-images, also in float32 and out of its range."""
-        for X in (digits[:200], (digits[:200] * 2.0**80).astype(np.float32)):
-            classifier = KDLClassifier(make(RKDL), random_state=0).fit(X, labels[:200])
-            single = make(RKDL).fit(X)
-            single.kernel_vectors_, single.gamma_ = classifier.kernel_vectors_, classifier.gamma_
-            single.dual_components_, single.gram_ = classifier.components_[2, :8], classifier.grams_[2, :8, :8]
-            found = classifier.atom_preimages()[2]
-            assert found.dtype == X.dtype
-            np.testing.assert_array_equal(found, single.atom_preimages())
-
-    def test_of_a_linear_kernel_are_the_atoms(self, digits, labels):
+    def test_of_classes_and_a_linear_kernel_are_the_atoms(self, digits, labels):
         classifier = KDLClassifier(make(RKDL, kernel="linear"), random_state=0).fit(digits[:200], labels[:200])
         expected = classifier.components_[4, : classifier.n_atoms_[4]] @ classifier.kernel_vectors_
         np.testing.assert_allclose(classifier.atom_preimages()[4], expected)
 
-    def test_refusals(self, digits, labels):
+    def test_refusals_of_classifiers(self, digits, labels):
         with pytest.raises(NotFittedError):
             KDLClassifier().atom_preimages()
         for method in (make(RKDL, kernel="poly"), make(FourierDL)):
@@ -154,13 +131,13 @@ class TestPreimagesOfClasses:
             with pytest.raises(ValueError, match="have no pre-images here"):
                 classifier.atom_preimages()
 
+
+class TestAtoms:
     def test_are_drawn_class_by_class(self, classifier):
         display = AtomsDisplay.from_estimator(classifier, image_shape=(8, 8), n_columns=10)
         drawn = np.asarray(display.image_.get_array())
         np.testing.assert_array_equal(drawn[9:17, :8], classifier.atom_preimages()[1][0].reshape(8, 8))
 
-
-class TestAtoms:
     def test_images_side_by_side(self, model):
         display = AtomsDisplay.from_estimator(model, image_shape=(8, 8), n_columns=4)
         drawn = np.asarray(display.image_.get_array())
@@ -215,11 +192,9 @@ class TestAtoms:
         np.testing.assert_allclose(display.points_.get_offsets(), expected)
         assert len(display.ax_.collections) == 2
 
-    def test_refusals(self, model, digits, moons):
+    def test_wrong_shapes_and_pipelines(self, model, moons):
         with pytest.raises(ValueError, match=r"image_shape=\(7, 8\) does not fit signals of 64 features"):
             AtomsDisplay.from_estimator(model, image_shape=(7, 8))
-        with pytest.raises(ValueError, match="KDLOutlierDetector has no atom_preimages"):
-            AtomsDisplay.from_estimator(KDLOutlierDetector(n_members=2).fit(digits[:100]))
         with pytest.raises(NotFittedError):
             AtomsDisplay.from_estimator(DL())
         with pytest.raises(ValueError, match="Normalizer"):
@@ -246,6 +221,16 @@ class TestNames:
             assert len(display.ax_.get_yticks()) in (15, 20)
         plain = AtomsDisplay.from_estimator(pipeline[-1])
         assert plain.ax_.get_xlabel() == "feature"
+        assert (plain.image_, len(plain.lines_)) == (None, 30)
+
+    def test_heat_map(self, rng):
+        """Columns of different units are comparable, and one without differences is white."""
+        atoms = rng.normal(size=(5, 3)) * [1.0, 1e6, 0.0] + 7.0
+        display = AtomsDisplay(atoms, feature_names=["age", "size", "rent"]).plot()
+        drawn = np.asarray(display.image_.get_array())
+        np.testing.assert_allclose(drawn, np.c_[(atoms - atoms.mean(0))[:, :2] / atoms.std(0)[:2], np.zeros(5)])
+        assert display.image_.get_cmap().name == "RdBu_r"
+        assert display.colorbar_.ax.get_ylabel() == "standardised over the atoms"
 
     def test_features_of_the_plane(self, table, recwarn):
         plane = table[["age", "rent"]]
@@ -257,27 +242,33 @@ class TestNames:
         assert not [warning for warning in recwarn if "feature names" in str(warning.message)]
 
 
-def test_estimators_without_codes(digits):
+@pytest.mark.parametrize(
+    ("display", "data", "message"),
+    [
+        (AtomsDisplay, (), "no atom_preimages: give DL, a kernel method"),
+        (KernelVectorsDisplay, (), "does not have one set"),
+        (ErrorCurveDisplay, (), "no errors_: only single"),
+        (CodesDisplay, (np.eye(64),), "no transform: give DL or a kernel method"),
+        (ResidualsDisplay, (np.eye(64),), "no reconstruction_error: give DL or a kernel method"),
+        (ReconstructionDisplay, (np.eye(64),), "no denoise: give DL or a kernel method"),
+        (ClassResidualsDisplay, (np.eye(64), np.ones(64)), "no class_residuals: give a KDLClassifier"),
+    ],
+)
+def test_estimators_without_what_is_drawn(display, data, message, digits):
     detector = KDLOutlierDetector(n_members=2, random_state=0).fit(digits[:100])
-    for display, name in ((CodesDisplay, "transform"), (ResidualsDisplay, "reconstruction_error")):
-        with pytest.raises(ValueError, match=f"KDLOutlierDetector has no {name}: give DL or a kernel method"):
-            display.from_estimator(detector, digits[:100])
+    with pytest.raises(ValueError, match=f"KDLOutlierDetector .*{message}|KDLOutlierDetector {message}"):
+        display.from_estimator(detector, *data)
 
 
-def test_kernel_vectors(model, classifier):
+def test_kernel_vectors(model, classifier, digits):
     _, ax = plt.subplots()
     display = KernelVectorsDisplay.from_estimator(model, image_shape=(8, 8), n_columns=12, ax=ax)
     assert display.ax_ is ax
     np.testing.assert_array_equal(np.asarray(display.image_.get_array())[:, :8], model.kernel_vectors_[0].reshape(8, 8))
     shared = KernelVectorsDisplay.from_estimator(classifier, vectors=[3])
     np.testing.assert_array_equal(shared.lines_[0].get_ydata(), classifier.kernel_vectors_[3])
-
-
-def test_kernel_vectors_of_methods_without(digits):
     with pytest.raises(ValueError, match="DL has no kernel_vectors_"):
         KernelVectorsDisplay.from_estimator(make(DL).fit(digits))
-    with pytest.raises(ValueError, match="does not have one set"):
-        KernelVectorsDisplay.from_estimator(KDLOutlierDetector(n_members=2).fit(digits[:100]))
 
 
 def test_error_curves(model, digits, classifier):
@@ -289,8 +280,6 @@ def test_error_curves(model, digits, classifier):
     assert other.line_.get_color() != display.line_.get_color()
     assert [text.get_text() for text in other.ax_.get_legend().get_texts()][::2] == ["ORKDL", "RKDL"]
     assert ErrorCurveDisplay.from_estimator(classifier).update_line_ is None
-    with pytest.raises(ValueError, match="KDLOutlierDetector has no errors_"):
-        ErrorCurveDisplay.from_estimator(KDLOutlierDetector(n_members=2).fit(digits[:100]))
 
 
 def test_codes_are_grouped_by_label(model, digits, labels):
@@ -347,8 +336,8 @@ def test_class_residuals(classifier, digits, labels):
     some = ClassResidualsDisplay.from_estimator(classifier, X[y < 3], y[y < 3], include_values=False)
     assert some.text_ is None
     assert np.asarray(some.image_.get_array()).shape == (3, 10)
-    with pytest.raises(ValueError, match="give a KDLClassifier"):
-        ClassResidualsDisplay.from_estimator(make(DL).fit(X), X, y)
+    with pytest.raises(ValueError, match="y is missing"):
+        ClassResidualsDisplay.from_estimator(classifier, X)
 
 
 class TestContours:
@@ -363,21 +352,20 @@ class TestContours:
         np.testing.assert_allclose(display.points_[1].get_offsets(), X[names == "upper"])
         assert display.boundary_ is not None
 
-    def test_outliers(self, moons):
+    @pytest.mark.parametrize("kind", [RKDL, KDLOutlierDetector])
+    def test_scores_and_residuals(self, kind, moons):
+        """Badly represented signals are yellow in both."""
         X, _ = moons
-        model = KDLOutlierDetector(n_members=2, random_state=0).fit(X)
-        display = DecisionContourDisplay.from_estimator(model, X, grid_resolution=20)
+        is_detector = kind is KDLOutlierDetector
+        model = (kind(n_members=2, random_state=0) if is_detector else make(kind)).fit(X)
+        display = DecisionContourDisplay.from_estimator(model, X, grid_resolution=20, show_signals=is_detector)
         grid = np.column_stack([display.xx0.ravel(), display.xx1.ravel()])
-        np.testing.assert_allclose(display.response.ravel(), model.decision_function(grid))
-        np.testing.assert_array_equal(display.boundary_.levels, [0.0])
-
-    def test_residuals(self, moons):
-        X, _ = moons
-        model = make(RKDL).fit(X)
-        display = DecisionContourDisplay.from_estimator(model, X, grid_resolution=20, show_signals=False)
-        grid = np.column_stack([display.xx0.ravel(), display.xx1.ravel()])
-        np.testing.assert_allclose(display.response.ravel(), model.reconstruction_error(grid))
-        assert (display.boundary_, display.points_) == (None, [])
+        expected = model.decision_function(grid) if is_detector else model.reconstruction_error(grid)
+        np.testing.assert_allclose(display.response.ravel(), expected)
+        assert len(display.points_) == is_detector
+        assert list(display.boundary_.levels if is_detector else []) == [0.0] * is_detector
+        worst = display.surface_.cmap(0.0 if is_detector else 1.0)
+        assert min(worst[:2]) > 0.8 > 0.4 > worst[2]
 
     def test_other_dimensions(self, model, digits):
         with pytest.raises(ValueError, match="two features"):
