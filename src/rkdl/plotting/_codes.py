@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator as Estimator
 
 from rkdl._utils.types import MatrixLike
 from rkdl.plotting._display import Display, Fitted, dense, group_rows
-from rkdl.plotting._drawing import RESIDUAL_MAP, color_of, draw_matrix, signed_style
+from rkdl.plotting._drawing import RESIDUAL_MAP, Style, color_of, draw_matrix, signed_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +113,7 @@ class ResidualsDisplay(_SignalsDisplay):
         self.edges_ = np.histogram_bin_edges(self.residuals, bins)
         self.shares_: list[np.ndarray] = []
         for number, (label, rows) in enumerate(groups):
-            style: dict[str, Any] = {"bins": self.edges_, "color": color_of(number), "alpha": 0.6, "label": str(label)}
+            style: Style = {"bins": self.edges_, "color": color_of(number), "alpha": 0.6, "label": str(label)}
             style["weights"] = np.full(len(rows), 1.0 / len(rows))
             self.shares_.append(np.asarray(ax.hist(self.residuals[rows], **{**style, **kwargs})[0]))
         ax.set(xlabel="norm of the residual in feature space", ylabel="share of the signals")
@@ -158,7 +158,7 @@ class ErrorCurveDisplay(Display):
         ax = self._start(ax)
         # Each curve that is added to the same axes has the next colour.
         color = color_of(sum(line.get_linestyle() == "-" for line in ax.lines))
-        style: dict[str, Any] = {"color": color, "marker": "o", "markersize": 4}
+        style: Style = {"color": color, "marker": "o", "markersize": 4}
         style["label"] = self.name or "after coding again"
         self.line_: Line2D = ax.plot(1 + np.arange(len(self.errors)), self.errors, **{**style, **kwargs})[0]
         self.update_line_: Line2D | None = None
@@ -232,7 +232,7 @@ class ClassResidualsDisplay(_SignalsDisplay):
         middle = 0.5 * sum(self.image_.get_clim())
         for (row, column), value in np.ndenumerate(self.residuals) if include_values else ():
             color = "black" if value > middle else "white"
-            place: dict[str, Any] = {"ha": "center", "va": "center", "color": color, "fontsize": "small"}
+            place: Style = {"ha": "center", "va": "center", "color": color, "fontsize": "small"}
             texts[row, column] = ax.text(column, row, format(value, values_format), **place)
         self.text_ = texts if include_values else None
         ax.set_xticks(range(len(self.classes)), [str(label) for label in self.classes])

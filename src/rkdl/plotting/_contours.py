@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, is_classifier, is_outlier_detector
 
 from rkdl._utils.types import MatrixLike
 from rkdl.plotting._display import Display, Fitted, dense, group_rows
-from rkdl.plotting._drawing import RESIDUAL_MAP, SCORE_MAP, color_of, label_plane
+from rkdl.plotting._drawing import RESIDUAL_MAP, SCORE_MAP, Style, color_of, label_plane
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,11 +67,8 @@ class DecisionContourDisplay(Display):
         self.boundary_ = None
         if self.classes is not None:
             edges = np.arange(len(self.classes) + 1) - 0.5
-            style: dict[str, Any] = {
-                "levels": edges,
-                "colors": [*map(color_of, range(len(self.classes)))],
-                "alpha": 0.35,
-            }
+            colors = [color_of(index) for index in range(len(self.classes))]
+            style: Style = {"levels": edges, "colors": colors, "alpha": 0.35}
             self.surface_ = ax.contourf(*grid, **{**style, **kwargs})
             self.boundary_ = ax.contour(*grid, levels=edges[1:-1], colors="black", linewidths=0.8)
         else:
@@ -89,7 +86,7 @@ class DecisionContourDisplay(Display):
         drawn = []
         for number, (label, rows) in enumerate(group_rows(len(X), y)):
             color = "white" if label is None else color_of(known.index(label) if label in known else number)
-            style: dict[str, Any] = {"s": 14, "color": color, "edgecolors": "black", "linewidths": 0.4, "zorder": 3}
+            style: Style = {"s": 14, "color": color, "edgecolors": "black", "linewidths": 0.4, "zorder": 3}
             drawn.append(ax.scatter(X[rows, 0], X[rows, 1], label=str(label), **style))
         if y is not None:
             ax.legend()
@@ -121,7 +118,7 @@ class DecisionContourDisplay(Display):
             *np.linspace(signals.min(axis=0) - margins, signals.max(axis=0) + margins, grid_resolution).T
         )
         grid = np.column_stack([xx0.ravel(), xx1.ravel()]).astype(np.result_type(signals.dtype, np.float32))
-        options: dict[str, Any] = {"feature_names": fitted.feature_names}
+        options: Style = {"feature_names": fitted.feature_names}
         if type(X).__module__.startswith("pandas"):
             # Estimators that were fitted on a data frame warn about signals without column names.
             grid = type(X)(grid, columns=X.columns)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
     from matplotlib.lines import Line2D
 
+Style = dict[str, Any]  # Options of a function of matplotlib.
 # Okabe and Ito's colours, which the colour-blind tell apart; black is left for boundaries.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 # Pre-images of nonnegative images may be slightly negative, relative to the largest value.
@@ -58,7 +59,7 @@ def label_rows(ax: Axes, positions: np.ndarray, numbers: np.ndarray, what: str) 
     ax.set_ylabel(what)
 
 
-def draw_lines(ax: Axes, *curves: tuple[np.ndarray, dict[str, Any]]) -> tuple[list[Line2D], np.ndarray]:
+def draw_lines(ax: Axes, *curves: tuple[np.ndarray, Style]) -> tuple[list[Line2D], np.ndarray]:
     """Rows one above the other, of one or more matrices with their styles: the lines, and the middles of the rows."""
     together = np.concatenate([rows for rows, _ in curves], axis=1)
     distance = 1.1 * float(np.ptp(together, axis=1).max(initial=0.0)) or 1.0
@@ -70,13 +71,13 @@ def draw_lines(ax: Axes, *curves: tuple[np.ndarray, dict[str, Any]]) -> tuple[li
     return lines, offsets + 0.5 * (together.max(axis=1) + together.min(axis=1))
 
 
-def draw_matrix(ax: Axes, matrix: np.ndarray, label: str, options: dict[str, Any], **style: Any) -> tuple:
+def draw_matrix(ax: Axes, matrix: np.ndarray, label: str, options: Style, **style: object) -> tuple:
     """A matrix as an image with its colour bar; without smoothing, which would hide zeros."""
     image = ax.imshow(matrix, **{"interpolation": "nearest", **style, **options})
     return image, ax.figure.colorbar(image, ax=ax, label=label)
 
 
-def signed_style(largest: float) -> dict[str, Any]:
+def signed_style(largest: float) -> Style:
     """Red for positive and blue for negative numbers, around white."""
     return {"cmap": SIGNED_MAP, "vmin": -largest, "vmax": largest}
 
@@ -94,11 +95,9 @@ def check_image_shape(image_shape: ImageShape, n_features: int) -> ImageShape:
     return shape
 
 
-def draw_images(
-    ax: Axes, images: np.ndarray, n_columns: int, options: dict[str, Any], is_signed: bool = False
-) -> AxesImage:
+def draw_images(ax: Axes, images: np.ndarray, n_columns: int, options: Style, is_signed: bool = False) -> AxesImage:
     """Draw images side by side in grey, or in red and blue around white if their negative values matter."""
-    style: dict[str, Any] = {}
+    style: Style = {}
     if images.ndim == 3:
         style = _color_scale(images, is_signed)
     else:
@@ -123,7 +122,7 @@ def _tile(images: np.ndarray, n_columns: int) -> np.ndarray:
     return rows.reshape(n_rows * (height + 1), n_columns * (width + 1), *channels)[:-1, :-1]
 
 
-def _color_scale(values: np.ndarray, is_signed: bool) -> dict[str, Any]:
+def _color_scale(values: np.ndarray, is_signed: bool) -> Style:
     """Colour map and limits: symmetric around zero if `is_signed`, or if some values are clearly negative."""
     # A few extreme pixels would leave the others pale.
     low, high = (float(limit) for limit in np.quantile(values, [1.0 - SHOWN, SHOWN]))

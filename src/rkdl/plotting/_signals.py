@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from rkdl._utils.types import MatrixLike
 from rkdl.plotting._display import Display, Fitted, ImageShape, dense
 from rkdl.plotting._drawing import (
+    Style,
     can_name,
     check_image_shape,
     color_of,
@@ -82,16 +83,16 @@ class _RowsDisplay(Display):
             label_features(ax, self.feature_names, n_features)
         return self
 
-    def _draw_points(self, ax: Axes, options: dict[str, Any]) -> None:
+    def _draw_points(self, ax: Axes, options: Style) -> None:
         if self.X is not None:
             ax.scatter(self.X[:, 0], self.X[:, 1], s=6, color="#999999", alpha=0.6, label="signals")
-        marks: dict[str, Any] = {"s": 50, "marker": "D", "color": color_of(5), "edgecolors": "white", "zorder": 3}
+        marks: Style = {"s": 50, "marker": "D", "color": color_of(5), "edgecolors": "white", "zorder": 3}
         first, second = self.signals.T
         self.points_ = ax.scatter(first, second, **{**marks, "label": f"{self._what}s", **options})
         label_plane(ax, self.feature_names)
         ax.legend()
 
-    def _draw_heat_map(self, ax: Axes, options: dict[str, Any]) -> np.ndarray:
+    def _draw_heat_map(self, ax: Axes, options: Style) -> np.ndarray:
         # Columns of a table have units of their own.
         deviations = self.signals - self.signals.mean(axis=0)
         deviations /= np.where(deviations.any(axis=0), deviations.std(axis=0), 1.0)
