@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import isfinite
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,8 @@ class Kernel:
     (12, 6)
     """
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
         for name, own in vars(cls).items():
             # A method without a docstring does what the base class says.
             if inspect.isfunction(own) and own.__doc__ is None:
