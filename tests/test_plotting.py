@@ -216,7 +216,7 @@ class TestNames:
 
     def test_heat_map(self, rng):
         """Columns of different units are comparable, and one without differences is white."""
-        atoms = rng.normal(size=(5, 3)) * [1.0, 1e6, 0.0] + 7.0
+        atoms = rng.normal(size=(5, 3)) * [1.0, 1e6, 0.0] + 0.1
         display = AtomsDisplay(atoms, feature_names=["age", "size", "rent"]).plot()
         drawn = np.asarray(display.image_.get_array())
         np.testing.assert_allclose(drawn, np.c_[(atoms - atoms.mean(0))[:, :2] / atoms.std(0)[:2], np.zeros(5)])

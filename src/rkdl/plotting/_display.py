@@ -79,7 +79,8 @@ class Display:
 
 def documented(cls: type[AnyDisplay]) -> type[AnyDisplay]:
     """Complete the docstrings of a display and of its methods with what `PARAMETERS` says."""
-    head, title, tail = inspect.cleandoc(cls.__doc__ or "").partition("Attributes\n")
+    text = inspect.cleandoc(cls.__doc__ or "")
+    head, title, tail = text.partition("Attributes\n" if "Attributes\n" in text else "Examples\n")
     if title:
         cls.__doc__ = f"{head}{_parameters_of(cls.__init__)}\n{title}{tail}\n"
     for name in {"plot", "from_estimator"} & set(vars(cls)):

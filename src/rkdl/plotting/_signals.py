@@ -77,9 +77,8 @@ class _RowsDisplay(Display):
             if can_name(self.feature_names, n_features):
                 middles = self._draw_heat_map(ax, kwargs)
             else:
-                self.lines_, middles = draw_lines(
-                    ax, (self.signals, {"color": color_of(0), "linewidth": 1.0, **kwargs})
-                )
+                style = {"color": color_of(0), "linewidth": 1.0, **kwargs}
+                self.lines_, middles = draw_lines(ax, (self.signals, style))
             label_rows(ax, middles, self.numbers, self._what)
             label_features(ax, self.feature_names, n_features)
         return self
@@ -94,9 +93,9 @@ class _RowsDisplay(Display):
         ax.legend()
 
     def _draw_heat_map(self, ax: Axes, options: Style) -> np.ndarray:
-        # Columns of a table have units of their own.
-        deviations = self.signals - self.signals.mean(axis=0)
-        deviations /= np.where(deviations.any(axis=0), deviations.std(axis=0), 1.0)
+        # Columns of a table have units of their own; what is below the rounding of a column is no difference.
+        spread, sizes = self.signals.std(axis=0), np.abs(self.signals).max(axis=0)
+        deviations = (self.signals - self.signals.mean(axis=0)) / np.where(spread > 1e-6 * sizes, spread, np.inf)
         style = {"aspect": "auto", **signed_style(float(np.abs(deviations).max(initial=0.0)) or 1.0)}
         label = f"standardised over the {self._what}s"
         self.image_, self.colorbar_ = draw_matrix(ax, deviations, label, options, **style)
@@ -119,6 +118,8 @@ class AtomsDisplay(_RowsDisplay):
         One line per row, if they are drawn as signals.
     points_ : matplotlib PathCollection or None
         The rows as points of the plane.
+    colorbar_ : matplotlib Colorbar
+        Scale of the heat map, if there is one.
 
     Examples
     --------
@@ -154,16 +155,7 @@ class AtomsDisplay(_RowsDisplay):
 
 @documented
 class KernelVectorsDisplay(_RowsDisplay):
-    """Kernel vectors, drawn as `AtomsDisplay` draws atoms.
-
-    Attributes
-    ----------
-    image_ : matplotlib AxesImage or None
-        All images side by side, or the heat map.
-    lines_ : list of matplotlib Line2D
-        One line per row, if they are drawn as signals.
-    points_ : matplotlib PathCollection or None
-        The rows as points of the plane.
+    """Kernel vectors, drawn as `AtomsDisplay` draws atoms, with the same attributes.
 
     Examples
     --------
