@@ -6,15 +6,17 @@ import csv
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris
+from sklearn.preprocessing import StandardScaler
 
 import rkdl
 from rkdl import ORKDL, RKDL, KDLClassifier, KDLOutlierDetector
-from rkdl._cli import main
+from rkdl._cli import decisions, main, messages
 
 QUICK = ["--quiet", "--set", "max_iter=2", "--set", "n_kernel_vectors=12", "--atoms", "8"]
 
@@ -142,19 +144,17 @@ class TestTables:
     def test_columns_that_are_not_numbers_are_named(self, tables, capsys):
         message = fails(["fit", "train.csv", "--out", "m"], capsys)
         assert "train.csv: 2 columns are not numeric: name ('flower 0'), species (" in message
-        assert "; leave them out with --drop" in message
-        message = fails(["fit", "train.csv", "--drop", "name", "--out", "m"], capsys)
-        assert "; leave it out with --drop, copy it to the results with --keep, name the classes" in message
+        assert "; leave them out (--drop), copy them to the results (--keep), name the classes (--label)" in message
+        assert "; leave it out (--drop)" in fails(["fit", "train.csv", "--drop", "name", "--out", "m"], capsys)
         write_csv("commas.csv", ["a", "b"], [["1,5", 2], ["2,5", 3]], ";")
         assert "write decimal points instead of commas" in fails(["fit", "commas.csv", "--out", "m"], capsys)
 
     def test_missing_values_are_counted_by_column(self, capsys):
         write_csv("gaps.csv", ["a", "b", "c"], [[1, 2, 3], [4, "", 6], [7, "NA", "inf"], [1, 0, 1]])
         message = fails(["fit", "gaps.csv", "--out", "m"], capsys)
-        assert "missing or infinite values in b (2), c (1), the first in column 'b', row 1 (from 0)" in message
-        assert "--drop" in message
-        assert main(["fit", "gaps.csv", "--drop", "b", "c", "--atoms", "2", "--method", "dl", "--nonzeros", "1",
-                     "--quiet", "--out", "m"]) == 0  # fmt: skip
+        assert "missing or infinite values in b (2), c (1), the first in column 'b', row 2 (from 1)" in message
+        argv = ["--drop", "b", "c", "--atoms", "2", "--method", "dl", "--nonzeros", "1", "--quiet", "--out", "m"]
+        assert main(["fit", "gaps.csv", *argv]) == 0
 
     def test_unknown_columns(self, tables, capsys):
         for option in ("--label", "--drop", "--keep"):
@@ -169,6 +169,47 @@ class TestTables:
         assert model.n_features_in_ == 4
         assert not hasattr(model, "feature_names_in_")
 
+    def test_header_of_numbers(self, iris, capsys):
+        """The names that pandas gives to columns are a header, others are if one says so; none is lost silently."""
+        X, y = iris
+        for header, option, said in (
+            ([0, 1, 2, 3, "kind"], [], "the first line, 0, 1, 2 ..., is read as the header"),
+            ([10, 20, 30, 40, "kind"], ["--header"], ""),
+        ):
+            write_csv("named.csv", header, [[*row, label] for row, label in zip(X, y, strict=True)])
+            assert main(["fit", "named.csv", *option, "--drop", "kind", *QUICK, "--out", "m"]) == 0
+            assert list(rkdl.load("m").feature_names_in_) == [str(name) for name in header[:4]]
+            assert said in capsys.readouterr().err
+        assert "no column 'kind'" in fails(["fit", "named.csv", "--no-header", "--drop", "kind", "--out", "m"], capsys)
+
+    def test_no_row_or_column_is_lost(self, iris, rng, capsys):
+        """Rows that begin with a hash sign are rows; kept cells stay as they are written, and are never overwritten."""
+        X, _ = iris
+        ids = ["#1", "007", "NA", "1.0", *map(str, range(146))]
+        write_csv("data.csv", ["id", "a", "b"], [[name, *row[:2]] for name, row in zip(ids, X, strict=True)])
+        assert main(["outliers", "data.csv", "--keep", "id", "--out", "s.csv", *QUICK[:3]]) == 0
+        assert [row[0] for row in read_csv("s.csv")[1]] == ids
+        assert main(["fit", "data.csv", "--drop", "id", *QUICK, "--out", "m"]) == 0
+        names = ["outlier", "predicted", "p(0)", "orkdl0", "a", "b"]
+        write_csv("clash.csv", names, (rng.random((50, 6)) > 0.5) * 1)
+        classify = ["classify", "clash.csv", "--label", "b", "--test", "clash.csv"]
+        for column, argv in (
+            ("outlier", ["outliers", "clash.csv"]),
+            ("predicted", classify),
+            ("p(0)", classify),
+            ("orkdl0", ["encode", "m", "clash.csv"]),
+            ("a", ["denoise", "m", "clash.csv"]),
+        ):
+            message = fails([*argv, "--keep", column, "--out", "r.csv"], capsys)
+            assert f"the results have a column '{column}' of their own" in message
+
+    def test_many_columns(self, rng):
+        np.savetxt("wide.csv", rng.random((12, 50_000)), delimiter=",", fmt="%.3f")
+        begin = time.process_time()
+        argv = ["--method", "dl", "--atoms", "2", "--iterations", "1", "--nonzeros", "1", "--quiet", "--out", "m"]
+        assert main(["fit", "wide.csv", *argv]) == 0
+        assert time.process_time() - begin < 30.0
+
     def test_semicolons_tabs_and_the_index_of_pandas(self, iris):
         X, _ = iris
         write_csv("a.csv", ["", "a", "b"], [[9 - row, *X[row, :2]] for row in range(20)], ";")
@@ -182,10 +223,10 @@ class TestTables:
         ("text", "message"),
         [
             ("", "the file is empty"),
-            ("a,b\n", "holds no signals"),
-            ("a,b\n1,2\n1,2,3\n", "line 3 has 3 cells, the first line 2"),
+            ("a,b\n", "the table has no rows"),
+            ("a,b\n1,2\n1,2,3\n", "Expected 2 fields in line 3, saw 3"),
             ("a,a\n1,2\n", "several columns are called a"),
-            (b"\xff\xfe\x00", "cannot be read as CSV in UTF-8"),
+            (b"\xff\xfe\x00", "cannot be read as a CSV file in UTF-8"),
         ],
     )
     def test_damaged_files(self, text, message, capsys):
@@ -260,14 +301,14 @@ class TestEncode:
         assert "not a file of rkdl" in fails(["encode", "test.csv", "test.csv", "--out", "codes.npz"], capsys)
         write_csv("other.csv", ["sepal length", "sepal width"], [[1, 2]])
         message = fails([*encode, "other.csv", "--out", "codes.npz"], capsys)
-        assert "has no columns petal length, petal width, which the model was fitted on; its columns are " in message
+        assert "there are no columns petal length, petal width, which the model was fitted on; its columns" in message
         np.save("wide.npy", np.ones((3, 7)))
-        assert "wide.npy has 7 features per signal, and" in fails([*encode, "wide.npy", "--out", "codes.npz"], capsys)
+        assert "wide.npy has 7 features, and" in fails([*encode, "wide.npy", "--out", "codes.npz"], capsys)
         os.mkdir("old.zarr")
         assert "exists already" in fails([*encode, "test.csv", "--out", "old.zarr"], capsys)
         KDLOutlierDetector(n_members=2, random_state=0).fit(tables[0]).save("detector")
         message = fails(["encode", "detector", "test.csv", "--out", "codes.npz"], capsys)
-        assert "detector is a model of the class KDLOutlierDetector, and rkdl encode needs DL or " in message
+        assert "detector holds a KDLOutlierDetector, and rkdl encode needs DL or " in message
 
     def test_several_blocks(self, model, tables, monkeypatch):
         from rkdl._cli import dictionaries, outputs
@@ -280,7 +321,7 @@ class TestEncode:
         np.testing.assert_allclose(np.load("codes.npy"), expected, atol=1e-12)
         header, rows = read_csv("codes.csv")
         assert header[0] == "row"
-        assert [row[0] for row in rows] == [str(row) for row in range(50)]
+        assert [row[0] for row in rows] == [str(row) for row in range(1, 51)]
         np.testing.assert_allclose(np.array([row[1:] for row in rows], float), expected, atol=1e-12)
 
 
@@ -322,9 +363,9 @@ class TestArrays:
 
     def test_refusals(self, images, capsys):
         np.savez("several.npz", one=images, two=images)
-        assert "choose one with key=" in fails(["fit", "several.npz", "--out", "m"], capsys)
+        assert "choose one by its name" in fails(["fit", "several.npz", "--out", "m"], capsys)
         np.save("objects.npy", np.array([{}], dtype=object))
-        assert "no plain array can be read" in fails(["fit", "objects.npy", "--out", "m"], capsys)
+        assert "cannot be read as an array" in fails(["fit", "objects.npy", "--out", "m"], capsys)
         np.save("line.npy", np.ones(5))
         assert "its array is 1-D" in fails(["fit", "line.npy", "--out", "m"], capsys)
         gaps = images.reshape(120, -1).copy()
@@ -332,13 +373,13 @@ class TestArrays:
         np.save("gaps.npy", gaps)
         assert "contains NaN" in fails(["fit", "gaps.npy", "--out", "m"], capsys)
         np.save("fine.npy", images)
-        assert "--drop names columns of a table" in fails(["fit", "fine.npy", "--drop", "a", "--out", "m"], capsys)
+        assert "--drop is for tables" in fails(["fit", "fine.npy", "--drop", "a", "--out", "m"], capsys)
         with open("data.xlsx", "w") as stream:
             stream.write("no table")
         assert "the ending '.xlsx' is not known" in fails(["fit", "data.xlsx", "--out", "m"], capsys)
         os.mkdir("bad.zarr")
         if pytest.importorskip("zarr"):
-            assert "no Zarr array" in fails(["fit", "bad.zarr", "--out", "m"], capsys)
+            assert "cannot be read as a Zarr array" in fails(["fit", "bad.zarr", "--out", "m"], capsys)
 
     @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo"])
     @pytest.mark.parametrize("bad", [10**8, -1])
@@ -349,7 +390,7 @@ class TestArrays:
         parts["coords" if "coords" in parts else "col" if form == "coo" else "indices"][..., 3] = bad
         np.savez("damaged.npz", **parts)
         message = fails(["fit", "damaged.npz", "--out", "m"], capsys)
-        assert "damaged.npz: no sparse matrix can be read from it" in message
+        assert "damaged.npz: cannot be read as a sparse matrix" in message
         assert "save it again with scipy.sparse.save_npz" in message
 
     def test_labels_in_a_file_of_their_own(self, images):
@@ -361,24 +402,23 @@ class TestArrays:
             assert main(["classify", "X.npy", "--label", labels, "--save", "c", "--quiet", "--method", "dl"]) == 0
             assert rkdl.load("c").classes_[0] == first
 
-    @pytest.mark.parametrize(("name", "library"), [("a.zarr", "zarr"), ("a.parquet", "pyarrow"), ("images", "PIL")])
+    @pytest.mark.parametrize(
+        ("name", "library"), [("a.zarr", "zarr"), ("a.parquet", "pyarrow"), ("a.csv", "pandas"), ("images", "PIL")]
+    )
     def test_missing_libraries_are_named(self, name, library, images, monkeypatch, capsys):
         if library == "PIL":
             os.mkdir(name)
         with open(os.path.join(name, "a.png") if library == "PIL" else name, "w") as stream:
             stream.write("anything")
+        np.save("X.npy", images)
+        assert main(["fit", "X.npy", *QUICK, "--out", "model"]) == 0
         for module in [module for module in sys.modules if module.split(".")[0] == library]:
             monkeypatch.delitem(sys.modules, module)
         monkeypatch.setitem(sys.modules, library, None)
-        with monkeypatch.context() as patch:
-            # Which reads Parquet too, with another library.
-            patch.setitem(sys.modules, "pandas", None)
-            assert "pip install" in fails(["fit", name, "--out", "m"], capsys)
+        assert 'pip install "rkdl[files]"' in fails(["fit", name, "--out", "m"], capsys)
         if library != "PIL":
-            np.save("X.npy", images)
-            assert main(["fit", "X.npy", *QUICK, "--out", "model"]) == 0
             message = fails(["encode", "model", "X.npy", "--out", f"codes{os.path.splitext(name)[1]}"], capsys)
-            assert "pip install 'rkdl[files]'" in message
+            assert 'pip install "rkdl[files]"' in message
 
 
 def test_parquet_in_and_out(iris, capsys):
@@ -448,7 +488,7 @@ class TestOutliers:
     def test_prints_the_worst(self, signals, capsys):
         assert main(["outliers", "data.csv", "--keep", "id", "--top", "3"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert "signals are outliers" in lines[0]
+        assert "rows are outliers" in lines[0]
         assert {line.split(":")[0].strip() for line in lines[1:]} == {"id s0", "id s1", "id s2"}
 
     def test_train_save_and_use_again(self, signals, capsys):
@@ -469,8 +509,8 @@ class TestOutliers:
         assert "'0.7' is not above 0" in fails([*argv, "--contamination", "0.7"], capsys)
         RKDL(n_components=4, n_kernel_vectors=8, random_state=0).fit(signals).save("dictionary")
         message = fails([*argv, "--model", "dictionary"], capsys)
-        assert "of the class RKDL, and rkdl outliers needs KDLOutlierDetector; give a file that rkdl out" in message
-        assert "--contamination is for learning" in fails([*argv, "--model", "m", "--contamination", "0.1"], capsys)
+        assert "holds a RKDL, and rkdl outliers needs KDLOutlierDetector; give a file written by rkdl out" in message
+        assert "--contamination is for training" in fails([*argv, "--model", "m", "--contamination", "0.1"], capsys)
         assert "use .csv, .tsv, .parquet, .npz" in fails([*argv, "--out", "scores.npy"], capsys)
 
 
@@ -503,7 +543,7 @@ class TestClassify:
         assert main([*argv, "--cv", "3"]) == 0
         assert capsys.readouterr().out.startswith("3 folds: accuracy 9")
         message = fails([*argv, "--cv", "90"], capsys)
-        assert "--cv 90 needs as many signals of every class" in message
+        assert "--cv 90 needs 90 rows of every class, and one has" in message
 
     def test_refusals(self, tables, capsys):
         argv = ["classify", "train.csv", "--drop", "name"]
@@ -512,7 +552,7 @@ class TestClassify:
         assert "species" in fails([*argv, "--save", "m"], capsys)
         write_csv("gap.csv", ["a", "b", "c"], [[1, 2, "x"], [3, 4, ""], [5, 6, "y"]])
         message = fails(["classify", "gap.csv", "--label", "c", "--save", "m"], capsys)
-        assert "the label 'c' of row 1 (from 0) is missing" in message
+        assert "the label of row 2 (from 1) is missing" in message
         np.save("X.npy", tables[0])
         assert "the classes are not known: name them with --label" in fails(
             ["classify", "X.npy", "--save", "m"], capsys
@@ -573,14 +613,14 @@ class TestImages:
         assert main(["fit", "images", "--size", "5", "4", "--color", *QUICK, "--out", "m"]) == 0
         assert rkdl.load("m").n_features_in_ == 5 * 4 * 3
         message = fails(["encode", "m", "images", "--size", "5", "4", "--out", "z.npz"], capsys)
-        assert "images has 20 features per signal, and the model was fitted on 60; give --size and --color" in message
+        assert "images has 20 features, and the model was fitted on 60; give --size and --color" in message
 
     def test_refusals(self, folder, capsys):
         os.mkdir("empty")
         assert "there are no images in this folder" in fails(["fit", "empty", "--out", "m"], capsys)
         with open("empty/bad.png", "w") as stream:
             stream.write("no image")
-        assert "no image can be read from it" in fails(["fit", "empty", "--out", "m"], capsys)
+        assert "cannot be read as an image" in fails(["fit", "empty", "--out", "m"], capsys)
 
 
 class TestTerminal:
@@ -599,13 +639,20 @@ class TestTerminal:
         )
         assert done.stdout.splitlines()[-1] == "False False False"
 
-    def test_progress_is_for_terminals(self, tables, capsys, monkeypatch):
+    def test_progress(self, tables, capsys, monkeypatch):
+        """A bar on a terminal; elsewhere a line in ten seconds."""
         argv = ["fit", "train.csv", "--drop", "species", "name", "--iterations", "2", "--out", "m"]
         assert main(argv) == 0
         assert capsys.readouterr().err == ""
+        monkeypatch.setattr(messages, "_SECONDS", 0.0)
+        assert main(argv) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert any("2/2" in line for line in lines)
+        assert all(line.strip() for line in lines)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
         assert main(argv) == 0
         captured = capsys.readouterr()
+        assert "\r" in captured.err
         assert "2/2" in captured.err
         assert "2/2" not in captured.out
 
@@ -649,3 +696,50 @@ class TestWhatCannotBeRead:
         assert "gamma" in fails(
             ["fit", "train.csv", "--drop", "name", "species", "--out", "m.rkdl", "--set", "gamma={[]:1}"], capsys
         )
+
+
+class TestInputsAreNotOverwritten:
+    def test_outputs_that_are_inputs(self, tables, capsys):
+        X, y, _, _ = tables
+        np.save("X.npy", X)
+        np.save("y.npy", y)
+        classify = ["classify", "X.npy", "--label", "y.npy"]
+        assert "y.npy is also an input" in fails([*classify, "--save", "y.npy"], capsys)
+        assert "also the file of --out" in fails(
+            [*classify, "--test", "X.npy", "--out", "r.npz", "--save", "r.npz"], capsys
+        )
+        assert "X.npy is also an input" in fails(["fit", "X.npy", "--checkpoint", "X.npy", "--out", "m"], capsys)
+        assert "also the file of --out" in fails(["fit", "X.npy", "--checkpoint", "m", "--out", "./m"], capsys)
+
+    def test_images_are_not_written_among_the_inputs(self, tables, capsys):
+        os.makedirs("im/sub")
+        for out in ("im", "im/sub", "im/new"):
+            assert "is also an input" in fails(["denoise", "m", "im", "--out", out], capsys)
+
+    @pytest.mark.parametrize("is_link", [False, True])
+    def test_files_beside_a_zarr_array_stay(self, is_link, tables):
+        pytest.importorskip("zarr")
+        os.mkdir("other")
+        os.mkdir(".codes.zarr.part") if not is_link else os.symlink("other", ".codes.zarr.part")
+        with open(".codes.zarr.part/mine", "w") as stream:
+            stream.write("mine")
+        np.save("X.npy", tables[0])
+        assert main(["fit", "X.npy", *QUICK, "--out", "m"]) == 0
+        assert main(["encode", "m", "X.npy", "--out", "codes.zarr", "--quiet"]) == 0
+        assert os.listdir(".codes.zarr.part") == ["mine"]
+        assert not [name for name in os.listdir() if name.startswith(".rkdl")]
+
+    def test_any_name_of_a_column_in_npz(self, iris):
+        X, _ = iris
+        write_csv("data.csv", ["file", "allow_pickle", "a"], [["f", row, *X[row, :1]] for row in range(60)])
+        assert main(["outliers", "data.csv", "--keep", "file", "allow_pickle", "--out", "s.npz", "--quiet"]) == 0
+        with np.load("s.npz") as arrays:
+            assert set(arrays.files) == {"file", "allow_pickle", "anomaly", "outlier"}
+
+
+def test_standardizing_in_blocks(rng, monkeypatch):
+    X = rng.standard_normal((50, 4)) * [1.0, 10.0, 100.0, 0.0] + 5.0
+    monkeypatch.setattr(decisions, "_BLOCK", 28)
+    scaler = decisions._Scaler(True)
+    np.testing.assert_allclose(scaler.fit(X), StandardScaler().fit_transform(X), atol=1e-12)
+    assert scaler.transform(X.astype(np.float32)).dtype == np.float32
