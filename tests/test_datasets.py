@@ -416,11 +416,11 @@ def test_matlab_digits(tmp_path, rng, image_name, label_name):
     [
         ({"other": np.ones((28, 28, 1, 4))}, "XTrain, X or images among other"),
         ({"XTrain": "text"}, "among none"),
-        ({"XTrain": np.ones((28, 28))}, "28 x 28, not 28 x 28 x 1 x N"),
+        ({"XTrain": np.ones((28, 28))}, r"XTrain \(28 x 28\) does not hold 28 x 28 x 1 x N"),
         ({"XTrain": np.full((28, 28, 1, 4), np.nan)}, "finite"),
-        ({"XTrain": np.ones((28, 28, 1, 4)), "YTrain": np.ones(3)}, "3 labels in YTrain for 4 images"),
-        ({"XTrain": np.ones((28, 28, 1, 2)), "YTrain": np.array([0.5, 1])}, "not integers"),
-        ({"XTrain": np.ones((28, 28, 1, 2)), "YTrain": np.array([np.nan, 1])}, "not integers"),
+        ({"XTrain": np.ones((28, 28, 1, 4)), "YTrain": np.ones(3)}, "4 integers, one for each image"),
+        ({"XTrain": np.ones((28, 28, 1, 2)), "YTrain": np.array([0.5, 1])}, "does not hold 2 integers"),
+        ({"XTrain": np.ones((28, 28, 1, 2)), "YTrain": np.array([np.nan, 1])}, "does not hold 2 integers"),
     ],
 )
 def test_bad_matlab_digits(tmp_path, variables, match):

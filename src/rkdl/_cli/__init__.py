@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from rkdl import __version__
 from rkdl._cli.messages import readable_stderr, say_aside
 from rkdl._cli.parsers import add_commands
 from rkdl._utils.text import shown
@@ -64,15 +65,7 @@ def _one_line(error: BaseException) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="rkdl", description="Reduced kernel dictionary learning.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument("--version", action="version", version=f"rkdl {__version__}", help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add_commands(commands)
     return parser
-
-
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> None:
-        from rkdl import __version__
-
-        print(f"rkdl {__version__}")
-        parser.exit(0)

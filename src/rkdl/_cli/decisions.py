@@ -24,6 +24,7 @@ from rkdl._cli.outputs import TABLES, check_outputs, write_table
 
 # Numbers that are standardized at a time.
 _BLOCK = 1 << 22
+_SCALE = "scale the columns with --standardize"
 
 
 def outliers(options: Namespace) -> int:
@@ -68,7 +69,9 @@ def _fit_detector(options: Namespace) -> tuple[estimators.KDLOutlierDetector, In
         verbose=verbosity(options),
     )
     set_parameters(detector, options.set)
-    scaler = _Scaler(options.standardize, learned)
+    scaler = _Scaler(options.standardize)
+    if not options.standardize:
+        warn_of_scales(learned, _SCALE)
     rows = scaler.fit(learned.X)
     if options.train is None:
         # The training rows have a threshold of their own.
@@ -100,10 +103,12 @@ def classify(options: Namespace) -> int:
     test = None if options.test is None else read_like(inputs, options.test, options)
     if test is not None:
         test.check_results(_columns(np.unique(inputs.y)))
-    scaler = _Scaler(options.standardize, inputs)
+    scaler = _Scaler(options.standardize)
+    if not options.standardize:
+        warn_of_scales(inputs, _SCALE)
     model = _make_classifier(options)
     if options.cv is not None:
-        _cross_validate(options, model, inputs)
+        _cross_validate(options, model, inputs, inputs.y)
     if test is None and options.save is None:
         return 0
     model.fit(scaler.fit(inputs.X), inputs.y)
@@ -151,53 +156,46 @@ def _predict(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs
     return 0
 
 
-def _cross_validate(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs) -> None:
+def _cross_validate(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs, y: np.ndarray) -> None:
     from sklearn.base import clone
     from sklearn.model_selection import StratifiedKFold
     from sklearn.utils import check_random_state
     from tqdm import tqdm
 
-    assert inputs.y is not None
-    smallest = np.unique(inputs.y, return_counts=True)[1].min()
+    smallest = np.unique(y, return_counts=True)[1].min()
     if smallest < options.cv:
         raise ValueError(f"--cv {options.cv} needs {options.cv} {inputs.unit} of every class, and one has {smallest}")
     folds = StratifiedKFold(options.cv, shuffle=True, random_state=check_random_state(options.seed))
-    quiet = clone(model).set_params(verbose=0)
-    scores = []
+    scaler, scores = _Scaler(options.standardize), []
     X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
-    for train, test in tqdm(folds.split(inputs.y, inputs.y), "folds", options.cv, disable=not verbosity(options)):
-        scaler = _Scaler(options.standardize)
-        fitted = clone(quiet).fit(scaler.fit(X[train]), inputs.y[train])
-        scores.append(float(fitted.score(scaler.transform(X[test]), inputs.y[test])))
+    for train, test in tqdm(folds.split(y, y), "folds", options.cv, disable=not verbosity(options)):
+        fitted = clone(model).set_params(verbose=0).fit(scaler.fit(X[train]), y[train])
+        scores.append(float(fitted.score(scaler.transform(X[test]), y[test])))
     say(options, f"{options.cv} folds: accuracy {np.mean(scores):.1%}, from {min(scores):.1%} to {max(scores):.1%}")
 
 
 class _Scaler:
     """Scales columns to mean 0 and variance 1 if --standardize is given, in blocks that take little memory."""
 
-    def __init__(self, is_wanted: bool, learned: Inputs | None = None) -> None:
-        self._scaler = None
-        if is_wanted:
-            from sklearn.preprocessing import StandardScaler
-
-            self._scaler = StandardScaler()
-        elif learned is not None:
-            warn_of_scales(learned, "scale the columns with --standardize")
+    def __init__(self, is_wanted: bool) -> None:
+        self._is_wanted = is_wanted
 
     def fit(self, X: Rows) -> Rows:
-        if self._scaler is None:
+        """Scale the training data, and others from now on in the same way."""
+        if not self._is_wanted:
             return X
+        from sklearn.preprocessing import StandardScaler
+
         # Centring would fill a sparse matrix.
-        self._scaler.set_params(with_mean=not sparse.issparse(X))
+        self._scaler = StandardScaler(with_mean=not sparse.issparse(X))
         for rows in _row_blocks(X):
             self._scaler.partial_fit(X[rows])
         return self.transform(X)
 
     def transform(self, X: Rows) -> Rows:
-        if self._scaler is None:
-            return X
-        if sparse.issparse(X):
-            return self._scaler.transform(X)
+        """Scale data like the training data."""
+        if not self._is_wanted or sparse.issparse(X):
+            return self._scaler.transform(X) if self._is_wanted else X
         scaled = np.empty(X.shape, np.float32 if X.dtype == np.float32 else np.float64)
         for rows in _row_blocks(X):
             scaled[rows] = self._scaler.transform(X[rows])

@@ -20,7 +20,7 @@ from rkdl._utils.text import shown
 from rkdl.datasets import DatasetError
 from rkdl.datasets._errors import reading, require
 from rkdl.datasets._home import as_path
-from rkdl.datasets._signals import read_array
+from rkdl.datasets._signals import pick_name, read_array
 from rkdl.datasets._tables import TABLE_SUFFIXES, listed, read_table, table_numbers
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
@@ -31,29 +31,17 @@ Rows: TypeAlias = np.ndarray | sparse.csr_array
 
 @dataclass(frozen=True)
 class Inputs:
-    """Signals and what is known about them.
-
-    Attributes
-    ----------
-    path : Path
-        The file or folder.
-    X : array, memory map, Zarr array or CSR matrix of shape (n_signals, n_features)
-        The signals.
-    names : list of str or None
-        Names of the features, if the file has them.
-    y : ndarray of shape (n_signals,) or None
-        Labels.
-    ids : dict of str to sequence
-        Columns that identify the signals in results: row numbers from 1, file names, or the columns of --keep.
-    image_shape : tuple of int or None
-        Height and width, and three for colours, of images whose values are from 0 to 1.
-    """
+    """Signals (n_signals, n_features), and what is known about them."""
 
     path: Path
     X: Rows
+    # Of the features, if the file has names.
     names: list[str] | None = None
+    # Labels (n_signals,).
     y: np.ndarray | None = None
+    # Columns that identify the signals in results: row numbers from 1, file names, or the columns of --keep.
     ids: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    # Height and width, and three for colours, of images, whose values are from 0 to 1.
     image_shape: tuple[int, ...] | None = None
 
     @property
@@ -198,13 +186,9 @@ def _read_zarr(path: Path, options: Namespace) -> Inputs:
     labels = None
     if isinstance(found, zarr.Group):
         names = sorted(found.array_keys())
-        usual = [name for name in ("X", "signals", "images") if name in names] or names
-        chosen = options.key if options.key is not None else usual[0] if usual else None
-        if chosen not in names or (options.key is None and usual == names and len(names) > 1):
-            raise DatasetError(path, f"holds the arrays {listed(names) or 'none'}", "choose one with --key")
         if options.label in names:
             labels = found[options.label][:].ravel()
-        found = found[chosen]
+        found = found[pick_name(path, [name for name in names if name != options.label], options.key)]
     elif options.key is not None:
         raise ValueError(f"--key is for files with several arrays; {path.name} holds one array only")
     return Inputs(path, found if found.ndim == 2 else np.reshape(found[:], (found.shape[0], -1)), y=labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _METHODS = ("dl", "fourierdl", "kdl", "rkdl", "orkdl", "morkdl")
 
@@ -69,72 +69,64 @@ class _NoScaling(argparse.Action):
         )
 
 
-_FLAG = {"action": "store_true"}
-_COLUMNS = {"nargs": "+", "default": [], "metavar": "COLUMN"}
-_METHOD = {"choices": _METHODS, "type": str.lower}
+def _option(text: str, metavar: str | tuple[str, str], kind: Callable | None = None, **more: object) -> dict:
+    """Keywords of argparse for an option with a value."""
+    return {"help": text, "metavar": metavar, "type": kind, **more}
 
-# What argparse is told of each option: its name, and the keywords of add_argument. Of options that mean different
-# things to several commands, the commands say the rest.
-_OPTIONS: dict[str, dict[str, object]] = {
-    "model": {"metavar": "MODEL", "help": "a file written by rkdl fit, or by save() in Python"},
-    "data": {"metavar": "DATA", "help": "a file with one signal per row, or a folder of images"},
-    "--out": {"metavar": "FILE"},
-    "--method": {**_METHOD, "default": "orkdl", "help": "method (default: orkdl)"},
-    "--atoms": {"type": positive, "metavar": "N", "help": "number of atoms (default: 20)"},
-    "--nonzeros": {"type": positive, "metavar": "N", "help": "nonzero coefficients per signal (default: 4)"},
-    "--gamma": {
-        "type": _gamma,
-        "metavar": "GAMMA",
-        "help": "gamma of the kernel: a number, median or scale (default: median)",
-    },
-    "--kernel-vectors": {"type": positive, "metavar": "N", "help": "number of kernel vectors (default: 50)"},
-    "--kernel": {"choices": ("rbf", "poly", "linear"), "help": "kernel (default: rbf)"},
-    "--iterations": {"type": positive, "metavar": "N", "help": "maximum number of iterations (default: 30)"},
-    "--decoder": {**_FLAG, "default": None, "help": "also learn to decode codes, for denoising with any kernel"},
-    "--checkpoint": {"metavar": "FILE", "help": "save the state of every iteration, and resume from it"},
-    "--device": {"metavar": "DEVICE", "help": "compute on this device, such as cuda (needs torch)"},
-    "--standardize": {**_FLAG, "help": "scale columns to mean 0 and variance 1 in the training data"},
-    "--noise": {
-        "type": float,
-        "metavar": "SIGMA",
-        "help": "standard deviation of the noise (default: use as many nonzeros as the model)",
-    },
-    "--train": {"metavar": "DATA", "help": "train on this data instead"},
-    "--test": {"metavar": "DATA", "help": "data to predict; the accuracy is printed if it has labels"},
-    "--cv": {"type": _folds, "metavar": "K", "help": "print the accuracy in K-fold cross-validation"},
-    "--model": {"metavar": "MODEL", "help": "use a saved model instead of training"},
-    "--save": {"metavar": "MODEL", "help": "file to save the trained model to"},
-    "--contamination": {
-        "type": _contamination,
-        "metavar": "SHARE",
-        "help": "fraction of outliers, above 0 and at most 0.5 (default: auto, determined from the scores)",
-    },
-    "--top": {
-        "type": positive,
-        "default": 10,
-        "metavar": "N",
-        "help": "number of rows to print without --out (default: 10)",
-    },
-    "--set": {
-        "action": "append",
-        "default": [],
-        "metavar": "NAME=VALUE",
-        "help": "set any other parameter of the estimator; can be repeated",
-    },
-    "--seed": {"type": _seed, "default": 0, "metavar": "N", "help": "random seed (default: 0)"},
-    "--label": {"metavar": "NAME", "help": "column or array of class labels, or a .npy or .csv file of them"},
-    "--drop": {**_COLUMNS, "help": "columns to ignore"},
-    "--keep": {**_COLUMNS, "help": "columns to copy to the results"},
+
+def _flag(text: str, **more: object) -> dict:
+    return {"help": text, "action": "store_true", **more}
+
+
+def _columns(text: str) -> dict:
+    return _option(text, "COLUMN", nargs="+", default=[])
+
+
+# Keywords of add_argument. Where an option differs between commands, the commands change them.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "model": _option("a file written by rkdl fit, or by save() in Python", "MODEL"),
+    "data": _option("a file with one signal per row, or a folder of images", "DATA"),
+    "--out": _option("", "FILE"),
+    "--method": {"help": "method (default: orkdl)", "choices": _METHODS, "type": str.lower, "default": "orkdl"},
+    "--atoms": _option("number of atoms (default: 20)", "N", positive),
+    "--nonzeros": _option("nonzero coefficients per signal (default: 4)", "N", positive),
+    "--gamma": _option("gamma of the kernel: a number, median or scale (default: median)", "GAMMA", _gamma),
+    "--kernel-vectors": _option("number of kernel vectors (default: 50)", "N", positive),
+    "--kernel": {"help": "kernel (default: rbf)", "choices": ("rbf", "poly", "linear")},
+    "--iterations": _option("maximum number of iterations (default: 30)", "N", positive),
+    "--decoder": _flag("also learn to decode codes, for denoising with any kernel", default=None),
+    "--checkpoint": _option("save the state of every iteration, and resume from it", "FILE"),
+    "--device": _option("compute on this device, such as cuda (needs torch)", "DEVICE"),
+    "--standardize": _flag("scale columns to mean 0 and variance 1 in the training data"),
+    "--noise": _option("standard deviation of the noise (default: use as many nonzeros as the model)", "SIGMA", float),
+    "--train": _option("train on this data instead", "DATA"),
+    "--test": _option("data to predict; the accuracy is printed if it has labels", "DATA"),
+    "--cv": _option("print the accuracy in K-fold cross-validation", "K", _folds),
+    "--model": _option("use a saved model instead of training", "MODEL"),
+    "--save": _option("file to save the trained model to", "MODEL"),
+    "--contamination": _option(
+        "fraction of outliers, above 0 and at most 0.5 (default: auto, determined from the scores)",
+        "SHARE",
+        _contamination,
+    ),
+    "--top": _option("number of rows to print without --out (default: 10)", "N", positive, default=10),
+    "--set": _option(
+        "set any other parameter of the estimator; can be repeated", "NAME=VALUE", action="append", default=[]
+    ),
+    "--seed": _option("random seed (default: 0)", "N", _seed, default=0),
+    "--label": _option("column or array of class labels, or a .npy or .csv file of them", "NAME"),
+    "--drop": _columns("columns to ignore"),
+    "--keep": _columns("columns to copy to the results"),
     "--header": {
-        "action": argparse.BooleanOptionalAction,
         "help": "whether the first line of a CSV file is a header (default: if it holds no numbers, or 0, 1, 2 ...)",
+        "action": argparse.BooleanOptionalAction,
     },
-    "--key": {"metavar": "NAME", "help": "name of the array, if an .npz, .mat or .zarr file has several"},
-    "--color": {**_FLAG, "help": "keep the colors of images"},
-    "--size": {"nargs": 2, "type": positive, "metavar": ("WIDTH", "HEIGHT"), "help": "resize images"},
-    "--float32": {**_FLAG, "help": "compute in single precision"},
-    "--n-jobs": {"type": _jobs, "metavar": "J", "help": "number of threads, or -1 for all cores"},
-    "--quiet": {**_FLAG, "help": "print only warnings and errors"},
+    "--key": _option("name of the array, if an .npz, .mat or .zarr file has several", "NAME"),
+    "--color": _flag("keep the colors of images"),
+    "--size": _option("resize images", ("WIDTH", "HEIGHT"), positive, nargs=2),
+    "--float32": _flag("compute in single precision"),
+    "--n-jobs": _option("number of threads, or -1 for all cores", "J", _jobs),
+    "--quiet": _flag("print only warnings and errors"),
 }
 _SIZES = "--atoms --nonzeros --gamma"
 _READING = "--label --drop --keep --header --key --color --size --float32 --n-jobs --quiet"

@@ -95,13 +95,13 @@ def fetch_cifar10(
     check_choice("subset", subset, tuple(_PARTS))
     label = check_label(label, 10)
     path = _locate(get_data_home(data_home), download_if_missing)
-    if path.suffix == ".npz":
-        parts = [_read_one_class(path, subset, label)]
-    else:
-        parts = [_choose(*batch, label) for batch in _read_batches(path, _PARTS[subset])]
+    parts = [_read_one_class(path, subset, label)] if path.suffix == ".npz" else _read_batches(path, _PARTS[subset])
+    records, classes = zip(*parts, strict=True)
     # concatenate would keep the memory order of the colour planes, and rows could not be viewed.
-    images: npt.NDArray[np.generic] = np.ascontiguousarray(np.concatenate([part_images for part_images, _ in parts]))
-    target = np.concatenate([part_labels for _, part_labels in parts])
+    images: npt.NDArray[np.generic] = np.ascontiguousarray(np.concatenate(records))
+    target = np.concatenate(classes)
+    if label is not None:
+        images, target = images[target == label], target[target == label]
     if gray:
         images = _to_gray(images)
     data = images.reshape(len(images), 1024 if gray else 3072)
@@ -156,20 +156,10 @@ def _batch(content: bytes) -> tuple[_Images, _Labels]:
     return records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), records[:, 0].astype(np.int64)
 
 
-def _choose(images: _Images, target: _Labels, label: int | None) -> tuple[_Images, _Labels]:
-    if label is None:
-        return images, target
-    return images[target == label], target[target == label]
-
-
 def _read_one_class(path: Path, subset: str, label: int | None) -> tuple[_Images, _Labels]:
     if subset != "train" or label != 0:
-        requested = f"subset={subset!r}, label={label}"
-        raise DatasetError(
-            path,
-            f"holds only the training images of class 0 (airplane): subset='train', label=0, not {requested}",
-            f"put the complete data set, {_ARCHIVE}, into the same folder or another data_home",
-        )
+        what = f"holds only the training images of class 0 (airplane), not subset={subset!r}, label={label}"
+        raise DatasetError(path, what, f"put the complete data set, {_ARCHIVE}, into the same folder")
     with reading(path, "an .npz file of images", _REMEDY), np.load(path, allow_pickle=False) as arrays:
         images = arrays["images"]
         if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):

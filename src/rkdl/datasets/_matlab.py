@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import Bunch
 
 from rkdl.datasets._errors import DatasetError, reading
@@ -56,8 +55,7 @@ def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
     >>> load_matlab_digits("digits.mat").data.shape  # doctest: +SKIP
     (5000, 784)
     """
-    file = as_path(path)
-    variables = read_mat(file)
+    variables = read_mat(as_path(path))
     image_name = next((name for name in _IMAGE_NAMES if name in variables), None)
     if image_name is None:
         listed = ", ".join(sorted(variables)) or "none"
@@ -65,18 +63,19 @@ def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
     images = images_first(variables[image_name])
     if images.ndim == 4 and images.shape[-1] == 1:
         images = images[..., 0]
-    if images.ndim != 3 or 0 in images.shape:
+    if images.ndim != 3 or 0 in images.shape or images.dtype.kind == "c" or not np.isfinite(images).all():
         shape = " x ".join(str(length) for length in variables[image_name].shape)
-        raise DatasetError(path, f"{image_name} is {shape}, not 28 x 28 x 1 x N", "save it as MATLAB returns it")
-    if images.dtype.kind == "c" or not np.isfinite(images).all():
-        raise DatasetError(path, f"{image_name} holds values that are not finite real numbers", "export it again")
+        what = f"{image_name} ({shape}) does not hold 28 x 28 x 1 x N finite real numbers"
+        raise DatasetError(path, what, "save it as MATLAB returns it")
+    label_name = next((name for name in _LABEL_NAMES if name in variables), None)
+    labels = None if label_name is None else variables[label_name].ravel()
+    if labels is not None:
+        if len(labels) != len(images) or labels.dtype.kind == "c" or not np.array_equal(labels, np.rint(labels)):
+            what = f"{label_name} does not hold {len(images)} integers, one for each image"
+            raise DatasetError(path, what, "save the digits 0 to 9")
+        labels = labels.astype(np.int64)
     images = np.ascontiguousarray(images)
-    return Bunch(
-        data=images.reshape(len(images), -1),
-        target=_matlab_labels(file, variables, len(images)),
-        images=images,
-        DESCR=_DESCRIPTION,
-    )
+    return Bunch(data=images.reshape(len(images), -1), target=labels, images=images, DESCR=_DESCRIPTION)
 
 
 def read_mat(path: Path) -> dict[str, np.ndarray]:
@@ -88,9 +87,8 @@ def read_mat(path: Path) -> dict[str, np.ndarray]:
         try:
             variables = scipy.io.loadmat(path, appendmat=False)
         except NotImplementedError:
-            raise DatasetError(
-                path, "MAT files of version 7.3 are not supported", "save it with '-v7' in MATLAB"
-            ) from None
+            what = "MAT files of version 7.3 are not supported"
+            raise DatasetError(path, what, "save it with '-v7' in MATLAB") from None
         dense = {name: v.toarray() if sparse.issparse(v) else v for name, v in variables.items() if name[:2] != "__"}
     return {name: v for name, v in dense.items() if isinstance(v, np.ndarray) and v.dtype.kind in "biufc"}
 
@@ -98,15 +96,3 @@ def read_mat(path: Path) -> dict[str, np.ndarray]:
 def images_first(array: np.ndarray) -> np.ndarray:
     """Move MATLAB's last axis, which counts images, to the front; matrices are unchanged."""
     return np.moveaxis(array, -1, 0) if array.ndim > 2 else array
-
-
-def _matlab_labels(path: Path, variables: dict[str, np.ndarray], n_images: int) -> npt.NDArray[np.int64] | None:
-    name = next((name for name in _LABEL_NAMES if name in variables), None)
-    if name is None:
-        return None
-    labels = variables[name].ravel()
-    if len(labels) != n_images:
-        raise DatasetError(path, f"{len(labels)} labels in {name} for {n_images} images", "export both again")
-    if labels.dtype.kind == "c" or not np.array_equal(labels, np.rint(labels)):
-        raise DatasetError(path, f"{name} holds values that are not integers", "save it as the digits 0 to 9")
-    return labels.astype(np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from rkdl.datasets._home import as_path
 from rkdl.datasets._matlab import images_first, read_mat
 from rkdl.datasets._tables import TABLE_SUFFIXES, read_table, table_numbers
 
-__all__ = ["ARRAY_SUFFIXES", "load_digits_signals", "load_signals", "normalize_signals", "read_array"]
+__all__ = ["ARRAY_SUFFIXES", "load_digits_signals", "load_signals", "normalize_signals", "pick_name", "read_array"]
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".mat")
 # Names that identify the signals in a file with several arrays.
@@ -159,7 +160,7 @@ def read_array(path: Path, key: str | None = None) -> np.ndarray:
     with reading(path, "an array of numbers", "save it again with numpy.save or numpy.savez, without Python objects"):
         if path.suffix.lower() == ".mat":
             variables = read_mat(path)
-            array = images_first(variables[_pick_name(path, list(variables), key)])
+            array = images_first(variables[pick_name(path, list(variables), key)])
         else:
             # A damaged header may declare more elements than an integer can count.
             with np.errstate(over="ignore"):
@@ -171,7 +172,7 @@ def read_array(path: Path, key: str | None = None) -> np.ndarray:
             else:
                 with loaded:
                     # Only the requested array is decompressed.
-                    array = loaded[_pick_name(path, loaded.files, key)]
+                    array = loaded[pick_name(path, loaded.files, key)]
     if array.dtype.kind not in "biuf":
         raise DatasetError(path, f"its values are {array.dtype}, not real numbers", "save it as float32 or float64")
     if array.size == 0:
@@ -181,7 +182,7 @@ def read_array(path: Path, key: str | None = None) -> np.ndarray:
     return array if array.ndim == 2 else array.reshape(len(array), -1)
 
 
-def _pick_name(path: Path, names: list[str], key: str | None) -> str:
+def pick_name(path: Path, names: list[str], key: str | None) -> str:
     if key is None and len(names) == 1:
         return names[0]
     candidates = [name for name in names if (name == key if key is not None else name in _SIGNAL_NAMES)]
@@ -196,9 +197,7 @@ def _pick_name(path: Path, names: list[str], key: str | None) -> str:
 def _float_dtype(dtype: npt.DTypeLike) -> np.dtype[np.floating]:
     """Return float32 or float64 as a dtype and refuse all others."""
     for valid in (np.dtype(np.float32), np.dtype(np.float64)):
-        try:
+        with suppress(TypeError):
             if dtype is not None and np.dtype(dtype) == valid:
                 return valid
-        except TypeError:
-            break
     raise ValueError(f"dtype={dtype!r} is not valid; choose float32 or float64")
