@@ -10,6 +10,7 @@ import sys
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris
@@ -337,34 +338,21 @@ class TestEncode:
         np.testing.assert_array_equal(codes, self.expected(model, tables[2]))
 
     @pytest.mark.parametrize("ending", ["npz", "npy", "zarr", "parquet"])
-    def test_formats(self, model, tables, ending):
+    @pytest.mark.parametrize("more", [[], ["--float32"]])
+    def test_formats(self, model, tables, ending, more):
         path = f"codes.{ending}"
         pytest.importorskip({"zarr": "zarr", "parquet": "pyarrow"}.get(ending, "numpy"), exc_type=ImportError)
-        assert main(["encode", "model.rkdl", "test.csv", "--out", path, "--quiet"]) == 0
-        if ending == "npz":
-            codes = sparse.load_npz(path)
-            assert codes.format == "csr"
-            codes = codes.toarray()
-        elif ending == "npy":
-            codes = np.load(path)
-        elif ending == "zarr":
-            import zarr
-
-            codes = zarr.open(path, mode="r")[:]
-        else:
-            import pyarrow.parquet
-
-            table = pyarrow.parquet.read_table(path)
-            assert table.column_names == ["row", *model.get_feature_names_out()]
-            codes = np.column_stack([column.to_numpy() for column in table.columns[1:]])
-        np.testing.assert_array_equal(codes, self.expected(model, tables[2]))
-
-    def test_float32(self, model, tables):
-        assert main(["encode", "model.rkdl", "test.csv", "--float32", "--out", "codes.npy", "--quiet"]) == 0
-        assert main(["encode", "model.rkdl", "test.csv", "--float32", "--out", "codes.csv", "--quiet"]) == 0
-        codes = np.load("codes.npy")
-        assert codes.dtype == np.float32
-        np.testing.assert_array_equal(np.array([row[1:] for row in read_csv("codes.csv")[1]], np.float32), codes)
+        read = {
+            "npz": lambda: sparse.load_npz(path).toarray(),
+            "npy": lambda: np.load(path),
+            "zarr": lambda: pytest.importorskip("zarr").open(path, mode="r")[:],
+            "parquet": lambda: pd.read_parquet(path).set_index("row")[model.get_feature_names_out()].to_numpy(),
+        }
+        run(f"encode model.rkdl test.csv --out {path} --quiet", *more)
+        expected = self.expected(model, tables[2].astype(np.float32) if more else tables[2])
+        codes = read[ending]()
+        assert codes.dtype == expected.dtype
+        np.testing.assert_array_equal(codes, expected)
 
     def test_several_blocks(self, model, tables, monkeypatch):
         from rkdl._cli import dictionaries, outputs
@@ -505,9 +493,7 @@ class TestOutliers:
         return X
 
     def test_scores_and_labels_are_those_of_the_detector(self, signals):
-        assert (
-            main(["outliers", "data.csv", "--keep", "id", "--contamination", "0.02", "--out", "s.csv", "--quiet"]) == 0
-        )
+        run("outliers data.csv --keep id --contamination 0.02 --out s.csv --quiet")
         header, rows = read_csv("s.csv")
         assert header == ["id", "anomaly", "outlier"]
         detector = KDLOutlierDetector(contamination=0.02, random_state=0)
@@ -602,8 +588,6 @@ class TestImages:
         assert main(["denoise", "m", "images", "--out", "clean", "--quiet"]) == 0
         with folder.open("images/1/07.png") as before, folder.open("clean/1/07.png") as after:
             given, clean = (np.asarray(picture, dtype=float) for picture in (before, after))
-        assert clean.shape == (8, 8)
-        assert np.abs(clean - given).mean() < 60.0
         expected = rkdl.load("m").denoise(given.reshape(1, -1) / 255.0) * 255.0
         np.testing.assert_allclose(clean.ravel(), np.clip(expected[0], 0, 255), atol=1.0)
 

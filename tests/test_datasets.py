@@ -25,7 +25,6 @@ import scipy.sparse
 
 from rkdl import datasets
 from rkdl.datasets import DatasetError, _cifar10, _home, _mnist
-from rkdl.datasets._matlab import read_mat
 
 MNIST_MD5 = {
     "train-images-idx3-ubyte.gz": "6bbc9ace898e44ae57da46a324031adb",
@@ -282,72 +281,35 @@ def test_pipes_are_refused_and_not_waited_for(tmp_path):
 
 
 @pytest.fixture
-def server(tmp_path):
-    """Serve a folder on loopback; ends with the test, and by itself after a minute."""
-    folder = tmp_path / "served"
-    folder.mkdir()
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        timeout = 10
-
-        def log_message(self, *args):
-            pass
-
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        deadline = threading.Timer(60, httpd.shutdown)
-        deadline.daemon = True
-        deadline.start()
-        try:
-            yield folder, f"http://127.0.0.1:{httpd.server_port}/"
-        finally:
-            deadline.cancel()
-            httpd.shutdown()
-            thread.join(10)
-
-
-@pytest.fixture
-def mnist_server(server, rng, monkeypatch):
-    """Serve small MNIST files, and put them into the table of sources with their checksums."""
-    folder, url = server
-    write(folder, mnist_files(rng), compress=True)
+def mnist_server(tmp_path, rng, monkeypatch):
+    """Serve small MNIST files on loopback, and put them into the table of sources with their checksums."""
+    folder = write(tmp_path / "served", mnist_files(rng), compress=True)
     checksums = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in folder.iterdir()}
-    monkeypatch.setitem(_home.SOURCES, "mnist", (url, checksums))
-    return folder
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setitem(_home.SOURCES, "mnist", (f"http://127.0.0.1:{server.server_port}/", checksums))
+        yield folder
+        server.shutdown()
 
 
-def files_under(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-def test_download_mnist(mnist_server, tmp_path, monkeypatch):
+def test_download(mnist_server, tmp_path, monkeypatch):
+    """Files are kept if their checksum is right; nothing else is."""
     pytest.importorskip("pooch")
     home = tmp_path / "home"
     monkeypatch.setenv("RKDL_DATA", str(home))
+    bad = mnist_server / "train-labels-idx1-ubyte.gz"
+    good = bad.read_bytes()
+    bad.write_bytes(good[:-1])
+    assert bad.name in refused(datasets.fetch_mnist, match="does not match the known hash")
+    assert [path.name for path in (home / "mnist").iterdir()] == ["train-images-idx3-ubyte.gz"]
+    bad.unlink()
+    assert "http://127.0.0.1" in refused(datasets.fetch_mnist, match="cannot be downloaded .*404")
+    bad.write_bytes(good)
     fetched = datasets.fetch_mnist()
     assert fetched.data.shape == (30, 784)
-    assert files_under(home) == [
-        "mnist",
-        "mnist/train-images-idx3-ubyte.gz",
-        "mnist/train-labels-idx1-ubyte.gz",
-    ]
-    for path in mnist_server.iterdir():
-        path.unlink()
     again = datasets.fetch_mnist(download_if_missing=False)
     np.testing.assert_array_equal(again.data, fetched.data)
-
-
-def test_wrong_checksum(mnist_server, tmp_path):
-    pytest.importorskip("pooch")
-    home = tmp_path / "home"
-    bad = mnist_server / "train-labels-idx1-ubyte.gz"
-    bad.write_bytes(bad.read_bytes()[:-1])
-    assert bad.name in refused(datasets.fetch_mnist, data_home=home, match="does not match the known hash")
-    assert files_under(home) == ["mnist", "mnist/train-images-idx3-ubyte.gz"]
-    bad.unlink()
-    assert "http://127.0.0.1" in refused(datasets.fetch_mnist, data_home=home, match="cannot be downloaded .*404")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mnist").write_text("a file where the folder should be")
     refused(datasets.fetch_mnist, data_home=tmp_path / "other", match="cannot be downloaded")
@@ -372,23 +334,6 @@ def test_odds(tmp_path, rng):
         datasets.fetch_odds("thyroid", data_home=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("variables", "match"),
-    [
-        ({"X": np.ones((3, 2))}, "X and y"),
-        ({"X": np.ones((3, 2)), "y": np.ones((4, 1))}, "does not match 4 labels"),
-        ({"X": np.ones((3, 2)), "y": np.array([[0, 1, 2]])}, "other than 0 and 1"),
-    ],
-)
-def test_bad_odds_file_is_named(tmp_path, variables, match):
-    (tmp_path / "odds").mkdir()
-    path = tmp_path / "odds" / "glass.mat"
-    scipy.io.savemat(path, variables)
-    assert str(path) in refused(datasets.fetch_odds, "glass", data_home=tmp_path, match=match)
-    path.write_bytes(path.read_bytes()[:-20])
-    assert str(path) in refused(datasets.fetch_odds, "glass", data_home=tmp_path, match="cannot be read as a MAT file")
-
-
 def matlab_digits(rng, count=6):
     images = rng.random((count, 28, 28))
     return images, np.ascontiguousarray(images.transpose(1, 2, 0))[:, :, np.newaxis, :]
@@ -411,36 +356,38 @@ def test_matlab_digits(tmp_path, rng, image_name, label_name):
     np.testing.assert_array_equal(datasets.load_signals(path), images.reshape(6, -1))
 
 
+FOUR = np.ones((28, 28, 1, 4))
+
+
 @pytest.mark.parametrize(
-    ("variables", "match"),
+    ("load", "variables", "match"),
     [
-        ({"other": np.ones((28, 28, 1, 4))}, "XTrain, X or images among other"),
-        ({"XTrain": "text"}, "among none"),
-        ({"XTrain": np.ones((28, 28))}, r"XTrain \(28 x 28\) does not hold 28 x 28 x 1 x N"),
-        ({"XTrain": np.full((28, 28, 1, 4), np.nan)}, "finite"),
-        ({"XTrain": np.ones((28, 28, 1, 4)), "YTrain": np.ones(3)}, "4 integers, one for each image"),
-        ({"XTrain": np.ones((28, 28, 1, 2)), "YTrain": np.array([0.5, 1])}, "does not hold 2 integers"),
-        ({"XTrain": np.ones((28, 28, 1, 2)), "YTrain": np.array([np.nan, 1])}, "does not hold 2 integers"),
+        ("glass", {"X": np.ones((3, 2))}, "X and y"),
+        ("glass", {"X": np.ones((3, 2)), "y": np.ones((4, 1))}, "does not match 4 labels"),
+        ("glass", {"X": np.ones((3, 2)), "y": np.array([[0, 1, 2]])}, "other than 0 and 1"),
+        ("digits", {"other": FOUR}, "XTrain, X or images among other"),
+        ("digits", {"XTrain": "text"}, "among none"),
+        ("digits", {"XTrain": np.ones((28, 28))}, r"XTrain \(28 x 28\) does not hold 28 x 28 x 1 x N"),
+        ("digits", {"XTrain": FOUR * np.nan}, "finite"),
+        ("digits", {"XTrain": FOUR, "YTrain": np.ones(3)}, "4 integers, one for each image"),
+        ("digits", {"XTrain": FOUR, "YTrain": np.array([0.5, 1, 2, 3])}, "does not hold 4 integers"),
+        ("digits", {"XTrain": FOUR, "YTrain": np.array([np.nan, 1, 2, 3])}, "does not hold 4 integers"),
     ],
 )
-def test_bad_matlab_digits(tmp_path, variables, match):
-    path = tmp_path / "digits.mat"
+def test_bad_mat_files(tmp_path, load, variables, match):
+    path = write(tmp_path / "odds", {}) / f"{load}.mat"
     scipy.io.savemat(path, variables)
-    assert str(path) in refused(datasets.load_matlab_digits, path, match=match)
-
-
-def test_broken_mat_files(tmp_path, rng):
-    path = tmp_path / "digits.mat"
-    scipy.io.savemat(path, {"XTrain": matlab_digits(rng)[1], "text": "words", "sparse": scipy.sparse.eye_array(3)})
-    assert set(read_mat(path)) == {"XTrain", "sparse"}
+    calls = {
+        "glass": lambda: datasets.fetch_odds("glass", data_home=tmp_path),
+        "digits": lambda: datasets.load_matlab_digits(path),
+    }
+    assert str(path) in refused(calls[load], match=match)
     content = path.read_bytes()
     for broken in (content[: len(content) // 2], content[:140], b"", b"<html>404</html>"):
         path.write_bytes(broken)
-        for load in (datasets.load_matlab_digits, datasets.load_signals):
-            assert str(path) in refused(load, path, match="cannot be read as a MAT file")
+        assert str(path) in refused(calls[load], match="cannot be read as a MAT file")
     path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM".ljust(388) + b"\x89HDF\r\n\x1a\n")
-    assert "save it with '-v7'" in refused(datasets.load_signals, path, match="version 7.3 are not supported")
-    refused(datasets.load_matlab_digits, tmp_path / "none.mat", match="no such file")
+    assert "save it with '-v7'" in refused(calls[load], match="version 7.3 are not supported")
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", ">f4", "f8", ">f8", "u1", "i8", "?"])
