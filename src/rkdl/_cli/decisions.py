@@ -12,7 +12,7 @@ from rkdl import _estimators as estimators
 from rkdl._cli.inputs import Inputs, Rows, read_inputs
 from rkdl._cli.messages import say, verbosity
 from rkdl._cli.models import (
-    class_of,
+    CLASS_OF,
     load_model,
     read_for,
     read_like,
@@ -121,7 +121,7 @@ def classify(options: Namespace) -> int:
 
 
 def _make_classifier(options: Namespace) -> estimators.KDLClassifier:
-    method = class_of(options.method or "rkdl")
+    method = CLASS_OF[options.method or "rkdl"]
     model = estimators.KDLClassifier(
         method,
         random_state=options.seed,

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from rkdl import _estimators as estimators
 from rkdl._cli.inputs import Inputs, Rows, read_inputs
 from rkdl._cli.messages import say, say_aside, verbosity
-from rkdl._cli.models import KINDS, class_of, load_model, read_for, remember_names, set_parameters, warn_of_scales
+from rkdl._cli.models import CLASS_OF, KINDS, load_model, read_for, remember_names, set_parameters, warn_of_scales
 from rkdl._cli.outputs import MATRICES, check_outputs, write_images, write_matrix
 from rkdl.datasets._home import as_path
 
@@ -37,7 +37,7 @@ _PARAMETERS = {
 def fit(options: Namespace) -> int:
     """Learn a dictionary and save it."""
     out = check_outputs(options)
-    name = class_of(options.method)
+    name = CLASS_OF[options.method]
     model = getattr(estimators, name)(random_state=options.seed, verbose=verbosity(options))
     known = model.get_params()
     for option, parameter in _PARAMETERS.items():

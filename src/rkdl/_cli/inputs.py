@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
 from typing import TypeAlias
 
 import numpy as np
@@ -177,7 +176,7 @@ def _read_npz(path: Path, options: Namespace) -> Inputs:
 
 def _read_zarr(path: Path, options: Namespace) -> Inputs:
     """A Zarr array, which is read chunk by chunk, alone or in a group."""
-    zarr = require_zarr(path)
+    zarr = require(path, "zarr", "reading a Zarr array")
     # Zarr and its codecs raise many kinds of exceptions on damaged stores.
     try:
         found = zarr.open(str(path), mode="r")
@@ -192,11 +191,6 @@ def _read_zarr(path: Path, options: Namespace) -> Inputs:
     elif options.key is not None:
         raise ValueError(f"--key is for files with several arrays; {path.name} holds one array only")
     return Inputs(path, found if found.ndim == 2 else np.reshape(found[:], (found.shape[0], -1)), y=labels)
-
-
-def require_zarr(path: Path) -> ModuleType:
-    """The library for .zarr files."""
-    return require(path, "zarr", "a Zarr array")
 
 
 def _read_images(path: Path, options: Namespace) -> Inputs:

@@ -13,14 +13,11 @@ from rkdl._cli.messages import say_aside
 from rkdl._estimators.saving import load
 
 KINDS = ("DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL")
+# Their names on the command line.
+CLASS_OF = {kind.lower(): kind for kind in KINDS}
 # Columns whose standard deviations differ by more than this are likely to be of different units.
 _LARGEST_RATIO = 100.0
 _ROWS_LOOKED_AT = 10_000
-
-
-def class_of(method: str) -> str:
-    """The class of a method, which is named in lower case."""
-    return next(kind for kind in KINDS if kind.lower() == method)
 
 
 def load_model(path: str, kinds: tuple[str, ...], command: str) -> Any:

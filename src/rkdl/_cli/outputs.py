@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from rkdl._cli.inputs import Rows, require_zarr
+from rkdl._cli.inputs import Rows
 from rkdl._persistence.files import check_writable, replacing
 from rkdl.datasets._errors import require
 from rkdl.datasets._home import as_path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".tsv", ".parquet", ".npz")
 MATRICES = (*TABLES, ".npy", ".zarr")
+_LIBRARIES = {".csv": ("pandas",), ".tsv": ("pandas",), ".parquet": ("pandas", "pyarrow"), ".zarr": ("zarr",)}
 # Rows that are made dense or written at a time.
 _BLOCK = 8192
 
@@ -55,20 +56,10 @@ def check_outputs(options: Namespace, endings: Collection[str] = (), *, is_folde
             check_writable(path)
         elif path.exists():
             raise ValueError(f"{path} exists already: remove it, or give another --out")
-    if out is not None and endings:
-        _require_writer(out)
+    # A missing library is reported before anything is computed.
+    for library in _LIBRARIES.get("" if out is None else out.suffix.lower(), ()) if endings else ():
+        require(options.out, library, f"writing {options.out}")
     return out
-
-
-def _require_writer(path: Path) -> None:
-    """Refuse a format whose library is missing before anything is computed."""
-    suffix = path.suffix.lower()
-    if suffix == ".zarr":
-        require_zarr(path)
-    elif suffix in (".csv", ".tsv", ".parquet"):
-        require(path, "pandas", "writing a table")
-    if suffix == ".parquet":
-        require(path, "pyarrow", "writing Parquet")
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[object] | np.ndarray]) -> None:
@@ -159,10 +150,12 @@ def _write_npz(path: Path, columns: Mapping[str, Sequence[object] | np.ndarray])
 
 def _write_zarr(path: Path, matrix: Rows) -> None:
     """Write a Zarr array in a new folder beside its place, and put it there when it is complete."""
+    import zarr
+
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".rkdl-") as folder:
         part = Path(folder, "part")
         chunks = (max(1, min(_BLOCK, matrix.shape[0])), matrix.shape[1])
-        array = require_zarr(path).create_array(store=str(part), shape=matrix.shape, dtype=matrix.dtype, chunks=chunks)
+        array = zarr.create_array(store=str(part), shape=matrix.shape, dtype=matrix.dtype, chunks=chunks)
         for start, block in _blocks(matrix):
             array[start : start + len(block)] = block
         os.replace(part, path)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 _METHODS = ("dl", "fourierdl", "kdl", "rkdl", "orkdl", "morkdl")
 
@@ -22,41 +25,35 @@ need optional libraries: pip install "rkdl[files]".
 """
 
 
-def positive(text: str) -> int:
-    """An integer of at least 1."""
-    return int(_number(text, "an integer of at least 1", lambda number: number >= 1, int))
+def _checked(kind: Callable[[str], T], expected: str, is_valid: Callable[[T], bool]) -> Callable[[str], T]:
+    """The type of an option, for argparse."""
 
-
-def _seed(text: str) -> int:
-    return int(_number(text, "an integer from 0 to 2**31 - 1", lambda number: 0 <= number < 2**31, int))
-
-
-def _jobs(text: str) -> int:
-    return int(_number(text, "an integer other than 0", lambda number: number != 0, int))
-
-
-def _folds(text: str) -> int:
-    return int(_number(text, "a number of at least 2 folds", lambda number: number >= 2, int))
-
-
-def _gamma(text: str) -> float | str:
-    if text in ("median", "scale"):
-        return text
-    return _number(text, "a positive number, median or scale", lambda value: 0.0 < value < float("inf"))
-
-
-def _contamination(text: str) -> float | str:
-    return text if text == "auto" else _number(text, "above 0 and at most 0.5", lambda value: 0.0 < value <= 0.5)
-
-
-def _number(text: str, expected: str, is_valid: Callable[[float], bool], kind: Callable[[str], float] = float) -> float:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = float("nan")
-    if not is_valid(value):
+    def convert(text: str) -> T:
+        with suppress(ValueError):
+            value = kind(text)
+            if is_valid(value):
+                return value
         raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
-    return value
+
+    return convert
+
+
+def _number_or(*words: str) -> Callable[[str], float | str]:
+    return lambda text: text if text in words else float(text)
+
+
+_positive = _checked(int, "an integer of at least 1", lambda value: value >= 1)
+_folds = _checked(int, "a number of at least 2 folds", lambda value: value >= 2)
+_jobs = _checked(int, "an integer other than 0", lambda value: value != 0)
+_seed = _checked(int, "an integer from 0 to 2**31 - 1", lambda value: 0 <= value < 2**31)
+_gamma = _checked(
+    _number_or("median", "scale"),
+    "a positive number, median or scale",
+    lambda value: isinstance(value, str) or 0.0 < value < float("inf"),
+)
+_contamination = _checked(
+    _number_or("auto"), "above 0 and at most 0.5", lambda value: isinstance(value, str) or 0.0 < value <= 0.5
+)
 
 
 class _NoScaling(argparse.Action):
@@ -88,12 +85,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "data": _option("a file with one signal per row, or a folder of images", "DATA"),
     "--out": _option("", "FILE"),
     "--method": {"help": "method (default: orkdl)", "choices": _METHODS, "type": str.lower, "default": "orkdl"},
-    "--atoms": _option("number of atoms (default: 20)", "N", positive),
-    "--nonzeros": _option("nonzero coefficients per signal (default: 4)", "N", positive),
+    "--atoms": _option("number of atoms (default: 20)", "N", _positive),
+    "--nonzeros": _option("nonzero coefficients per signal (default: 4)", "N", _positive),
     "--gamma": _option("gamma of the kernel: a number, median or scale (default: median)", "GAMMA", _gamma),
-    "--kernel-vectors": _option("number of kernel vectors (default: 50)", "N", positive),
+    "--kernel-vectors": _option("number of kernel vectors (default: 50)", "N", _positive),
     "--kernel": {"help": "kernel (default: rbf)", "choices": ("rbf", "poly", "linear")},
-    "--iterations": _option("maximum number of iterations (default: 30)", "N", positive),
+    "--iterations": _option("maximum number of iterations (default: 30)", "N", _positive),
     "--decoder": _flag("also learn to decode codes, for denoising with any kernel", default=None),
     "--checkpoint": _option("save the state of every iteration, and resume from it", "FILE"),
     "--device": _option("compute on this device, such as cuda (needs torch)", "DEVICE"),
@@ -109,7 +106,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "SHARE",
         _contamination,
     ),
-    "--top": _option("number of rows to print without --out (default: 10)", "N", positive, default=10),
+    "--top": _option("number of rows to print without --out (default: 10)", "N", _positive, default=10),
     "--set": _option(
         "set any other parameter of the estimator; can be repeated", "NAME=VALUE", action="append", default=[]
     ),
@@ -123,7 +120,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--key": _option("name of the array, if an .npz, .mat or .zarr file has several", "NAME"),
     "--color": _flag("keep the colors of images"),
-    "--size": _option("resize images", ("WIDTH", "HEIGHT"), positive, nargs=2),
+    "--size": _option("resize images", ("WIDTH", "HEIGHT"), _positive, nargs=2),
     "--float32": _flag("compute in single precision"),
     "--n-jobs": _option("number of threads, or -1 for all cores", "J", _jobs),
     "--quiet": _flag("print only warnings and errors"),

@@ -53,7 +53,7 @@ def reading(path: str | os.PathLike[str], kind: str, remedy: str = "save it agai
         raise DatasetError(path, what, "check the path")
     try:
         yield
-    except DatasetError:
+    except (DatasetError, Warning):
         raise
     except Exception as error:
         raise DatasetError(path, f"cannot be read as {kind} ({cause(error)})", remedy) from error
