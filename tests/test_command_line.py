@@ -199,7 +199,7 @@ def test_refusals(case, files, capsys, monkeypatch):
 class TestFit:
     def test_saves_what_the_library_would(self, tables, capsys):
         options = ["--atoms", "6", "--nonzeros", "2", "--kernel-vectors", "10", "--iterations", "3", "--gamma", "0.3"]
-        assert main(["fit", "train.csv", "--drop", "species", "name", *options, "--out", "model.rkdl"]) == 0
+        run("fit train.csv --drop species name --out model.rkdl", *options)
         model = rkdl.load("model.rkdl")
         same = ORKDL(6, n_nonzero_coefs=2, n_kernel_vectors=10, max_iter=3, gamma=0.3, random_state=0).fit(tables[0])
         np.testing.assert_array_equal(model.dual_components_, same.dual_components_)
@@ -253,7 +253,7 @@ class TestTables:
     def test_without_a_header_columns_have_numbers(self, iris):
         X, y = iris
         write_csv("plain.csv", None, [[label, *row] for label, row in zip(y, X, strict=True)])
-        assert main(["fit", "plain.csv", "--drop", "1", *QUICK, "--out", "m"]) == 0
+        run("fit plain.csv --drop 1 --out m", *QUICK)
         model = rkdl.load("m")
         assert model.n_features_in_ == 4
         assert not hasattr(model, "feature_names_in_")
@@ -266,7 +266,7 @@ class TestTables:
             ([10, 20, 30, 40, "kind"], ["--header"], ""),
         ):
             write_csv("named.csv", header, [[*row, label] for row, label in zip(X, y, strict=True)])
-            assert main(["fit", "named.csv", *option, "--drop", "kind", *QUICK, "--out", "m"]) == 0
+            run("fit named.csv --drop kind --out m", *option, *QUICK)
             assert list(rkdl.load("m").feature_names_in_) == [str(name) for name in header[:4]]
             assert said in capsys.readouterr().err
         assert main(["fit", "named.csv", "--no-header", "--drop", "kind", "--out", "m"]) == 2
@@ -279,7 +279,7 @@ class TestTables:
         write_csv("data.csv", ["id", "a", "b"], [[name, *row[:2]] for name, row in zip(ids, X, strict=True)])
         assert main(["outliers", "data.csv", "--keep", "id", "--out", "s.csv", *QUICK[:3]]) == 0
         assert [row[0] for row in read_csv("s.csv")[1]] == ids
-        assert main(["fit", "data.csv", "--drop", "id", *QUICK, "--out", "m"]) == 0
+        run("fit data.csv --drop id --out m", *QUICK)
         names = ["outlier", "predicted", "p(0)", "orkdl0", "a", "b"]
         write_csv("clash.csv", names, (rng.random((50, 6)) > 0.5) * 1)
         classify = ["classify", "clash.csv", "--label", "b", "--test", "clash.csv"]
@@ -297,7 +297,7 @@ class TestTables:
         np.savetxt("wide.csv", rng.random((12, 50_000)), delimiter=",", fmt="%.3f")
         begin = time.process_time()
         argv = ["--method", "dl", "--atoms", "2", "--iterations", "1", "--nonzeros", "1", "--quiet", "--out", "m"]
-        assert main(["fit", "wide.csv", *argv]) == 0
+        run("fit wide.csv", *argv)
         assert time.process_time() - begin < 30.0
 
     def test_semicolons_tabs_and_the_index_of_pandas(self, iris):
@@ -312,16 +312,16 @@ class TestTables:
     def test_columns_of_different_scales_raise_a_warning(self, rng, capsys):
         X = rng.standard_normal((60, 2)) * [1.0, 5000.0]
         write_csv("data.csv", ["age", "income"], X)
-        assert main(["outliers", "data.csv"]) == 0
+        run("outliers data.csv")
         assert "column 'income' varies" in capsys.readouterr().err
-        assert main(["outliers", "data.csv", "--standardize"]) == 0
+        run("outliers data.csv --standardize")
         assert capsys.readouterr().err == ""
 
 
 class TestEncode:
     @pytest.fixture
     def model(self, tables):
-        assert main(["fit", "train.csv", "--drop", "species", "name", *QUICK, "--out", "model.rkdl"]) == 0
+        run("fit train.csv --drop species name --out model.rkdl", *QUICK)
         return rkdl.load("model.rkdl")
 
     def expected(self, model, X):
@@ -330,7 +330,7 @@ class TestEncode:
 
     def test_columns_are_found_by_name(self, model, tables):
         """Columns in another order, and others beside them, do not change the codes."""
-        assert main(["encode", "model.rkdl", "test.csv", "--keep", "name", "--out", "codes.csv", "--quiet"]) == 0
+        run("encode model.rkdl test.csv --keep name --out codes.csv --quiet")
         header, rows = read_csv("codes.csv")
         assert header == ["name", *model.get_feature_names_out()]
         assert rows[0][0] == "flower 100"
@@ -402,7 +402,7 @@ class TestArrays:
         first = self.fitted("a.npy")
         np.testing.assert_array_equal(self.fitted("a.zarr"), first)
         np.testing.assert_array_equal(self.fitted("b.zarr", "--key", "images"), first)
-        assert main(["classify", "b.zarr", "--label", "labels", "--save", "c", "--quiet", "--method", "dl"]) == 0
+        run("classify b.zarr --label labels --save c --quiet --method dl")
         assert len(rkdl.load("c").classes_) == 10
 
     @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo"])
@@ -436,7 +436,7 @@ class TestArrays:
         with open(os.path.join(name, "a.png") if library == "PIL" else name, "w") as stream:
             stream.write("anything")
         np.save("X.npy", images)
-        assert main(["fit", "X.npy", *QUICK, "--out", "model"]) == 0
+        run("fit X.npy --out model", *QUICK)
         for module in [module for module in sys.modules if module.split(".")[0] == library]:
             monkeypatch.delitem(sys.modules, module)
         monkeypatch.setitem(sys.modules, library, None)
@@ -458,8 +458,7 @@ def test_parquet_in_and_out(iris, capsys):
     assert main(["fit", "dated.parquet", "--drop", "species", "--out", "m"]) == 2
     assert "not numeric: day ('1970-01-01" in capsys.readouterr().err
     parquet.write_table(table, "data.parquet")
-    assert main(["classify", "data.parquet", "--label", "species", "--test", "data.parquet", "--out", "p.parquet",
-                 "--quiet"]) == 0  # fmt: skip
+    run("classify data.parquet --label species --test data.parquet --out p.parquet --quiet")
     found = parquet.read_table("p.parquet")
     assert found.column_names == ["row", "predicted", "p(setosa)", "p(versicolor)", "p(virginica)"]
     assert np.mean(np.array(found["predicted"].to_pylist()) == y) > 0.8
@@ -467,8 +466,8 @@ def test_parquet_in_and_out(iris, capsys):
 
 class TestDenoise:
     def test_tables_keep_their_columns(self, tables):
-        assert main(["fit", "train.csv", "--drop", "species", "name", *QUICK, "--out", "m"]) == 0
-        assert main(["denoise", "m", "test.csv", "--out", "clean.csv", "--quiet"]) == 0
+        run("fit train.csv --drop species name --out m", *QUICK)
+        run("denoise m test.csv --out clean.csv --quiet")
         header, rows = read_csv("clean.csv")
         model = rkdl.load("m")
         assert header == list(model.feature_names_in_)
@@ -477,8 +476,8 @@ class TestDenoise:
 
     def test_noise(self, digits):
         np.save("X.npy", digits[:100])
-        assert main(["fit", "X.npy", *QUICK, "--out", "m"]) == 0
-        assert main(["denoise", "m", "X.npy", "--noise", "2.0", "--out", "clean.npz", "--quiet"]) == 0
+        run("fit X.npy --out m", *QUICK)
+        run("denoise m X.npy --noise 2.0 --out clean.npz --quiet")
         with np.load("clean.npz") as arrays:
             np.testing.assert_allclose(arrays["X"], rkdl.load("m").denoise(digits[:100], noise=2.0), atol=1e-10)
 
@@ -503,20 +502,20 @@ class TestOutliers:
         assert [row[0] for row in rows if row[2] == "1"][:3] == ["s0", "s1", "s2"]
 
     def test_prints_the_worst(self, signals, capsys):
-        assert main(["outliers", "data.csv", "--keep", "id", "--top", "3"]) == 0
+        run("outliers data.csv --keep id --top 3")
         lines = capsys.readouterr().out.splitlines()
         assert "rows are outliers" in lines[0]
         assert {line.split(":")[0].strip() for line in lines[1:]} == {"id s0", "id s1", "id s2"}
 
     def test_train_save_and_use_again(self, signals, capsys):
         write_csv("normal.csv", ["d", "c", "b", "a"], signals[3:, ::-1])
-        assert main(["outliers", "data.csv", "--train", "normal.csv", "--save", "m", "--out", "s.npz"]) == 0
+        run("outliers data.csv --train normal.csv --save m --out s.npz")
         with np.load("s.npz") as arrays:
             scores = arrays["anomaly"]
             assert arrays["outlier"][:3].all()
         detector = rkdl.load("m")
         assert list(detector.feature_names_in_) == ["d", "c", "b", "a"]
-        assert main(["outliers", "data.csv", "--model", "m", "--out", "again.npz"]) == 0
+        run("outliers data.csv --model m --out again.npz")
         with np.load("again.npz") as arrays:
             np.testing.assert_array_equal(arrays["anomaly"], scores)
 
@@ -540,7 +539,7 @@ class TestClassify:
         model = rkdl.load("m")
         assert type(model.method_).__name__ == "ORKDL"
         assert model.method_.n_components == 10
-        assert main(["classify", "test.csv", "--model", "m", "--out", "p.tsv"]) == 0
+        run("classify test.csv --model m --out p.tsv")
         _, rows = read_csv("p.tsv", "\t")
         with pytest.warns(UserWarning, match="valid feature names"):
             assert [row[1] for row in rows] == list(model.predict(tables[2]))
@@ -565,9 +564,9 @@ class TestImages:
         return image
 
     def test_fit_and_encode(self, folder):
-        assert main(["fit", "images", *QUICK, "--out", "m"]) == 0
+        run("fit images --out m", *QUICK)
         assert rkdl.load("m").n_features_in_ == 64
-        assert main(["encode", "m", "images", "--out", "codes.csv", "--quiet"]) == 0
+        run("encode m images --out codes.csv --quiet")
         header, rows = read_csv("codes.csv")
         assert header[0] == "file"
         assert [row[0] for row in rows][:2] == ["0/00.png", "0/01.png"]
@@ -577,22 +576,22 @@ class TestImages:
         np.testing.assert_allclose(np.array(rows[1][1:], np.float32), codes[0], atol=1e-5)
 
     def test_subfolders_are_classes(self, folder, capsys):
-        assert main(["classify", "images", "--cv", "3", "--method", "dl"]) == 0
+        run("classify images --cv 3 --method dl")
         assert "accuracy" in capsys.readouterr().out
-        assert main(["classify", "images", "--test", "images", "--out", "p.csv", "--quiet", "--method", "dl"]) == 0
+        run("classify images --test images --out p.csv --quiet --method dl")
         _, rows = read_csv("p.csv")
         assert np.mean([row[0].split("/")[0] == row[1] for row in rows]) > 0.95
 
     def test_denoise_writes_images(self, folder):
-        assert main(["fit", "images", *QUICK, "--out", "m"]) == 0
-        assert main(["denoise", "m", "images", "--out", "clean", "--quiet"]) == 0
+        run("fit images --out m", *QUICK)
+        run("denoise m images --out clean --quiet")
         with folder.open("images/1/07.png") as before, folder.open("clean/1/07.png") as after:
             given, clean = (np.asarray(picture, dtype=float) for picture in (before, after))
         expected = rkdl.load("m").denoise(given.reshape(1, -1) / 255.0) * 255.0
         np.testing.assert_allclose(clean.ravel(), np.clip(expected[0], 0, 255), atol=1.0)
 
     def test_size_and_colour(self, folder):
-        assert main(["fit", "images", "--size", "5", "4", "--color", *QUICK, "--out", "m"]) == 0
+        run("fit images --size 5 4 --color --out m", *QUICK)
         assert rkdl.load("m").n_features_in_ == 5 * 4 * 3
 
 
@@ -631,7 +630,7 @@ class TestTerminal:
 
     def test_warnings_are_one_line(self, capsys):
         write_csv("data.csv", ["a", "b"], [[row, row % 3] for row in range(30)])
-        assert main(["fit", "data.csv", "--atoms", "40", "--kernel-vectors", "10", "--out", "m"]) == 0
+        run("fit data.csv --atoms 40 --kernel-vectors 10 --out m")
         lines = capsys.readouterr().err.splitlines()
         assert any(line.startswith("rkdl: warning: n_components=40 exceeds") for line in lines)
         assert all(line.startswith("rkdl: warning: ") for line in lines)
@@ -645,8 +644,8 @@ def test_files_beside_a_zarr_array_stay(is_link, tables):
     with open(".codes.zarr.part/mine", "w") as stream:
         stream.write("mine")
     np.save("X.npy", tables[0])
-    assert main(["fit", "X.npy", *QUICK, "--out", "m"]) == 0
-    assert main(["encode", "m", "X.npy", "--out", "codes.zarr", "--quiet"]) == 0
+    run("fit X.npy --out m", *QUICK)
+    run("encode m X.npy --out codes.zarr --quiet")
     assert os.listdir(".codes.zarr.part") == ["mine"]
     assert not [name for name in os.listdir() if name.startswith(".rkdl")]
 
@@ -654,7 +653,7 @@ def test_files_beside_a_zarr_array_stay(is_link, tables):
 def test_any_name_of_a_column_in_npz(iris):
     X, _ = iris
     write_csv("data.csv", ["file", "allow_pickle", "a"], [["f", row, *X[row, :1]] for row in range(60)])
-    assert main(["outliers", "data.csv", "--keep", "file", "allow_pickle", "--out", "s.npz", "--quiet"]) == 0
+    run("outliers data.csv --keep file allow_pickle --out s.npz --quiet")
     with np.load("s.npz") as arrays:
         assert set(arrays.files) == {"file", "allow_pickle", "anomaly", "outlier"}
 

@@ -26,13 +26,6 @@ import scipy.sparse
 from rkdl import datasets
 from rkdl.datasets import DatasetError, _cifar10, _home, _mnist
 
-MNIST_MD5 = {
-    "train-images-idx3-ubyte.gz": "6bbc9ace898e44ae57da46a324031adb",
-    "train-labels-idx1-ubyte.gz": "a25bea736e30d166cdddb491f175f624",
-    "t10k-images-idx3-ubyte.gz": "2646ac647ad5339dbf082846283269ea",
-    "t10k-labels-idx1-ubyte.gz": "27ae3e4e09519cfbb04c329615203637",
-}
-
 
 @pytest.fixture(autouse=True)
 def _no_data_folder(monkeypatch, tmp_path, request):
@@ -100,11 +93,11 @@ def test_mnist(tmp_path, rng, sub_folder, compress, dotted):
     assert set(fours.target) == {4}
 
 
-@pytest.mark.parametrize("label", [10, -1, True, 4.0, "4"])
-def test_bad_label_and_subset(tmp_path, label):
+def test_bad_label_and_subset(tmp_path):
     for fetch in (datasets.fetch_mnist, datasets.fetch_cifar10):
-        with pytest.raises(ValueError, match="integer from 0 to 9"):
-            fetch(label=label, data_home=tmp_path)
+        for label in (10, -1, True, 4.0, "4"):
+            with pytest.raises(ValueError, match="integer from 0 to 9"):
+                fetch(label=label, data_home=tmp_path)
         with pytest.raises(ValueError, match="'train', 'test', 'all'"):
             fetch(subset="valid", data_home=tmp_path)
 
@@ -590,12 +583,9 @@ def test_normalize_signals_in_blocks(rng):
 def test_normalize_signals_refuses(bad):
     with pytest.raises((ValueError, TypeError)):
         datasets.normalize_signals(bad)
-
-
-@pytest.mark.parametrize("dtype", [np.float16, int, ">f4", None, "nonsense"])
-def test_bad_dtype(dtype):
-    with pytest.raises(ValueError, match="float32 or float64"):
-        datasets.normalize_signals([[1.0]], dtype)
+    for dtype in (np.float16, int, ">f4", None, "nonsense"):
+        with pytest.raises(ValueError, match="float32 or float64"):
+            datasets.normalize_signals([[1.0]], dtype)
 
 
 def test_data_home(tmp_path, monkeypatch):
@@ -631,9 +621,8 @@ def test_import_is_light():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("error")
 def test_real_mnist(data_folder):
-    for name, checksum in MNIST_MD5.items():
-        assert hashlib.md5(gzip.decompress((data_folder / "mnist" / name).read_bytes())).hexdigest() == checksum
     everything = datasets.fetch_mnist(subset="all", download_if_missing=False)
     assert everything.data.shape == (70000, 784)
     assert np.bincount(everything.target[:60000])[4] == 5842

@@ -46,7 +46,10 @@ def check_outputs(options: Namespace, endings: Collection[str] = (), *, is_folde
         path = as_path(name)
         place = os.path.realpath(path)
         for other, what in taken.items():
-            if place == other or (is_folder and option == "out" and Path(other) in Path(place).parents):
+            is_same = place == other or (
+                os.path.exists(place) and os.path.exists(other) and os.path.samefile(place, other)
+            )
+            if is_same or (is_folder and option == "out" and Path(other) in Path(place).parents):
                 raise ValueError(f"{path} is also {what} and would be overwritten: give another --{option}")
         taken[place] = f"the file of --{option}"
         if option == "out" and is_folder:
