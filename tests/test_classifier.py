@@ -23,7 +23,7 @@ from helpers import is_interrupted, moments, poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, load
 
 # All of it runs in `make test`; `make check` is for the core.
-pytestmark = [poor_models, pytest.mark.slow, pytest.mark.usefixtures("one_thread_by_default")]
+pytestmark = [poor_models, pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 COMMON = {"n_components": 10, "n_nonzero_coefs": 3, "max_iter": 4}
 METHODS = {

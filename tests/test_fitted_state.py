@@ -14,7 +14,7 @@ import rkdl
 from helpers import poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, SparseCoder
 
-pytestmark = [poor_models, pytest.mark.usefixtures("one_thread_by_default")]
+pytestmark = [poor_models, pytest.mark.usefixtures("one_thread")]
 
 X = np.random.default_rng(0).standard_normal((60, 6))
 Y = X[:, 0] > 0.0

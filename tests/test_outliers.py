@@ -22,7 +22,7 @@ import reference
 from helpers import poor_models
 from rkdl import RKDL, KDLOutlierDetector, load
 
-pytestmark = [poor_models, pytest.mark.usefixtures("one_thread_by_default")]
+pytestmark = [poor_models, pytest.mark.usefixtures("one_thread")]
 
 FEW = {"n_members": 2, "random_state": 0}
 
