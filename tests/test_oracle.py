@@ -107,14 +107,14 @@ class Coded:
 
 def dense(codes):
     """The codes after a sweep, with their zeros."""
-    return Codes(codes.indptr, codes.indices, codes.values).dense(N_ATOMS)
+    return Codes(np.diff(codes.indptr), codes.indices, codes.values).dense(N_ATOMS)
 
 
 def as_codes(Z):
     """A dense matrix of codes as the library's."""
     matrix = sparse.csr_array(Z)
     matrix.sort_indices()
-    return Codes(matrix.indptr, matrix.indices, matrix.data.copy())
+    return Codes(np.diff(matrix.indptr), matrix.indices, matrix.data.copy())
 
 
 def check_fit(model, expected, factor=1.0):

@@ -83,3 +83,14 @@ def test_folders_that_use_less(folder):
         if not any(f"{name}.".startswith(f"{allowed}.") for allowed in ONLY[folder])
     }
     assert not sorted(others)
+
+
+def test_no_room_above_the_backends_knows_which_one_it_uses():
+    found = {
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in ROOT.rglob("*.py")
+        if path.relative_to(ROOT).parts[0] != "_backends"
+        for name in imported_names(path)
+        if name.startswith(("_backends.cpu", "_backends.torch"))
+    }
+    assert not sorted(found)

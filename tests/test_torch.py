@@ -46,13 +46,12 @@ from rkdl._learning.statistics import SufficientStatistics
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")
 
+
 from rkdl._backends.cpu import sweeps as cpu_sweeps  # noqa: E402
-from rkdl._backends.cpu.codes import pursue_padded  # noqa: E402
+from rkdl._backends.devices import BLOCK_ROWS, to_device, to_host  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
 from rkdl._backends.torch.backend import TORCH, scaled_norms  # noqa: E402
-from rkdl._backends.torch.place import to_device, to_host  # noqa: E402
-from rkdl._backends.torch.products import BLOCK_ROWS  # noqa: E402
 from rkdl._data import tensors as tensor_signals  # noqa: E402
 from rkdl._data.tensors import HostTensor, StreamedSignals, TensorSignals  # noqa: E402
 from rkdl._execution.device import GPU_CHUNK_BYTES, DeviceExecutor, gpu_bounds, is_light  # noqa: E402
@@ -435,9 +434,9 @@ class TestPursuits:
 
     def check(self, work, n_atoms, n_nonzero, dtype, device, ols, tolerance, n_features=64, has_ties=True):
         here, there = self.problem(n_atoms, n_features, dtype, device, has_ties=has_ties)
-        found = pursue_padded(*(part.numpy() for part in here), n_nonzero, tolerance, ols)
-        expected = tuple(map(torch.from_numpy, found))
-        indices, values, counts, residuals = (part.cpu() for part in work(*there, n_nonzero, tolerance, ols))
+        codes, residuals = tensor_pursuit.pursue(*here, n_nonzero, tolerance, ols)
+        expected = codes.indices, codes.values, codes.counts, residuals
+        counts, indices, values, residuals = (part.cpu() for part in work(*there, n_nonzero, tolerance, ols))
         same = (indices == expected[0]).all(dim=1)
         # Between atoms that score the same to three digits, rows in half precision may choose the other one.
         is_half = dtype == torch.float32 and n_nonzero > 10
@@ -508,7 +507,7 @@ class TestPursuits:
         atoms = torch.eye(20, dtype=torch.float64, device="cuda").repeat(30, 1)
         signals = torch.rand((50, 20), dtype=torch.float64, device="cuda") + 0.5
         norms = signals.square().sum(1)
-        indices, values, counts, residuals = pursue(signals @ atoms.T, atoms @ atoms.T, norms, 40, -1.0, True)
+        counts, indices, values, residuals = pursue(signals @ atoms.T, atoms @ atoms.T, norms, 40, -1.0, True)
         assert counts.tolist() == [20] * 50
         assert torch.equal(indices[:, :20], torch.arange(20, device="cuda").expand(50, 20).int())
         torch.testing.assert_close(values[:, :20], signals)
@@ -626,7 +625,7 @@ class TestEngine:
         """They belong to their values, and other values have their own."""
         indices = torch.tensor([[0, 2], [1, 0]], dtype=torch.int32, device=device)
         values = torch.tensor([[1.0, 2.0], [3.0, 0.0]], device=device)
-        codes = tensor_pursuit.TensorCodes(indices, values, torch.tensor([2, 1], dtype=torch.int32, device=device))
+        codes = tensor_pursuit.TensorCodes(torch.tensor([2, 1], dtype=torch.int32, device=device), indices, values)
         known = codes._replace(known=(codes.values, codes.dense(3)))
         assert known.dense(3) is known.known[1]
         assert known.dense(3, torch.float64).dtype == torch.float64
@@ -1292,7 +1291,7 @@ class TestClassifier:
         def refuse(*arguments):
             raise AssertionError("an array was sent to the device again")
 
-        monkeypatch.setattr("rkdl._backends.torch.place.upload", refuse)
+        monkeypatch.setattr("rkdl._backends.devices.upload", refuse)
         assert torch.equal(call(given), expected)
 
     def test_device_of_the_method(self):
@@ -1339,7 +1338,7 @@ class TestProducts:
         is_used = torch.arange(n_nonzero, device="cuda") < counts[:, None]
         indices, values = torch.where(is_used, indices, 0).int(), torch.where(is_used, values, 0.0)
         features = torch.randn((n_signals, 70), dtype=dtype, device="cuda", generator=generator)
-        codes = tensor_pursuit.TensorCodes(indices, values, counts)
+        codes = tensor_pursuit.TensorCodes(counts, indices, values)
         dense = codes.dense(n_atoms, torch.float64)
         found = triton_statistics.code_gram(*codes[:3], n_atoms)
         torch.testing.assert_close(found, dense.T @ dense, rtol=1e-12, atol=1e-9)

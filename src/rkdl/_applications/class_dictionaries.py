@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import all_on_host, cast, host, is_tensor
+from rkdl._backends.arrays import cast, host, is_tensor
 from rkdl._backends.base import backend_of
-from rkdl._backends.cpu.vectors import VECTOR_BYTES
+from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import NotFiniteError, Pursuit, conditioning_scale, map_rows
 from rkdl._coding.pursuit import pursue
 from rkdl._data.signals import Signals
@@ -36,8 +36,8 @@ from rkdl._utils.types import Array
 FEATURE_BYTES = 512 << 20
 # Where no class explains more of a signal than this, explained fractions are not computed from residuals.
 FAINT = 0.01
-# Numbers of atoms are padded to multiples of this, so that rows of Gram matrices are whole SIMD vectors.
-LANES = VECTOR_BYTES // 4
+# Numbers of atoms are padded to multiples of this, so that rows of float32 Gram matrices are whole SIMD vectors.
+LANES = 16
 # Multiplications of a pass from which on threads are worth starting.
 MANY_MULTIPLICATIONS = 1 << 22
 
@@ -87,7 +87,7 @@ class SharedFeatures:
     @classmethod
     def of(cls, space: FeatureSpace, problem: ReducedProblem) -> SharedFeatures:
         """Those that a problem was learned on, in host memory."""
-        feature_map, metric = all_on_host((problem.model.feature_map, problem.model.metric))
+        feature_map, metric = to_host((problem.model.feature_map, problem.model.metric))
         signals, pursuit = problem.executor.signals, problem.pursuit
         if isinstance(feature_map, KernelMap) and isinstance(metric, Metric):
             feature_map = WhitenedMap.of(feature_map, metric, signals.dtype)
@@ -156,7 +156,7 @@ class ClassCoder:
         backend = backend_of(features)
         found = backend.full((len(features), len(self.atoms)), 0.0, features)
         for k, (atoms, gram, pursuit) in enumerate(zip(self.atoms, self.grams, self.pursuits, strict=True)):
-            found[:, k] = backend.squared_residuals(backend.product(features, atoms), gram, norms, *pursuit)
+            found[:, k] = backend.pursue(backend.product(features, atoms), gram, norms, *pursuit)[1]
         found /= backend.where(norms > 0.0, norms, 1.0)[:, None]
         return checked, found
 

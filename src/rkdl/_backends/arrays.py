@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from rkdl._backends.base import backend_of
@@ -42,15 +41,6 @@ def norm(array: Any) -> float:
 def host(value: Any) -> Any:
     """A tensor as a NumPy array; anything else as it is."""
     return backend_of(value).to_host(value)
-
-
-def all_on_host(value: Any) -> Any:
-    """The value with every tensor in it as a NumPy array."""
-    if "torch" not in sys.modules:
-        return value
-    from rkdl._backends.torch.place import to_host
-
-    return to_host(value)
 
 
 def where(condition: Any, value: Any, otherwise: Any) -> Any:

@@ -15,9 +15,43 @@ from typing import Any, Protocol
 import numpy as np
 
 from rkdl._backends.cpu.backend import CPU
+from rkdl._backends.cpu.codes import Codes as Codes
+from rkdl._backends.cpu.sweeps import SHORT as SHORT
+from rkdl._utils.types import Array
 
-# An array of the backend; a protocol that named both libraries' types would import both.
-Array = Any
+
+class ChunkCodes(Protocol):
+    """Sparse codes of c signals against n atoms: `Codes` of arrays in compressed rows, `TensorCodes` of tensors."""
+
+    @property
+    def counts(self) -> Array:
+        """Non-zeros of every row."""
+
+    @property
+    def indices(self) -> Array:
+        """Atoms, ascending in every row."""
+
+    @property
+    def values(self) -> Array:
+        """Their coefficients, at the same places."""
+
+    def to_csr(self, n_atoms: int) -> Any:
+        """The same codes as a CSR array or tensor."""
+
+    def dense(self, n_atoms: int, dtype: Any = None) -> Array:
+        """The codes (c, n) with their zeros."""
+
+    def times(self, atoms: Array) -> Array:
+        """``Z A`` (c, m)."""
+
+    def gram(self, n_atoms: int) -> Array:
+        """``Z'Z`` (n, n) in float64."""
+
+    def cross_products(self, features: Array, n_atoms: int) -> Array:
+        """``Z'F`` (n, p)."""
+
+    def weighted_derivative(self, atoms: Array, derivative: Array) -> Array:
+        """``(Z A) * derivative`` (c, p)."""
 
 
 class Backend(Protocol):
@@ -95,6 +129,9 @@ class Backend(Protocol):
     def row_norms(self, rows: Array) -> Array:
         """``|x|`` of every row."""
 
+    def unit_rows(self, rows: Array) -> tuple[Array, Array, float, float]:
+        """The rows divided by their norms, the norms, and the smallest and the largest norm, or NaN twice."""
+
     def extremes(self, array: Array) -> tuple[float, float]:
         """Smallest and largest number."""
 
@@ -128,11 +165,8 @@ class Backend(Protocol):
     def padded_gram(self, gram: Array) -> Array:
         """The inner products of all atoms as the pursuit reads them, prepared once for many chunks."""
 
-    def pursue(self, correlations: Array, gram: Any, squared_norms: Array, *options: Any) -> tuple[Any, Array]:
+    def pursue(self, correlations: Array, gram: Any, squared_norms: Array, *options: Any) -> tuple[ChunkCodes, Array]:
         """Codes and squared residuals of a chunk; see `rkdl._coding.pursuit.pursue`."""
-
-    def squared_residuals(self, correlations: Array, gram: Array, squared_norms: Array, *options: Any) -> Array:
-        """The squared residuals (c,) of `pursue` alone."""
 
     def explained_squares(self, correlations: Array, gram: Array, squared_norms: Array, *options: Any) -> Array:
         """Squared norms (c,) of what the codes of `pursue` represent."""
@@ -147,7 +181,7 @@ class Backend(Protocol):
 
     def pursue_and_sum(
         self, correlations: Array, gram: Any, squared_norms: Array, features: Array, *options: Any
-    ) -> tuple[Any, Array, tuple]:
+    ) -> tuple[ChunkCodes, Array, tuple]:
         """As `pursue`, with ``Z'Z``, ``Z'F`` and the sums of squared norms and residuals."""
 
     def gram_sweep(self, code_gram: Array, targets: Array, atoms: Array, metric: Array | None) -> Array:

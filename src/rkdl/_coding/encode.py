@@ -12,9 +12,8 @@ from sklearn.utils import assert_all_finite, check_array
 
 from rkdl._backends.arrays import host
 from rkdl._backends.arrays import squared_norms as row_squares
-from rkdl._backends.base import backend_of, is_tensor
-from rkdl._backends.cpu.backend import normalize_rows
-from rkdl._backends.cpu.pursuit import scatter_rows
+from rkdl._backends.base import Codes, backend_of, is_tensor
+from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import (
     Encoder,
     Pursuit,
@@ -25,7 +24,6 @@ from rkdl._coding.encoder import (
 )
 from rkdl._coding.gram import gram_matrix
 from rkdl._coding.outputs import join, open_output
-from rkdl._coding.pursuit import Codes
 from rkdl._data.open import gather, is_dask, is_plain, open_signals
 from rkdl._data.signals import Signals, is_safe
 from rkdl._execution.blas import check_n_jobs, one_blas_thread
@@ -285,10 +283,11 @@ def encode_signals(
         for group in groups:
             part = np.zeros((len(group), n_atoms), dtype=dtype)
             codes, group_factors = code(rows[group], None if norms is None else norms[group])
-            scatter_rows(*codes, group_factors, part)
+            codes.scatter(group_factors, part)
             block[group] = part
         found = sparse.csr_array(block)
-        output.write(Codes(found.indptr, found.indices, found.data), np.ones(n_atoms, dtype=dtype), start, stop)
+        codes = Codes(np.diff(found.indptr), found.indices, found.data)
+        output.write(codes, np.ones(n_atoms, dtype=dtype), start, stop)
 
     for_each_chunk(signals, encoder.row_width, n_jobs, task, _multiplications(signals, encoder))
     return output.result()
@@ -327,7 +326,7 @@ def _encode_on_device(
                 return backend_of(parts[0]).concatenate(parts).to(signals.home)
             if signals.home is not None:
                 return join_states(parts).to_csr(n_atoms).to(signals.home)
-            codes = join([_compact(part) for part in parts], signals.shape[0]).to_csr(n_atoms)
+            codes = join([part.packed() for part in parts], signals.shape[0]).to_csr(n_atoms)
             return codes if sparse_output else codes.toarray()
     return _encode_on_host(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
 
@@ -336,7 +335,6 @@ def _encode_on_host(
     signals: Any, encoder: Any, sparse_output: bool, n_jobs: int | None, factors: Any, squared_norms: Any
 ) -> Any:
     """As `encode_signals`, in NumPy; the codes go where the signals came from."""
-    from rkdl._backends.torch.place import to_host
     from rkdl._execution.device import send_home
 
     encoder, factors = to_host((encoder, factors))
@@ -352,15 +350,6 @@ def _scale_of(factors: Any, encoder: Any, signals: Any) -> Any:
         return backend_of(factors).cast(factors, signals.dtype)
     wide = np.broadcast_to(np.asarray(factors, dtype=np.float64), (encoder.n_atoms,))
     return None if (wide == 1.0).all() else wide.astype(signals.dtype)
-
-
-def _compact(padded: Any) -> Codes:
-    """Codes of a chunk that came from a device."""
-    indices, values, counts = padded[:3]
-    indptr = np.zeros(len(counts) + 1, dtype=np.int32)
-    np.cumsum(counts, out=indptr[1:])
-    is_used = np.arange(indices.shape[1], dtype=np.int32) < counts[:, None]
-    return Codes(indptr, indices[is_used], values[is_used])
 
 
 def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursuit: str, n_atoms: int) -> Pursuit:
@@ -384,8 +373,7 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
 def unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Atoms of unit norm, C-contiguous, and the norms they had (infinite for an atom of norm zero)."""
     atoms = np.ascontiguousarray(atoms)
-    unit, norms = np.empty_like(atoms), np.empty(len(atoms), dtype=atoms.dtype)
-    smallest, largest = normalize_rows(atoms, unit, norms)
+    unit, norms, smallest, largest = backend_of(atoms).unit_rows(atoms)
     if is_safe(smallest**2, atoms.dtype) and is_safe(largest**2, atoms.dtype):
         return unit, norms
     assert_all_finite(atoms, input_name="dictionary")
@@ -406,8 +394,7 @@ def _unit_rows_on_device(atoms: Any, signals: Any) -> tuple[Any, Any] | None:
         return None
     backend = backend_of(atoms)
     atoms = backend.cast(atoms.detach(), signals.dtype)
-    norms = backend.row_norms(atoms)
-    smallest, largest = backend.extremes(norms)
+    unit, norms, smallest, largest = backend.unit_rows(atoms)
     if not (is_safe(smallest**2, signals.dtype) and is_safe(largest**2, signals.dtype)):
         return None
-    return atoms / norms[:, None], norms
+    return unit, norms

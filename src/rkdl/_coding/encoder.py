@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import all_on_host
 from rkdl._backends.base import backend_of, is_tensor
-from rkdl._backends.cpu.codes import PaddedCodes, fill_codes, write_codes
-from rkdl._backends.cpu.products import multiply
+from rkdl._backends.devices import to_host
 from rkdl._coding.pursuit import Codes, pursue
 from rkdl._data.signals import Signals, is_safe, safe_scale
 from rkdl._execution.chunks import chunk_bounds
@@ -109,7 +107,7 @@ def _map_rows_on_device(
         if are_in_range(checks, signals, encoder):
             return send_home(results, signals)
     # Signals that are not finite, huge or tiny are left to the CPU.
-    encoder, decoder = all_on_host((encoder, decoder))
+    encoder, decoder = to_host((encoder, decoder))
     return send_home(map_rows(signals.on_host(), encoder, decoder, width, n_jobs, work), signals)
 
 
@@ -239,7 +237,7 @@ class Encoder:
         with np.errstate(over="ignore", invalid="ignore"):
             if has_tolerance and not _is_safe(signals):
                 return None
-            correlations = multiply(self.feature_map.features(signals), self.atoms)
+            correlations = self._multiply(signals)[1]
             if not _is_safe(correlations):
                 return None
         return correlations, self._norms(signals, correlations)
@@ -248,21 +246,11 @@ class Encoder:
         """Codes from `plain_products`."""
         return pursue(correlations, self.padded_gram, squared_norms, *self._limited(), dictionary=self.atoms)[0]
 
-    def padded_codes(self, n_signals: int, dtype: np.dtype) -> PaddedCodes:
-        """Room for the codes of so many signals."""
-        return PaddedCodes.empty(n_signals, self.n_nonzero, dtype)
-
-    def fill_plain_codes(
-        self, correlations: np.ndarray, squared_norms: np.ndarray, factors: np.ndarray, codes: PaddedCodes
-    ) -> None:
-        """Fill in codes from `plain_products`, times one factor per atom."""
-        fill_codes(factors, codes, correlations, self.padded_gram, squared_norms, *self._limited(), self.atoms)
-
     def write_plain_codes(
         self, correlations: np.ndarray, squared_norms: np.ndarray, factors: np.ndarray, dense: np.ndarray
     ) -> None:
         """Write codes from `plain_products`, times one factor per atom, into the zeros of `dense` (c, n)."""
-        write_codes(factors, dense, correlations, self.padded_gram, squared_norms, *self._limited(), self.atoms)
+        self.plain_codes(correlations, squared_norms).scatter(factors, dense)
 
     def _limited(self) -> Pursuit:
         return Pursuit(self.n_nonzero, self.pursuit.residual_tol, self.pursuit.ols)

@@ -1,4 +1,4 @@
-"""Where the codes of the chunks go: a dense array, or a CSR array by way of rows of fixed length or of parts."""
+"""Where the codes of the chunks go: a dense array, or a CSR array by way of parts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from typing import Protocol
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.cpu.codes import Codes
-from rkdl._backends.cpu.pursuit import scatter_rows
+from rkdl._backends.base import Codes
 from rkdl._coding.encoder import Encoder
 from rkdl._utils.types import Array
-
-# Room for the most non-zeros of every signal is taken up to so many bytes.
-MOST_PADDED_BYTES = 1 << 24
 
 
 class Output(Protocol):
@@ -42,35 +38,15 @@ class DenseOutput:
 
     def write(self, codes: Codes, factors: np.ndarray, start: int, stop: int) -> None:
         """See `Output`."""
-        scatter_rows(*codes, factors, self._codes[start:stop])
+        codes.scatter(factors, self._codes[start:stop])
 
     def result(self) -> np.ndarray:
         """See `Output`."""
         return self._codes
 
 
-class PaddedOutput:
-    """CSR codes of signals that nearly all have as many non-zeros as allowed: in their place from the beginning."""
-
-    def __init__(self, encoder: Encoder, factors: np.ndarray, n_signals: int) -> None:
-        self._encoder, self._factors = encoder, factors
-        self._codes = encoder.padded_codes(n_signals, factors.dtype)
-
-    def write_plain(self, correlations: Array, squared_norms: Array, start: int, stop: int) -> None:
-        """See `Output`."""
-        self._encoder.fill_plain_codes(correlations, squared_norms, self._factors, self._codes.rows(start, stop))
-
-    def write(self, codes: Codes, factors: np.ndarray, start: int, stop: int) -> None:
-        """See `Output`."""
-        self._codes.rows(start, stop).put(codes.scaled(factors))
-
-    def result(self) -> sparse.csr_array:
-        """See `Output`."""
-        return self._codes.pack().to_csr(self._encoder.n_atoms)
-
-
 class JoinedOutput:
-    """CSR codes of signals with any number of non-zeros: one part per chunk, joined at the end."""
+    """CSR codes of signals: one part per chunk, joined at the end."""
 
     def __init__(self, encoder: Encoder, factors: np.ndarray, n_signals: int) -> None:
         self._encoder, self._factors, self._n_signals = encoder, factors, n_signals
@@ -92,27 +68,21 @@ class JoinedOutput:
 
 def open_output(encoder: Encoder, factors: np.ndarray, n_signals: int, sparse_output: bool) -> Output:
     """The output for codes of so many signals; `factors` are those of plain chunks, one per atom."""
-    if not sparse_output:
-        return DenseOutput(encoder, factors, n_signals)
-    has_tolerance = encoder.pursuit.residual_tol >= 0.0
-    if has_tolerance or 8 * n_signals * encoder.n_nonzero > MOST_PADDED_BYTES:
-        return JoinedOutput(encoder, factors, n_signals)
-    return PaddedOutput(encoder, factors, n_signals)
+    return (JoinedOutput if sparse_output else DenseOutput)(encoder, factors, n_signals)
 
 
 def join(parts: list[Codes], n_signals: int) -> Codes:
     """Codes of consecutive chunks as one; `parts` is emptied on the way."""
     total = sum(len(part.values) for part in parts)
-    index_dtype = np.int32 if total < 2**31 else np.int64
-    indptr = np.zeros(n_signals + 1, dtype=index_dtype)
-    indices = np.empty(total, dtype=index_dtype)
+    counts = np.empty(n_signals, dtype=np.int32)
+    indices = np.empty(total, dtype=np.int32 if total < 2**31 else np.int64)
     values = np.empty(total, dtype=parts[0].values.dtype)
     row = position = 0
     for number, part in enumerate(parts):
         rows, size = len(part.counts), len(part.values)
-        np.add(part.indptr[1:], position, out=indptr[row + 1 : row + rows + 1], casting="unsafe")
+        counts[row : row + rows] = part.counts
         indices[position : position + size] = part.indices
         values[position : position + size] = part.values
         parts[number] = None  # type: ignore[call-overload]
         row, position = row + rows, position + size
-    return Codes(indptr, indices, values)
+    return Codes(counts, indices, values)

@@ -17,7 +17,6 @@ from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import cast, largest, squared_norms, where
 from rkdl._backends.base import backend_of, is_tensor
-from rkdl._backends.cpu.statistics import accumulate_gram
 from rkdl._coding.encoder import Encoder, for_each_chunk, square_sum
 from rkdl._features.kernels import RBF
 
@@ -83,12 +82,11 @@ class Decode(Encoder):
         if self.unit_length:
             assert self.gram is not None
             codes = codes._replace(values=to_unit_length(codes.to_csr(self.n_atoms), self.gram).data)
-        code_gram = np.zeros((self.n_atoms, self.n_atoms))
-        accumulate_gram(*codes, code_gram)
         total = np.bincount(codes.indices, weights=codes.values, minlength=self.n_atoms)
         # From the chunk's own mean, or an offset would take the digits.
         mean = signals.mean(axis=0, dtype=np.float64).astype(signals.dtype)
         whole = codes.cross_products(signals - mean, self.n_atoms).astype(np.float64) + np.outer(total, mean)
+        code_gram = codes.gram(self.n_atoms)
         return DecoderSums(code_gram, whole, total, signals.sum(axis=0, dtype=np.float64), float(len(signals))), None
 
     def _sum_dense(self, signals: Any, codes: Any) -> DecoderSums:

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rkdl._backends.base import backend_of
-from rkdl._backends.cpu.codes import Codes
+from rkdl._backends.base import Codes, backend_of
 
 __all__ = ["Codes", "pursue"]
 

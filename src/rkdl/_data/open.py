@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from rkdl._backends.arrays import host, is_tensor
+from rkdl._backends.devices import resolve_device
 from rkdl._data.signals import Signals, float_dtype
 from rkdl._data.sources import RowSource, check_source, is_source
 from rkdl._utils.inputs import check_numbers, well_formed
@@ -94,8 +95,6 @@ def _through(rows: Signals, device: Any) -> Signals:
     if device is None:
         return rows
     # First: it says what to do where torch is not installed.
-    from rkdl._backends.torch.device import resolve_device
-
     place = resolve_device(device)
     from rkdl._data.tensors import StreamedSignals
 

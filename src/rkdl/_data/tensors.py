@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from rkdl._backends.arrays import host
-from rkdl._backends.torch.backend import torch_dtype
-from rkdl._backends.torch.device import CACHE_SHARE, free_bytes, resolve_device
+from rkdl._backends.devices import CACHE_SHARE, free_bytes, resolve_device, torch_dtype
 from rkdl._data.signals import MOMENTS_AT_ONCE, Moments, Signals, check_shape
 from rkdl._utils.inputs import check_rows_finite
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rkdl._backends.arrays import host
 from rkdl._backends.base import backend_of, is_tensor
+from rkdl._backends.devices import to_device
 from rkdl._coding.encode import check_pursuit, encode_signals
 from rkdl._coding.encoder import Encoder, Pursuit, map_rows
 from rkdl._data.open import is_dask, is_plain, open_signals
@@ -278,8 +279,6 @@ def placed(value: Any, device: Any) -> Any:
     """The value with its arrays as tensors on a device; as it is without one."""
     if device is None:
         return value
-    from rkdl._backends.torch.place import to_device
-
     return to_device(value, device)
 
 

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from rkdl._backends.arrays import host, is_tensor
+from rkdl._backends.devices import free_bytes
 from rkdl._coding.pursuit import pursue
 from rkdl._data.open import gather
 from rkdl._data.signals import Signals, is_safe
@@ -221,8 +222,6 @@ class KDL(KernelLearner):
         n_signals = signals.shape[0]
         memory = physical_memory()
         if signals.device is not None:
-            from rkdl._backends.torch.device import free_bytes
-
             memory = free_bytes(signals.device) if signals.device.type == "cuda" else memory
         if self._is_precomputed:
             given = signals.read(0, n_signals) if signals.device is not None else signals.data

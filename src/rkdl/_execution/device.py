@@ -13,11 +13,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from rkdl._backends.torch.backend import upload
-from rkdl._backends.torch.device import CACHE_SHARE, free_bytes
-from rkdl._backends.torch.place import to_device, to_host
-from rkdl._backends.torch.products import BLOCK_ROWS
-from rkdl._backends.torch.pursuit import csr_tensor
+from rkdl._backends.devices import BLOCK_ROWS, CACHE_SHARE, csr_tensor, free_bytes, to_device, to_host, upload
 from rkdl._data.tensors import StreamedSignals, TensorSignals
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import TF32, cache_limit

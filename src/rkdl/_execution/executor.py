@@ -19,7 +19,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rkdl._backends.arrays import all_on_host, host
+from rkdl._backends.arrays import host
+from rkdl._backends.devices import to_host
 from rkdl._data.signals import Signals, is_safe, unit_scale
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import cache_limit
@@ -94,7 +95,7 @@ class Executor(ABC):
 
     def to_backend(self, value: Any) -> Any:
         """The value with its arrays where the small matrices are computed: here in NumPy."""
-        return all_on_host(value)
+        return to_host(value)
 
     def to_signals(self, value: Any) -> Any:
         """The value with its arrays where the signals are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rkdl._backends.cpu.backend import CPU
+from rkdl._backends.arrays import squared_norms
 
 # Squared distances lose digits to cancellation when the offset outweighs the spread this many times.
 _OFFSET_RATIO = 100.0
@@ -18,7 +18,7 @@ def median_gamma(sample: np.ndarray) -> float:
     if largest == 0.0:
         return 1.0
     rows /= largest
-    norms = CPU.squared_norms(rows)
+    norms = squared_norms(rows)
     sizes = norms[:, None] + norms
     squares = sizes - 2.0 * (rows @ rows.T)
     pairs = np.triu_indices(len(rows), k=1)
@@ -44,6 +44,6 @@ def centre_of(rows: np.ndarray) -> np.ndarray:
     some = rows[:: max(1, len(rows) // 256)]
     median = np.median(some, axis=0)
     with np.errstate(over="ignore"):
-        spread = float(np.median(CPU.squared_norms(some - median)))
+        spread = float(np.median(squared_norms(some - median)))
         is_dragged = float(np.sum((mean - median) ** 2)) > 1e4 * spread
     return median if is_dragged else mean

@@ -15,7 +15,6 @@ from rkdl._backends.cpu.codes import (
     pursue,
     pursue_and_sum,
     residual_gradients,
-    squared_residuals,
 )
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.products import combine, multiply
@@ -33,7 +32,6 @@ class CPUBackend:
     padded_gram = staticmethod(padded_gram)
     pursue = staticmethod(pursue)
     pursue_and_sum = staticmethod(pursue_and_sum)
-    squared_residuals = staticmethod(squared_residuals)
     explained_squares = staticmethod(explained_squares)
     residual_gradients = staticmethod(residual_gradients)
 
@@ -156,6 +154,11 @@ class CPUBackend:
         _square_rows(rows, squares)
         return squares
 
+    def unit_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
+        unit, norms = np.empty_like(rows), np.empty(len(rows), dtype=rows.dtype)
+        smallest, largest = _normalize_rows(rows, unit, norms)
+        return unit, norms, smallest, largest
+
     product = staticmethod(multiply)
     weighted_sum = staticmethod(combine)
 
@@ -237,7 +240,7 @@ def _square_rows(rows: Any, squares: Any) -> None:
 
 
 @compiled(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def normalize_rows(rows: Any, unit: Any, norms: Any) -> Any:
+def _normalize_rows(rows: Any, unit: Any, norms: Any) -> Any:
     """Norms of the rows, and the rows divided by them into `unit`; the smallest and the largest norm, or NaN twice."""
     _square_rows(rows, norms)
     smallest, largest = np.inf, 0.0

@@ -1,27 +1,25 @@
-"""Sufficient statistics of a chunk, compiled."""
+"""Sums over the codes of a chunk, in compressed rows, and their conversion to other forms, compiled."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from rkdl._backends.cpu.jit import compiled
-from rkdl._backends.cpu.pursuit import pack_rows, pursue_rows
+from rkdl._backends.cpu.pursuit import pursue_rows
 
 
 @compiled()
-def _learn(given: Any, features: Any, indptr: Any, code_gram: Any, cross_products: Any) -> Any:
+def pursue_and_accumulate(given, features, code_gram, cross_products):
     """Encode a chunk, pack its codes and add to its sums; returns the non-zeros, the energy and the residual energy.
 
     `given` are the `Arguments` of the pursuit.
     """
     pursue_rows(*given)
     indices, values, counts = given.indices, given.values, given.counts
-    total = pack_rows(counts, indices, values, indptr)
+    total = pack_codes(counts, indices, values)
     flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
-    accumulate_gram(indptr, flat_indices, flat_values, code_gram)
-    accumulate_cross_products(indptr, flat_indices, flat_values, features, cross_products)
+    accumulate_gram(counts, flat_indices, flat_values, code_gram)
+    accumulate_cross_products(counts, flat_indices, flat_values, features, cross_products)
     energy = residual_energy = 0.0
     for t in range(len(counts)):
         energy += given.squared_norms[t]
@@ -30,55 +28,104 @@ def _learn(given: Any, features: Any, indptr: Any, code_gram: Any, cross_product
 
 
 @compiled()
-def accumulate_gram(indptr: Any, indices: Any, values: Any, gram: Any) -> None:
+def pack_codes(counts, indices, values):
+    """Move rows of codes (c, s) together at the start of the same memory; returns the number of non-zeros."""
+    n_nonzero = indices.shape[1]
+    flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
+    total = 0
+    for t in range(len(counts)):
+        start = t * n_nonzero
+        if start > total:
+            for k in range(counts[t]):
+                flat_indices[total + k] = flat_indices[start + k]
+                flat_values[total + k] = flat_values[start + k]
+        total += counts[t]
+    return total
+
+
+@compiled()
+def scatter_codes(counts, indices, values, factors, dense):
+    """Scatter codes, times one factor per atom, into the zeros of `dense`."""
+    position = 0
+    for t in range(len(counts)):
+        for _ in range(counts[t]):
+            atom = indices[position]
+            dense[t, atom] = values[position] * factors[atom]
+            position += 1
+
+
+@compiled()
+def correlate_codes(counts, indices, values, correlations, products):
+    """Inner product of every row of codes with its correlations."""
+    position = 0
+    for t in range(len(counts)):
+        total = products.dtype.type(0)
+        for _ in range(counts[t]):
+            total += values[position] * correlations[t, indices[position]]
+            position += 1
+        products[t] = total
+
+
+@compiled()
+def accumulate_gram(counts, indices, values, gram):
     """Add ``Z'Z``; rows have ascending indices, so the upper triangle is filled and then mirrored."""
-    for t in range(len(indptr) - 1):
-        for first in range(indptr[t], indptr[t + 1]):
+    start = 0
+    for t in range(len(counts)):
+        stop = start + counts[t]
+        for first in range(start, stop):
             value = values[first]
             row = gram[indices[first]]
-            for second in range(first, indptr[t + 1]):
+            for second in range(first, stop):
                 row[indices[second]] += value * values[second]
+        start = stop
     for i in range(len(gram)):
         for j in range(i):
             gram[i, j] = gram[j, i]
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def accumulate_cross_products(indptr: Any, indices: Any, values: Any, features: Any, cross_products: Any) -> None:
+def accumulate_cross_products(counts, indices, values, features, cross_products):
     """Add ``Z'F``."""
-    for t in range(len(indptr) - 1):
+    position = 0
+    for t in range(len(counts)):
         source = features[t]
-        for position in range(indptr[t], indptr[t + 1]):
+        for _ in range(counts[t]):
             value = values[position]
             target = cross_products[indices[position]]
             for i in range(len(source)):
                 target[i] += value * source[i]
+            position += 1
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def _weighted_derivative(indptr: Any, indices: Any, values: Any, atoms: Any, derivative: Any, weights: Any) -> None:
+def weight_derivative(counts, indices, values, atoms, derivative, weights):
     """``(Z A) * derivative`` into `weights`."""
-    for t in range(len(indptr) - 1):
+    position = 0
+    for t in range(len(counts)):
         target = weights[t]
         target[:] = 0
-        for position in range(indptr[t], indptr[t + 1]):
+        for _ in range(counts[t]):
             value = values[position]
             source = atoms[indices[position]]
             for i in range(len(target)):
                 target[i] += value * source[i]
+            position += 1
         source = derivative[t]
         for i in range(len(target)):
             target[i] *= source[i]
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def accumulate_gradient(indptr, indices, values, weights, least, own, features, atoms, gradient, used):  # type: ignore[no-untyped-def]
+def accumulate_gradient(counts, indices, values, weights, least, own, features, atoms, gradient, used):
     """Add ``w z' (f - z A)`` per signal of non-negligible weight, and the squared codes of the class's own signals."""
     size = features.shape[1]
     residual = np.empty(size, dtype=features.dtype)
+    start = stop = 0
     for t in range(len(weights)):
+        start = stop
+        stop = start + counts[t]
         if own[t] > 0.0:
-            for position in range(indptr[t], indptr[t + 1]):
+            for position in range(start, stop):
                 used[indices[position]] += own[t] * values[position] * values[position]
         weight = weights[t]
         if not abs(weight) > least[t]:
@@ -86,12 +133,12 @@ def accumulate_gradient(indptr, indices, values, weights, least, own, features, 
         row = features[t]
         for i in range(size):
             residual[i] = row[i]
-        for position in range(indptr[t], indptr[t + 1]):
+        for position in range(start, stop):
             value = values[position]
             atom = atoms[indices[position]]
             for i in range(size):
                 residual[i] -= value * atom[i]
-        for position in range(indptr[t], indptr[t + 1]):
+        for position in range(start, stop):
             value = weight * values[position]
             target = gradient[indices[position]]
             for i in range(size):

@@ -47,11 +47,12 @@ class SweepCodes:
     """Codes of consecutive chunks, refitted atom by atom; ``Z'Z`` follows them."""
 
     def __init__(self, parts: list[Any], n_atoms: int) -> None:
-        self.indptr = np.concatenate(([0], np.cumsum(np.concatenate([codes.counts for codes in parts]))))
+        counts = np.concatenate([codes.counts for codes in parts])
+        self.indptr = np.concatenate(([0], np.cumsum(counts)))
         self.indices = np.concatenate([codes.indices for codes in parts])
         self.values = np.concatenate([codes.values for codes in parts]).astype(np.float64)
         self._gram = np.zeros((n_atoms, n_atoms))
-        accumulate_gram(self.indptr, self.indices, self.values, self._gram)
+        accumulate_gram(counts, self.indices, self.values, self._gram)
         self._starts, self._rows, self._positions = _users_of_atoms(self.indptr, self.indices, n_atoms)
         self._changes = np.empty(n_atoms)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,13 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from rkdl._backends.cpu.backend import CPU
-from rkdl._backends.torch.device import has_triton
+from rkdl._backends.devices import has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
 from rkdl._backends.torch.pursuit import (
     explained_squares,
     pursue,
     pursue_and_sum,
     residual_gradients,
-    squared_residuals,
 )
 from rkdl._backends.torch.sweeps import SweepCodes, gram_sweep
 
@@ -80,7 +78,6 @@ class TorchBackend:
 
     pursue = staticmethod(pursue)
     pursue_and_sum = staticmethod(pursue_and_sum)
-    squared_residuals = staticmethod(squared_residuals)
     explained_squares = staticmethod(explained_squares)
     residual_gradients = staticmethod(residual_gradients)
     gram_sweep = staticmethod(gram_sweep)
@@ -142,6 +139,10 @@ class TorchBackend:
 
     def row_norms(self, rows: torch.Tensor) -> torch.Tensor:
         return (rows * rows).sum(1).sqrt()
+
+    def unit_rows(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float, float]:
+        norms = self.row_norms(rows)
+        return rows / norms[:, None], norms, *self.extremes(norms)
 
     def extremes(self, array: torch.Tensor) -> tuple[float, float]:
         smallest, largest = torch.stack(torch.aminmax(array)).tolist()
@@ -217,20 +218,6 @@ class TorchBackend:
 
 
 TORCH = TorchBackend()
-
-
-def upload(array: np.ndarray, device: torch.device) -> torch.Tensor:
-    """A copy of the array on the device."""
-    # torch takes neither read-only arrays without a word nor negative strides.
-    if device.type == "cpu" or not (array.flags.c_contiguous and array.flags.writeable):
-        array = np.array(array, order="C", ndmin=array.ndim)
-    return torch.from_numpy(array).to(device)
-
-
-@cache
-def torch_dtype(dtype: Any) -> torch.dtype:
-    """torch's name of a NumPy dtype."""
-    return getattr(torch, np.dtype(dtype).name)
 
 
 def _distance_terms(

@@ -6,11 +6,7 @@ from functools import cache
 
 import torch
 
-from rkdl._backends.torch.device import has_triton
-
-# Rows whose products are summed in the signals' dtype; sums of more rows are added in float64.
-BLOCK_ROWS = 4096
-
+from rkdl._backends.devices import BLOCK_ROWS, has_triton
 
 # Multiplications, columns, and rows on either side from which on a product in halves is faster than one in float32.
 MANY_MULTIPLICATIONS, MANY_COLUMNS, MANY_ROWS = 1 << 31, 256, 1024

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from rkdl._backends.cpu.codes import pursue_padded
-from rkdl._backends.torch.device import has_triton
+from rkdl._backends.cpu.codes import Codes, arguments
+from rkdl._backends.cpu.pursuit import pursue_rows
+from rkdl._backends.devices import csr_tensor, has_triton
 from rkdl._backends.torch.products import product, weighted_sum
 
 # Bytes that the plain pursuit's rows may take at a time.
@@ -22,13 +22,22 @@ SPARSE_RATIO = 32
 
 
 class TensorCodes(NamedTuple):
-    """Sparse codes of a chunk: `counts` entries of every row, indices ascending, the rest zeros."""
+    """Sparse codes of a chunk: `counts` entries of every row (c, s), indices ascending, the rest zeros.
 
+    Rows are packed only for results: how many non-zeros there are would have to be waited for.
+    """
+
+    counts: torch.Tensor
     indices: torch.Tensor
     values: torch.Tensor
-    counts: torch.Tensor
     # The values that were made dense, and what they became: of other values it says nothing.
     known: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def packed(self) -> Codes:
+        """The codes in compressed rows, once they are in host memory."""
+        counts, indices, values = map(np.asarray, self[:3])
+        is_used = np.arange(indices.shape[1], dtype=np.int32) < counts[:, None]
+        return Codes(counts, indices[is_used], values[is_used])
 
     def to_csr(self, n_atoms: int) -> torch.Tensor:
         """The same codes as a CSR tensor."""
@@ -83,15 +92,6 @@ class TensorCodes(NamedTuple):
         return self.times(atoms).mul_(derivative)
 
 
-def csr_tensor(starts: Any, indices: Any, values: Any, shape: tuple[int, int]) -> torch.Tensor:
-    """A CSR tensor of arrays or tensors that are known to fit together."""
-    starts, indices, values = map(torch.as_tensor, (starts, indices, values))
-    with warnings.catch_warnings():
-        # torch tells every process once that its CSR tensors are in beta.
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(starts, indices, values, size=shape, check_invariants=False)
-
-
 def pursue(
     correlations: torch.Tensor,
     gram: Any,
@@ -102,20 +102,11 @@ def pursue(
     dictionary: Any = None,
 ) -> tuple[TensorCodes, torch.Tensor]:
     """Codes and squared residuals (c,); see `rkdl._coding.pursuit.pursue`."""
-    parts: list[Any]
     options = n_nonzero, residual_tol, ols
     gram = product(dictionary, dictionary) if gram is None else gram
-    if correlations.device.type == "cpu":
-        known, products, norms = (part.contiguous().numpy() for part in (correlations, gram, squared_norms))
-        *parts, residuals = map(torch.from_numpy, pursue_padded(known, products, norms, *options))
-    else:
-        *parts, residuals = _pursuit_for(correlations, n_nonzero)(correlations, gram, squared_norms, *options)
-    return TensorCodes(parts[0], parts[1], parts[2]), residuals
-
-
-def squared_residuals(*parameters: Any) -> torch.Tensor:
-    """Squared residuals (c,) alone; parameters as for `pursue`."""
-    return pursue(*parameters)[1]
+    work = _pursuit_for(correlations, n_nonzero)
+    counts, indices, values, residuals = work(correlations, gram, squared_norms, *options)
+    return TensorCodes(counts, indices, values), residuals
 
 
 def explained_squares(correlations: torch.Tensor, *parameters: Any) -> torch.Tensor:
@@ -164,7 +155,9 @@ Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def _pursuit_for(correlations: torch.Tensor, n_nonzero: int) -> Callable[..., Parts]:
-    """The fastest pursuit for these sizes: on a GPU one of two Triton kernels, unless they are beyond both."""
+    """The fastest pursuit: of the CPU, or on a GPU one of two Triton kernels, unless the sizes are beyond both."""
+    if correlations.device.type == "cpu":
+        return _pursue_on_host
     if correlations.device.type == "cuda" and has_triton():
         from rkdl._backends.torch import triton_kernels, triton_streamed_pursuit
 
@@ -176,10 +169,19 @@ def _pursuit_for(correlations: torch.Tensor, n_nonzero: int) -> Callable[..., Pa
     return pursue_plainly
 
 
+def _pursue_on_host(correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, *rest: Any) -> Parts:
+    products, atom_products, norms = (part.contiguous().numpy() for part in (correlations, gram, squared_norms))
+    given = arguments(products, atom_products, norms, *rest)
+    pursue_rows(*given)
+    found = given.counts, given.indices, given.values, given.residuals
+    counts, indices, values, residuals = map(torch.from_numpy, found)
+    return counts, indices, values, residuals
+
+
 def pursue_plainly(
     correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, n_nonzero: int, *options: Any
 ) -> Parts:
-    """The pursuit in torch's own functions, all signals a step at a time: indices, values, counts, residuals."""
+    """The pursuit in torch's own functions, all signals a step at a time: counts, indices, values, residuals."""
     n_signals, n_atoms = correlations.shape
     rows = max(1, PLAIN_BYTES // (n_atoms * (n_nonzero + 4) * correlations.element_size()))
     parts = [
@@ -188,8 +190,8 @@ def pursue_plainly(
     ]
     if len(parts) == 1:
         return parts[0]
-    indices, values, counts, residuals = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
-    return indices, values, counts, residuals
+    counts, indices, values, residuals = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
+    return counts, indices, values, residuals
 
 
 def _pursue_rows(
@@ -249,4 +251,4 @@ def _pursue_rows(
     indices, order = chosen.sort(dim=1)
     is_used = indices < n_atoms
     values = torch.where(is_used, solution.gather(1, order), 0.0)
-    return torch.where(is_used, indices, 0).int(), values, counts, residuals.clamp(min=0.0)
+    return counts, torch.where(is_used, indices, 0).int(), values, residuals.clamp(min=0.0)

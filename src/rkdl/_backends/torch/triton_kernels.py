@@ -233,7 +233,7 @@ def pursue(
     residual_tol: float,
     ols: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Indices and values (c, s) ascending and padded by zeros, counts (c,) and squared residuals (c,)."""
+    """Counts (c,), indices and values (c, s) ascending and padded by zeros, and squared residuals (c,)."""
     n_signals, n_atoms = correlations.shape
     dtype, device = correlations.dtype, correlations.device
     indices = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
@@ -273,7 +273,7 @@ def pursue(
             num_warps=warps,
             maxnreg=_registers_for(width, n_parts, n_nonzero, dtype.itemsize, warps),
         )
-    return indices, values, counts, residuals
+    return counts, indices, values, residuals
 
 
 @triton.jit

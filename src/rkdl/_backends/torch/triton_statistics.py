@@ -60,7 +60,7 @@ def _cross_products_kernel(
     tl.store(sums + atom * n_columns + columns, total, mask=inside)
 
 
-def code_gram(indices: torch.Tensor, values: torch.Tensor, counts: torch.Tensor, n_atoms: int) -> torch.Tensor:
+def code_gram(counts: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, n_atoms: int) -> torch.Tensor:
     """``Z'Z`` (n, n) in float64.
 
     Sums are in fixed point, which is as exact as float64 and does not depend on their order.
@@ -89,7 +89,7 @@ def code_gram(indices: torch.Tensor, values: torch.Tensor, counts: torch.Tensor,
 
 
 def cross_products(
-    indices: torch.Tensor, values: torch.Tensor, counts: torch.Tensor, features: torch.Tensor, n_atoms: int
+    counts: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, features: torch.Tensor, n_atoms: int
 ) -> torch.Tensor:
     """``Z'F`` (n, m) in float64, added signal by signal."""
     n_nonzero, n_columns = indices.shape[1], features.shape[1]

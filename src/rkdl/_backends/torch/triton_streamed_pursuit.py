@@ -469,7 +469,7 @@ def _solve(
     chosen: torch.Tensor,
     counts: torch.Tensor,
 ) -> Parts:
-    """Indices, values, counts and residuals of what was chosen; counts below zero where the code is not complete."""
+    """Counts, indices, values and residuals of what was chosen; counts below zero where the code is not complete."""
     n_signals, n_atoms = correlations.shape
     dtype, device = correlations.dtype, correlations.device
     n_nonzero = chosen.shape[1]
@@ -508,7 +508,7 @@ def _solve(
             # As few as hold the system in their registers.
             num_warps=max(1, triton.next_power_of_2(triton.cdiv(steps * steps, 4096))) * dtype.itemsize // 4,
         )
-    return indices, values, counts, residuals
+    return counts, indices, values, residuals
 
 
 def pursue(
@@ -519,13 +519,13 @@ def pursue(
     residual_tol: float,
     ols: bool,
 ) -> Parts:
-    """Indices and values (c, s) ascending and padded by zeros, counts (c,) and squared residuals (c,)."""
+    """Counts (c,), indices and values (c, s) ascending and padded by zeros, and squared residuals (c,)."""
     correlations, gram = correlations.contiguous(), gram.contiguous()
     options = n_nonzero, residual_tol, ols
     half = torch.float32 if correlations.dtype == torch.float64 else torch.float16
     parts = _pursue(correlations, gram, squared_norms, *options, half)
     for attempt in (partial(_pursue, row_dtype=correlations.dtype), pursue_plainly):
-        is_open = parts[2] < 0
+        is_open = parts[0] < 0
         if not is_open.any():
             break
         again = torch.nonzero(is_open)[:, 0]

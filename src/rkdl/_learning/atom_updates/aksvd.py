@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rkdl._backends.arrays import copied
-from rkdl._backends.base import backend_of
-from rkdl._backends.cpu.sweeps import SHORT
+from rkdl._backends.base import SHORT, backend_of
 from rkdl._learning.atom_updates.base import CodedSignals, Sweep
 
 
