@@ -19,9 +19,7 @@ TILE_ROWS, TILE_OTHERS = 6, 4
 
 
 @intrinsic
-def _inner_products(
-    typingctx: Any, rows: Any, row: Any, others: Any, other: Any, products: Any, ahead: Any, step: Any
-) -> Any:
+def _inner_products(typingctx, rows, row, others, other, products, ahead, step):
     """Inner products of the rows from `row` on and the others from `other` on, one tile.
 
     With every vector, two cache lines of rows needed later are prefetched, from the number `ahead` on, `step` apart.
@@ -90,7 +88,7 @@ def _sum(vectors: Vectors, values: Any) -> Any:
 
 
 @compiled(error_model="numpy")
-def multiply_narrow(rows: Any, others: Any, products: Any) -> None:
+def multiply_narrow(rows, others, products):
     """``rows @ others.T`` into `products`; there is at least one tile of rows and of others.
 
     The last tile overlaps the one before it where it must, and computes the same numbers again.

@@ -88,7 +88,7 @@ def _over_blocks(builder: Any, n_vectors: Any, body: Any) -> None:
 
 
 @intrinsic
-def load_row(typingctx: Any, correlations: Any, t: Any, work: Any) -> Any:
+def load_row(typingctx, correlations, t, work):
     """Copy row t of `correlations` to the first row of `work`; index of its largest square.
 
     What is copied number by number could not be read back as vectors before it has left the store buffer.
@@ -124,9 +124,7 @@ def load_row(typingctx: Any, correlations: Any, t: Any, work: Any) -> Any:
 
 def _make_advance(ols: bool) -> Any:
     @intrinsic
-    def advance(  # type: ignore[no-untyped-def]
-        typingctx, work, factor, gram, coefficients, atom, step, n_vectors, inverse, projection, floor
-    ):
+    def advance(typingctx, work, factor, gram, coefficients, atom, step, n_vectors, inverse, projection, floor):
         """New row of the factor, new correlations and norms; index of the atom with the best score.
 
         Rows of `work`: correlations a, norms u. Rows of `factor` lie in blocks of columns, see `pursue_rows`;
@@ -196,7 +194,7 @@ advance_omp = _make_advance(False)
 
 
 @compiled(fastmath=True)
-def _fill_row(dictionary: Any, atom: Any, row: Any) -> None:
+def _fill_row(dictionary, atom, row):
     """Inner products of one atom with all."""
     own = dictionary[atom]
     for j in range(len(dictionary)):
@@ -208,7 +206,7 @@ def _fill_row(dictionary: Any, atom: Any, row: Any) -> None:
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
-def pursue_rows(  # type: ignore[no-untyped-def]
+def pursue_rows(
     correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
 ):
     """Codes of all rows of `correlations`, C-contiguous; `gram` has rows padded with zeros to whole vectors.

@@ -25,7 +25,7 @@ _OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
 
 
 @intrinsic
-def _mask(typingctx: Any, array: Any, start: Any) -> Any:
+def _mask(typingctx, array, start):
     """One bit per number, for four vectors from `start` on, set where the number is not zero."""
     signature = types.uint64(array, types.int64)
 
@@ -45,7 +45,7 @@ def _mask(typingctx: Any, array: Any, start: Any) -> Any:
 
 
 @intrinsic
-def _lowest(typingctx: Any, mask: Any) -> Any:
+def _lowest(typingctx, mask):
     """Index of the lowest bit that is set."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -55,7 +55,7 @@ def _lowest(typingctx: Any, mask: Any) -> Any:
 
 
 @intrinsic
-def _copy_four(typingctx: Any, source: Any, place: Any, target: Any, target_place: Any) -> Any:
+def _copy_four(typingctx, source, place, target, target_place):
     """Copy four consecutive numbers; places count from the first number of each array."""
     signature = types.void(source, types.int64, target, types.int64)
 
@@ -76,7 +76,7 @@ def _copy_four(typingctx: Any, source: Any, place: Any, target: Any, target_plac
 
 def _make_accumulate(n_vectors: int) -> Any:
     @intrinsic
-    def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):  # type: ignore[no-untyped-def]
+    def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):
         """Add to a block of `totals`, four rows by `n_vectors` vectors, combinations of rows of `source`.
 
         Entries `start` to `stop` of the list are the rows of `source` (`places`) and the weight of each in the four
@@ -134,13 +134,13 @@ _accumulate_1 = _make_accumulate(1)
 
 
 @compiled(**_OPTIONS)
-def _block_vectors(left: Any) -> Any:
+def _block_vectors(left):
     """Vectors in the next block, with `left` still to do."""
     return 4 if left >= 4 else 2 if left >= 2 else 1
 
 
 @compiled(**_OPTIONS)
-def _add_block(n_vectors, places, values, start, stop, source, column, totals, row, total_column):  # type: ignore[no-untyped-def]
+def _add_block(n_vectors, places, values, start, stop, source, column, totals, row, total_column):
     if n_vectors == 4:
         _accumulate_4(places, values, start, stop, source, column, totals, row, total_column)
     elif n_vectors == 2:
@@ -150,7 +150,7 @@ def _add_block(n_vectors, places, values, start, stop, source, column, totals, r
 
 
 @compiled(**_OPTIONS)
-def _append_columns(rows: Any, first: Any, start: Any, mask: Any, places: Any, values: Any, count: Any) -> Any:
+def _append_columns(rows, first, start, mask, places, values, count):
     """Append the columns of a mask, the first of which is `start`, and the four rows' numbers in them."""
     while mask != 0:
         column = np.uint64(start + _lowest(mask))
@@ -163,7 +163,7 @@ def _append_columns(rows: Any, first: Any, start: Any, mask: Any, places: Any, v
 
 
 @compiled(**_OPTIONS)
-def _list_columns(rows: Any, first: Any, edge: Any, places: Any, values: Any, count: Any) -> Any:
+def _list_columns(rows, first, edge, places, values, count):
     """Append the columns in which one of four rows, from `first` on, is not zero; the list's new length."""
     # Unsigned, so that Numba does not check for negative indices.
     count = np.uint64(count)
@@ -186,7 +186,7 @@ def _list_columns(rows: Any, first: Any, edge: Any, places: Any, values: Any, co
 
 
 @compiled(**_OPTIONS)
-def share_of_columns(rows: Any, n_samples: Any) -> Any:
+def share_of_columns(rows, n_samples):
     """Mean share of columns that are not zero in a block of four rows, over `n_samples` blocks."""
     n_rows, size = rows.shape
     edge = np.zeros((ROW_BLOCK, 4 * (VECTOR_BYTES // rows.itemsize)), dtype=rows.dtype)
@@ -200,7 +200,7 @@ def share_of_columns(rows: Any, n_samples: Any) -> Any:
 
 
 @compiled(**_OPTIONS)
-def multiply_rows(rows: Any, transposed: Any, products: Any) -> None:
+def multiply_rows(rows, transposed, products):
     """``products = rows @ transposed``; `transposed` has its columns padded with zeros to whole vectors."""
     n_rows, size = rows.shape
     width = products.shape[1]
@@ -247,7 +247,7 @@ def multiply_rows(rows: Any, transposed: Any, products: Any) -> None:
 
 
 @compiled(**_OPTIONS)
-def _find_fours(rows: Any, first: Any, edges: Any, masks: Any) -> None:
+def _find_fours(rows, first, edges, masks):
     """One bit per four neighbouring columns that are not all zero, for the `len(masks)` rows from `first` on.
 
     The last columns of every row go to `edges`, with zeros behind them.
@@ -267,7 +267,7 @@ def _find_fours(rows: Any, first: Any, edges: Any, masks: Any) -> None:
 
 
 @compiled(**_OPTIONS)
-def _list_rows(rows, first, number, masks, edges, places, values, counts):  # type: ignore[no-untyped-def]
+def _list_rows(rows, first, number, masks, edges, places, values, counts):
     """List, for every four columns of one mask, the rows that are not zero there and their numbers."""
     size = rows.shape[1]
     step = edges.shape[1]
@@ -292,7 +292,7 @@ def _list_rows(rows, first, number, masks, edges, places, values, counts):  # ty
 
 
 @compiled(**_OPTIONS)
-def share_of_rows(rows: Any, n_samples: Any) -> Any:
+def share_of_rows(rows, n_samples):
     """Mean share of groups of four neighbouring columns that are not all zero, over `n_samples` rows."""
     n_rows, size = rows.shape
     step = 4 * (VECTOR_BYTES // rows.itemsize)
@@ -310,7 +310,7 @@ def share_of_rows(rows: Any, n_samples: Any) -> Any:
 
 
 @compiled(**_OPTIONS)
-def combine_rows(rows: Any, weights: Any, totals: Any) -> None:
+def combine_rows(rows, weights, totals):
     """Add ``rows.T @ weights`` to `totals`, whose rows are padded to blocks and whose columns to whole vectors."""
     n_rows, size = rows.shape
     dtype = rows.dtype
