@@ -358,7 +358,7 @@ class TestWhatIsComputed:
         expected = model.decision_function(X_new)
         np.testing.assert_allclose(model.decision_function(X_new * 7.0), expected, atol=1e-10)
         with np.errstate(all="raise", under="ignore"):
-            np.testing.assert_allclose(model.decision_function(X_new * 1e150), expected, atol=1e-8)
+            np.testing.assert_allclose(model.decision_function(X_new * 1e60), expected, atol=1e-8)
 
     def test_a_zero_signal_goes_to_the_first_class(self, digits):
         X, y, _, _ = digits
@@ -586,7 +586,7 @@ class TestBadInput:
             model.fit(X[:, :2], np.zeros(len(X)))
         np.testing.assert_array_equal(model.decision_function(X), expected)
 
-    @pytest.mark.parametrize("scale", [1e-150, 1e150])
+    @pytest.mark.parametrize("scale", [1e-60, 1e60])
     @pytest.mark.parametrize("name", ["DL", "RKDL"])
     def test_scales(self, name, scale, blobs):
         X, y = blobs
@@ -777,10 +777,10 @@ class TestProgress:
 
 def test_signals_picked_are_rows():
     data = np.arange(12.0).reshape(4, 3)
-    picked = _classes.Picked(Signals(data, np.float64, 2.0), np.array([3, 0, 2]))
+    picked = _classes.Picked(Signals(data, np.float64), np.array([3, 0, 2]))
     assert picked.shape == (3, 3)
-    np.testing.assert_array_equal(picked.read(0, 2), 2.0 * data[[3, 0]])
-    np.testing.assert_array_equal(picked.take(np.array([2, 0])), 2.0 * data[[2, 3]])
+    np.testing.assert_array_equal(picked.read(0, 2), data[[3, 0]])
+    np.testing.assert_array_equal(picked.take(np.array([2, 0])), data[[2, 3]])
 
 
 ROOT = Path(__file__).resolve().parent.parent

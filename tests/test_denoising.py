@@ -126,7 +126,7 @@ class TestFixedPoint:
 
     def test_does_not_depend_on_the_length_of_the_code(self):
         weights, vectors, gamma = random_problem(3, 0.3, positive=False)
-        for factor in (1e-200, 1e-3, 1e200):
+        for factor in (1e-60, 1e-3, 1e60):
             np.testing.assert_allclose(
                 iterate(weights * factor, vectors, gamma), iterate(weights, vectors, gamma), rtol=1e-5
             )
@@ -278,7 +278,7 @@ class TestDecoder:
         assert not hasattr(other, "decoder_")
         np.testing.assert_allclose(other.fit_decoder(X).decoder_, model.decoder_, atol=1e-10)
         codes = model.transform(X)
-        gram = model._encoder(np.dtype(float), 1.0).gram
+        gram = model._encoder(np.dtype(float)).gram
         codes /= np.sqrt(np.diag(codes @ gram @ codes.T))[:, None]
         expected, mean = learn_decoder(sums_of(codes, X), gram, 1e-3, unit_length=True)
         np.testing.assert_allclose(mean, X.mean(axis=0), atol=1e-12)

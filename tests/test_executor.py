@@ -114,7 +114,7 @@ class TestMapChunks:
                 return np.ones((len(range(40)[rows]), 2))
 
         with np.errstate(over="raise"), ThreadExecutor(RowSource(Rows()), [(0, 20), (20, 40)], 2) as executor:
-            executor.find_scale()
+            executor.inspected()
         assert found == {"raise"}
 
 

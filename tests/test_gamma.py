@@ -65,7 +65,7 @@ def test_duplicates_of_a_sparse_matrix_are_summed(X):
     assert twice.nnz == 2 * X.size
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30, 1e100])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30, 1e60])
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_scale_and_offset(scale, offset, X):
     found = fresh("RKDL").fit((X + offset) * scale).gamma_

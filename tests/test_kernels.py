@@ -303,7 +303,7 @@ class TestFits:
         with pytest.raises(ValueError, match="one rule"):
             RKDL(4, kernel=RBF("scale") + Matern("median"), **SMALL).fit(X)
 
-    @pytest.mark.parametrize("scale", [1e-150, 1e150])
+    @pytest.mark.parametrize("scale", [1e-60, 1e60])
     def test_extreme_signals(self, scale, X):
         """Signals whose squares leave the range of their dtype."""
         here, there = (RKDL(4, kernel=Matern() * RationalQuadratic(), **SMALL).fit(Y) for Y in (X, X * scale))

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, host, is_tensor
+from rkdl._backends.arrays import cast, host, is_tensor, normalize_rows
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import to_host
-from rkdl._coding.encoder import NotFiniteError, Pursuit, conditioning_scale, map_rows
+from rkdl._coding.encoder import NotFiniteError, Pursuit, map_rows
 from rkdl._coding.pursuit import pursue
-from rkdl._data.signals import Signals
+from rkdl._data.signals import Signals, needs_float64
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.config import cache_limit
 from rkdl._execution.executor import Executor
@@ -46,7 +46,7 @@ class Picked(Signals):
     """Some rows of other signals, in any order, read to where those are read."""
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
-        super().__init__(signals.data, signals.dtype, signals.scale, (len(rows), signals.shape[1]))
+        super().__init__(signals.data, signals.dtype, (len(rows), signals.shape[1]))
         self.is_in_memory, self.device, self.home = signals.is_in_memory, signals.device, signals.home
         self._signals, self._rows = signals, rows
 
@@ -76,13 +76,12 @@ class Picked(Signals):
 
 @dataclass(frozen=True)
 class SharedFeatures:
-    """Features that the dictionaries of all classes are learned on, of signals multiplied by `scale`."""
+    """Features that the dictionaries of all classes are learned on."""
 
-    space: FeatureSpace  # in the units of the user's signals
+    space: FeatureSpace
     feature_map: FeatureMap  # to coordinates in which the metric is the identity
     metric: Metric | IdentityMetric  # turns whitened atoms into combinations of the features
     pursuit: Pursuit
-    scale: float
 
     @classmethod
     def of(cls, space: FeatureSpace, problem: ReducedProblem) -> SharedFeatures:
@@ -93,16 +92,11 @@ class SharedFeatures:
             feature_map = WhitenedMap.of(feature_map, metric, signals.dtype)
         # As many atoms as coordinates represent any signal, of any class.
         limit = min(pursuit.n_nonzero, max(1, feature_map.size // 2))
-        return cls(space, feature_map, metric, pursuit._replace(n_nonzero=limit), signals.scale)
-
-    @property
-    def unit(self) -> float:
-        """What the features were multiplied by."""
-        return self.space.feature_scale(self.scale)
+        return cls(space, feature_map, metric, pursuit._replace(n_nonzero=limit))
 
     def components(self, whitened_atoms: np.ndarray) -> np.ndarray:
-        """Whitened atoms (n, r) as combinations of the features (n, p), for the user's signals."""
-        return self.metric.unwhiten(whitened_atoms) * self.space.atom_scale(self.scale)
+        """Whitened atoms (n, r) as combinations of the features (n, p)."""
+        return self.metric.unwhiten(whitened_atoms)
 
 
 @dataclass(frozen=True)
@@ -133,13 +127,12 @@ class ClassCoder:
         """The coder, which has all inner products of its atoms."""
         return self
 
-    def condition(self, signals: np.ndarray) -> tuple[ClassCoder, np.ndarray, float]:
-        """As `rkdl._coding.encoder.Encoder.condition`."""
-        scale = conditioning_scale(signals) if self.is_linear else 1.0
-        if scale == 1.0:
-            return self, signals, scale
-        pursuits = [pursuit._replace(residual_tol=pursuit.residual_tol * scale * scale) for pursuit in self.pursuits]
-        return replace(self, pursuits=pursuits), signals * signals.dtype.type(scale), scale
+    def in_range(self, signals: np.ndarray) -> tuple[ClassCoder, np.ndarray]:
+        """As `rkdl._coding.encoder.Encoder.in_range`."""
+        if not self.is_linear or not needs_float64(signals):
+            return self, signals
+        atoms = [normalize_rows(own.astype(np.float64)) for own in self.atoms]
+        return replace(self, atoms=atoms, grams=[own @ own.T for own in atoms]), signals.astype(np.float64)
 
     def codes(self, features: Array, norms: Array) -> Iterator[tuple[Any, Array]]:
         """Codes and squared residuals of each class in turn."""
@@ -213,11 +206,11 @@ def relative_residuals(signals: Signals, coder: ClassCoder, n_jobs: int | None) 
     return Residuals(found, faint, scaled[:, :count] * scaled[:, count:] ** 2)
 
 
-def _residuals_of(coder: ClassCoder, decoder: None, rows: Array, scale: float) -> tuple[Array, Array]:
+def _residuals_of(coder: ClassCoder, decoder: None, rows: Array) -> tuple[Array, Array]:
     return coder.relative_residuals(rows)
 
 
-def _shares_of(coder: ClassCoder, decoder: None, rows: Array, scale: float) -> tuple[Array, Array]:
+def _shares_of(coder: ClassCoder, decoder: None, rows: Array) -> tuple[Array, Array]:
     return coder.faint_shares(rows)
 
 

@@ -56,3 +56,13 @@ def largest(rows: Any, count: int) -> tuple[Any, Any]:
 def joined(parts: list[Any]) -> Any:
     """Arrays one after another along their first axis."""
     return parts[0] if len(parts) == 1 else backend_of(parts[0]).concatenate(parts)
+
+
+def normalize_rows(rows: Any, otherwise: Any = None) -> Any:
+    """Rows of unit norm; a row without direction becomes that of `otherwise`, or zero."""
+    if 0 in rows.shape:
+        return copied(rows)
+    norms = row_norms(rows)
+    is_tiny = norms <= 1e-14 * norms.max()
+    fallback = backend_of(rows).full(rows.shape, 0.0, rows) if otherwise is None else normalize_rows(otherwise)
+    return where(is_tiny[:, None], fallback, rows / where(is_tiny, 1.0, norms)[:, None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,14 +13,13 @@ from sklearn.utils import assert_all_finite, check_array
 
 from rkdl._backends.arrays import host
 from rkdl._backends.arrays import squared_norms as row_squares
-from rkdl._backends.base import Codes, backend_of, is_tensor
+from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import (
     Encoder,
     Pursuit,
     are_in_range,
     for_each_chunk,
-    group_by_magnitude,
     square_sum,
 )
 from rkdl._coding.gram import gram_matrix
@@ -219,6 +219,12 @@ class GramEncoder(Encoder):
     def _correlate(self, signals: Any, features: Any = None) -> tuple[Any, Any]:
         return signals, signals * backend_of(signals).as_like(self.atoms, signals)
 
+    @cached_property
+    def _wide(self) -> Encoder:
+        gram = self.gram.astype(np.float64)
+        np.fill_diagonal(gram, gram.diagonal() > 0.0)
+        return replace(self, gram=gram)
+
 
 def encode_signals(
     signals: Signals,
@@ -259,35 +265,15 @@ def encode_signals(
                 return dense
     output = open_output(encoder, own_factors, n_signals, sparse_output)
 
-    def code(given: np.ndarray, norms: np.ndarray | None) -> tuple[Codes, np.ndarray]:
-        coder, rows, scale = encoder.condition(given)
-        if norms is not None:
-            norms = norms * dtype.type(scale) * dtype.type(scale)
-        codes = coder.codes(rows, norms)
-        if scale == 1.0:
-            return codes, own_factors
-        return codes, np.full(n_atoms, np.asarray(factors, dtype=np.float64) / scale, dtype=dtype)
-
     def task(number: int, start: int, stop: int) -> None:
         rows = signals.read(start, stop)
         products = encoder.plain_products(rows) if squared_norms is None else None
         if products is not None:
             output.write_plain(*products, start, stop)
             return
-        norms = None if squared_norms is None else squared_norms[start:stop]
-        groups = group_by_magnitude(rows)
-        if len(groups) == 1:
-            output.write(*code(rows, norms), start, stop)
-            return
-        block = np.zeros((stop - start, n_atoms), dtype=dtype)
-        for group in groups:
-            part = np.zeros((len(group), n_atoms), dtype=dtype)
-            codes, group_factors = code(rows[group], None if norms is None else norms[group])
-            codes.scatter(group_factors, part)
-            block[group] = part
-        found = sparse.csr_array(block)
-        codes = Codes(np.diff(found.indptr), found.indices, found.data)
-        output.write(codes, np.ones(n_atoms, dtype=dtype), start, stop)
+        coder, rows = encoder.in_range(rows)
+        codes = coder.codes(rows, None if squared_norms is None else squared_norms[start:stop])
+        output.write(codes._replace(values=codes.values.astype(dtype, copy=False)), own_factors, start, stop)
 
     for_each_chunk(signals, encoder.row_width, n_jobs, task, _multiplications(signals, encoder))
     return output.result()

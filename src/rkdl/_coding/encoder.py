@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rkdl._backends.arrays import normalize_rows
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._coding.pursuit import Codes, pursue
-from rkdl._data.signals import Signals, is_safe, safe_scale
+from rkdl._data.signals import Signals, is_safe, needs_float64
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.threads import map_chunks
 from rkdl._features.maps import FeatureMap, LinearMap
@@ -60,27 +61,29 @@ def for_each_chunk(
 
 
 def map_rows(
-    signals: Any, encoder: Any, decoder: Any, width: int, n_jobs: int | None, work: Callable[..., tuple[Any, Any]]
+    signals: Any,
+    encoder: Any,
+    decoder: Any,
+    width: int,
+    n_jobs: int | None,
+    work: Callable[..., tuple[Any, Any]],
+    dtype: Any = None,
 ) -> Any:
     """Rows of results (n_signals, width), as a tensor where the signals came as one.
 
-    The encoder is an `Encoder`, or has its `row_width`, `is_linear`, `condition` and `with_gram`.
-    ``work(encoder, decoder, rows, scale)``, of rows multiplied by `scale`, returns numbers whose squares tell whether
-    the results can be trusted, and the results; encoder and decoder are given to it in NumPy or on the signals' device.
+    The encoder is an `Encoder`, or has its `row_width`, `is_linear`, `in_range` and `with_gram`.
+    ``work(encoder, decoder, rows)`` returns numbers whose squares tell whether the results can be trusted, and the
+    results, in `dtype` or else that of the signals; encoder and decoder are given to it in NumPy or on the signals'
+    device.
     """
     row_width = encoder.row_width + (0 if decoder is None else decoder.row_width)
     if signals.device is not None:
         return _map_rows_on_device(signals, encoder, decoder, row_width, width, n_jobs, work)
-    results = np.empty((signals.shape[0], width), dtype=signals.dtype)
+    results = np.empty((signals.shape[0], width), dtype=signals.dtype if dtype is None else dtype)
 
     def task(number: int, start: int, stop: int) -> None:
-        given = signals.read(start, stop)
-        groups = group_by_magnitude(given)
-        for group in groups:
-            # All rows without an index: it would take longer than one row.
-            chosen, places = (given, slice(start, stop)) if len(groups) == 1 else (given[group], start + group)
-            coder, rows, scale = encoder.condition(chosen)
-            results[places] = work(coder, decoder, rows, scale)[1]
+        coder, rows = encoder.in_range(signals.read(start, stop))
+        results[start:stop] = work(coder, decoder, rows)[1]
 
     for_each_chunk(signals, row_width, n_jobs, task)
     return results
@@ -96,7 +99,7 @@ def _map_rows_on_device(
         placed = placed.with_gram()
 
         def apply(rows: Any, state: Any) -> tuple[tuple, Any]:
-            checked, results = work(placed, placed_decoder, rows, 1.0)
+            checked, results = work(placed, placed_decoder, rows)
             return (square_sum(checked),), results
 
         checks, parts = executor.attempt_chunks(apply)
@@ -106,7 +109,7 @@ def _map_rows_on_device(
             checks.append(np.inf)
         if are_in_range(checks, signals, encoder):
             return send_home(results, signals)
-    # Signals that are not finite, huge or tiny are left to the CPU.
+    # Signals that are not finite, or whose squares leave the dtype's range, are left to the CPU.
     encoder, decoder = to_host((encoder, decoder))
     return send_home(map_rows(signals.on_host(), encoder, decoder, width, n_jobs, work), signals)
 
@@ -139,34 +142,9 @@ class Pursuit(NamedTuple):
     ols: bool
 
 
-def has_safe_squares(rows: np.ndarray) -> bool:
-    """Whether squares of the numbers, and squares of those, stay well inside the dtype; False if one is not finite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _is_safe(rows)
-
-
 def _is_safe(rows: np.ndarray) -> bool:
     flat = rows.ravel()
     return is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype)
-
-
-def conditioning_scale(rows: np.ndarray) -> float:
-    """What finite rows must be multiplied by for their squares to stay in the dtype's range; mostly 1.0."""
-    if has_safe_squares(rows):
-        return 1.0
-    if not np.isfinite(rows).all():
-        raise NotFiniteError
-    return safe_scale(rows)
-
-
-def group_by_magnitude(rows: np.ndarray) -> list[np.ndarray]:
-    """Indices of rows grouped by magnitude, so that no row is lost to rounding against a far larger one."""
-    everything = [np.arange(len(rows))]
-    if has_safe_squares(rows):
-        return everything
-    with np.errstate(invalid="ignore"):
-        exponents = np.frexp(np.abs(rows).max(axis=1))[1]
-    return [np.flatnonzero(exponents == exponent) for exponent in np.unique(exponents)] or everything
 
 
 @dataclass(frozen=True)
@@ -255,18 +233,17 @@ class Encoder:
     def _limited(self) -> Pursuit:
         return Pursuit(self.n_nonzero, self.pursuit.residual_tol, self.pursuit.ols)
 
-    def condition(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray, float]:
-        """An encoder and multiplied signals whose squares stay in range, and what they were multiplied by.
+    def in_range(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray]:
+        """The encoder and the signals, both in float64 if squares of the signals leave the range of float32."""
+        if self.is_linear and needs_float64(signals):
+            return self._wide, signals.astype(np.float64)
+        return self, signals
 
-        Only where features are linear in the signals, so that codes are multiplied alike; elsewhere nothing changes.
-        """
-        if not self.is_linear:
-            return self, signals, 1.0
-        scale = conditioning_scale(signals)
-        if scale == 1.0:
-            return self, signals, scale
-        pursuit = self.pursuit._replace(residual_tol=self.pursuit.residual_tol * scale * scale)
-        return replace(self, pursuit=pursuit), signals * signals.dtype.type(scale), scale
+    @cached_property
+    def _wide(self) -> Encoder:
+        # Of unit norm in float64 too: the pursuit takes the diagonal of their Gram matrix to be one.
+        atoms = normalize_rows(self.atoms.astype(np.float64))
+        return replace(self, atoms=atoms, gram=atoms @ atoms.T)
 
     def checked_codes(self, signals: Any, squared_norms: Any = None) -> tuple[Any, Any]:
         """Codes of a chunk, and the numbers whose squares tell whether they can be trusted."""

@@ -19,6 +19,7 @@ from rkdl._backends.arrays import cast, largest, squared_norms, where
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._coding.encoder import Encoder, for_each_chunk, square_sum
 from rkdl._features.kernels import RBF
+from rkdl._features.maps import FeatureMap
 
 # Kernel vectors whose mean the fixed-point iteration starts from.
 NEAREST = 5
@@ -169,7 +170,7 @@ class FixedPoint:
     step that lowers it is taken back and shortened. The start has a positive g, so the denominator stays positive.
     Where no kernel vector has one, the nearest kernel vector is the answer, and the centre of all for a code of zeros.
 
-    All arrays are NumPy's or all are tensors. Kernel vectors are multiplied by `scale`, and pre-images divided by it.
+    All arrays are NumPy's or all are tensors.
     """
 
     kernel: RBF
@@ -177,13 +178,10 @@ class FixedPoint:
     vectors: Any  # (p, m), kernel vectors minus their centre
     centre: Any  # (m,)
     products: Any  # (n, p), of atoms and kernel vectors in feature space
-    scale: float
 
     @classmethod
-    def prepare(
-        cls, gamma: float, atoms: np.ndarray, kernel_vectors: np.ndarray, dtype: np.dtype, scale: float = 1.0
-    ) -> FixedPoint:
-        """The iteration for codes of `dtype`; `gamma` and the kernel vectors are those of scaled signals."""
+    def prepare(cls, gamma: float, atoms: np.ndarray, kernel_vectors: np.ndarray, dtype: np.dtype) -> FixedPoint:
+        """The iteration for codes of `dtype`."""
         centre = kernel_vectors.mean(axis=0, dtype=np.float64)
         vectors = (kernel_vectors - centre).astype(dtype)
         atoms = atoms.astype(dtype)
@@ -192,7 +190,7 @@ class FixedPoint:
         # Block by block: the kernel vectors of KDL are all signals.
         for start in range(0, len(vectors), 1024):
             products[:, start : start + 1024] = atoms @ kernel(vectors, vectors[start : start + 1024])
-        return cls(kernel, atoms, vectors, centre.astype(dtype), products, scale)
+        return cls(kernel, atoms, vectors, centre.astype(dtype), products)
 
     @property
     def row_width(self) -> int:
@@ -208,8 +206,7 @@ class FixedPoint:
         unit = codes[known] / lengths[known]
         signals = backend_of(codes).full((len(codes), self.vectors.shape[1]), 0.0, self.vectors)
         signals[known] = self._climb(unit @ self.atoms, unit @ self.products)
-        signals += self.centre
-        return signals if self.scale == 1.0 else signals / self.scale
+        return signals + self.centre
 
     def _climb(self, weights: Any, heights: Any) -> Any:
         """Maxima of g, given the weights c (c, p) and g at the kernel vectors (c, p)."""
@@ -286,16 +283,10 @@ def decode_rows(codes: Any, decoder: LinearDecoder | FixedPoint, width: int, n_j
         return send_home(backend_of(parts[0]).concatenate(parts), codes)
 
 
-def choose_signs(
-    signals: np.ndarray, negatives: np.ndarray, feature_map: Any, atoms: np.ndarray, scale: float
-) -> np.ndarray:
-    """Pre-images (n, m) of atoms (n, p) or of their negatives, whichever comes closer to what it stands for.
+def choose_signs(signals: np.ndarray, negatives: np.ndarray, feature_map: FeatureMap, atoms: np.ndarray) -> np.ndarray:
+    """Pre-images (n, m) of atoms (n, p) or of their negatives, whichever comes closer to what it stands for."""
 
-    `scale` is what signals are multiplied by before `feature_map` maps them.
-    """
-
-    def distances(found: np.ndarray, sign: float) -> np.ndarray:
-        rows = found * found.dtype.type(scale)
+    def distances(rows: np.ndarray, sign: float) -> np.ndarray:
         products = (feature_map.features(rows) * atoms).sum(axis=1)
         return feature_map.squared_norms(rows) - 2.0 * sign * products + 1.0
 

@@ -86,7 +86,7 @@ class DaskSignals(Signals):
 
     def _of_blocks(self, method: str, name: str) -> list:
         """What a method of `Signals` returns for every block."""
-        return self.map_blocks(_call_method, name, (method, self.dtype, self.scale))
+        return self.map_blocks(_call_method, name, (method, self.dtype))
 
     def map_blocks(self, function: Callable, name: str, argument: Any) -> list:
         """Results of ``function(block, argument)`` for every block, in this process."""
@@ -165,9 +165,9 @@ def _rows(block: Any, number: int, n_rows: int, width: int, indices: np.ndarray)
     return checked_block(block, number, (n_rows, width))[indices]
 
 
-def _call_method(block: Any, argument: tuple[str, np.dtype, float]) -> Any:
-    method, dtype, scale = argument
-    return getattr(Signals(block, dtype, scale), method)()
+def _call_method(block: Any, argument: tuple[str, np.dtype]) -> Any:
+    method, dtype = argument
+    return getattr(Signals(block, dtype), method)()
 
 
 def _value_of(held: Any) -> Any:

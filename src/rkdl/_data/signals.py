@@ -18,8 +18,9 @@ from rkdl._utils.types import Array
 # Numbers that are in float64 together while their variance is found.
 MOMENTS_AT_ONCE = 1 << 20
 
-# Mean squares up to this, and from its inverse on, are safe: squares of squares of the signals stay in the dtype.
-_SAFE_LIMIT = {np.dtype(np.float32): 2.0**40, np.dtype(np.float64): 2.0**200}
+# Mean squares up to this, and from its inverse on, are safe: squares of sums over signals stay in the range of float64,
+# and squares of correlations in that of float32.
+_SAFE_LIMIT = {np.dtype(np.float32): 2.0**60, np.dtype(np.float64): 2.0**440}
 
 
 @dataclass(frozen=True)
@@ -55,18 +56,16 @@ class Moments:
 
 
 class Signals:
-    """Rows of `data` in one dtype, multiplied by a power of two where their squares would leave its range.
+    """Rows of `data`, anything with ``shape`` (n_signals, n_features) and row slicing, read in float32 or float64.
 
-    The data are anything with ``shape`` (n_signals, n_features) and row slicing; rows are read in `dtype`, float32 or
-    float64, and multiplied by `scale`. Immutable: `with_scale` and `with_dtype` return others that share the data.
+    Immutable: `with_dtype` returns others that share the data.
     """
 
-    def __init__(self, data: Any, dtype: Any, scale: float = 1.0, shape: tuple[int, int] | None = None) -> None:
+    def __init__(self, data: Any, dtype: Any, shape: tuple[int, int] | None = None) -> None:
         self.data: Final[Any] = data
         self.dtype: Final[np.dtype] = np.dtype(dtype)
         # That of the signals as they were given.
         self.result_dtype: Final[np.dtype] = self.dtype
-        self.scale: Final[float] = scale
         self.shape: Final[tuple[int, int]] = tuple(data.shape) if shape is None else shape
 
     # The torch device that rows are read to, None for NumPy; and, for tensors, the one that results go back to.
@@ -78,12 +77,7 @@ class Signals:
     def _finish(self, rows: Any) -> Array:
         if sparse.issparse(rows):
             rows = rows.toarray()
-        rows = np.ascontiguousarray(rows, dtype=self.dtype)
-        return rows if self.scale == 1.0 else rows * self.dtype.type(self.scale)
-
-    def with_scale(self, scale: float) -> Self:
-        """The same signals, multiplied by another number when they are read."""
-        return self if scale == self.scale else self._replaced(scale=scale)
+        return np.ascontiguousarray(rows, dtype=self.dtype)
 
     def with_dtype(self, dtype: np.dtype) -> Self:
         """The same signals, read in another dtype; results go back to the one that they were given in."""
@@ -100,11 +94,11 @@ class Signals:
         return result if self.dtype == self.result_dtype else cast(result, self.result_dtype)
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows `start` to `stop`, C-contiguous, scaled; not to be written to."""
+        """Rows `start` to `stop`, C-contiguous; not to be written to."""
         return self._finish(self.data[start:stop])
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        """The rows of the given indices, in their order, scaled."""
+        """The rows of the given indices, in their order."""
         order = np.argsort(indices, kind="stable")
         rows = self._finish(self.data[np.asarray(indices)[order]])
         taken = np.empty_like(rows)
@@ -140,12 +134,12 @@ class Signals:
         return float(max(extents, default=0.0))
 
     def moments(self) -> Moments:
-        """Moments of all numbers, after their scale; the zeros of a sparse matrix are among them."""
+        """Moments of all numbers; the zeros of a sparse matrix are among them."""
         total = Moments()
         for block in self._blocks():
             step = MOMENTS_AT_ONCE if block.ndim == 1 else max(1, MOMENTS_AT_ONCE // block.shape[1])
             for start in range(0, len(block), step):
-                total += Moments.of(self.scale * block[start : start + step].astype(np.float64))
+                total += Moments.of(block[start : start + step].astype(np.float64))
         return total + Moments(self.shape[0] * self.shape[1] - total.count)
 
     def _blocks(self) -> Iterator[np.ndarray]:
@@ -184,15 +178,30 @@ def is_safe(mean_square: float, dtype: Any) -> bool:
     return 1.0 / limit <= mean_square <= limit
 
 
-def safe_scale(values: np.ndarray) -> float:
-    """The power of two that brings the largest magnitude near one, or 1.0 where all are zero."""
-    return unit_scale(float(max(values.max(initial=0.0), -values.min(initial=0.0))), values.dtype)
+class RangeError(ValueError):
+    """Squares of the signals leave the range of float64."""
+
+    def __init__(self, largest: float) -> None:
+        super().__init__(
+            f"The largest magnitude in X is {largest:.3g}, and squares of such numbers leave the range of float64: "
+            f"rescale the signals, for example X / {largest:.0e}."
+        )
+        self.largest = largest
+
+    def __reduce__(self) -> tuple:
+        # From a worker to the client: the message is not an argument.
+        return RangeError, (self.largest,)
 
 
-def unit_scale(largest: float, dtype: Any) -> float:
-    """The power of two that brings a magnitude near one as far as the dtype allows, or 1.0 for zero."""
-    if largest == 0.0:
-        return 1.0
-    exponent = int(np.frexp(largest)[1])
-    limit = int(np.finfo(dtype).maxexp) - 28
-    return float(2.0 ** -min(max(exponent, -limit), limit))
+def needs_float64(rows: np.ndarray) -> bool:
+    """Whether squares of the rows, which are finite, leave the range of float32 and not that of float64."""
+    flat = rows.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        if is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype):
+            return False
+    largest = float(max(rows.max(initial=0.0), -rows.min(initial=0.0)))
+    if largest == 0.0 or not np.isfinite(largest):
+        return False
+    if not is_safe(largest * largest, np.float64):
+        raise RangeError(largest)
+    return rows.dtype == np.float32

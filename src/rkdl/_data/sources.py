@@ -125,7 +125,7 @@ class RowSource(Signals):
         return rows
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        """The rows of the given indices, in their order, scaled; every storage block is read once."""
+        """The rows of the given indices, in their order; every storage block is read once."""
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
         rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
         if isinstance(self.data, np.memmap):

@@ -34,9 +34,8 @@ def open_tensor(X: torch.Tensor, device: Any, caller: str) -> TensorSignals | St
     return TensorSignals(X, dtype, place)
 
 
-def _finished(rows: torch.Tensor, dtype: np.dtype, scale: float) -> torch.Tensor:
-    rows = rows.to(torch_dtype(dtype)).contiguous()
-    return rows if scale == 1.0 else rows * scale
+def _finished(rows: torch.Tensor, dtype: np.dtype) -> torch.Tensor:
+    return rows.to(torch_dtype(dtype)).contiguous()
 
 
 class TensorSignals(Signals):
@@ -53,7 +52,7 @@ class TensorSignals(Signals):
         return super()._replaced(_whole=None, **changes)
 
     def _finish(self, rows: torch.Tensor) -> torch.Tensor:
-        return _finished(rows, self.dtype, self.scale)
+        return _finished(rows, self.dtype)
 
     def read(self, start: int, stop: int) -> torch.Tensor:
         if stop - start < self.shape[0]:
@@ -71,8 +70,8 @@ class TensorSignals(Signals):
     def on_host(self) -> Signals:
         data = self.data.cpu()
         if data.dtype == torch.bfloat16:
-            return HostTensor(data, self.dtype, self.scale)
-        return Signals(host(data), self.dtype, self.scale)
+            return HostTensor(data, self.dtype)
+        return Signals(host(data), self.dtype)
 
     def subset(self, indices: np.ndarray) -> TensorSignals:
         return TensorSignals(self._take(indices), self.dtype, self.device)
@@ -88,7 +87,7 @@ class TensorSignals(Signals):
     def moments(self) -> Moments:
         total, n_rows = Moments(), max(1, MOMENTS_AT_ONCE // max(1, self.shape[1]))
         for start in range(0, self.shape[0], n_rows):
-            rows = self.data[start : start + n_rows].double() * self.scale
+            rows = self.data[start : start + n_rows].double()
             deviation, mean = torch.var_mean(rows, correction=0)
             total += Moments(rows.numel(), float(mean), float(deviation) * rows.numel())
         return total
@@ -104,7 +103,7 @@ class HostTensor(Signals):
     """
 
     def _finish(self, rows: torch.Tensor) -> np.ndarray:
-        return _finished(rows, self.dtype, self.scale).numpy()
+        return _finished(rows, self.dtype).numpy()
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         return self._finish(self.data[torch.from_numpy(np.asarray(indices, dtype=np.int64))])
@@ -123,10 +122,10 @@ class StreamedSignals(Signals):
     """
 
     def __init__(self, source: Signals, device: torch.device) -> None:
-        super().__init__(source.data, source.dtype, source.scale)
+        super().__init__(source.data, source.dtype)
         self.source = source
         self.device = device
-        # Whether rows travel as they are stored, and are converted and scaled on the device.
+        # Whether rows travel as they are stored, and are converted on the device.
         self._is_stored = isinstance(source, HostTensor)
         self.home = source.data.device if self._is_stored else None
         self.is_in_memory = source.is_in_memory
@@ -150,16 +149,12 @@ class StreamedSignals(Signals):
         if self._buffers is None:
             rows = self.source.read(start, stop)
             return torch.from_numpy(rows if rows.flags.writeable else rows.copy())
-        arrived = self._buffers.read(self._sent, start, stop, self._sent_scale)
-        return _finished(arrived, self.dtype, self.scale) if self._is_stored else arrived
+        arrived = self._buffers.read(self._sent, start, stop)
+        return _finished(arrived, self.dtype) if self._is_stored else arrived
 
     def _sent(self, start: int, stop: int) -> Any:
         """Rows as they travel."""
         return self.data[start:stop] if self._is_stored else self.source.read(start, stop)
-
-    @property
-    def _sent_scale(self) -> float:
-        return 1.0 if self._is_stored else self.scale
 
     def worked_on(self) -> None:
         if self._buffers is not None:
@@ -172,10 +167,9 @@ class StreamedSignals(Signals):
         return self.source
 
     def subset(self, indices: np.ndarray) -> TensorSignals:
-        there = None if self._buffers is None else self._buffers.whole(self._sent_scale)
+        there = None if self._buffers is None else self._buffers.whole()
         if there is not None:
-            left = self.scale / self._sent_scale
-            return TensorSignals(there, self.dtype, self.device).with_scale(left).subset(indices)
+            return TensorSignals(there, self.dtype, self.device).subset(indices)
         rows = torch.from_numpy(np.ascontiguousarray(self.take(indices)))
         return TensorSignals(rows.to(self.device), self.dtype, self.device)
 
@@ -183,7 +177,7 @@ class StreamedSignals(Signals):
         return self.source.reading()
 
     def announce(self, start: int, stop: int) -> None:
-        if self._buffers is None or not self._buffers.has(start, stop, self._sent_scale):
+        if self._buffers is None or not self._buffers.has(start, stop):
             self.source.announce(start, stop)
 
     def _blocks(self) -> Iterator[np.ndarray]:
@@ -191,15 +185,13 @@ class StreamedSignals(Signals):
 
 
 class _Buffers:
-    """Memory of a GPU that signals arrive in, shared by signals that differ in their scale alone."""
+    """Memory of a GPU that signals arrive in, shared by signals that differ in their dtype alone."""
 
     def __init__(self, device: torch.device, shape: tuple[int, int], dtype: torch.dtype) -> None:
         self.device, self.shape, self.dtype = device, shape, dtype
         self._is_ready = False
         self._resident: torch.Tensor | None = None
-        # Rows that are there, and the scale that they were read with.
-        self._arrived: set[tuple[int, int]] = set()
-        self._scale = 1.0
+        self._arrived: set[tuple[int, int]] = set()  # rows that are there
         self._slots: list[torch.Tensor | None] = [None, None]
         self._done: list[Any] = [None, None]
         self._turn = 0
@@ -216,13 +208,13 @@ class _Buffers:
     def _empty(self, n_rows: int) -> torch.Tensor:
         return torch.empty((n_rows, self.shape[1]), dtype=self.dtype, device=self.device)
 
-    def has(self, start: int, stop: int, scale: float) -> bool:
-        """Whether these rows, multiplied by `scale`, are on the device."""
-        return self._scale == scale and (start, stop) in self._arrived
+    def has(self, start: int, stop: int) -> bool:
+        """Whether these rows are on the device."""
+        return (start, stop) in self._arrived
 
-    def whole(self, scale: float) -> torch.Tensor | None:
-        """All rows, multiplied by `scale`, if they are on the device."""
-        if self._resident is None or self._scale != scale:
+    def whole(self) -> torch.Tensor | None:
+        """All rows, if they are on the device."""
+        if self._resident is None:
             return None
         arrived = 0
         for start, stop in sorted(self._arrived):
@@ -231,15 +223,12 @@ class _Buffers:
             arrived = max(arrived, stop)
         return self._resident if arrived == len(self._resident) else None
 
-    def read(self, source: Callable[[int, int], Any], start: int, stop: int, scale: float) -> torch.Tensor:
-        """Rows on the device; ``source(start, stop)`` are those rows in host memory, multiplied by `scale`."""
+    def read(self, source: Callable[[int, int], Any], start: int, stop: int) -> torch.Tensor:
+        """Rows on the device; ``source(start, stop)`` are those rows in host memory."""
         self.make_resident()
         if self._resident is not None:
             target = self._resident[start:stop]
-            if not self.has(start, stop, scale):
-                if self._scale != scale:
-                    self._arrived.clear()
-                    self._scale = scale
+            if not self.has(start, stop):
                 self._send(source(start, stop), target)
                 self._arrived.add((start, stop))
             return target

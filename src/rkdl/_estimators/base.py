@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_array
 from rkdl._applications.class_dictionaries import SharedFeatures
 from rkdl._backends.arrays import host
 from rkdl._coding.encode import PURSUITS
-from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.coder import Coder
 from rkdl._estimators.gamma import KERNEL_SAMPLE, spread_sample
@@ -160,9 +159,7 @@ class DictionaryLearner(Coder):
 
     def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
         """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
-        # Relative to the largest, so that squares stay in range; ratios do not change.
-        unit = float(np.abs(sample).max(initial=0.0)) or 1.0
-        return (sample / unit) @ (sample / unit).T
+        return sample @ sample.T
 
     def _executor(self, signals: Signals) -> Executor:
         """What runs the chunk tasks of the learning."""
@@ -229,7 +226,6 @@ class DictionaryLearner(Coder):
             max_iter=self.max_iter if max_iter is None else max_iter,
             tol=self.tol,
             n_numbers=signals.shape[0] * signals.shape[1],
-            unit=self._feature_scale(signals.scale),
             verbose=self.verbose,
             name=name,
             checkpoint=checkpoint,
@@ -259,15 +255,13 @@ class DictionaryLearner(Coder):
         What cannot be learned from is refused, and so is the checkpoint of other signals.
         """
         if checkpoint is None:
-            safe = executor.find_scale()
+            found = executor.inspected()
         else:
-            safe, digest = executor.find_scale_and_digest()
+            found, digest = executor.inspected_with_digest()
             checkpoint.check_signals(digest)
-        return executor.with_signals(executor.signals.with_scale(self._choose_scale(executor, safe)))
-
-    def _choose_scale(self, executor: Executor, safe: float) -> float:
-        """What the signals are to be multiplied by, if `safe` keeps their squares in range."""
-        return safe
+        if found.signals.dtype != executor.signals.dtype:
+            self.computes_in_float64_ = True
+        return found
 
     def _find_gamma(self, signals: Signals) -> float | None:
         """The kernel's gamma for the signals as they are read; None without a kernel."""
@@ -275,10 +269,6 @@ class DictionaryLearner(Coder):
 
     def _check_sizes(self, n_signals: int) -> None:
         """Warn of sizes that do not go together; subclasses add their own checks."""
-
-    def _pursuit_of(self, signals: Signals) -> Pursuit:
-        """The pursuit for signals as they are read."""
-        return self._pursuit(self._feature_scale(signals.scale))
 
     def _initial_array(self, shape: tuple[int, int], attribute: str) -> np.ndarray:
         """`init` as an array of the expected shape."""

@@ -328,8 +328,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         model = as_fitted(self)
         dtype = model.components_.dtype
         space = feature_space(model.method_, model.n_features_in_, model.kernel_vectors_, model.gamma_)
-        scale = space.scale(dtype)
-        feature_map = space.feature_map(dtype, scale)
+        feature_map = space.feature_map(dtype)
         found = []
         for own, count in zip(model.components_, model.n_atoms_, strict=True):
             atoms = own[:count]
@@ -345,7 +344,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
                 decode_rows(Signals(codes, dtype), decoder, model.n_features_in_, self.n_jobs)
                 for codes in (identity, -identity)
             )
-            found.append(signals if space.is_linear else choose_signs(signals, negatives, feature_map, atoms, scale))
+            found.append(signals if space.is_linear else choose_signs(signals, negatives, feature_map, atoms))
         return found
 
     save = save
@@ -485,7 +484,6 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
                 max_iter=method.max_iter,
                 tol=method.tol,
                 n_numbers=int((labels >= 0).sum()) * signals.shape[1],
-                unit=work.features.unit,
                 verbose=method.verbose,
                 name=type(self).__name__,
             )
@@ -587,33 +585,31 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         signals = read_quickly(self, X, reset=False, device=self.device)
         if signals.is_remote:
             raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
-        coder, scale, is_user_function = self._prepared(signals.dtype, signals.device)
+        coder, is_user_function = self._prepared(signals.dtype, signals.device)
         if is_user_function:
             signals.check_finite()
-        return relative_residuals(signals.with_scale(scale), coder, self.n_jobs)
+        return relative_residuals(signals, coder, self.n_jobs)
 
-    def _prepared(self, dtype: np.dtype, device: Device) -> tuple[ClassCoder, float, bool]:
+    def _prepared(self, dtype: np.dtype, device: Device) -> tuple[ClassCoder, bool]:
         """As `_coder`, computed once for the model, and sent once to a device."""
         if device is None:
             return prepared(self, dtype, lambda: self._coder(dtype))
         return prepared(self, (dtype, device), lambda: placed(self._prepared(dtype, None), device))
 
-    def _coder(self, dtype: np.dtype) -> tuple[ClassCoder, float, bool]:
-        """What codes signals of `dtype`, what they are multiplied by, and whether a function of the user sees them."""
+    def _coder(self, dtype: np.dtype) -> tuple[ClassCoder, bool]:
+        """What codes signals of `dtype`, and whether a function of the user sees them."""
         method = self.method_
         space = feature_space(method, self.n_features_in_, self.kernel_vectors_, self.gamma_)
-        scale = space.scale(dtype)
-        unit, length = space.feature_scale(scale), space.atom_scale(scale)
-        tolerance = -1.0 if method.residual_tol is None else method.residual_tol * unit * unit
+        tolerance = -1.0 if method.residual_tol is None else method.residual_tol
         pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit == "ols")
         atoms, grams, pursuits = [], [], []
         for own, gram, count in zip(self.components_, self.grams_, self.n_atoms_, strict=True):
             height = count + -count % LANES
-            atoms.append((own[:height] / length).astype(dtype, copy=False))
+            atoms.append(own[:height].astype(dtype, copy=False))
             # A copy, since a model that was mapped from a file is read-only and the pursuit takes no such arrays.
             grams.append(np.array(gram[:height, :height], dtype=dtype, order="C"))
             pursuits.append(pursuit._replace(n_nonzero=min(pursuit.n_nonzero, int(count))))
-        return ClassCoder(space.feature_map(dtype, scale), atoms, grams, pursuits), scale, space.is_user_function
+        return ClassCoder(space.feature_map(dtype), atoms, grams, pursuits), space.is_user_function
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import cast, host
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.devices import to_device
 from rkdl._coding.encode import check_pursuit, encode_signals
@@ -31,8 +31,6 @@ class Prepared(NamedTuple):
     """What codes signals of one dtype, and what it is given of them and returns."""
 
     encoder: Encoder
-    scale: float  # what signals are multiplied by
-    unit: float  # what that multiplies their features by
     factors: np.ndarray  # what codes of the encoder's atoms are multiplied by (n,)
 
 
@@ -62,10 +60,6 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     @abstractmethod
     def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
         """Fitted atoms (n, p), in the coordinates of the features, and their inner products (n, n)."""
-
-    def _feature_scale(self, scale: float) -> float:
-        """What features are multiplied by when signals are multiplied by `scale`."""
-        return scale if self._is_linear else 1.0
 
     def _fitted(self) -> Self:
         """The estimator as it was fitted, or an error if it is not."""
@@ -156,43 +150,26 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             parts = norms_of_blocks(model, model._ready(X)[0])
         else:
             parts = [model._energies(X)]
-        largest = max(part[0] for part in parts)
-        if largest == -np.inf:
-            return 1.0
-        residual_energy, energy = (sum(part[i] * 4.0 ** (part[0] - largest) for part in parts) for i in (1, 2))
-        return 1.0 - residual_energy / energy
+        residual_energy, energy = (sum(part[i] for part in parts) for i in (0, 1))
+        return 1.0 - residual_energy / energy if energy > 0.0 else 1.0
 
-    def _energies(self, X: Any) -> tuple[float, float, float]:
-        """An exponent e, and the sums of squared residuals and of squared norms, divided by ``4^e``.
+    def _energies(self, X: Any) -> tuple[float, float]:
+        """Sums of squared residuals and of squared norms."""
+        # In float64: norms of signals near the largest number of float32 leave its range.
+        residuals, norms = self._residuals(X, np.float64)
+        return float(np.sum(host(residuals) ** 2)), float(np.sum(host(norms) ** 2))
 
-        The exponent is minus infinity if all signals are zero.
-        """
-        exponent = 0
-        residuals, norms = map(host, self._residuals(X))
-        if not np.isfinite(norms).all():
-            # Norms that overflow, of signals near the largest number of the dtype.
-            exponent = 1 + int(np.ceil(0.5 * np.log2(self.n_features_in_)))
-            residuals, norms = map(host, self._residuals(X, 2.0**-exponent))
-        largest = float(norms.max())
-        if largest == 0.0:
-            return -np.inf, 0.0, 0.0
-        own = int(np.frexp(largest)[1])
-        energies = [float(np.sum(np.ldexp(part.astype(np.float64), -own) ** 2)) for part in (residuals, norms)]
-        return float(exponent + own), energies[0], energies[1]
-
-    def _residuals(self, X: Any, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-        """Norms of residuals and signals in feature space, multiplied by `factor`."""
+    def _residuals(self, X: Any, dtype: Any = None) -> tuple[Array, Array]:
+        """Norms of residuals and signals in feature space, in `dtype` or else that of the signals."""
         signals, ready = self._ready(X)
-        unit = ready.unit
 
-        def work(coder: Encoder, decoder: None, rows: Any, scale: float) -> tuple[Any, Any]:
+        def work(coder: Encoder, decoder: None, rows: Any) -> tuple[Any, Any]:
             features, norms, codes, squares = coder.encode(rows)
             squares = self._squared_residuals(rows, codes, squares, coder)
-            with np.errstate(over="ignore"):
-                both = backend_of(norms).stack([squares, norms]).T
-                return features, both**0.5 / (scale * unit / factor)
+            return features, cast(backend_of(norms).stack([squares, norms]).T, np.float64) ** 0.5
 
-        both = signals.as_given(map_rows(signals, self._encoder_for(signals, ready), None, 2, self.n_jobs, work))
+        both = map_rows(signals, self._encoder_for(signals, ready), None, 2, self.n_jobs, work, dtype)
+        both = both if dtype is not None else signals.as_given(both)
         return both[:, 0], both[:, 1]
 
     def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
@@ -204,8 +181,8 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         ready = self._coding(signals.dtype)
         if self.n_nonzero_coefs is not None and self.n_nonzero_coefs > self._n_atoms:
             # Warns at every call.
-            self._pursuit(ready.unit)
-        return signals.with_scale(ready.scale), ready
+            self._pursuit()
+        return signals, ready
 
     def _encoder_for(self, signals: Signals, ready: Prepared) -> Encoder:
         """The encoder where the signals are; it is sent to a device once."""
@@ -225,23 +202,15 @@ class Coder(DocumentationLink, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _prepare_coding(self, dtype: np.dtype) -> Prepared:
         """What codes signals of `dtype`."""
-        scale = self._space.scale(dtype)
-        unit = self._feature_scale(scale)
-        return Prepared(self._encoder(dtype, scale), scale, unit, np.full(self._n_atoms, 1.0 / unit, dtype=dtype))
+        return Prepared(self._encoder(dtype), np.ones(self._n_atoms, dtype=dtype))
 
-    def _encoder(self, dtype: np.dtype, scale: float) -> Encoder:
-        """What codes signals of `dtype` that were multiplied by `scale`."""
-        space = self._space
+    def _encoder(self, dtype: np.dtype) -> Encoder:
+        """What codes signals of `dtype`."""
         atoms, gram = self._atoms_and_gram()
-        if space.atom_scale(scale) != 1.0:
-            atoms = atoms / space.atom_scale(scale)
-        pursuit = self._pursuit(space.feature_scale(scale))
-        return Encoder(space.feature_map(dtype, scale), atoms.astype(dtype), gram.astype(dtype), pursuit)
+        return Encoder(self._space.feature_map(dtype), atoms.astype(dtype), gram.astype(dtype), self._pursuit())
 
-    def _pursuit(self, unit: float) -> Pursuit:
-        """The pursuit for features multiplied by `unit`."""
-        options = check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, self._n_atoms)
-        return options._replace(residual_tol=options.residual_tol * unit * unit)
+    def _pursuit(self) -> Pursuit:
+        return check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, self._n_atoms)
 
     save = save
 

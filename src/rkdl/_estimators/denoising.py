@@ -97,9 +97,8 @@ class Denoising(Coder):
         signals = model.inverse_transform(atoms)
         if model._is_linear:
             return signals
-        scale = model._space.scale(signals.dtype)
-        encoder = model._encoder(signals.dtype, scale)
-        return choose_signs(signals, model.inverse_transform(-atoms), encoder.feature_map, encoder.atoms, scale)
+        encoder = model._encoder(signals.dtype)
+        return choose_signs(signals, model.inverse_transform(-atoms), encoder.feature_map, encoder.atoms)
 
     @one_blas_thread()
     def denoise(self, X: MatrixLike, *, noise: float | None = None) -> Array:
@@ -124,24 +123,21 @@ class Denoising(Coder):
             if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
                 raise ValueError(f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number.")
             model._noise_tolerance(float(noise))
-        signals, (encoder, _, unit, _) = model._ready(X)
+        signals, (encoder, _) = model._ready(X)
         if is_dask(X):
             from rkdl._estimators.lazy import map_blocks
 
             empty = np.empty((0, signals.shape[1]), dtype=signals.result_dtype)
             return map_blocks(model, signals.data, "denoise", empty, noise=noise)
         if noise is not None:
-            tolerance = model._noise_tolerance(float(noise)) * unit * unit
+            tolerance = model._noise_tolerance(float(noise))
             pursuit = encoder.pursuit._replace(n_nonzero=encoder.n_atoms, residual_tol=tolerance)
             encoder = replace(encoder, pursuit=pursuit)
         decoder = model._own_decoder(encoder, signals.dtype)
 
-        def work(coder: Encoder, decoder: Any, rows: Any, scale: float) -> tuple[Any, Any]:
+        def work(coder: Encoder, decoder: Any, rows: Any) -> tuple[Any, Any]:
             codes, checked = coder.checked_codes(rows)
-            codes = codes._replace(values=codes.values / unit)
-            # The scale differs from 1 only without a kernel, where the decoder has no intercept.
-            matrix = codes.dense(coder.n_atoms) if is_tensor(rows) else codes.to_csr(coder.n_atoms)
-            return checked, decoder(matrix) / scale
+            return checked, decoder(codes.dense(coder.n_atoms) if is_tensor(rows) else codes.to_csr(coder.n_atoms))
 
         return signals.as_given(map_rows(signals, encoder, decoder, signals.shape[1], self.n_jobs, work))
 
@@ -210,7 +206,7 @@ class Decoding(Denoising, DictionaryLearner):
             self.forget_decoder()
             return None
         signals = executor.signals
-        encoder = self._encoder(signals.dtype, signals.scale)
+        encoder = self._encoder(signals.dtype)
         sums = self._decoder_sums(executor, encoder, earlier)
         self.decoder_, self.decoder_intercept_ = self._solve_decoder(sums, signals, encoder)
         return sums
@@ -227,9 +223,7 @@ class Decoding(Denoising, DictionaryLearner):
         """Matrix and intercept of the decoder."""
         assert encoder.gram is not None
         matrix, intercept = learn_decoder(sums, encoder.gram, self.decoder_alpha, self._space.has_unit_norms)
-        # From scaled signals and codes to those of the user.
-        matrix *= self._feature_scale(signals.scale) / signals.scale
-        return matrix.astype(signals.dtype), (intercept / signals.scale).astype(signals.dtype)
+        return matrix.astype(signals.dtype), intercept.astype(signals.dtype)
 
     def _check_decodable(self) -> None:
         """Raise if there are no signals to decode to."""

@@ -39,7 +39,7 @@ _DETECTOR = {
     "spreads_": Expected("k"),
 }
 _COUNTS = ("n_features_in_", "n_components_", "n_iter_", "n_revived_", "rank_", "n_nonzero_coefs_")
-_NUMBERS = ("gamma_", "sharpness_", "offset_", "scale_")
+_NUMBERS = ("gamma_", "sharpness_", "offset_")
 
 
 def check_fitted(model: Any, attributes: dict[str, Any]) -> dict[str, int]:
@@ -52,7 +52,7 @@ def check_fitted(model: Any, attributes: dict[str, Any]) -> dict[str, int]:
     # Numbers that must be there; others may be None or missing.
     needed = {"gamma_"}
     if name == "KDLOutlierDetector":
-        expected, needed = _DETECTOR, {"offset_", "scale_"}
+        expected, needed = _DETECTOR, {"offset_"}
     elif name == "SparseCoder":
         expected, needed, sizes["n"] = _CODER, set(), attributes["n_components_"]
     elif name == "KDLClassifier":
@@ -110,8 +110,6 @@ def _check_numbers(attributes: dict[str, Any], needed: set[str]) -> None:
         value = attributes.get(name)
         if not is_finite_number(value) and (value is not None or name in needed):
             raise ArrayError(f"{name} is not a finite number")
-    if attributes.get("scale_", 1.0) <= 0.0:
-        raise ArrayError(f"scale_ is {attributes['scale_']!r}, expected a positive number")
     names = attributes.get("feature_names_in_")
     if names is not None and (not isinstance(names, np.ndarray) or names.shape != (attributes["n_features_in_"],)):
         raise ArrayError("feature_names_in_ does not have one name per feature")

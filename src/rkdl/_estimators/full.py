@@ -20,7 +20,6 @@ from rkdl._coding.pursuit import pursue
 from rkdl._data.open import gather
 from rkdl._data.signals import Signals, is_safe
 from rkdl._estimators.denoising import Decoder
-from rkdl._estimators.gamma import raw_gamma
 from rkdl._estimators.kernel import KERNELS, KernelLearner
 from rkdl._execution.executor import Executor
 from rkdl._execution.machine import physical_memory
@@ -28,6 +27,7 @@ from rkdl._features.space import FeatureSpace, PrecomputedSpace
 from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.full import FullProblem, KernelRows
 from rkdl._learning.initial_atoms import first_signals
+from rkdl._persistence.checkpoint import Checkpoint
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import FLOATS, Device
 from rkdl._utils.warnings import warn
@@ -200,13 +200,12 @@ class KDL(KernelLearner):
             self.computes_in_float64_ = False
         return Signals(X, X.dtype)
 
-    def _choose_scale(self, executor: Executor, safe: float) -> float:
-        if not self._is_precomputed:
-            return super()._choose_scale(executor, safe)
-        if self.fit_inverse_transform:
-            self._check_decodable()
-        _check_kernel_matrix(host(executor.signals.data).astype(executor.signals.dtype, copy=False))
-        return 1.0
+    def _inspect(self, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
+        if self._is_precomputed:
+            if self.fit_inverse_transform:
+                self._check_decodable()
+            _check_kernel_matrix(host(executor.signals.data).astype(executor.signals.dtype, copy=False))
+        return super()._inspect(executor, checkpoint)
 
     def _find_gamma(self, signals: Signals) -> float | None:
         return None if self._is_precomputed else super()._find_gamma(signals)
@@ -249,11 +248,10 @@ class KDL(KernelLearner):
                 n_picked = len(picked)
                 start[np.arange(n_picked), picked] = 1.0
             start[n_picked:] = rng.standard_normal((self.n_components - n_picked, n_signals))
-        return FullProblem(rows, start, self._pursuit_of(signals), ATOM_UPDATES[self.atom_update])
+        return FullProblem(rows, start, self._pursuit(), ATOM_UPDATES[self.atom_update])
 
     def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
-        unit = self._feature_scale(signals.scale)
-        self.dual_components_ = (host(problem.model.atoms) * unit).astype(signals.dtype)
+        self.dual_components_ = host(problem.model.atoms).astype(signals.dtype)
         self.gram_ = host(problem.model.gram)
         vectors, self.gamma_ = self._learned_vectors(problem, signals, gamma)
         if vectors is None:
@@ -269,7 +267,7 @@ class KDL(KernelLearner):
         data = host(signals.data)
         # A copy, so that the model does not change with the user's array.
         vectors = data.toarray() if sparse.issparse(data) else np.array(data, dtype=signals.dtype, order="C")
-        return vectors.astype(signals.dtype, copy=False), raw_gamma(self._gamma_parameter, gamma, signals.scale)
+        return vectors.astype(signals.dtype, copy=False), gamma
 
     def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
         return PrecomputedSpace(n_features) if self._is_precomputed else super()._space_on(n_features, vectors, gamma)
@@ -285,9 +283,9 @@ class KDL(KernelLearner):
             )
         return np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
 
-    def _residuals(self, X: Any, factor: float = 1.0) -> tuple[Any, Any]:
+    def _residuals(self, X: Any, dtype: Any = None) -> tuple[Any, Any]:
         if not self._is_precomputed:
-            return super()._residuals(X, factor)
+            return super()._residuals(X, dtype)
         signals, (encoder, *_) = self._ready(X)
         kernel = host(signals.data)
         if not _is_training_matrix(kernel):
@@ -297,7 +295,7 @@ class KDL(KernelLearner):
             )
         squares = np.maximum(kernel.diagonal(), 0.0)
         residuals = pursue(kernel @ encoder.atoms.T, encoder.gram, squares, *encoder.pursuit)[1]
-        both = factor * np.sqrt(residuals), factor * np.sqrt(squares)
+        both = np.sqrt(residuals), np.sqrt(squares)
         if signals.home is None:
             return both
         from rkdl._execution.device import send_home

@@ -21,21 +21,14 @@ def spread_sample(signals: Signals, size: int = SAMPLE) -> np.ndarray:
 
 
 def find_gamma(gamma: float | str, signals: Signals) -> float:
-    """Gamma for the signals as they are read, from a number for the signals as they were given, or from a rule."""
+    """Gamma, a number or found from the signals by a rule."""
     if not isinstance(gamma, str):
-        return float(gamma) / signals.scale / signals.scale
-    found = scale_gamma(signals) if gamma == "scale" else median_gamma(spread_sample(signals))
-    raw = raw_gamma(gamma, found, signals.scale)
-    if not 0.0 < raw < np.inf:
-        raise ValueError(
-            f"gamma={gamma!r} of these signals is {raw}: their squared distances leave the range of float64; scale "
-            f"the signals."
-        )
-    return found
+        return float(gamma)
+    return scale_gamma(signals) if gamma == "scale" else median_gamma(spread_sample(signals))
 
 
 def scale_gamma(signals: Signals) -> float:
-    """``1 / (n_features * X.var())`` of the signals as they are read, as scikit-learn's ``gamma="scale"``.
+    """``1 / (n_features * X.var())`` of the signals, as scikit-learn's ``gamma="scale"``.
 
     1.0 where all numbers are equal.
     """
@@ -46,16 +39,8 @@ def scale_gamma(signals: Signals) -> float:
     return min(max(gamma, float(np.finfo(np.float64).tiny)), float(np.finfo(np.float64).max))
 
 
-def raw_gamma(gamma: float | str, found: float | None, scale: float) -> float:
-    """`gamma` for the signals as the user gave them, from the one found for signals multiplied by `scale`."""
-    if not isinstance(gamma, str):
-        return float(gamma)
-    assert found is not None
-    return found * scale * scale
-
-
 def sample_gamma(gamma: float | str, sample: np.ndarray) -> float:
-    """`gamma` as these few signals, as the user gave them, would have it."""
+    """`gamma` as these few signals would have it."""
     if not isinstance(gamma, str):
         return float(gamma)
     return median_gamma(sample) if gamma == "median" else scale_gamma(Signals(sample, sample.dtype))

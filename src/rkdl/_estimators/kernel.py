@@ -15,7 +15,6 @@ from rkdl._estimators.coder import Prepared
 from rkdl._estimators.denoising import Decoder, Decoding
 from rkdl._estimators.gamma import KERNEL_SAMPLE, RULES, find_gamma, sample_gamma, spread_sample
 from rkdl._estimators.prepared import fitted_view
-from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, as_kernel, family, gamma_parameter, has_user_code, make_kernel
 from rkdl._features.space import FeatureSpace, KernelSpace
 from rkdl._learning.diagnostics import check_kernel
@@ -34,8 +33,7 @@ def decoder_of_kernel(space: FeatureSpace, atoms: np.ndarray, dtype: np.dtype) -
         return LinearDecoder((atoms.astype(np.float64) @ space.vectors.astype(np.float64)).astype(dtype))
     if name != "rbf":
         return None
-    scale = space.scale(dtype)
-    return FixedPoint.prepare(space.gamma / scale / scale, atoms, space.vectors * scale, dtype, scale)
+    return FixedPoint.prepare(space.gamma, atoms, space.vectors, dtype)
 
 
 class KernelLearner(Decoding):
@@ -80,10 +78,6 @@ class KernelLearner(Decoding):
     def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
         return self.dual_components_, self.gram_
 
-    def _choose_scale(self, executor: Executor, safe: float) -> float:
-        # A user's function must see the signals unscaled.
-        return 1.0 if has_user_code(self.kernel) else safe
-
     def _find_gamma(self, signals: Signals) -> float | None:
         return find_gamma(self._gamma_parameter, signals)
 
@@ -103,7 +97,6 @@ class KernelLearner(Decoding):
             degree=self.degree,
             coef0=self.coef0,
             sample=sample,
-            scale=signals.scale,
             check=True,
         )
         check_kernel(kernel, sample)

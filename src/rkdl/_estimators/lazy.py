@@ -43,8 +43,8 @@ def transform_lazily(model: Any, signals: DaskSignals) -> Any:
     return map_blocks(model, signals.data, "transform", sparse.csr_array(empty) if model.sparse_output else empty)
 
 
-def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float, float]]:
-    """Sums of squared residuals and norms per block, relative to a power of four, with its exponent."""
+def norms_of_blocks(model: Any, signals: DaskSignals) -> list[tuple[float, float]]:
+    """Sums of squared residuals and norms per block."""
     return signals.map_blocks(_energies, "rkdl-score", _for_blocks(model))
 
 
@@ -73,5 +73,5 @@ def _apply(block: Any, model: Any, method: str, block_info: dict | None = None, 
         return getattr(_on_arrival(model), method)(aligned(block), **options)
 
 
-def _energies(block: Any, model: Any) -> tuple[float, float, float]:
+def _energies(block: Any, model: Any) -> tuple[float, float]:
     return _on_arrival(model)._energies(aligned(block))

@@ -15,7 +15,7 @@ from rkdl._coding.encoder import Encoder
 from rkdl._coding.preimages import LinearDecoder, squared_residual_of_noise
 from rkdl._data.signals import Signals
 from rkdl._estimators.denoising import Decoding, Denoising
-from rkdl._estimators.gamma import KERNEL_SAMPLE, RULES, find_gamma, raw_gamma, sample_gamma, spread_sample
+from rkdl._estimators.gamma import KERNEL_SAMPLE, RULES, find_gamma, sample_gamma, spread_sample
 from rkdl._estimators.stream import StreamLearner
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import make_kernel
@@ -53,12 +53,12 @@ class _CoordinateLearner(StreamLearner):
         return self._problem_at(executor, feature_map, start)
 
     def _continued(self, executor: Executor, gamma: float | None) -> ReducedProblem:
-        feature_map = self._space.feature_map(np.dtype(np.float64), executor.signals.scale)
+        feature_map = self._space.feature_map(np.dtype(np.float64))
         return self._problem_at(executor, feature_map, self.components_.astype(np.float64))
 
     def _problem_at(self, executor: Executor, feature_map: FeatureMap, atoms: np.ndarray) -> ReducedProblem:
         model = Model.start(feature_map, IdentityMetric(feature_map.size), atoms)
-        pursuit, atom_update = self._pursuit_of(executor.signals), ATOM_UPDATES[self.atom_update]
+        pursuit, atom_update = self._pursuit(), ATOM_UPDATES[self.atom_update]
         return ReducedProblem(executor, model, pursuit, atom_update=atom_update)
 
     def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
@@ -372,8 +372,8 @@ class FourierDL(Decoding, _CoordinateLearner):
         return FourierSpace(vectors, gamma)
 
     def _learned_vectors(self, problem: Any, signals: Signals, gamma: float | None) -> tuple[np.ndarray, float]:
-        frequencies = (host(problem.model.feature_map.frequencies) * signals.scale).astype(signals.dtype)
-        return frequencies, raw_gamma(self.gamma, gamma, signals.scale)
+        assert gamma is not None
+        return host(problem.model.feature_map.frequencies).astype(signals.dtype), gamma
 
     def _noise_tolerance(self, noise: float) -> float:
         return squared_residual_of_noise("rbf", noise, self.n_features_in_, self.gamma_)

@@ -218,10 +218,7 @@ class ORKDL(RKDL):
     ) -> KernelVectorUpdate:
         if self.solver == "lbfgs":
             return VariableProjection(self.n_inner_iter, radius, has_warned=has_warned)
-        rate = self.learning_rate
-        if rate is not None and self._feature_scale(executor.signals.scale) == 1.0:
-            rate *= executor.signals.scale**2
-        return GradientDescent(self.n_inner_iter, radius, rate, has_warned=has_warned)
+        return GradientDescent(self.n_inner_iter, radius, self.learning_rate, has_warned=has_warned)
 
 
 class MORKDL(ORKDL):

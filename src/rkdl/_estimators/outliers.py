@@ -109,8 +109,6 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         Median of ``-log(1 - r^2)`` over the training signals, for each dictionary.
     spreads_ : ndarray of shape (n_members,)
         Its interquartile range, but at least 1e-4, so that dictionaries that represent all signals have no say.
-    scale_ : float
-        Power of two that signals are multiplied by to keep their squares within the range of the dtype.
     n_iter_ : int
         Number of iterations per dictionary.
     n_features_in_ : int
@@ -239,7 +237,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
             is one.
         """
         model = as_fitted(self)
-        signals = model._read_signals(X, reset=False).with_scale(model.scale_)
+        signals = model._read_signals(X, reset=False)
         ensemble, locations = model._prepared(signals.device)
 
         def score(rows: Array) -> Array:
@@ -296,7 +294,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         signals = self._read_signals(X, reset=True)
         rng = check_random_state(self.random_state)
         with open_executor(signals, 2 * signals.shape[1], self.n_jobs) as executor:
-            signals = signals.with_scale(executor.find_scale())
+            signals = executor.inspected().signals
         gamma = find_gamma(self.gamma, signals)
         width = np.arange(self.n_members) % len(factors)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
@@ -307,7 +305,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
             members = self._learn(signals, tasks, bar)
             raw = self._anomalies(signals, members)
             locations = np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
-            self._store(members, signals.scale, locations)
+            self._store(members, locations)
             scores = combine(raw, locations, signals.dtype)
             self.offset_ = float(self._offset(scores))
             if folds:
@@ -427,18 +425,17 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
             model.fit(rows)
         return Member(gamma, model.kernel_vectors_ + centre, model.dual_components_, model.gram_, n_nonzero)
 
-    def _store(self, members: list[Member], scale: float, locations: np.ndarray) -> None:
+    def _store(self, members: list[Member], locations: np.ndarray) -> None:
         most = max(len(member.atoms) for member in members)
         padding = [most - len(member.atoms) for member in members]
-        self.gammas_ = np.array([member.gamma for member in members]) * scale * scale
-        self.kernel_vectors_ = np.stack([member.kernel_vectors for member in members]) / scale
+        self.gammas_ = np.array([member.gamma for member in members])
+        self.kernel_vectors_ = np.stack([member.kernel_vectors for member in members])
         self.dual_components_ = np.stack(
             [np.pad(member.atoms, ((0, pad), (0, 0))) for member, pad in zip(members, padding, strict=True)]
         )
         self.grams_ = np.stack([np.pad(member.gram, (0, pad)) for member, pad in zip(members, padding, strict=True)])
         self.sizes_ = np.array([(len(member.atoms), member.n_nonzero) for member in members])
         self.medians_, self.spreads_ = locations.T.copy()
-        self.scale_ = float(scale)
         self.n_iter_ = int(self.max_iter)
 
     def _prepared(self, device: Device) -> tuple[Ensemble, Array]:
@@ -450,10 +447,10 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         )
 
     def _members(self) -> list[Member]:
-        """The fitted dictionaries, for signals multiplied by `scale_`."""
+        """The fitted dictionaries."""
         parts = zip(self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_, self.sizes_, strict=True)
         return [
-            Member(gamma / self.scale_ / self.scale_, vectors * self.scale_, atoms[:n], gram[:n, :n].copy(), int(s))
+            Member(gamma, vectors, atoms[:n], gram[:n, :n].copy(), int(s))
             for gamma, vectors, atoms, gram, (n, s) in parts
         ]
 

@@ -17,7 +17,6 @@ from rkdl._backends.arrays import host
 from rkdl._coding.encode import check_pursuit
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
-from rkdl._estimators.gamma import raw_gamma
 from rkdl._estimators.kernel import KernelLearner
 from rkdl._estimators.stream import StreamLearner
 from rkdl._execution.executor import Executor
@@ -242,7 +241,7 @@ class RKDL(KernelLearner, StreamLearner):
                 raise ValueError(
                     f"kernel_vectors has {vectors.shape[1]} features and X has {signals.shape[1]}: they must agree."
                 )
-            return vectors * signals.scale
+            return vectors
         count = self._count()
         return choose_kernel_vectors(
             self.kernel_vectors,
@@ -291,17 +290,16 @@ class RKDL(KernelLearner, StreamLearner):
         return ReducedProblem(
             executor,
             Model.start(feature_map, metric, whitened_atoms),
-            self._pursuit_of(signals),
+            self._pursuit(),
             atom_update=ATOM_UPDATES[self.atom_update],
             vector_update=vector_update,
             linear=self._linear(len(vectors)),
         )
 
     def _continued(self, executor: Executor, gamma: float | None) -> ReducedProblem:
-        scale = executor.signals.scale
-        saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64) * scale}
+        saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64)}
         problem = self._problem(executor, check_random_state(self.random_state), gamma, saved)
-        atoms = executor.to_backend(self.dual_components_.astype(np.float64) / self._feature_scale(scale))
+        atoms = executor.to_backend(self.dual_components_.astype(np.float64))
         feature_map, metric, *_ = problem.model
         problem.roll_back(Model.start(feature_map, metric, metric.whiten_combinations(atoms)))
         return problem
@@ -310,7 +308,7 @@ class RKDL(KernelLearner, StreamLearner):
         # Without the curvature that the last update found, which is that of other sums.
         vector_update = self._vector_update(executor, stream.radius, has_warned=stream.update_has_warned)
         count = stream.model.feature_map.size
-        pursuit, linear = self._pursuit_of(executor.signals), self._linear(count)
+        pursuit, linear = self._pursuit(), self._linear(count)
         problem = ReducedProblem(executor, stream.model, pursuit, vector_update=vector_update, linear=linear)
         follows = self.half_life is not None and vector_update is None
         return StreamProblem(problem, stream.running, count_candidates(count) if follows else 0)
@@ -348,15 +346,14 @@ class RKDL(KernelLearner, StreamLearner):
         return vectors * (radius / norms)[:, None]
 
     def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
-        unit = self._feature_scale(signals.scale)
-        self.dual_components_ = (host(problem.model.atoms) * unit).astype(signals.dtype)
+        self.dual_components_ = host(problem.model.atoms).astype(signals.dtype)
         self.kernel_vectors_, self.gamma_ = self._learned_vectors(problem, signals, gamma)
         self.gram_ = host(problem.model.whitened_atoms @ problem.model.whitened_atoms.T)
         self.rank_ = problem.model.metric.rank
 
     def _learned_vectors(self, problem: Any, signals: Signals, gamma: float | None) -> tuple[np.ndarray, float]:
-        vectors = (host(problem.model.feature_map.kernel_vectors) / signals.scale).astype(signals.dtype)
-        return vectors, raw_gamma(self._gamma_parameter, gamma, signals.scale)
+        assert gamma is not None
+        return host(problem.model.feature_map.kernel_vectors).astype(signals.dtype), gamma
 
     def _check_learned(self, problem: Any, n_signals: int) -> None:
         super()._check_learned(problem, n_signals)

@@ -128,7 +128,7 @@ class SparseCoder(Denoising):
         with replaced_at_once(self) as work, one_blas_thread():
             work.components_ = work._read_atoms(X)
             work.n_components_, work.n_features_in_ = work.components_.shape
-            work._pursuit(1.0)
+            work._pursuit()
         with one_blas_thread():
             coder = self._fitted()
             coder._coding(coder.components_.dtype)
@@ -184,8 +184,8 @@ class SparseCoder(Denoising):
         # A Gram matrix that is too large to be kept is computed by the calls that need all of it.
         is_kept = (len(atoms) + self.n_features_in_ + 16) * len(atoms) * atoms.itemsize <= MOST_BYTES
         gram = gram_matrix(atoms, self.n_jobs) if is_kept else None
-        encoder = Encoder(LinearMap(self.n_features_in_), atoms, gram, self._pursuit(1.0))
-        return Prepared(encoder, 1.0, 1.0, 1.0 / norms)
+        encoder = Encoder(LinearMap(self.n_features_in_), atoms, gram, self._pursuit())
+        return Prepared(encoder, 1.0 / norms)
 
     def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
         # From the residual itself: a difference of squares loses all digits where the fit is close.

@@ -131,15 +131,9 @@ class StreamLearner(DictionaryLearner):
         stream: Stream | SavedStream | None = vars(self).get("_stream")
         if isinstance(stream, Stream):
             return stream
-        if stream is not None:
-            scale, gamma = stream.numbers["scale"], stream.numbers["gamma"]
-        else:
-            scale = self._space.scale(executor.signals.dtype)
-            gamma = getattr(self, "gamma_", None)
-            gamma = None if gamma is None else gamma / scale / scale
-        executor = executor.with_signals(executor.signals.with_scale(scale))
+        gamma = getattr(self, "gamma_", None) if stream is None else stream.numbers["gamma"]
         if stream is None:
-            return learning.opened(self._continued(executor, gamma), scale, gamma)
+            return learning.opened(self._continued(executor, gamma), gamma)
         try:
             # A stream that was never saved is not judged by a batch either.
             with quiet():
@@ -153,7 +147,7 @@ class StreamLearner(DictionaryLearner):
 
     def _bind(self, stream: Stream, executor: Executor) -> StreamProblem:
         """The stream's problem on a batch, with the parameters as they are now."""
-        return StreamProblem(ReducedProblem(executor, stream.model, self._pursuit_of(executor.signals)), stream.running)
+        return StreamProblem(ReducedProblem(executor, stream.model, self._pursuit()), stream.running)
 
     def _publish(
         self, problem: ReducedProblem, gamma: float | None, earlier: DecoderSums | None, error: float | None
@@ -161,7 +155,7 @@ class StreamLearner(DictionaryLearner):
         """Set the fitted attributes; `error` is that of an update. Returns the decoder's sums."""
         signals = problem.executor.signals
         self._store(problem, signals, gamma)
-        found = [] if error is None else [error / self._feature_scale(signals.scale)]
+        found = [] if error is None else [error]
         for name in ("errors_", "update_errors_"):
             setattr(self, name, np.append(getattr(self, name, np.empty(0)), found))
         self.n_iter_ = len(self.errors_)

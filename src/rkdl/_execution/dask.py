@@ -86,7 +86,7 @@ def pass_graph(
     graph = dict(blocks)
     # One Dask task has the chunk task, and workers hand it on to each other.
     sent = f"rkdl-send-{token}"
-    graph[sent] = (_value_of, _Literal((task, signals.dtype, signals.scale, signals.shape[1])))
+    graph[sent] = (_value_of, _Literal((task, signals.dtype, signals.shape[1])))
     items = _references(states, graph) if states is not None else [None] * len(keys)
     chunks = list(zip(keys, items, range(len(keys)), signals.data.chunks[0], strict=True))
     applied = [f"{name}-{token}-{i}" for i in range(len(keys))]
@@ -136,13 +136,13 @@ def _task_name(task: Any) -> str:
 
 
 def _apply(
-    sent: tuple[ChunkTask, np.dtype, float, int], block: Any, state: Any, number: int, n_rows: int
+    sent: tuple[ChunkTask, np.dtype, int], block: Any, state: Any, number: int, n_rows: int
 ) -> tuple[tuple, Any]:
     """A chunk's sums and its state."""
-    task, dtype, scale, width = sent
+    task, dtype, width = sent
     block = checked_block(block, number, (n_rows, width))
     with one_blas_thread():
-        rows = aligned(Signals(block, dtype, scale).read(0, block.shape[0]))
+        rows = aligned(Signals(block, dtype).read(0, block.shape[0]))
         return aligned(task)(rows, aligned(_state_of(state)))
 
 

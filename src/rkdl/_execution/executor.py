@@ -21,7 +21,7 @@ import numpy as np
 
 from rkdl._backends.arrays import host
 from rkdl._backends.devices import to_host
-from rkdl._data.signals import Signals, is_safe, unit_scale
+from rkdl._data.signals import RangeError, Signals, is_safe
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import cache_limit
 
@@ -118,7 +118,7 @@ class Executor(ABC):
         """An executor for other signals in the same place."""
 
     def with_signals(self, signals: Signals) -> Self:
-        """This executor for the same rows, read with another scale or dtype; lives as long as this one."""
+        """This executor for the same rows, read in another dtype; lives as long as this one."""
         other = copy(self)
         other.signals = signals
         return other
@@ -132,22 +132,28 @@ class Executor(ABC):
         """Bytes of features that may be cached where the signals are: `n_bytes` on the host, what fits on a GPU."""
         return n_bytes
 
-    def find_scale(self) -> float:
-        """The power of two that keeps squares of the signals in range, mostly 1.0; NaN and infinity are refused."""
+    def inspected(self) -> Self:
+        """The executor for signals whose squares stay in the dtype's range; what no dtype holds is refused."""
         (total,), _ = self.map_reduce(SquaresTask())
-        return self._scale_of(float(total))
+        return self._in_range(float(total))
 
-    def find_scale_and_digest(self) -> tuple[float, str]:
-        """As `find_scale`, with a digest of all numbers in their chunks, from the same pass."""
+    def inspected_with_digest(self) -> tuple[Self, str]:
+        """As `inspected`, with a digest of all numbers in their chunks, from the same pass."""
         (total,), digests = self.map_reduce(DigestTask())
-        return self._scale_of(float(total)), hashlib.sha256(b"".join(self.gather(bytes, digests))).hexdigest()
+        return self._in_range(float(total)), hashlib.sha256(b"".join(self.gather(bytes, digests))).hexdigest()
 
-    def _scale_of(self, total: float) -> float:
-        size = max(1, self.signals.shape[0] * self.signals.shape[1])
-        if is_safe(total / size, self.signals.dtype):
-            return 1.0
-        self.signals.check_finite()
-        return unit_scale(self.signals.largest(), self.signals.dtype)
+    def _in_range(self, total: float) -> Self:
+        signals = self.signals
+        mean_square = total / max(1, signals.shape[0] * signals.shape[1])
+        if is_safe(mean_square, signals.dtype):
+            return self
+        signals.check_finite()
+        largest = signals.largest()
+        if largest == 0.0:
+            return self
+        if not is_safe(largest * largest, np.float64):
+            raise RangeError(largest)
+        return self.with_signals(signals.with_dtype(np.dtype(np.float64)))
 
 
 class SquaresTask:

@@ -22,7 +22,7 @@ class BufferedBatch:
 
 def buffer(signals: Signals, bounds: Sequence[tuple[int, int]]) -> BufferedBatch:
     """A copy of a batch in host memory."""
-    return BufferedBatch(np.array(signals.on_host().with_scale(1.0).read(0, signals.shape[0])), chunk_rows(bounds))
+    return BufferedBatch(np.array(signals.on_host().read(0, signals.shape[0])), chunk_rows(bounds))
 
 
 def chunk_rows(bounds: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -31,14 +31,14 @@ def chunk_rows(bounds: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 
 
 class JoinedSignals(Signals):
-    """Batches one after another, as if they were one, read in the widest of their dtypes and with one scale."""
+    """Batches one after another, as if they were one, read in the widest of their dtypes."""
 
     def __init__(self, parts: Sequence[Signals]) -> None:
         dtype = np.result_type(*(part.dtype for part in parts))
         self.edges = np.cumsum([0, *(part.shape[0] for part in parts)])
         shape = (int(self.edges[-1]), parts[0].shape[1])
         super().__init__(np.broadcast_to(dtype.type(0), shape), dtype)
-        self.parts = [part.with_dtype(dtype).with_scale(1.0) for part in parts]
+        self.parts = [part.with_dtype(dtype) for part in parts]
         self.is_in_memory = all(part.is_in_memory for part in parts)
 
     def _replaced(self, **changes: Any) -> Self:

@@ -59,7 +59,6 @@ def alternate(
     max_iter: int,
     tol: float,
     n_numbers: int,
-    unit: float,
     verbose: int,
     name: str,
     checkpoint: Checkpoint | None = None,
@@ -69,16 +68,16 @@ def alternate(
     Ctrl-C after an iteration, or with a model that was learned before, ends the loop with the best model so far: the
     caller stores it and raises KeyboardInterrupt. Where there is nothing to store yet, the exception passes through.
 
-    The problem is left with the best model found. The error is ``sqrt(f / n_numbers) / unit``, where `n_numbers` is
-    ``m N`` and the features were multiplied by `unit`; it has settled where it changes by a share of less than `tol`.
-    The state after every iteration is written to the checkpoint, and the fit goes on from the one that was found there.
-    Returns the errors, and whether Ctrl-C ended the loop.
+    The problem is left with the best model found. The error is ``sqrt(f / n_numbers)``, where `n_numbers` is ``m N``;
+    it has settled where it changes by a share of less than `tol`. The state after every iteration is written to the
+    checkpoint, and the fit goes on from the one that was found there. Returns the errors, and
+    whether Ctrl-C ended the loop.
     """
 
     def error_of(objective: float) -> float:
         if not np.isfinite(objective):
             raise NotFiniteError
-        return float(np.sqrt(max(objective, 0.0) / n_numbers)) / unit
+        return float(np.sqrt(max(objective, 0.0) / n_numbers))
 
     history = History()
     best = problem.model

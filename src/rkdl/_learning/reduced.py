@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, host, is_tensor, row_norms
+from rkdl._backends.arrays import cast, host, is_tensor, normalize_rows, row_norms
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst, replace_atoms, rounding_level
-from rkdl._learning.atom_updates import AtomUpdate, GramUpdate, normalize_rows
+from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
 from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, count_empty
 from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, LinearTerm, Objective, PastSignals
 from rkdl._learning.loop import LearningProblem

@@ -55,15 +55,10 @@ class Reservoir:
         rows = self.rows
         n_staying = int(np.count_nonzero(places < n_before))
         if n_staying < len(places):
-            entering = rows_as_given(signals, places[n_staying:] - n_before)
+            entering = signals.take(places[n_staying:] - n_before)
             rows = np.empty((len(places), rows.shape[1]), dtype=np.result_type(rows, entering))
             rows[:n_staying], rows[n_staying:] = self.rows[places[:n_staying]], entering
         return replace(self, rows=rows, keys=keys, n_seen=self.n_seen + n_signals, age=self.age + rate * n_signals)
-
-
-def rows_as_given(signals: Signals, indices: np.ndarray) -> np.ndarray:
-    """Rows of the given indices, without their scale."""
-    return signals.with_scale(1.0).take(indices)
 
 
 def some_distinct(signals: Signals, size: int) -> np.ndarray:
@@ -74,12 +69,12 @@ def some_distinct(signals: Signals, size: int) -> np.ndarray:
     n_signals = signals.shape[0]
     searched = np.unique(np.linspace(0, n_signals - 1, min(n_signals, SEARCHED_SIGNALS)).astype(np.intp))
     n_parts = -(-len(searched) // size)
-    found = distinct_rows(rows_as_given(signals, searched[::n_parts]))
+    found = distinct_rows(signals.take(searched[::n_parts]))
     for part in range(1, n_parts):
         # A few copies among many signals are no reason to read on.
         if 2 * len(found) >= size:
             break
-        found = distinct_rows(np.concatenate([found, rows_as_given(signals, searched[part::n_parts])]))
+        found = distinct_rows(np.concatenate([found, signals.take(searched[part::n_parts])]))
     return found[:size]
 
 

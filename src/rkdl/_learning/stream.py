@@ -71,13 +71,13 @@ class StreamLearning:
             stream = self._begin(joint) if stream.is_provisional else self._reconsider(stream, joint)
             return self._advance(stream, joint, update)
 
-    def opened(self, problem: ReducedProblem, scale: float, gamma: float | None) -> Stream:
+    def opened(self, problem: ReducedProblem, gamma: float | None) -> Stream:
         """A stream that starts from the model of a problem."""
         model = Executor.to_backend(problem.executor, problem.model)
         n_atoms, size = len(model.whitened_atoms), model.feature_map.size
         running = RunningStatistics(SufficientStatistics(np.zeros((n_atoms, n_atoms)), np.zeros((n_atoms, size)), 0.0))
         radius = None if problem.vector_update is None else problem.vector_update.radius
-        return Stream(model, running, scale, gamma, self.settings, radius)
+        return Stream(model, running, gamma, self.settings, radius)
 
     def _begin(self, executor: Executor) -> Stream:
         """A stream whose kernel vectors and first atoms are chosen from these signals."""
@@ -88,7 +88,7 @@ class StreamLearning:
             seen = reservoir.Reservoir.empty(
                 signals.shape[1], rows.dtype, reservoir.count_nonzero_rows(rows), reservoir.typical_gamma(rows)
             )
-        return replace(self.opened(problem, signals.scale, gamma), is_provisional=True, seen=seen)
+        return replace(self.opened(problem, gamma), is_provisional=True, seen=seen)
 
     def _reconsider(self, stream: Stream, executor: Executor) -> Stream:
         """The stream that a batch is learned into, begun anew if what was seen asks for another start."""
@@ -139,8 +139,7 @@ class StreamLearning:
 
     def _advance(self, stream: Stream, executor: Executor, update: bool) -> Stream:
         """The stream after the statistics of a batch, and after an update where `update`."""
-        signals = executor.signals.with_scale(stream.scale)
-        executor = executor.with_signals(signals)
+        signals = executor.signals
         # The mean weight of these signals is given to them afterwards, so that their pass is that of a fit.
         share, weight = discount_factors(signals.shape[0], self.half_life)
         problem = self.bind(replace(stream, running=stream.running.discounted(share / weight)), executor)
@@ -186,7 +185,6 @@ class StreamLearning:
         stream = self._release(stream, count, signals)
         if room < 0:
             return self._advance(stream, executor, update=False)
-        executor = executor.with_signals(signals.with_scale(stream.scale))
         problem = self.bind(stream, executor)
         # Signals whose features are not finite are refused now: the update will be that of other batches too.
         problem.problem.encode_with(problem.problem.model.whitened_atoms)

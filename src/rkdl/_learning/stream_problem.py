@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import host, normalize_rows
 from rkdl._features.kernels import has_user_code
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import make_metric
 from rkdl._learning.atom_replacement import find_worst
-from rkdl._learning.atom_updates import normalize_rows
 from rkdl._learning.chunk_tasks import GradientTask
 from rkdl._learning.kernel_vector_replacement import MIN_SIGNALS_PER_ATOM, keep_kernel_vectors
 from rkdl._learning.kernel_vector_updates import PastSignals

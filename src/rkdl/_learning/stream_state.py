@@ -39,7 +39,7 @@ _PARTS: dict[str, tuple[type, dict[str, Expected]]] = {
     "seen": (Reservoir, {"rows": Expected("ym", FLOATS), "keys": Expected("y")}),
 }
 _FLAGS = ("is_provisional", "has_warned", "update_has_warned")
-_PLAIN = ("scale", "gamma", "radius", "settings", *_FLAGS)
+_PLAIN = ("gamma", "radius", "settings", *_FLAGS)
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,6 @@ class Stream:
     model: Model
     # Of all batches but the buffered ones.
     running: RunningStatistics
-    # What its signals are multiplied by, and the kernel's parameter for them.
-    scale: float
     gamma: float | None
     # Parameters that its statistics depend on.
     settings: dict
@@ -157,7 +155,6 @@ class SavedStream(NamedTuple):
 
 def _check_numbers(numbers: dict[str, Any]) -> None:
     is_valid = {
-        "scale": is_finite_number(numbers.get("scale")) and numbers["scale"] > 0.0,
         "weight": is_finite_number(numbers.get("weight")),
         "settings": isinstance(numbers.get("settings"), dict),
         "buffered_chunks": isinstance(numbers.get("buffered_chunks"), list)

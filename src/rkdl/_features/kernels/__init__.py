@@ -66,19 +66,16 @@ def make_kernel(
     degree: int,
     coef0: float,
     sample: np.ndarray,
-    scale: float = 1.0,
     check: bool = False,
 ) -> Kernel:
     """The kernel of an estimator's parameters, with scikit-learn's meanings, as the learning uses it.
 
-    `gamma`, of a `Kernel` what its rule gives, is for the signals as they are read; other numbers in a `Kernel` are
-    meant for signals before they were multiplied by `scale`. The sample shows where the signals are and what a callable
-    takes, and with `check` that what may not be positive semidefinite is so.
+    `gamma` is that of a name, and what the rule of a `Kernel` gives. The sample shows where the signals are and what a
+    callable takes, and with `check` that what may not be positive semidefinite is so.
     """
     found = as_kernel(kernel, gamma, degree, coef0)
     if isinstance(kernel, Kernel):
-        # Features of the inner product itself are scaled where they are used.
-        found = (kernel if isinstance(kernel, Linear) else kernel._rescaled(scale))._resolved(gamma)
+        found = kernel._resolved(gamma)
     found = found._prepared(sample)
     if check and _may_be_indefinite(found):
         _check_definite(found, sample)

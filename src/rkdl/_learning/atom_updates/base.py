@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from rkdl._backends.arrays import copied, dot, row_norms, where
-from rkdl._backends.base import backend_of
+from rkdl._backends.arrays import dot
 
 
 class CodedSignals(Protocol):
@@ -53,13 +52,3 @@ class AtomUpdate(Protocol):
         `signals` has the codes themselves, for an update that needs more than ``S``; `metric` (r, r) is that of the
         coordinates, None for the identity. The atoms given are left as they are.
         """
-
-
-def normalize_rows(rows: Any, otherwise: Any = None) -> Any:
-    """Rows of unit norm; a row without direction becomes that of `otherwise`, or zero."""
-    if 0 in rows.shape:
-        return copied(rows)
-    norms = row_norms(rows)
-    is_tiny = norms <= 1e-14 * norms.max()
-    fallback = backend_of(rows).full(rows.shape, 0.0, rows) if otherwise is None else normalize_rows(otherwise)
-    return where(is_tiny[:, None], fallback, rows / where(is_tiny, 1.0, norms)[:, None])
