@@ -2,11 +2,11 @@
 
 Rows (or neighbouring columns) of that factor are processed in blocks of four: where all four are zero, nothing is read
 or multiplied, and what is read of the other factor serves all four. Sums stay in registers until a block is done.
+Coding 50,000 images of MNIST, four fifths zeros, against 256 atoms takes less than half the time of BLAS, and a fit of
+ORKDL a fifth less.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 
 from rkdl._backends.cpu.jit import compiled, intrinsic
-from rkdl._backends.cpu.vectors import FAST, INDEX, VECTOR_BYTES, Vectors, data_of
+from rkdl._backends.cpu.vectors import FAST, INDEX, VECTOR_BYTES, Vectors, data_of, width_of
 
 # Rows or columns per block.
 ROW_BLOCK = 4
@@ -29,7 +29,7 @@ def _mask(typingctx, array, start):
     """One bit per number, for four vectors from `start` on, set where the number is not zero."""
     signature = types.uint64(array, types.int64)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         vectors = Vectors(context, builder, sig.args[0].dtype)
         data = data_of(context, builder, sig.args[0], args[0])
         mask = ir.Constant(INDEX, 0)
@@ -48,7 +48,7 @@ def _mask(typingctx, array, start):
 def _lowest(typingctx, mask):
     """Index of the lowest bit that is set."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), codegen
@@ -59,7 +59,7 @@ def _copy_four(typingctx, source, place, target, target_place):
     """Copy four consecutive numbers; places count from the first number of each array."""
     signature = types.void(source, types.int64, target, types.int64)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         kind = ir.VectorType(context.get_value_type(sig.args[0].dtype), ROW_BLOCK).as_pointer()
         origin, goal = (
             builder.bitcast(
@@ -74,7 +74,7 @@ def _copy_four(typingctx, source, place, target, target_place):
     return signature, codegen
 
 
-def _make_accumulate(n_vectors: int) -> Any:
+def _make_accumulate(n_vectors: int):
     @intrinsic
     def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):
         """Add to a block of `totals`, four rows by `n_vectors` vectors, combinations of rows of `source`.
@@ -86,13 +86,10 @@ def _make_accumulate(n_vectors: int) -> Any:
             places, values, types.int64, types.int64, source, types.int64, totals, types.int64, types.int64
         )
 
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        def codegen(context, builder, sig, args):
             vectors = Vectors(context, builder, sig.args[1].dtype)
             place, value, origin, target = (data_of(context, builder, sig.args[i], args[i]) for i in (0, 1, 4, 6))
-            origin_width, target_width = (
-                builder.extract_value(context.make_array(sig.args[i])(context, builder, args[i]).shape, 1)
-                for i in (4, 6)
-            )
+            origin_width, target_width = (width_of(context, builder, sig.args[i], args[i]) for i in (4, 6))
             offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(n_vectors)]
             slots = [[cgutils.alloca_once(builder, vectors.type) for _ in offsets] for _ in range(ROW_BLOCK)]
             bases = [
