@@ -47,6 +47,9 @@ class ChunkCodes(Protocol):
     def gram(self, n_atoms: int) -> Array:
         """``Z'Z`` (n, n) in float64."""
 
+    def correlate(self, correlations: Array) -> Array:
+        """Inner products (c,) of the codes with correlations (c, n): squared norms of what they represent."""
+
     def cross_products(self, features: Array, n_atoms: int) -> Array:
         """``Z'F`` (n, p)."""
 
@@ -168,9 +171,6 @@ class Backend(Protocol):
     def pursue(self, correlations: Array, gram: Any, squared_norms: Array, *options: Any) -> tuple[ChunkCodes, Array]:
         """Codes and squared residuals of a chunk; see `rkdl._coding.pursuit.pursue`."""
 
-    def explained_squares(self, correlations: Array, gram: Array, squared_norms: Array, *options: Any) -> Array:
-        """Squared norms (c,) of what the codes of `pursue` represent."""
-
     def residual_gradients(
         self, codes: list, weights: Array, least: Array, own: Array, features: Array, atoms: Sequence[Array]
     ) -> tuple[Array, Array]:
@@ -178,11 +178,6 @@ class Backend(Protocol):
 
         Weights w (c, k) that are at most `least` (c,) count as zero; `own` (c, k) are o.
         """
-
-    def pursue_and_sum(
-        self, correlations: Array, gram: Any, squared_norms: Array, features: Array, *options: Any
-    ) -> tuple[ChunkCodes, Array, tuple]:
-        """As `pursue`, with ``Z'Z``, ``Z'F`` and the sums of squared norms and residuals."""
 
     def gram_sweep(self, code_gram: Array, targets: Array, atoms: Array, metric: Array | None) -> Array:
         """Update every atom once from ``S = Z'Z`` and the targets, in place; the scales (n,) for the atoms' codes."""

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import dot
-from rkdl._backends.base import backend_of
+from rkdl._backends.arrays import cast, dot
 from rkdl._coding.encoder import Encoder
 from rkdl._coding.pursuit import Codes
 from rkdl._features.kernels import Kernel
@@ -41,11 +40,9 @@ class EncodeTask(Encoder):
     makes_state: bool = True
 
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
-        features, correlations = self._correlate(signals, None if state is None else state.features)
-        norms = self.feature_map.squared_norms(signals)
-        codes, residuals, sums = backend_of(correlations).pursue_and_sum(
-            correlations, self.padded_gram, norms, features, *self._limited(), self.atoms
-        )
+        features, norms, codes, residuals = self.encode(signals, None if state is None else state.features)
+        energies = (cast(squares, np.float64).sum() for squares in (norms, residuals))
+        sums = codes.gram(self.n_atoms), codes.cross_products(features, self.n_atoms), *energies
         if not self.makes_state:
             return SufficientStatistics(*sums), None
         return SufficientStatistics(*sums), ChunkState(codes, residuals, features if self.caches_features else None)

@@ -10,14 +10,12 @@ from scipy.linalg import blas, lapack
 
 from rkdl._backends.cpu import sweeps
 from rkdl._backends.cpu.codes import (
-    explained_squares,
     padded_gram,
     pursue,
-    pursue_and_sum,
     residual_gradients,
 )
 from rkdl._backends.cpu.products import combine, multiply
-from rkdl._backends.cpu.rows import find_exponents, normalize_rows, square_rows, subtract_rows
+from rkdl._backends.cpu.rows import find_exponents, square_rows
 from rkdl._utils.types import FLOATS
 
 
@@ -31,8 +29,6 @@ class CPUBackend:
 
     padded_gram = staticmethod(padded_gram)
     pursue = staticmethod(pursue)
-    pursue_and_sum = staticmethod(pursue_and_sum)
-    explained_squares = staticmethod(explained_squares)
     residual_gradients = staticmethod(residual_gradients)
 
     def to_host(self, array: Any) -> Any:
@@ -155,9 +151,9 @@ class CPUBackend:
         return squares
 
     def unit_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-        unit, norms = np.empty_like(rows), np.empty(len(rows), dtype=rows.dtype)
-        smallest, largest = normalize_rows(rows, unit, norms)
-        return unit, norms, smallest, largest
+        norms = np.sqrt(self.squared_norms(rows))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return rows / norms[:, None], norms, *self.extremes(norms)
 
     product = staticmethod(multiply)
     weighted_sum = staticmethod(combine)
@@ -201,7 +197,8 @@ class CPUBackend:
 
     def radial_gradient(self, weights: np.ndarray, rows: np.ndarray, others: np.ndarray, factor: float) -> np.ndarray:
         gradient = combine(weights, rows)
-        subtract_rows(gradient, weights.sum(axis=0, dtype=np.float64), others, factor)
+        gradient -= weights.sum(axis=0, dtype=np.float64)[:, None] * others
+        gradient *= factor
         return gradient
 
     def cholesky(self, matrix: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray] | None:

@@ -17,7 +17,6 @@ from rkdl._backends.cpu.statistics import (
     accumulate_gram,
     correlate_codes,
     pack_codes,
-    pursue_and_accumulate,
     scatter_codes,
     weight_derivative,
 )
@@ -55,6 +54,11 @@ class Codes(NamedTuple):
         accumulate_gram(*self, found)
         return found
 
+    def correlate(self, correlations: np.ndarray) -> np.ndarray:
+        found = np.empty(len(correlations), dtype=correlations.dtype)
+        correlate_codes(*self, correlations, found)
+        return found
+
     def cross_products(self, features: np.ndarray, n_atoms: int) -> np.ndarray:
         found = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
         accumulate_cross_products(*self, features, found)
@@ -80,13 +84,6 @@ class Arguments(NamedTuple):
     values: np.ndarray
     counts: np.ndarray
     residuals: np.ndarray
-
-    def packed(self, total: int) -> Codes:
-        """The codes that `pack_codes` has moved together; a part of the memory is copied, so that the rest can go."""
-        indices, values = self.indices.ravel(), self.values.ravel()
-        if total < len(indices):
-            indices, values = indices[:total].copy(), values[:total].copy()
-        return Codes(self.counts, indices, values)
 
 
 def arguments(
@@ -156,43 +153,12 @@ def pursue(
     """Codes and squared residuals; parameters are those of `rkdl._coding.pursuit.pursue`."""
     given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
     pursue_rows(*given)
-    return given.packed(pack_codes(given.counts, given.indices, given.values)), given.residuals
-
-
-def explained_squares(
-    correlations: np.ndarray,
-    gram: np.ndarray | None,
-    squared_norms: np.ndarray,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-) -> np.ndarray:
-    """Squared norms (c,) of what the codes represent: their inner products with the correlations."""
-    codes, _ = pursue(correlations, gram, squared_norms, n_nonzero, residual_tol, ols)
-    # The squared norm of a least-squares representation is its inner product with the signal.
-    products = np.empty(len(correlations), dtype=correlations.dtype)
-    correlate_codes(*codes, correlations, products)
-    return products
-
-
-def pursue_and_sum(
-    correlations: np.ndarray,
-    gram: np.ndarray | None,
-    squared_norms: np.ndarray,
-    features: np.ndarray,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-    dictionary: np.ndarray | None = None,
-) -> tuple[Codes, np.ndarray, tuple[np.ndarray, np.ndarray, float, float]]:
-    """As `pursue`, with the sufficient statistics of the chunk."""
-    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
-    n_atoms = correlations.shape[1]
-    code_gram = np.zeros((n_atoms, n_atoms))
-    cross_products = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
-    # One call for all of it: threads that meet at Python's lock wait for longer than a small chunk takes.
-    total, energy, residual_energy = pursue_and_accumulate(given, features, code_gram, cross_products)
-    return given.packed(total), given.residuals, (code_gram, cross_products, energy, residual_energy)
+    total = pack_codes(given.counts, given.indices, given.values)
+    indices, values = given.indices.ravel(), given.values.ravel()
+    if total < len(indices):
+        # A copy, so that the rest of the memory can go.
+        indices, values = indices[:total].copy(), values[:total].copy()
+    return Codes(given.counts, indices, values), given.residuals
 
 
 def residual_gradients(

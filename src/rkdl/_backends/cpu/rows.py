@@ -18,23 +18,6 @@ def square_rows(rows, squares):
         squares[i] = total
 
 
-@compiled(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def normalize_rows(rows, unit, norms):
-    """Norms of the rows, and the rows divided by them into `unit`; the smallest and the largest norm, or NaN twice."""
-    square_rows(rows, norms)
-    smallest, largest = np.inf, 0.0
-    for i in range(len(rows)):
-        norm = np.sqrt(norms[i])
-        if np.isnan(norm):
-            return np.nan, np.nan
-        norms[i] = norm
-        smallest, largest = min(smallest, float(norm)), max(largest, float(norm))
-        row, target = rows[i], unit[i]
-        for k in range(len(row)):
-            target[k] = row[k] / norm
-    return smallest, largest
-
-
 # Without contraction: a product and an offset that overflow both must meet as infinities and leave NaN.
 @compiled(error_model="numpy", fastmath={"nsz"})
 def find_exponents(values, factor, own, scaled, other):
@@ -52,12 +35,3 @@ def find_exponents(values, factor, own, scaled, other):
         for j in range(len(row)):
             exponent = row[j] * factor - offset - other[j]
             row[j] = zero if exponent > zero else exponent
-
-
-@compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def subtract_rows(gradient, sums, others, factor):
-    """``factor (gradient_i - sums_i others_i)`` in place of every row of `gradient`."""
-    for i in range(len(gradient)):
-        row, other, total = gradient[i], others[i], sums[i]
-        for k in range(len(row)):
-            row[k] = factor * (row[k] - total * other[k])

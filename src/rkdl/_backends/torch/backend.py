@@ -11,9 +11,7 @@ from rkdl._backends.cpu.backend import CPU
 from rkdl._backends.devices import has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
 from rkdl._backends.torch.pursuit import (
-    explained_squares,
     pursue,
-    pursue_and_sum,
     residual_gradients,
 )
 from rkdl._backends.torch.sweeps import SweepCodes, gram_sweep
@@ -76,8 +74,6 @@ class TorchBackend:
         return weighted_sum(members, rows), members.sum(0, dtype=torch.float64), counts
 
     pursue = staticmethod(pursue)
-    pursue_and_sum = staticmethod(pursue_and_sum)
-    explained_squares = staticmethod(explained_squares)
     residual_gradients = staticmethod(residual_gradients)
     gram_sweep = staticmethod(gram_sweep)
     sweep_codes = SweepCodes

@@ -63,6 +63,9 @@ class TensorCodes(NamedTuple):
         wide = self.dense(n_atoms, torch.float64)
         return wide.T @ wide
 
+    def correlate(self, correlations: torch.Tensor) -> torch.Tensor:
+        return (self.values * correlations.gather(1, self.indices.long())).sum(1)
+
     def cross_products(self, features: torch.Tensor, n_atoms: int) -> torch.Tensor:
         if self._are_sparse(n_atoms):
             from rkdl._backends.torch import triton_statistics
@@ -128,22 +131,6 @@ def pursue_on_host(correlations: torch.Tensor, gram: torch.Tensor, squared_norms
     found = given.counts, given.indices, given.values, given.residuals
     counts, indices, values, residuals = (torch.from_numpy(part).to(correlations.device) for part in found)
     return counts, indices, values, residuals
-
-
-def explained_squares(correlations: torch.Tensor, *parameters: Any) -> torch.Tensor:
-    """Squared norms (c,) of what the codes represent; parameters as for `pursue`."""
-    codes, _ = pursue(correlations, *parameters)
-    return (codes.values * correlations.gather(1, codes.indices.long())).sum(1)
-
-
-def pursue_and_sum(
-    correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, features: torch.Tensor, *options: Any
-) -> tuple[TensorCodes, torch.Tensor, tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """As `pursue`, with the sufficient statistics."""
-    codes, residuals = pursue(correlations, gram, squared_norms, *options)
-    n_atoms = correlations.shape[1]
-    energies = squared_norms.sum(dtype=torch.float64), residuals.sum(dtype=torch.float64)
-    return codes, residuals, (codes.gram(n_atoms), codes.cross_products(features, n_atoms), *energies)
 
 
 def residual_gradients(
