@@ -13,7 +13,6 @@ from sklearn.base import clone
 from helpers import CLASSES, make, poor_models
 from rkdl import DL, RKDL, KDLClassifier, KDLOutlierDetector, SparseCoder, sparse_encode
 from rkdl._estimators import prepared
-from rkdl._execution import threads
 
 pytestmark = poor_models
 
@@ -130,38 +129,6 @@ def test_changes_in_place_are_refused(name, fitted, X):
 
 
 @every
-def test_the_model_is_prepared_once(name, fitted, X, monkeypatch):
-    model = copy_of(fitted[name]) if name != "RKDL-callable" else fitted[name]
-    expected = results(model, X[:1])
-    counted = []
-
-    def count(value):
-        counted.append(value)
-        return 0
-
-    monkeypatch.setattr(prepared, "count_bytes", count)
-    assert_same(results(model, X[:1]), expected)
-    assert counted == []
-    prepared._prepared.pop(model)
-    assert_same(results(model, X[:1]), expected)
-    assert len(counted) == 1
-    # What is too large is computed anew.
-    monkeypatch.setattr(prepared, "MOST_BYTES", -1)
-    prepared._prepared.pop(model)
-    assert_same(results(model, X[:1]), expected)
-    assert len(counted) == 1 + len(expected)
-
-
-def test_nothing_is_kept_of_a_model_that_is_gone(X):
-    n_before = len(prepared._prepared)
-    model = make(DL).fit(X)
-    model.transform(X[:1])
-    assert len(prepared._prepared) > n_before
-    del model
-    assert len(prepared._prepared) == n_before
-
-
-@every
 def test_threads_share_a_model(name, fitted, X):
     model = fitted[name] if name == "RKDL-callable" else copy_of(fitted[name])
     expected = results(fitted[name], X[:3])
@@ -175,19 +142,6 @@ def test_threads_share_a_model(name, fitted, X):
         for found in pool.map(work, range(4)):
             for own in found:
                 assert_same(own, expected)
-
-
-@every
-def test_a_few_signals_start_no_threads(name, fitted, X, monkeypatch):
-    def fail(*args, **options):
-        raise AssertionError("an executor was opened")
-
-    model = fitted[name]
-    expected = results(model, X)
-    monkeypatch.setattr(threads, "ThreadExecutor", fail)
-    monkeypatch.setattr(threads, "ThreadTeam", fail)
-    assert_same(results(model.set_params(n_jobs=2), X), expected)
-    model.set_params(n_jobs=None)
 
 
 @pytest.mark.parametrize("n_jobs", [0, 1.5])

@@ -306,24 +306,6 @@ class TestBack:
         found = tensors.back(model.denoise(tensors.give(X), noise=0.2))
         np.testing.assert_allclose(found, model.denoise(X, noise=0.2), atol=1e-5)
 
-    @pytest.mark.parametrize("scale", [1e-60, 1e60])
-    def test_squares_out_of_range(self, scale, tensors, X):
-        model = self.of_numpy("DL", X)
-        found = tensors.back(model.denoise(tensors.give(scale * X)))
-        np.testing.assert_allclose(found, model.denoise(scale * X), rtol=1e-10)
-
-    def test_what_is_refused(self, tensors, X):
-        model = self.of_numpy("KDL-decoder", X)
-        bad = X.copy()
-        bad[3, 2] = np.nan
-        for work in (model.denoise, model.fit_decoder):
-            with pytest.raises(ValueError, match="Input X contains NaN"):
-                work(tensors.give(bad))
-        with pytest.raises(ValueError, match="Input X contains NaN"):
-            model.inverse_transform(tensors.give(bad[:, :8]))
-        with pytest.raises(ValueError, match="The codes have 12 columns and the dictionary 8 atoms"):
-            model.inverse_transform(tensors.give(X))
-
 
 class TestFunctions:
     @each_pursuit
@@ -850,10 +832,6 @@ class TestHalves:
         with pytest.raises(ValueError, match=r"Input X contains infinity.* column 0"):
             model.predict(bad)
 
-    def test_kernel_matrices(self, device):
-        kernel = torch.eye(20, dtype=torch.float16, device=device)
-        assert KDL(4, kernel="precomputed", max_iter=1, random_state=0).fit(kernel).n_iter_ == 1
-
 
 class TestOthersCode:
     @pytest.mark.parametrize("n_vectors", [10, 200])
@@ -1026,27 +1004,6 @@ class TestClassifier:
             assert (found == names[y]).mean() > 0.9
 
     @each_engine
-    @pytest.mark.parametrize("count", [2, 3])
-    def test_far_signals(self, count, place, engine, labelled):
-        """The classes explain next to nothing of them, and still differ."""
-        X, y = labelled[0][labelled[1] < count].astype(np.float32), labelled[1][labelled[1] < count]
-        expected = clone(CLASSIFIERS["RKDL-random"]).fit(X, y)
-        model = with_attributes(clone(expected).set_params(device=engine), expected)
-        rows = np.concatenate([X[:20], 6.0 * X[:20]])
-        given = torch.tensor(rows, device=place)
-        np.testing.assert_array_equal(model.predict(given).cpu(), expected.predict(rows))
-        found = model.decision_function(given).cpu()
-        np.testing.assert_allclose(found, expected.decision_function(rows), rtol=1e-3, atol=1e-6)
-
-    @each_engine
-    @pytest.mark.parametrize("scale", [1e-30, 1e30])
-    def test_squares_out_of_range(self, scale, place, engine, labelled, trained):
-        rows = (labelled[0] * scale).astype(np.float32)
-        model = with_attributes(clone(trained("DL")).set_params(device=engine), trained("DL"))
-        found = model.decision_function(torch.tensor(rows, device=place)).cpu()
-        np.testing.assert_allclose(found, trained("DL").decision_function(rows), atol=1e-5)
-
-    @each_engine
     def test_bad_rows(self, place, engine, labelled, trained):
         X, y = labelled
         bad = torch.tensor(X, device=place)
@@ -1145,11 +1102,6 @@ class TestLife:
         # Elsewhere there may be no torch: the model holds arrays.
         assert not any(isinstance(value, torch.Tensor) for value in vars(model).values())
         mostly_close(model.set_params(device=None).transform(X), expected.cpu().numpy(), np.float64)
-
-    def test_device_object(self, device, X, tmp_path):
-        model = RKDL(**REDUCED, device=torch.device(device)).fit(X)
-        model.save(tmp_path / "model.rkdl")
-        assert load(tmp_path / "model.rkdl").device == device
 
     @pytest.mark.parametrize("name", ["DL", "KDL", "ORKDL", "MORKDL-gd-tolerance"])
     def test_checkpoint(self, name, device, work, X, tmp_path):
