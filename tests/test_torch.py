@@ -32,18 +32,15 @@ from rkdl import (
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._features.kernels import RBF, Linear, Polynomial
-from rkdl._features.metric import make_metric
-from rkdl._learning.kernel_vector_updates import VariableProjection
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")
 
 
 from rkdl._backends.cpu import sweeps as cpu_sweeps  # noqa: E402
-from rkdl._backends.devices import BLOCK_ROWS, to_host  # noqa: E402
+from rkdl._backends.devices import BLOCK_ROWS  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
 from rkdl._backends.torch.backend import TORCH  # noqa: E402
-from rkdl._data import tensors as tensor_signals  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no CUDA GPU here")
@@ -292,14 +289,6 @@ class TestBack:
             assert isinstance(found, np.ndarray)
             np.testing.assert_allclose(found, known, atol=slack)
 
-    def test_a_stream_of_tensors(self, tensors, X):
-        model = clone(ESTIMATORS["ORKDL"]).set_params(fit_inverse_transform=True)
-        expected = clone(model)
-        for batch in (X[:300], X[300:]):
-            model.partial_fit(tensors.give(batch))
-            expected.partial_fit(batch)
-        np.testing.assert_allclose(model.decoder_, expected.decoder_, atol=1e-4)
-
     @pytest.mark.parametrize("name", ["DL", "ORKDL-fixed-point"])
     def test_noise_that_is_known(self, name, tensors, X):
         model = self.of_numpy(name, X)
@@ -426,21 +415,18 @@ class TestPursuits:
             ("triton_streamed_pursuit", 20, 12, torch.float32),
             ("triton_streamed_pursuit", 1024, 32, torch.float32),
             ("triton_streamed_pursuit", 1207, 30, torch.float64),
+            ("triton_streamed_pursuit", 300, 128, torch.float64),
+            ("triton_streamed_pursuit", 20_000, 20, torch.float64),
         ],
     )
     def test_triton(self, kernel, n_atoms, n_nonzero, dtype, tolerance, ols):
         work = importlib.import_module(f"rkdl._backends.torch.{kernel}").pursue
-        # With so many non-zeros signals of few features would leave rounding alone.
-        n_features = 256 if n_nonzero > 10 else 64
-        self.check(work, n_atoms, n_nonzero, dtype, "cuda", ols, tolerance, n_features=n_features)
-
-    @on_gpu
-    @pytest.mark.parametrize(("n_atoms", "n_nonzero"), [(300, 128), (300, 90), (20_000, 20)])
-    def test_streamed_at_its_limits(self, n_atoms, n_nonzero):
-        from rkdl._backends.torch.triton_streamed_pursuit import pursue
-
-        # So many atoms that the tie is often among them, and rounding decides which of the two is taken.
-        self.check(pursue, n_atoms, n_nonzero, torch.float64, "cuda", True, -1.0, n_features=512, has_ties=False)
+        # With so many non-zeros signals of few features would leave rounding alone; among so many atoms the tie is
+        # often chosen, and rounding decides which of the two is.
+        is_large = n_nonzero == 128 or n_atoms == 20_000
+        n_features = 512 if is_large else 256 if n_nonzero > 10 else 64
+        options = {"n_features": n_features, "has_ties": not is_large}
+        self.check(work, n_atoms, n_nonzero, dtype, "cuda", ols, tolerance, **options)
 
     @on_gpu
     def test_beyond_the_kernels(self):
@@ -478,46 +464,6 @@ class TestPursuits:
 
 
 class TestEngine:
-    def test_quasi_newton_direction(self, device):
-        """The recursion on inner products is the one on vectors."""
-        rng = np.random.default_rng(0)
-        vector_update, on_device = VariableProjection(3, None), VariableProjection(3, None)
-        free, gradient = rng.standard_normal((2, 6, 5))
-        for _ in range(12):
-            for each, place in ((vector_update, np.array), (on_device, lambda part: torch.tensor(part, device=device))):
-                each.found = each._direction(place(gradient), place(free))
-            np.testing.assert_allclose(to_host(on_device.found[0]), vector_update.found[0], rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(on_device.found[1], vector_update.found[1], rtol=1e-10)
-            np.testing.assert_allclose(vector_update.found[1], np.vdot(vector_update.found[0], gradient), rtol=1e-10)
-            shift = rng.standard_normal((6, 5))
-            change = shift * rng.uniform(0.5, 2.0, (6, 5))
-            vector_update._remember(shift, change)
-            on_device._remember(*(torch.tensor(part, device=device) for part in (shift, change)))
-            gradient = rng.standard_normal((6, 5))
-        assert len(vector_update.pairs) == len(on_device.pairs) == 10
-
-    def test_metric(self, device):
-        rng = np.random.default_rng(0)
-        for rank in (6, 4):
-            rows = rng.standard_normal((6, rank))
-            rows[:, 0] *= 1e-3
-            matrix = rows @ rows.T
-            for dtype in (np.float64, np.float32):
-                ours, theirs = (make_metric(given, dtype) for given in (torch.tensor(matrix, device=device), matrix))
-                assert ours.rank == theirs.rank
-                products = rng.standard_normal((3, 6)) @ matrix
-                given = torch.tensor(products, device=device)
-                white = ours.whiten(given).cpu().numpy()
-                np.testing.assert_allclose(
-                    white @ white.T, theirs.whiten(products) @ theirs.whiten(products).T, rtol=1e-6
-                )
-                again = ours.unwhiten(ours.whiten(given)).cpu().numpy()
-                np.testing.assert_allclose(
-                    matrix @ again.T, matrix @ theirs.unwhiten(theirs.whiten(products)).T, rtol=1e-6, atol=1e-9
-                )
-        assert make_metric(torch.full((2, 2), torch.nan, dtype=torch.float64, device=device), np.float64) is None
-        assert make_metric(torch.zeros((2, 2), dtype=torch.float64, device=device), np.float64).rank == 0
-
     @pytest.mark.parametrize("kind", ["general", "unused", "short"])
     @pytest.mark.parametrize("has_metric", [False, True])
     def test_sweep(self, device, kind, has_metric):
@@ -581,14 +527,6 @@ class TestDevices:
         stored[:] = X
         for given in (stored, np.asfortranarray(X), sparse.csr_array(X)):
             np.testing.assert_array_equal(clone(model).fit(given).errors_, expected)
-
-    def test_signals_that_do_not_stay(self, device, X, monkeypatch):
-        """Bitwise identical where only two chunks fit at a time."""
-        expected = ORKDL(**REDUCED, device=device).fit(X).errors_
-        monkeypatch.setattr("rkdl._data.tensors.CACHE_SHARE", 0.0)
-        with config_context(chunk_rows=(300, 100, 300)):
-            found = ORKDL(**REDUCED, device=device).fit(X).errors_
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
     def test_tensor_sent_to_a_device(self, device, X):
         model = RKDL(**REDUCED, device=device).fit(torch.from_numpy(X))
@@ -1014,22 +952,6 @@ class TestClassifier:
                 with pytest.raises(ValueError, match=r"Input X contains NaN.* column 5"):
                     work(bad)
 
-    def test_arrays_go_through_a_device(self, device, labelled, trained, monkeypatch):
-        X, y = labelled
-        model = clone(trained("RKDL-random")).set_params(device=device).fit(sparse.csr_array(X), y)
-        expected = trained("RKDL-random").predict_proba(X)
-        for given in (X, sparse.csr_array(X)):
-            found = model.predict_proba(given)
-            assert isinstance(found, np.ndarray)
-            np.testing.assert_allclose(found, expected, atol=1e-6)
-        assert isinstance(model.predict(X), np.ndarray)
-        assert model.predict(torch.tensor(X)).device.type == "cpu"
-        # Signals that do not stay there, and features that are not cached.
-        monkeypatch.setattr("rkdl._data.tensors.CACHE_SHARE", 0.0)
-        with config_context(chunk_rows=(100, 100, 100), kept_bytes=0):
-            again = clone(model).fit(X, y)
-        np.testing.assert_allclose(again.predict_proba(X), expected, atol=1e-6)
-
     def test_device_of_the_method(self):
         with pytest.raises(ValueError, match="set device of the classifier instead"):
             KDLClassifier(DL(device="cpu")).fit(np.eye(4), [0, 0, 1, 1])
@@ -1113,9 +1035,7 @@ class TestLife:
 
     @on_gpu
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-    @pytest.mark.parametrize("share", [0.4, 0.0])
-    def test_host_tensors_go_through_a_gpu(self, dtype, share, X, monkeypatch):
-        monkeypatch.setattr(tensor_signals, "CACHE_SHARE", share)
+    def test_host_tensors_go_through_a_gpu(self, dtype, X):
         given = torch.tensor(X).to(dtype)
         model, expected = (DL(**COMMON, device="cuda").fit(given), DL(**COMMON).fit(given.cuda()))
         np.testing.assert_array_equal(model.errors_, expected.errors_)

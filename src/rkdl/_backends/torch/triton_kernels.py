@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from rkdl._backends.torch.pursuit import Parts, empty_parts
+from rkdl._backends.torch.pursuit import Parts, empty_parts, widened
 
 # Atoms times non-zeros, and non-zeros, up to which this pursuit is faster than the streamed one; with few atoms, whose
 # rows fit the registers of one warp, more non-zeros.
@@ -38,9 +38,9 @@ def _pursue_kernel(
     gram,
     squared_norms,
     limit,
+    counts,
     indices,
     values,
-    counts,
     residuals,
     n_signals,
     n_atoms,
@@ -229,6 +229,13 @@ def limit_on(residual_tol: float, dtype: torch.dtype, device: torch.device) -> t
     return torch.full((1,), min(max(residual_tol, -1.0), torch.finfo(dtype).max), dtype=dtype, device=device)
 
 
+def kernel_input(
+    correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, residual_tol: float
+) -> tuple[torch.Tensor, ...]:
+    """What every kernel of a pursuit reads."""
+    return correlations, gram, squared_norms, limit_on(residual_tol, correlations.dtype, correlations.device)
+
+
 def stopping_rules(dtype: torch.dtype, residual_tol: float) -> dict[str, float | bool]:
     """What a kernel takes for rounding, as in `pursue_rows` of the CPU, and whether there is a tolerance."""
     eps = torch.finfo(dtype).eps
@@ -246,22 +253,16 @@ def pursue(
     """What `rkdl._backends.torch.pursuit.pursue` finds."""
     n_signals, n_atoms = correlations.shape
     dtype, device = correlations.dtype, correlations.device
-    counts, indices, values, residuals = empty_parts(n_signals, n_nonzero, correlations)
+    found = empty_parts(n_signals, n_nonzero, correlations)
     block, n_parts = parts_of(n_atoms)
     width = block * n_parts
     warps = warps_for(width, n_nonzero, dtype.itemsize)
-    if width >= LEAST_PADDED and n_atoms < width:
-        gram = torch.nn.functional.pad(gram, (0, width - n_atoms))
+    if width >= LEAST_PADDED:
+        gram = widened(gram, width)
     with on_device(device):
         _pursue_kernel[(triton.cdiv(n_signals, SIGNALS),)](
-            correlations.contiguous(),
-            gram,
-            squared_norms,
-            limit_on(residual_tol, dtype, device),
-            indices,
-            values,
-            counts,
-            residuals,
+            *kernel_input(correlations.contiguous(), gram, squared_norms, residual_tol),
+            *found,
             n_signals,
             n_atoms,
             gram.stride(0),
@@ -276,7 +277,7 @@ def pursue(
             maxnreg=_registers_for(width, n_parts, n_nonzero, dtype.itemsize, warps),
             **stopping_rules(dtype, residual_tol),
         )
-    return counts, indices, values, residuals
+    return found
 
 
 @triton.jit

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from rkdl._backends.torch.pursuit import Parts, empty_parts, pursue_on_host, widened
-from rkdl._backends.torch.triton_kernels import first_of_largest, limit_on, on_device, parts_of, stopping_rules
+from rkdl._backends.torch.triton_kernels import first_of_largest, kernel_input, on_device, parts_of, stopping_rules
 
 # Beyond these a program's vectors, or its system of equations, are far too large for its registers.
 LARGEST_WIDTH, LARGEST_NONZERO = 65_536, 128
@@ -421,7 +421,8 @@ def _choose(
     block, n_parts, rows, held, warps, per_core = _plan(n_atoms, n_nonzero, dtype, row_dtype, n_cores)
     width = block * n_parts
     n_programs = max(1, min(n_signals, n_cores * per_core))
-    # Rows that no step has written must be finite.
+    # Rows of the Gram matrix begin at multiples of a vector and need no mask. Rows of the scratch that no step has
+    # written must be finite.
     scratch = torch.zeros((n_programs, n_nonzero + rows, width), dtype=row_dtype, device=device)
     projections = torch.zeros((n_programs, n_nonzero + rows), dtype=dtype, device=device)
     chosen = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
@@ -430,11 +431,7 @@ def _choose(
     floor, row_eps = torch.finfo(dtype).eps ** 0.5, torch.finfo(row_dtype).eps
     with on_device(device):
         _choose_kernel[(n_programs,)](
-            correlations,
-            # Rows that begin at multiples of a vector and need no mask; padding by nothing would copy.
-            torch.nn.functional.pad(gram, (0, width - n_atoms)) if n_atoms < width else gram,
-            squared_norms,
-            limit_on(residual_tol, dtype, device),
+            *kernel_input(correlations, widened(gram, width), squared_norms, residual_tol),
             chosen,
             counts,
             scratch,
@@ -485,10 +482,7 @@ def _solve(
     orders = torch.empty((n_programs, steps), dtype=torch.int32, device=device)
     with on_device(device):
         _solve_kernel[(n_programs,)](
-            correlations,
-            gram,
-            squared_norms,
-            limit_on(residual_tol, dtype, device),
+            *kernel_input(correlations, gram, squared_norms, residual_tol),
             chosen,
             counts,
             indices,
