@@ -70,55 +70,6 @@ class Codes(NamedTuple):
         return weights
 
 
-class Arguments(NamedTuple):
-    """What `pursue_rows` takes: its input, and after `eps` the arrays (c, s) and (c,) that it fills in."""
-
-    correlations: np.ndarray
-    gram: np.ndarray
-    dictionary: np.ndarray
-    squared_norms: np.ndarray
-    residual_tol: np.floating
-    ols: bool
-    eps: np.floating
-    indices: np.ndarray
-    values: np.ndarray
-    counts: np.ndarray
-    residuals: np.ndarray
-
-
-def arguments(
-    correlations: np.ndarray,
-    gram: np.ndarray | None,
-    squared_norms: np.ndarray,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-    dictionary: np.ndarray | None = None,
-) -> Arguments:
-    """The parameters of `pursue` as its kernel takes them, with room for the codes."""
-    n_signals, n_atoms = correlations.shape
-    dtype = correlations.dtype
-    eps, largest, no_atoms = _constants(dtype)
-    atoms = no_atoms
-    if gram is None:
-        # Rows of the Gram matrix that are needed are computed on the way.
-        assert dictionary is not None
-        gram, atoms = np.zeros((n_atoms, _padded_width(n_atoms, dtype)), dtype=dtype), dictionary
-    return Arguments(
-        np.ascontiguousarray(correlations),
-        padded_gram(gram),
-        atoms,
-        squared_norms,
-        dtype.type(min(max(residual_tol, -1.0), float(largest))),
-        ols,
-        eps,
-        np.zeros((n_signals, n_nonzero), dtype=np.int32),
-        np.zeros((n_signals, n_nonzero), dtype=dtype),
-        np.empty(n_signals, dtype=np.int32),
-        np.empty(n_signals, dtype=dtype),
-    )
-
-
 @cache
 def _constants(dtype: np.dtype) -> tuple[np.floating, np.floating, np.ndarray]:
     """The rounding unit and the largest number of a dtype, both of that dtype, and no atoms."""
@@ -151,14 +102,25 @@ def pursue(
     dictionary: np.ndarray | None = None,
 ) -> tuple[Codes, np.ndarray]:
     """Codes and squared residuals; parameters are those of `rkdl._coding.pursuit.pursue`."""
-    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
-    pursue_rows(*given)
-    total = pack_codes(given.counts, given.indices, given.values)
-    indices, values = given.indices.ravel(), given.values.ravel()
-    if total < len(indices):
+    n_signals, n_atoms = correlations.shape
+    dtype = correlations.dtype
+    eps, largest, atoms = _constants(dtype)
+    if gram is None:
+        # Rows of the Gram matrix that are needed are computed on the way.
+        assert dictionary is not None
+        gram, atoms = np.zeros((n_atoms, _padded_width(n_atoms, dtype)), dtype=dtype), dictionary
+    tolerance = dtype.type(min(max(residual_tol, -1.0), float(largest)))
+    problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, ols, eps
+    indices = np.zeros((n_signals, n_nonzero), dtype=np.int32)
+    values = np.zeros((n_signals, n_nonzero), dtype=dtype)
+    counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
+    pursue_rows(*problem, indices, values, counts, residuals)
+    total = pack_codes(counts, indices, values)
+    packed = indices.ravel(), values.ravel()
+    if total < indices.size:
         # A copy, so that the rest of the memory can go.
-        indices, values = indices[:total].copy(), values[:total].copy()
-    return Codes(given.counts, indices, values), given.residuals
+        packed = packed[0][:total].copy(), packed[1][:total].copy()
+    return Codes(counts, *packed), residuals
 
 
 def residual_gradients(

@@ -54,26 +54,6 @@ def _lowest(typingctx, mask):
     return types.int64(types.uint64), codegen
 
 
-@intrinsic
-def _copy_four(typingctx, source, place, target, target_place):
-    """Copy four consecutive numbers; places count from the first number of each array."""
-    signature = types.void(source, types.int64, target, types.int64)
-
-    def codegen(context, builder, sig, args):
-        kind = ir.VectorType(context.get_value_type(sig.args[0].dtype), ROW_BLOCK).as_pointer()
-        origin, goal = (
-            builder.bitcast(
-                builder.gep(data_of(context, builder, sig.args[i], args[i]), [args[i + 1]], inbounds=True), kind
-            )
-            for i in (0, 2)
-        )
-        align = sig.args[0].dtype.bitwidth // 8
-        builder.store(builder.load(origin, align=align), goal, align=align)
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
 def _make_accumulate(n_vectors: int):
     @intrinsic
     def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):
@@ -268,22 +248,21 @@ def _list_rows(rows, first, number, masks, edges, places, values, counts):
     """List, for every four columns of one mask, the rows that are not zero there and their numbers."""
     size = rows.shape[1]
     step = edges.shape[1]
-    pitch = places.shape[1]
-    is_whole = (number + 1) * step <= size
+    start = number * step
+    is_whole = start + step <= size
     counts[:] = 0
     for i in range(len(masks)):
         mask = masks[i, number]
-        begin = (first + i) * size + number * step
         while mask != 0:
             offset = _lowest(mask)
             group = np.uint64(offset) >> np.uint64(2)
             count = counts[group]
             places[group, np.uint64(count)] = first + i
-            entry = (np.int64(group) * pitch + count) * ROW_BLOCK
-            if is_whole:
-                _copy_four(rows, begin + offset, values, entry)
-            else:
-                _copy_four(edges, i * step + offset, values, entry)
+            for j in range(ROW_BLOCK):
+                if is_whole:
+                    values[group, np.uint64(count), j] = rows[np.uint64(first + i), np.uint64(start + offset + j)]
+                else:
+                    values[group, np.uint64(count), j] = edges[i, offset + j]
             counts[group] = count + 1
             mask &= mask - np.uint64(1)
 

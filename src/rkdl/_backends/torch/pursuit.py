@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from rkdl._backends.cpu.codes import Codes, arguments
-from rkdl._backends.cpu.pursuit import pursue_rows
-from rkdl._backends.devices import csr_tensor, has_triton
+from rkdl._backends.cpu.codes import Codes
+from rkdl._backends.cpu.codes import pursue as codes_on_host
+from rkdl._backends.devices import csr_tensor, has_triton, upload
 from rkdl._backends.torch.products import product, weighted_sum
 
 # Atoms per non-zero from which on a GPU sums over the non-zeros alone; a fit of DL with 1024 atoms and 8 non-zeros on
@@ -123,14 +123,17 @@ def _pursuit_for(correlations: torch.Tensor, n_nonzero: int, residual_tol: float
     return pursue_on_host
 
 
-def pursue_on_host(correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, *options: Any) -> Parts:
+def pursue_on_host(
+    correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, n_nonzero: int, *options: Any
+) -> Parts:
     """The pursuit of the CPU, wherever the tensors are."""
     products, atom_products, norms = (part.contiguous().cpu().numpy() for part in (correlations, gram, squared_norms))
-    given = arguments(products, atom_products, norms, *options)
-    pursue_rows(*given)
-    found = given.counts, given.indices, given.values, given.residuals
-    counts, indices, values, residuals = (torch.from_numpy(part).to(correlations.device) for part in found)
-    return counts, indices, values, residuals
+    codes, residuals = codes_on_host(products, atom_products, norms, n_nonzero, *options)
+    is_used = np.arange(n_nonzero) < codes.counts[:, None]
+    indices, values = np.zeros(is_used.shape, dtype=np.int32), np.zeros(is_used.shape, dtype=residuals.dtype)
+    indices[is_used], values[is_used] = codes.indices, codes.values
+    found = [upload(part, correlations.device) for part in (codes.counts, indices, values, residuals)]
+    return found[0], found[1], found[2], found[3]
 
 
 def residual_gradients(
