@@ -10,8 +10,8 @@ from scipy import sparse
 
 import reference
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, sparse_encode, sparse_encode_gram
+from rkdl._backends.base import Codes
 from rkdl._backends.cpu.backend import CPU
-from rkdl._coding.pursuit import Codes
 from rkdl._execution import chunks
 from rkdl._learning.atom_updates import ATOM_UPDATES, AKSVDUpdate, GramUpdate
 from rkdl._learning.full import _CodedKernel

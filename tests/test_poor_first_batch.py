@@ -7,13 +7,13 @@ import pickle
 
 import numpy as np
 import pytest
+from rkdl._learning.reservoir import Reservoir, distinct_rows, some_distinct, typical_rows
 from scipy import sparse
 from sklearn.base import clone
 
 import rkdl
 from helpers import Estimators, fitted_bytes, poor_models, rms_error
 from rkdl._data.signals import Signals
-from rkdl._learning.reservoir import Reservoir, distinct_rows, some_distinct, typical_rows
 from rkdl._learning.stream import StreamLearning
 from rkdl._persistence.shapes import ArrayError
 

@@ -15,7 +15,6 @@ from sklearn.linear_model import orthogonal_mp_gram
 import reference
 from rkdl import sparse_encode, sparse_encode_gram
 from rkdl._backends.cpu.backend import CPU
-from rkdl._coding.pursuit import pursue
 
 each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -185,11 +184,11 @@ class TestEdges:
         inside = around[1:21, 20 : n_atoms + 20]
         inside[:] = rng.standard_normal((20, 90)).astype(dtype) @ atoms.T
         rest = atoms @ atoms.T, np.full(20, np.inf, dtype=dtype), min(3, n_atoms), -1.0, pursuit == "ols"
-        expected = pursue(inside.copy(), *rest)[0]
+        expected = CPU.pursue(inside.copy(), *rest)[0]
         assert (expected.counts == min(3, n_atoms)).all()
         for correlations in (inside, np.asfortranarray(inside)):
             for gram in (rest[0], CPU.padded_gram(rest[0]), np.asfortranarray(rest[0])):
-                for found, part in zip(pursue(correlations, gram, *rest[1:])[0], expected, strict=True):
+                for found, part in zip(CPU.pursue(correlations, gram, *rest[1:])[0], expected, strict=True):
                     np.testing.assert_array_equal(found, part)
 
     @pytest.mark.parametrize("sign", [1.0, -1.0])

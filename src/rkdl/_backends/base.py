@@ -168,8 +168,22 @@ class Backend(Protocol):
     def padded_gram(self, gram: Array) -> Array:
         """The inner products of all atoms as the pursuit reads them, prepared once for many chunks."""
 
-    def pursue(self, correlations: Array, gram: Any, squared_norms: Array, *options: Any) -> tuple[ChunkCodes, Array]:
-        """Codes and squared residuals of a chunk; see `rkdl._coding.pursuit.pursue`."""
+    def pursue(
+        self,
+        correlations: Array,
+        gram: Array | None,
+        squared_norms: Array,
+        n_nonzero: int,
+        residual_tol: float,
+        ols: bool,
+        dictionary: Array | None = None,
+    ) -> tuple[ChunkCodes, Array]:
+        """Sparse codes of c signals against n atoms of unit norm, and squared residuals (c,), never negative.
+
+        `correlations` (c, n) and `gram` (n, n) have the same dtype; the diagonal of `gram` is one, or zero for an atom
+        that must not be used. Without it, the rows that are needed are computed from the `dictionary` (n, m). A
+        negative `residual_tol` is never reached. The algorithm is described in `rkdl._backends.cpu.pursuit`.
+        """
 
     def residual_gradients(
         self, codes: list, weights: Array, least: Array, own: Array, features: Array, atoms: Sequence[Array]

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rkdl._backends.arrays import cast, dot
-from rkdl._coding.encoder import Encoder
-from rkdl._coding.pursuit import Codes
+from rkdl._backends.base import Codes, backend_of
+from rkdl._coding.encoder import Encoder, check_finite_features
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import FeatureMap
 from rkdl._learning.statistics import SufficientStatistics
@@ -40,7 +40,12 @@ class EncodeTask(Encoder):
     makes_state: bool = True
 
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
-        features, norms, codes, residuals = self.encode(signals, None if state is None else state.features)
+        with np.errstate(over="ignore", invalid="ignore"):
+            features, correlations = self.correlate(signals, None if state is None else state.features)
+        check_finite_features(correlations)
+        norms = self.feature_map.squared_norms(signals)
+        found = backend_of(correlations).pursue(correlations, self.padded_gram, norms, *self.limited, self.atoms)
+        codes, residuals = found
         energies = (cast(squares, np.float64).sum() for squares in (norms, residuals))
         sums = codes.gram(self.n_atoms), codes.cross_products(features, self.n_atoms), *energies
         if not self.makes_state:

@@ -101,7 +101,7 @@ def pursue(
     ols: bool,
     dictionary: np.ndarray | None = None,
 ) -> tuple[Codes, np.ndarray]:
-    """Codes and squared residuals; parameters are those of `rkdl._coding.pursuit.pursue`."""
+    """Codes and squared residuals; see `rkdl._backends.base.Backend.pursue`."""
     n_signals, n_atoms = correlations.shape
     dtype = correlations.dtype
     eps, largest, atoms = _constants(dtype)

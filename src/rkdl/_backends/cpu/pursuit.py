@@ -1,8 +1,18 @@
-"""The pursuit of a chunk, its inner loop in explicit vector instructions.
+"""Greedy pursuit on a chunk: OMP and OLS, both from the Gram matrix and the correlations alone.
 
-Compilers leave this loop scalar or cut it into many short ones, because they cannot see that the rows do not
-overlap. So LLVM gets the vector instructions themselves. A step of the pursuit is then one pass over the atoms,
-everything in registers.
+At step k, with b the chosen atom, a the correlations with the residual and u the squared norms that the chosen
+atoms leave of the others, one new row of the factor does everything:
+
+    w = (G_b - sum_{q<k} w_q[b] w_q) / sqrt(u_b),   y_k = a_b / sqrt(u_b),   a -= y_k w,   u -= w * w
+
+OMP picks the largest a^2, OLS the largest a^2 / u. One back substitution at the end gives the coefficients, and
+the residual's squared norm is that of the signal less the sum of y_k^2. A signal is done when it has `n_nonzero`
+atoms, when its squared residual is at most `residual_tol`, when the best correlation left is rounding, or when the
+best atom lies in the span of those chosen (`pursue_rows`).
+
+The inner loop is in explicit vector instructions: a plain one took 2.3 to 5 times as long. Compilers leave it scalar or
+cut it into many short ones, because they cannot see that the rows do not overlap. So LLVM gets the vector instructions
+themselves, and a step of the pursuit is one pass over the atoms, everything in registers.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def pursue(
     ols: bool,
     dictionary: torch.Tensor | None = None,
 ) -> tuple[TensorCodes, torch.Tensor]:
-    """Codes and squared residuals (c,); see `rkdl._coding.pursuit.pursue`."""
+    """Codes and squared residuals (c,); see `rkdl._backends.base.Backend.pursue`."""
     if gram is None:
         assert dictionary is not None
         gram = product(dictionary, dictionary)

@@ -1,7 +1,7 @@
 """The pursuit and the RBF kernel's exponential as Triton kernels.
 
-The pursuit is that of `rkdl._coding.pursuit`, one signal a program at a time, with everything that has the length of
-the atoms in registers: correlations, norms left, and the factor's rows. What one atom contributes to the factor,
+The pursuit is that of `rkdl._backends.cpu.pursuit`, one signal a program at a time, with everything that has the length
+of the atoms in registers: correlations, norms left, and the factor's rows. What one atom contributes to the factor,
 ``w_q[b]``, is found by forward substitution in a few entries of the Gram matrix, so that the only thing the threads of
 a program have to agree on is which atom scored highest.
 """
