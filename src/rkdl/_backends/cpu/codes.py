@@ -81,7 +81,8 @@ def padded_gram(gram: np.ndarray) -> np.ndarray:
     """The Gram matrix with rows padded by zeros to whole vectors; itself if they are."""
     n_atoms = len(gram)
     if gram.shape[1] * gram.itemsize % VECTOR_BYTES == 0:
-        return np.ascontiguousarray(gram)
+        # Writeable, or the pursuit would be compiled once more, for an argument that it must not fill in.
+        return np.require(gram, requirements=("C", "W"))
     padded = np.zeros((n_atoms, _padded_width(n_atoms, gram.dtype)), dtype=gram.dtype)
     padded[:, :n_atoms] = gram
     return padded
