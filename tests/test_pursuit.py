@@ -15,7 +15,6 @@ from sklearn.linear_model import orthogonal_mp_gram
 import reference
 from rkdl import sparse_encode, sparse_encode_gram
 from rkdl._backends.cpu.backend import CPU
-from rkdl._coding.passes import gram_matrix
 
 each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -101,27 +100,6 @@ class TestProperties:
             left = squared_residuals(X, dictionary, shorter)
             assert (left > tol - slack)[counts == count].all()
 
-    @given(problem=general())
-    def test_tolerance_uses_every_atom_if_it_must(self, problem):
-        X, dictionary = problem
-        dictionary = dictionary[: X.shape[1]]
-        codes = encode(X, dictionary, residual_tol=1e-12)
-        reached = squared_residuals(X, dictionary, codes) <= 1e-11
-        # What is left out is, to rounding of the Gram matrix, in the span of what was chosen.
-        units = dictionary / np.linalg.norm(dictionary, axis=1, keepdims=True)
-        for code in codes[~reached]:
-            chosen, other = units[code != 0], units[code == 0]
-            apart = other - np.linalg.lstsq(chosen.T, other.T, rcond=None)[0].T @ chosen
-            assert (np.linalg.norm(apart, axis=1) <= 1.5e-4).all()
-
-    @given(problem=problems)
-    def test_two_atoms_of_ols_are_no_worse_than_those_of_omp(self, problem):
-        X, dictionary = problem
-        ols, omp = (
-            squared_residuals(X, dictionary, encode(X, dictionary, 2, pursuit=pursuit)) for pursuit in ("ols", "omp")
-        )
-        assert (ols <= omp * (1 + 1e-9) + 1e-12).all()
-
     @each_pursuit
     @given(problem=general(), s=st.integers(1, 5))
     def test_gram_gives_the_same(self, pursuit, problem, s):
@@ -186,14 +164,6 @@ class TestManyAtoms:
         np.testing.assert_array_equal(codes != 0.0, expected != 0.0)
         np.testing.assert_allclose(codes, expected, rtol=0, atol=1e-9 if dtype == np.float64 else 1e-3)
 
-    @each_dtype
-    def test_gram_matrix_in_blocks(self, dtype):
-        atoms = np.random.default_rng(2).standard_normal((1100, 7)).astype(dtype)
-        gram = gram_matrix(atoms, 1)
-        np.testing.assert_allclose(gram, atoms @ atoms.T, rtol=0, atol=40 * np.finfo(dtype).eps * np.abs(gram).max())
-        for n_jobs in (2, 3):
-            np.testing.assert_array_equal(gram_matrix(atoms, n_jobs), gram)
-
 
 @each_pursuit
 class TestEdges:
@@ -214,11 +184,11 @@ class TestEdges:
         inside = around[1:21, 20 : n_atoms + 20]
         inside[:] = rng.standard_normal((20, 90)).astype(dtype) @ atoms.T
         rest = atoms @ atoms.T, np.full(20, np.inf, dtype=dtype), min(3, n_atoms), -1.0, pursuit == "ols"
-        expected = pursue(inside.copy(), *rest)[0]
+        expected = CPU.pursue(inside.copy(), *rest)[0]
         assert (expected.counts == min(3, n_atoms)).all()
         for correlations in (inside, np.asfortranarray(inside)):
             for gram in (rest[0], CPU.padded_gram(rest[0]), np.asfortranarray(rest[0])):
-                for found, part in zip(pursue(correlations, gram, *rest[1:])[0], expected, strict=True):
+                for found, part in zip(CPU.pursue(correlations, gram, *rest[1:])[0], expected, strict=True):
                     np.testing.assert_array_equal(found, part)
 
     @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -259,10 +229,6 @@ class TestEdges:
         assert np.count_nonzero(codes) == 4 * 4
         assert not encode(X, np.zeros((3, 4)), 2, pursuit=pursuit).any()
 
-    def test_one_atom(self, pursuit):
-        X, atom = np.array([[1.0, 2.0], [-3.0, 1.0]]), np.array([[2.0, 1.0]])
-        np.testing.assert_allclose(encode(X, atom, 1, pursuit=pursuit), X @ atom.T / 5.0)
-
     def test_one_feature(self, pursuit):
         codes = encode([[3.0], [-4.0], [0.0]], [[0.0], [2.0], [-5.0]], 2, pursuit=pursuit)
         np.testing.assert_allclose(codes, [[0.0, 1.5, 0.0], [0.0, -2.0, 0.0], [0.0, 0.0, 0.0]])
@@ -301,14 +267,6 @@ class TestEdges:
         np.testing.assert_array_equal(codes != 0, truth != 0)
         np.testing.assert_allclose(codes, truth, rtol=0, atol=100 * np.finfo(dtype).eps)
 
-    @each_dtype
-    def test_exactly_representable_numbers_have_no_junk_at_all(self, pursuit, dtype):
-        """Where nothing is rounded, nothing but the atoms of the signal is used."""
-        X = np.array([[3.0, 0.0, -2.0, 0.0], [0.0, 0.0, 0.5, 0.0]], dtype=dtype)
-        codes = encode(X, np.eye(4, dtype=dtype), 4, pursuit=pursuit, sparse_output=True)
-        np.testing.assert_array_equal(np.diff(codes.indptr), [2, 1])
-        np.testing.assert_array_equal(codes.toarray(), X)
-
 
 class TestOutput:
     @pytest.fixture
@@ -330,21 +288,6 @@ class TestOutput:
         assert (np.diff(rows * 35 + codes.indices) > 0).all()
         assert codes.has_canonical_format
         assert codes.nnz == np.count_nonzero(dense)
-
-    @each_dtype
-    @pytest.mark.parametrize("options", [{"n_nonzero_coefs": 4}, {"residual_tol": 3.0}], ids=["sparsity", "tolerance"])
-    def test_csr_of_rows_unlike_one_another(self, problem, dtype, options):
-        """Zeros, single atoms, and rows whose squares leave the dtype's range, in chunks with others or alone."""
-        X, dictionary = (part.astype(dtype) for part in problem)
-        X[::7] = 0.0
-        X[1:300:5] = dictionary[3]
-        X[320] *= dtype(2.0**80)
-        X[600:] *= dtype(2.0**-60)
-        dense = sparse_encode(X, dictionary, **options)
-        codes = sparse_encode(X, dictionary, sparse_output=True, **options)
-        np.testing.assert_array_equal(codes.toarray(), dense)
-        assert codes.has_canonical_format
-        assert codes.nnz == len(codes.data) == len(codes.indices) == np.count_nonzero(dense)
 
     @each_pursuit
     @each_dtype

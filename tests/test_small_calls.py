@@ -12,8 +12,6 @@ from sklearn.base import clone
 
 from helpers import CLASSES, make, poor_models
 from rkdl import DL, RKDL, KDLClassifier, KDLOutlierDetector, SparseCoder, sparse_encode
-from rkdl._estimators import prepared
-from rkdl._execution import threads
 
 pytestmark = poor_models
 
@@ -111,54 +109,19 @@ def test_changes_of_the_model_are_seen(kind, X):
         np.testing.assert_array_equal(found, expected)
 
 
-@every
-def test_changes_in_place_are_refused(name, fitted, X):
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_changes_in_place_are_refused(kind, X):
     """They would go unnoticed; the parameters are the user's own arrays, which stay as they are."""
-    model = fitted[name]
-    expected = results(model, X[:1])
-    arrays = {own for own in vars(model) if own.endswith("_") and isinstance(getattr(model, own), np.ndarray)}
-    assert arrays > prepared.REPORTS & arrays
-    for own in arrays - prepared.REPORTS:
-        with pytest.raises(ValueError, match="read-only"):
-            getattr(model, own)[...] = 0
-    assert_same(results(model, X[:1]), expected)
-    atoms = X.copy()
-    coder = SparseCoder(atoms).fit()
-    coder.transform(X[:1])
-    atoms[0] = 0.0
-    assert coder.components_[0].any()
-
-
-@every
-def test_the_model_is_prepared_once(name, fitted, X, monkeypatch):
-    model = copy_of(fitted[name]) if name != "RKDL-callable" else fitted[name]
-    expected = results(model, X[:1])
-    counted = []
-
-    def count(value):
-        counted.append(value)
-        return 0
-
-    monkeypatch.setattr(prepared, "count_bytes", count)
-    assert_same(results(model, X[:1]), expected)
-    assert counted == []
-    prepared._prepared.pop(model)
-    assert_same(results(model, X[:1]), expected)
-    assert len(counted) == 1
-    # What is too large is computed anew.
-    monkeypatch.setattr(prepared, "MOST_BYTES", -1)
-    prepared._prepared.pop(model)
-    assert_same(results(model, X[:1]), expected)
-    assert len(counted) == 1 + len(expected)
-
-
-def test_nothing_is_kept_of_a_model_that_is_gone(X):
-    n_before = len(prepared._prepared)
-    model = make(DL).fit(X)
+    model = make(kind).fit(X)
     model.transform(X[:1])
-    assert len(prepared._prepared) > n_before
-    del model
-    assert len(prepared._prepared) == n_before
+    atoms = "components_" if hasattr(model, "components_") else "dual_components_"
+    with pytest.raises(ValueError, match="read-only"):
+        getattr(model, atoms)[...] = 0
+    own = X.copy()
+    coder = SparseCoder(own).fit()
+    coder.transform(X[:1])
+    own[0] = 0.0
+    assert coder.components_[0].any()
 
 
 @every
@@ -175,19 +138,6 @@ def test_threads_share_a_model(name, fitted, X):
         for found in pool.map(work, range(4)):
             for own in found:
                 assert_same(own, expected)
-
-
-@every
-def test_a_few_signals_start_no_threads(name, fitted, X, monkeypatch):
-    def fail(*args, **options):
-        raise AssertionError("an executor was opened")
-
-    model = fitted[name]
-    expected = results(model, X)
-    monkeypatch.setattr(threads, "ThreadExecutor", fail)
-    monkeypatch.setattr(threads, "ThreadTeam", fail)
-    assert_same(results(model.set_params(n_jobs=2), X), expected)
-    model.set_params(n_jobs=None)
 
 
 @pytest.mark.parametrize("n_jobs", [0, 1.5])

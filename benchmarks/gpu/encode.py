@@ -12,7 +12,6 @@ from benchmarks.data import patches, pick_dictionary
 from benchmarks.gpu.machine import Machine
 from benchmarks.gpu.rows import Row, measured
 from rkdl import sparse_encode
-from rkdl._backends.torch.pursuit import pursue_plainly
 
 # Atoms, non-zeros, the target in millions of signals per second, and signals.
 SIZES = [(256, 6, 200, 1 << 23), (1024, 8, 30, 1 << 22)]
@@ -45,11 +44,10 @@ def _encode(machine: Machine, n_atoms: int, n_nonzero: int, goal: float, count: 
     # The product with the atoms, and the operations per pursuit step on all atoms.
     steps = n_nonzero - 1
     operations = len(atoms) * (2 * 64 + steps * (steps - 1) + 8 * steps) * rate
-    plain = _plain_rate(machine, signals[: min(count, 1 << 16)], atoms, n_nonzero)
     note = (
         f"{len(atoms)} atoms, s = {n_nonzero}, {count:,} signals to a CSR tensor, OLS; "
         f"{moved / machine.bandwidth():.0%} of the bandwidth, {operations / machine.arithmetic():.0%} of the "
-        f"arithmetic limit; plain torch {plain / 1e6:.1f} M signals/s; "
+        f"arithmetic limit; "
         f"residual {residual:.5g}, on the CPU {cpu_residual:.5g}"
     )
     yield measured(f"encode, n = {n_atoms}", rate / 1e6, "M signals/s", note, f">= {goal}", rate / 1e6 >= goal)
@@ -68,13 +66,3 @@ def _many_patches(machine: Machine, count: int) -> torch.Tensor:
 
 def _residual(signals: torch.Tensor, atoms: torch.Tensor, codes: torch.Tensor) -> float:
     return float((signals.double() - codes.double() @ atoms.double()).square().sum().sqrt())
-
-
-def _plain_rate(machine: Machine, signals: torch.Tensor, atoms: torch.Tensor, n_nonzero: int) -> float:
-    """Signals per second of the pursuit in plain torch functions."""
-    gram = atoms @ atoms.T
-
-    def work() -> None:
-        pursue_plainly(signals @ atoms.T, gram, signals.square().sum(1), n_nonzero, -1.0, True)
-
-    return len(signals) / machine.seconds(work, 3)[0]

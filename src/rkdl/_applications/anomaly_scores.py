@@ -56,7 +56,9 @@ class Member(NamedTuple):
         backend = backend_of(signals)
         values, logs = backend.scaled_rbf(signals, self.kernel_vectors, self.gamma, squares, vector_squares)
         endless = backend.full((len(signals),), np.inf, signals)
-        explained = backend.explained_squares(values @ self.atoms.T, self.gram, endless, self.n_nonzero, -1.0, True)
+        correlations = values @ self.atoms.T
+        codes, _ = backend.pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, True)
+        explained = codes.correlate(correlations)
         return (-2.0 * logs - backend.log(explained.clip(min=TINY))).clip(min=0.0)
 
 

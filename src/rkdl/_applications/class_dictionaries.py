@@ -237,7 +237,8 @@ class ClassCoder:
         columns = []
         for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
             correlations = backend.product(features, atoms)
-            columns.append(backend.explained_squares(correlations, gram, endless, pursuit.n_nonzero, -1.0, pursuit.ols))
+            codes, _ = backend.pursue(correlations, gram, endless, pursuit.n_nonzero, -1.0, pursuit.ols)
+            columns.append(codes.correlate(correlations))
         return checked, backend.stack([*columns, largest[:, 0] / norms**0.5]).T
 
     def _map(self, signals: Array) -> tuple[Array, Array, Array]:

@@ -47,6 +47,9 @@ class ChunkCodes(Protocol):
     def gram(self, n_atoms: int) -> Array:
         """``Z'Z`` (n, n) in float64."""
 
+    def correlate(self, correlations: Array) -> Array:
+        """Inner products (c,) of the codes with correlations (c, n): squared norms of what they represent."""
+
     def cross_products(self, features: Array, n_atoms: int) -> Array:
         """``Z'F`` (n, p)."""
 
@@ -165,11 +168,22 @@ class Backend(Protocol):
     def padded_gram(self, gram: Array) -> Array:
         """The inner products of all atoms as the pursuit reads them, prepared once for many chunks."""
 
-    def pursue(self, correlations: Array, gram: Any, squared_norms: Array, *options: Any) -> tuple[ChunkCodes, Array]:
-        """Codes and squared residuals of a chunk; see `rkdl._coding.pursuit.pursue`."""
+    def pursue(
+        self,
+        correlations: Array,
+        gram: Array | None,
+        squared_norms: Array,
+        n_nonzero: int,
+        residual_tol: float,
+        ols: bool,
+        dictionary: Array | None = None,
+    ) -> tuple[ChunkCodes, Array]:
+        """Sparse codes of c signals against n atoms of unit norm, and squared residuals (c,), never negative.
 
-    def explained_squares(self, correlations: Array, gram: Array, squared_norms: Array, *options: Any) -> Array:
-        """Squared norms (c,) of what the codes of `pursue` represent."""
+        `correlations` (c, n) and `gram` (n, n) have the same dtype; the diagonal of `gram` is one, or zero for an atom
+        that must not be used. Without it, the rows that are needed are computed from the `dictionary` (n, m). A
+        negative `residual_tol` is never reached. The algorithm is described in `rkdl._backends.cpu.pursuit`.
+        """
 
     def residual_gradients(
         self, codes: list, weights: Array, least: Array, own: Array, features: Array, atoms: Sequence[Array]
@@ -178,11 +192,6 @@ class Backend(Protocol):
 
         Weights w (c, k) that are at most `least` (c,) count as zero; `own` (c, k) are o.
         """
-
-    def pursue_and_sum(
-        self, correlations: Array, gram: Any, squared_norms: Array, features: Array, *options: Any
-    ) -> tuple[ChunkCodes, Array, tuple]:
-        """As `pursue`, with ``Z'Z``, ``Z'F`` and the sums of squared norms and residuals."""
 
     def gram_sweep(self, code_gram: Array, targets: Array, atoms: Array, metric: Array | None) -> Array:
         """Update every atom once from ``S = Z'Z`` and the targets, in place; the scales (n,) for the atoms' codes."""

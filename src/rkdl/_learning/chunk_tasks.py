@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import dot
+from rkdl._backends.arrays import cast, dot
 from rkdl._backends.base import Codes, backend_of
 from rkdl._coding.encoder import Encoder, check_finite_features
 from rkdl._features.kernels import Kernel
@@ -44,9 +44,10 @@ class EncodeTask(Encoder):
             features, correlations = self.correlate(signals, None if state is None else state.features)
         check_finite_features(correlations)
         norms = self.feature_map.squared_norms(signals)
-        codes, residuals, sums = backend_of(correlations).pursue_and_sum(
-            correlations, self.padded_gram, norms, features, *self.limited, self.atoms
-        )
+        found = backend_of(correlations).pursue(correlations, self.padded_gram, norms, *self.limited, self.atoms)
+        codes, residuals = found
+        energies = (cast(squares, np.float64).sum() for squares in (norms, residuals))
+        sums = codes.gram(self.n_atoms), codes.cross_products(features, self.n_atoms), *energies
         if not self.makes_state:
             return SufficientStatistics(*sums), None
         return SufficientStatistics(*sums), ChunkState(codes, residuals, features if self.caches_features else None)

@@ -10,14 +10,12 @@ from scipy.linalg import blas, lapack
 
 from rkdl._backends.cpu import sweeps
 from rkdl._backends.cpu.codes import (
-    explained_squares,
     padded_gram,
     pursue,
-    pursue_and_sum,
     residual_gradients,
 )
-from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.products import combine, multiply
+from rkdl._backends.cpu.rows import find_exponents, square_rows
 from rkdl._utils.types import FLOATS
 
 
@@ -31,8 +29,6 @@ class CPUBackend:
 
     padded_gram = staticmethod(padded_gram)
     pursue = staticmethod(pursue)
-    pursue_and_sum = staticmethod(pursue_and_sum)
-    explained_squares = staticmethod(explained_squares)
     residual_gradients = staticmethod(residual_gradients)
 
     def to_host(self, array: Any) -> Any:
@@ -151,13 +147,13 @@ class CPUBackend:
         if rows.dtype not in FLOATS or not rows.flags.c_contiguous:
             return np.einsum("ij,ij->i", rows, rows)
         squares = np.empty(len(rows), dtype=rows.dtype)
-        _square_rows(rows, squares)
+        square_rows(rows, squares)
         return squares
 
     def unit_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-        unit, norms = np.empty_like(rows), np.empty(len(rows), dtype=rows.dtype)
-        smallest, largest = _normalize_rows(rows, unit, norms)
-        return unit, norms, smallest, largest
+        norms = np.sqrt(self.squared_norms(rows))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return rows / norms[:, None], norms, *self.extremes(norms)
 
     product = staticmethod(multiply)
     weighted_sum = staticmethod(combine)
@@ -175,7 +171,7 @@ class CPUBackend:
         own, other = self.squared_norms(rows), self.squared_norms(others)
         dtype = values.dtype.type
         scaled = [(gamma * squares).astype(dtype, copy=False) for squares in (own, other)]
-        _find_exponents(values, dtype(2.0 * gamma), own, *scaled)
+        find_exponents(values, dtype(2.0 * gamma), own, *scaled)
         # Where gamma is so large that the rounding of a zero distance shows, put zero for it.
         rounding = 8.0 * gamma * float(np.finfo(values.dtype).eps)
         if rounding * float(other.max(initial=0.0)) > 1e-4:
@@ -201,7 +197,8 @@ class CPUBackend:
 
     def radial_gradient(self, weights: np.ndarray, rows: np.ndarray, others: np.ndarray, factor: float) -> np.ndarray:
         gradient = combine(weights, rows)
-        _subtract_rows(gradient, weights.sum(axis=0, dtype=np.float64), others, factor)
+        gradient -= weights.sum(axis=0, dtype=np.float64)[:, None] * others
+        gradient *= factor
         return gradient
 
     def cholesky(self, matrix: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray] | None:
@@ -226,59 +223,3 @@ class CPUBackend:
 
 
 CPU = CPUBackend()
-
-
-@compiled(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _square_rows(rows: Any, squares: Any) -> None:
-    """``|x|^2`` of every row."""
-    for i in range(len(rows)):
-        row = rows[i]
-        total = squares.dtype.type(0)
-        for k in range(len(row)):
-            total += row[k] * row[k]
-        squares[i] = total
-
-
-@compiled(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _normalize_rows(rows: Any, unit: Any, norms: Any) -> Any:
-    """Norms of the rows, and the rows divided by them into `unit`; the smallest and the largest norm, or NaN twice."""
-    _square_rows(rows, norms)
-    smallest, largest = np.inf, 0.0
-    for i in range(len(rows)):
-        norm = np.sqrt(norms[i])
-        if np.isnan(norm):
-            return np.nan, np.nan
-        norms[i] = norm
-        smallest, largest = min(smallest, float(norm)), max(largest, float(norm))
-        row, target = rows[i], unit[i]
-        for k in range(len(row)):
-            target[k] = row[k] / norm
-    return smallest, largest
-
-
-# Without contraction: a product and an offset that overflow both must meet as infinities and leave NaN.
-@compiled(error_model="numpy", fastmath={"nsz"})
-def _find_exponents(values: Any, factor: Any, own: Any, scaled: Any, other: Any) -> None:
-    """``factor v - scaled_i - other_j`` in place of every value, at most zero; NaN where `own` is not finite.
-
-    Or a signal at infinity would pass for one that is merely far.
-    """
-    zero = values.dtype.type(0)
-    for i in range(len(values)):
-        row = values[i]
-        if not np.isfinite(own[i]):
-            row[:] = np.nan
-            continue
-        offset = scaled[i]
-        for j in range(len(row)):
-            exponent = row[j] * factor - offset - other[j]
-            row[j] = zero if exponent > zero else exponent
-
-
-@compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def _subtract_rows(gradient: Any, sums: Any, others: Any, factor: Any) -> None:
-    """``factor (gradient_i - sums_i others_i)`` in place of every row of `gradient`."""
-    for i in range(len(gradient)):
-        row, other, total = gradient[i], others[i], sums[i]
-        for k in range(len(row)):
-            row[k] = factor * (row[k] - total * other[k])

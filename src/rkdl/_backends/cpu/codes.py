@@ -17,7 +17,6 @@ from rkdl._backends.cpu.statistics import (
     accumulate_gram,
     correlate_codes,
     pack_codes,
-    pursue_and_accumulate,
     scatter_codes,
     weight_derivative,
 )
@@ -55,6 +54,11 @@ class Codes(NamedTuple):
         accumulate_gram(*self, found)
         return found
 
+    def correlate(self, correlations: np.ndarray) -> np.ndarray:
+        found = np.empty(len(correlations), dtype=correlations.dtype)
+        correlate_codes(*self, correlations, found)
+        return found
+
     def cross_products(self, features: np.ndarray, n_atoms: int) -> np.ndarray:
         found = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
         accumulate_cross_products(*self, features, found)
@@ -64,62 +68,6 @@ class Codes(NamedTuple):
         weights = np.empty_like(derivative)
         weight_derivative(*self, atoms, derivative, weights)
         return weights
-
-
-class Arguments(NamedTuple):
-    """What `pursue_rows` takes: its input, and after `eps` the arrays (c, s) and (c,) that it fills in."""
-
-    correlations: np.ndarray
-    gram: np.ndarray
-    dictionary: np.ndarray
-    squared_norms: np.ndarray
-    residual_tol: np.floating
-    ols: bool
-    eps: np.floating
-    indices: np.ndarray
-    values: np.ndarray
-    counts: np.ndarray
-    residuals: np.ndarray
-
-    def packed(self, total: int) -> Codes:
-        """The codes that `pack_codes` has moved together; a part of the memory is copied, so that the rest can go."""
-        indices, values = self.indices.ravel(), self.values.ravel()
-        if total < len(indices):
-            indices, values = indices[:total].copy(), values[:total].copy()
-        return Codes(self.counts, indices, values)
-
-
-def arguments(
-    correlations: np.ndarray,
-    gram: np.ndarray | None,
-    squared_norms: np.ndarray,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-    dictionary: np.ndarray | None = None,
-) -> Arguments:
-    """The parameters of `pursue` as its kernel takes them, with room for the codes."""
-    n_signals, n_atoms = correlations.shape
-    dtype = correlations.dtype
-    eps, largest, no_atoms = _constants(dtype)
-    atoms = no_atoms
-    if gram is None:
-        # Rows of the Gram matrix that are needed are computed on the way.
-        assert dictionary is not None
-        gram, atoms = np.zeros((n_atoms, _padded_width(n_atoms, dtype)), dtype=dtype), dictionary
-    return Arguments(
-        np.ascontiguousarray(correlations),
-        padded_gram(gram),
-        atoms,
-        squared_norms,
-        dtype.type(min(max(residual_tol, -1.0), float(largest))),
-        ols,
-        eps,
-        np.zeros((n_signals, n_nonzero), dtype=np.int32),
-        np.zeros((n_signals, n_nonzero), dtype=dtype),
-        np.empty(n_signals, dtype=np.int32),
-        np.empty(n_signals, dtype=dtype),
-    )
 
 
 @cache
@@ -133,8 +81,8 @@ def padded_gram(gram: np.ndarray) -> np.ndarray:
     """The Gram matrix with rows padded by zeros to whole vectors; itself if they are."""
     n_atoms = len(gram)
     if gram.shape[1] * gram.itemsize % VECTOR_BYTES == 0:
-        # The kernel, which may fill in rows, takes no read-only array.
-        return np.ascontiguousarray(gram) if gram.flags.writeable else gram.copy()
+        # Writeable, or the pursuit would be compiled once more, for an argument that it must not fill in.
+        return np.require(gram, requirements=("C", "W"))
     padded = np.zeros((n_atoms, _padded_width(n_atoms, gram.dtype)), dtype=gram.dtype)
     padded[:, :n_atoms] = gram
     return padded
@@ -154,46 +102,26 @@ def pursue(
     ols: bool,
     dictionary: np.ndarray | None = None,
 ) -> tuple[Codes, np.ndarray]:
-    """Codes and squared residuals; parameters are those of `rkdl._coding.pursuit.pursue`."""
-    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
-    pursue_rows(*given)
-    return given.packed(pack_codes(given.counts, given.indices, given.values)), given.residuals
-
-
-def explained_squares(
-    correlations: np.ndarray,
-    gram: np.ndarray | None,
-    squared_norms: np.ndarray,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-) -> np.ndarray:
-    """Squared norms (c,) of what the codes represent: their inner products with the correlations."""
-    codes, _ = pursue(correlations, gram, squared_norms, n_nonzero, residual_tol, ols)
-    # The squared norm of a least-squares representation is its inner product with the signal.
-    products = np.empty(len(correlations), dtype=correlations.dtype)
-    correlate_codes(*codes, correlations, products)
-    return products
-
-
-def pursue_and_sum(
-    correlations: np.ndarray,
-    gram: np.ndarray | None,
-    squared_norms: np.ndarray,
-    features: np.ndarray,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-    dictionary: np.ndarray | None = None,
-) -> tuple[Codes, np.ndarray, tuple[np.ndarray, np.ndarray, float, float]]:
-    """As `pursue`, with the sufficient statistics of the chunk."""
-    given = arguments(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, dictionary)
-    n_atoms = correlations.shape[1]
-    code_gram = np.zeros((n_atoms, n_atoms))
-    cross_products = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
-    # One call for all of it: threads that meet at Python's lock wait for longer than a small chunk takes.
-    total, energy, residual_energy = pursue_and_accumulate(given, features, code_gram, cross_products)
-    return given.packed(total), given.residuals, (code_gram, cross_products, energy, residual_energy)
+    """Codes and squared residuals; see `rkdl._backends.base.Backend.pursue`."""
+    n_signals, n_atoms = correlations.shape
+    dtype = correlations.dtype
+    eps, largest, atoms = _constants(dtype)
+    if gram is None:
+        # Rows of the Gram matrix that are needed are computed on the way.
+        assert dictionary is not None
+        gram, atoms = np.zeros((n_atoms, _padded_width(n_atoms, dtype)), dtype=dtype), dictionary
+    tolerance = dtype.type(min(max(residual_tol, -1.0), float(largest)))
+    problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, ols, eps
+    indices = np.zeros((n_signals, n_nonzero), dtype=np.int32)
+    values = np.zeros((n_signals, n_nonzero), dtype=dtype)
+    counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
+    pursue_rows(*problem, indices, values, counts, residuals)
+    total = pack_codes(counts, indices, values)
+    packed = indices.ravel(), values.ravel()
+    if total < indices.size:
+        # A copy, so that the rest of the memory can go.
+        packed = packed[0][:total].copy(), packed[1][:total].copy()
+    return Codes(counts, *packed), residuals
 
 
 def residual_gradients(

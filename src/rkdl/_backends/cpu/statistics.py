@@ -5,26 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from rkdl._backends.cpu.jit import compiled
-from rkdl._backends.cpu.pursuit import pursue_rows
-
-
-@compiled()
-def pursue_and_accumulate(given, features, code_gram, cross_products):
-    """Encode a chunk, pack its codes and add to its sums; returns the non-zeros, the energy and the residual energy.
-
-    `given` are the `Arguments` of the pursuit.
-    """
-    pursue_rows(*given)
-    indices, values, counts = given.indices, given.values, given.counts
-    total = pack_codes(counts, indices, values)
-    flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
-    accumulate_gram(counts, flat_indices, flat_values, code_gram)
-    accumulate_cross_products(counts, flat_indices, flat_values, features, cross_products)
-    energy = residual_energy = 0.0
-    for t in range(len(counts)):
-        energy += given.squared_norms[t]
-        residual_energy += given.residuals[t]
-    return total, energy, residual_energy
 
 
 @compiled()

@@ -101,7 +101,7 @@ class SweepCodes:
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"})
-def _sweep_plain(products: Any, targets: Any, atoms: Any, factors: Any) -> None:
+def _sweep_plain(products, targets, atoms, factors):
     """The sweep of `gram_sweep` where the metric is the identity, without Python between the atoms."""
     n_atoms, size = atoms.shape
     direction = np.empty(size)
@@ -134,7 +134,7 @@ def _sweep_plain(products: Any, targets: Any, atoms: Any, factors: Any) -> None:
 
 
 @compiled()
-def _users_of_atoms(indptr: Any, indices: Any, n_atoms: Any) -> Any:
+def _users_of_atoms(indptr, indices, n_atoms):
     """Group the non-zeros by atom: where each atom's begin, their signals and their positions in the codes."""
     starts = np.zeros(n_atoms + 1, dtype=np.int64)
     for index in indices:
@@ -154,7 +154,7 @@ def _users_of_atoms(indptr: Any, indices: Any, n_atoms: Any) -> Any:
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def _refit(indptr, indices, values, rows, positions, correlations, gram_row, changes):  # type: ignore[no-untyped-def]
+def _refit(indptr, indices, values, rows, positions, correlations, gram_row, changes):
     """Refit the coefficient of one atom in every signal that uses it, with the other coefficients fixed.
 
     `changes` is set to the change of the atom's row of the code Gram matrix. Returns the sum of squares of the new
@@ -186,7 +186,7 @@ def _refit(indptr, indices, values, rows, positions, correlations, gram_row, cha
 
 
 @compiled(fastmath=True)
-def project_rows(features: Any, rows: Any, vector: Any) -> Any:
+def project_rows(features, rows, vector):
     """Inner products of some rows with a vector, in float64."""
     products = np.empty(len(rows))
     last = len(rows) - 1

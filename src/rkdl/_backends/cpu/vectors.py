@@ -5,8 +5,6 @@ LLVM lowers them to whatever the machine has (AVX-512, AVX2, NEON, ...).
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils, config
@@ -24,7 +22,7 @@ HAS_AVX512 = "+avx512f" in (getattr(config, "CPU_FEATURES", None) or binding.get
 class Vectors:
     """Emits vector code for one element type."""
 
-    def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
+    def __init__(self, context, builder, dtype) -> None:
         self.builder = builder
         self.element = context.get_value_type(dtype)
         self.lanes = VECTOR_BYTES // (dtype.bitwidth // 8)
@@ -37,21 +35,21 @@ class Vectors:
     def constant(self, value: float) -> ir.Constant:
         return ir.Constant(self.type, [value] * self.lanes)
 
-    def spread(self, scalar: Any, kind: Any = None) -> Any:
+    def spread(self, scalar, kind=None):
         """Broadcast a scalar to every lane."""
         kind = kind or self.type
         first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(LANE, 0))
         mask = ir.Constant(ir.VectorType(LANE, self.lanes), [0] * self.lanes)
         return self.builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), mask)
 
-    def _pointer(self, base: Any, offset: Any) -> Any:
+    def _pointer(self, base, offset):
         address = self.builder.gep(base, [offset], inbounds=True)
         return self.builder.bitcast(address, self.type.as_pointer())
 
-    def load(self, base: Any, offset: Any) -> Any:
+    def load(self, base, offset):
         return self.builder.load(self._pointer(base, offset), align=self.align)
 
-    def load_some(self, base: Any, offset: Any, count: Any) -> Any:
+    def load_some(self, base, offset, count):
         """The first `count` numbers, fewer than a vector has, and zeros; nothing beyond them is read."""
         builder, flag = self.builder, ir.IntType(1)
         pointer = self._pointer(base, offset)
@@ -63,26 +61,31 @@ class Vectors:
         mask = builder.icmp_signed("<", self.lane_numbers(), self.spread(count, self.index_type))
         return builder.call(function, [pointer, ir.Constant(LANE, self.align), mask, self.constant(0.0)])
 
-    def store(self, value: Any, base: Any, offset: Any) -> None:
+    def store(self, value, base, offset) -> None:
         self.builder.store(value, self._pointer(base, offset), align=self.align)
 
-    def times(self, left: Any, right: Any) -> Any:
+    def times(self, left, right):
         return self.builder.fmul(left, right, flags=FAST)
 
-    def less(self, value: Any, left: Any, right: Any) -> Any:
+    def multiply_subtract(self, value, left, right):
         """``value - left * right``."""
         return self.builder.fsub(value, self.times(left, right), flags=FAST)
 
-    def lane_numbers(self) -> Any:
+    def lane_numbers(self):
         return ir.Constant(self.index_type, list(range(self.lanes)))
 
 
-def data_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+def width_of(context, builder, kind, value):
+    """Number of columns of an array."""
+    return builder.extract_value(context.make_array(kind)(context, builder, value).shape, 1)
+
+
+def data_of(context, builder, kind, value):
     """Pointer to the first number of an array."""
     return context.make_array(kind)(context, builder, value).data
 
 
-def emit_prefetch(builder: Any, data: Any, place: Any) -> None:
+def emit_prefetch(builder, data, place) -> None:
     """Prefetch the cache line of the number at flat index `place`."""
     byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     address = builder.bitcast(builder.gep(data, [place], inbounds=True), byte)
@@ -94,11 +97,11 @@ def emit_prefetch(builder: Any, data: Any, place: Any) -> None:
 
 
 @intrinsic
-def prefetch(typingctx: Any, array: Any, place: Any) -> Any:
+def prefetch(typingctx, array, place):
     """Prefetch the cache line of the number at flat index `place` of a C-contiguous array."""
     signature = types.void(array, types.int64)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def codegen(context, builder, sig, args):
         emit_prefetch(builder, data_of(context, builder, sig.args[0], args[0]), args[1])
         return context.get_dummy_value()
 

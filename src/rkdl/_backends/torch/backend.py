@@ -6,15 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from rkdl._backends.cpu.backend import CPU
 from rkdl._backends.devices import has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
 from rkdl._backends.torch.pursuit import (
-    explained_squares,
     pursue,
-    pursue_and_sum,
     residual_gradients,
 )
 from rkdl._backends.torch.sweeps import SweepCodes, gram_sweep
@@ -77,8 +74,6 @@ class TorchBackend:
         return weighted_sum(members, rows), members.sum(0, dtype=torch.float64), counts
 
     pursue = staticmethod(pursue)
-    pursue_and_sum = staticmethod(pursue_and_sum)
-    explained_squares = staticmethod(explained_squares)
     residual_gradients = staticmethod(residual_gradients)
     gram_sweep = staticmethod(gram_sweep)
     sweep_codes = SweepCodes
@@ -225,21 +220,5 @@ def _distance_terms(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """``2 gamma x'y``, ``gamma |x|^2`` and ``gamma |y|^2``."""
     products = product(rows, others * (2.0 * gamma))
-    own = scaled_norms(rows, gamma)
+    own = gamma * torch.linalg.vecdot(rows, rows)
     return products, own, own if rows is others else gamma * torch.linalg.vecdot(others, others)
-
-
-# Squared norms of the rows of a tensor and what they were multiplied by, while it lives and is not written to.
-_known_norms: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-
-
-def scaled_norms(rows: torch.Tensor, factor: float) -> torch.Tensor:
-    """``factor |x|^2`` of every row; of rows that stay from pass to pass it is computed once."""
-    if rows.is_inference():
-        return factor * torch.linalg.vecdot(rows, rows)
-    state = rows._version, factor
-    known, norms = _known_norms.get(rows, (None, None))
-    if known != state:
-        norms = factor * torch.linalg.vecdot(rows, rows)
-        _known_norms[rows] = state, norms
-    return norms

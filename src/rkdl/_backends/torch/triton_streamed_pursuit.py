@@ -10,15 +10,16 @@ coded again with rows in full precision.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, no_type_check
 
 import torch
 import triton
 import triton.language as tl
 
-from rkdl._backends.torch.pursuit import Parts, pursue_plainly
-from rkdl._backends.torch.triton_kernels import first_of_largest, limit_on, on_device, parts_of
+from rkdl._backends.torch.pursuit import Parts, empty_parts, pursue_on_host, widened
+from rkdl._backends.torch.triton_kernels import first_of_largest, kernel_input, on_device, parts_of, stopping_rules
 
 # Beyond these a program's vectors, or its system of equations, are far too large for its registers.
 LARGEST_WIDTH, LARGEST_NONZERO = 65_536, 128
@@ -45,6 +46,7 @@ def _unpacked(words, BLOCK: tl.constexpr):
 
 
 @triton.jit
+@no_type_check
 def _choose_kernel(
     correlations,
     gram,
@@ -196,6 +198,7 @@ def _choose_kernel(
 
 
 @triton.jit
+@no_type_check
 def _solve_kernel(
     correlations,
     gram,
@@ -261,7 +264,7 @@ def _solve_kernel(
                 is_next = (steps[p] >= k) & (steps[p] < k + 2)
                 for q in tl.static_range(PARTS):
                     place = line + (steps[p][:, None] - k) * STEPS + steps[q][None, :]
-                    tl.store(place, system[p * PARTS + q], mask=is_next[:, None])  # type: ignore[index]
+                    tl.store(place, system[p * PARTS + q], mask=is_next[:, None])
                 tl.store(line + 2 * STEPS + steps[p], right[p], mask=is_next)
             tl.debug_barrier()
             pivot, correlation = tl.load(line + k), tl.load(line + 2 * STEPS + k)
@@ -337,6 +340,7 @@ def _after_pivot(is_taken, pivot, correlation, smallest, residual, is_open, n_ch
 
 
 @triton.jit
+@no_type_check
 def _swept(right, system, across, pivot, correlation, PARTS: tl.constexpr):
     """The right-hand side and the blocks of a system without a row's part in them; a pivot of zero changes nothing."""
     new_right, new_system, scaled = (), (), ()
@@ -349,9 +353,9 @@ def _swept(right, system, across, pivot, correlation, PARTS: tl.constexpr):
     return new_right, new_system
 
 
-def fits(n_atoms: int, n_nonzero: int) -> bool:
-    """Whether the sizes are within reach."""
-    return n_atoms <= LARGEST_WIDTH and n_nonzero <= LARGEST_NONZERO
+def fits(n_atoms: int, n_nonzero: int, residual_tol: float) -> bool:
+    """Whether the sizes are within reach; with a tolerance most codes are, whatever the number of non-zeros."""
+    return n_atoms <= LARGEST_WIDTH and (n_nonzero <= LARGEST_NONZERO or residual_tol >= 0.0)
 
 
 class _Plan(NamedTuple):
@@ -417,7 +421,8 @@ def _choose(
     block, n_parts, rows, held, warps, per_core = _plan(n_atoms, n_nonzero, dtype, row_dtype, n_cores)
     width = block * n_parts
     n_programs = max(1, min(n_signals, n_cores * per_core))
-    # Rows that no step has written must be finite.
+    # Rows of the Gram matrix begin at multiples of a vector and need no mask. Rows of the scratch that no step has
+    # written must be finite.
     scratch = torch.zeros((n_programs, n_nonzero + rows, width), dtype=row_dtype, device=device)
     projections = torch.zeros((n_programs, n_nonzero + rows), dtype=dtype, device=device)
     chosen = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
@@ -426,11 +431,7 @@ def _choose(
     floor, row_eps = torch.finfo(dtype).eps ** 0.5, torch.finfo(row_dtype).eps
     with on_device(device):
         _choose_kernel[(n_programs,)](
-            correlations,
-            # Rows that begin at multiples of a vector and need no mask; padding by nothing would copy.
-            torch.nn.functional.pad(gram, (0, width - n_atoms)) if n_atoms < width else gram,
-            squared_norms,
-            limit_on(residual_tol, dtype, device),
+            *kernel_input(correlations, widened(gram, width), squared_norms, residual_tol),
             chosen,
             counts,
             scratch,
@@ -475,19 +476,13 @@ def _solve(
     n_nonzero = chosen.shape[1]
     side, n_parts = _blocks_of(n_nonzero)
     steps = side * n_parts
-    indices = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
-    values = torch.empty((n_signals, n_nonzero), dtype=dtype, device=device)
-    residuals = torch.empty(n_signals, dtype=dtype, device=device)
+    _, indices, values, residuals = empty_parts(n_signals, n_nonzero, correlations)
     n_programs = max(1, min(n_signals, MOST_PROGRAMS * _n_cores(device)))
     lines = torch.empty((n_programs, 8, steps), dtype=dtype, device=device)
     orders = torch.empty((n_programs, steps), dtype=torch.int32, device=device)
-    eps = torch.finfo(dtype).eps
     with on_device(device):
         _solve_kernel[(n_programs,)](
-            correlations,
-            gram,
-            squared_norms,
-            limit_on(residual_tol, dtype, device),
+            *kernel_input(correlations, gram, squared_norms, residual_tol),
             chosen,
             counts,
             indices,
@@ -498,15 +493,13 @@ def _solve(
             n_signals,
             n_atoms,
             gram.stride(0),
-            FLOOR=eps**0.5,
-            NOISE=(8.0 * eps) ** 2,
             NONZERO=n_nonzero,
             SIDE=side,
             PARTS=n_parts,
             BLOCK=min(side, 32),
-            HAS_LIMIT=residual_tol >= 0.0,
             # As few as hold the system in their registers.
             num_warps=max(1, triton.next_power_of_2(triton.cdiv(steps * steps, 4096))) * dtype.itemsize // 4,
+            **stopping_rules(dtype, residual_tol),
         )
     return counts, indices, values, residuals
 
@@ -519,18 +512,28 @@ def pursue(
     residual_tol: float,
     ols: bool,
 ) -> Parts:
-    """Counts (c,), indices and values (c, s) ascending and padded by zeros, and squared residuals (c,)."""
+    """What `rkdl._backends.torch.pursuit.pursue` finds; codes that the kernels cannot complete are found on the CPU."""
     correlations, gram = correlations.contiguous(), gram.contiguous()
-    options = n_nonzero, residual_tol, ols
+    limit = min(n_nonzero, LARGEST_NONZERO)
     half = torch.float32 if correlations.dtype == torch.float64 else torch.float16
-    parts = _pursue(correlations, gram, squared_norms, *options, half)
-    for attempt in (partial(_pursue, row_dtype=correlations.dtype), pursue_plainly):
+    parts = _pursue(correlations, gram, squared_norms, limit, residual_tol, ols, half)
+
+    def repeat(is_open: torch.Tensor, work: Callable[..., Parts]) -> None:
+        rows = torch.nonzero(is_open)[:, 0]
+        found = work(correlations[rows], gram, squared_norms[rows], parts[1].shape[1], residual_tol, ols)
+        for part, new in zip(parts, found, strict=True):
+            part[rows] = new
+
+    is_open = parts[0] < 0
+    if is_open.any():
+        repeat(is_open, partial(_pursue, row_dtype=correlations.dtype))
         is_open = parts[0] < 0
-        if not is_open.any():
-            break
-        again = torch.nonzero(is_open)[:, 0]
-        for part, new in zip(parts, attempt(correlations[again], gram, squared_norms[again], *options), strict=True):
-            part[again] = new
+    if limit < n_nonzero:
+        counts, indices, values, residuals = parts
+        is_open |= (counts == limit) & (residuals > residual_tol)
+        parts = counts, widened(indices, n_nonzero), widened(values, n_nonzero), residuals
+    if is_open.any():
+        repeat(is_open, pursue_on_host)
     return parts
 
 

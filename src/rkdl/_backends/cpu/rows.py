@@ -1,0 +1,37 @@
+"""Norms, exponents and differences of rows, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rkdl._backends.cpu.jit import compiled
+
+
+@compiled(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def square_rows(rows, squares):
+    """``|x|^2`` of every row."""
+    for i in range(len(rows)):
+        row = rows[i]
+        total = squares.dtype.type(0)
+        for k in range(len(row)):
+            total += row[k] * row[k]
+        squares[i] = total
+
+
+# Without contraction: a product and an offset that overflow both must meet as infinities and leave NaN.
+@compiled(error_model="numpy", fastmath={"nsz"})
+def find_exponents(values, factor, own, scaled, other):
+    """``factor v - scaled_i - other_j`` in place of every value, at most zero; NaN where `own` is not finite.
+
+    Or a signal at infinity would pass for one that is merely far.
+    """
+    zero = values.dtype.type(0)
+    for i in range(len(values)):
+        row = values[i]
+        if not np.isfinite(own[i]):
+            row[:] = np.nan
+            continue
+        offset = scaled[i]
+        for j in range(len(row)):
+            exponent = row[j] * factor - offset - other[j]
+            row[j] = zero if exponent > zero else exponent
