@@ -554,7 +554,7 @@ class TestEngine:
                 whitened = whitened / ((whitened**2).sum(1) ** 0.5)[:, None]
                 task = EncodeTask(feature_map, metric.unwhiten(whitened), whitened @ whitened.T, Pursuit(3, -1.0, True))
                 sums, states = executor.map_reduce(task)
-                code_gram, _, energy, _ = executor.small_to_host(sums)
+                code_gram, _, energy, _ = executor.to_backend(sums)
                 moved_map = executor.with_vectors_on_device(feature_map) if moves_on_device else feature_map
                 held = unit if holds_atoms else None
                 term = executor.to_backend(linear)

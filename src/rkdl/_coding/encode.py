@@ -275,16 +275,8 @@ def encode_signals(
         codes = coder.codes(rows, None if squared_norms is None else squared_norms[start:stop])
         output.write(codes._replace(values=codes.values.astype(dtype, copy=False)), own_factors, start, stop)
 
-    for_each_chunk(signals, encoder.row_width, n_jobs, task, _multiplications(signals, encoder))
+    for_each_chunk(signals, encoder.row_width, n_jobs, task)
     return output.result()
-
-
-def _multiplications(signals: Signals, encoder: Any) -> float:
-    """About how many the coding takes; infinite with a kernel, whose share is not known."""
-    n_signals, n_features = signals.shape
-    n_nonzero = encoder.pursuit.n_nonzero
-    # A step takes as long as a few multiplications with every atom beside those of the factor's rows.
-    return n_signals * encoder.n_atoms * (n_features + n_nonzero * (n_nonzero / 2 + 8)) if encoder.is_linear else np.inf
 
 
 def _encode_on_device(

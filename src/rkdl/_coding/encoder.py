@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +15,7 @@ from rkdl._backends.devices import to_host
 from rkdl._coding.pursuit import Codes, pursue
 from rkdl._data.signals import Signals, is_safe, needs_float64
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.threads import map_chunks
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._utils.types import Array
 
@@ -40,11 +39,10 @@ def for_each_chunk(
     width: int,
     n_jobs: int | None,
     task: Callable[[int, int, int], Any],
-    multiplications: float = math.inf,
 ) -> list[Any]:
     """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
 
-    All together take about `multiplications`. Chunks on a device are worked on one after another. Where features are
+    Chunks on a device are worked on one after another. Where features are
     not finite because the signals are not, the error is scikit-learn's, which says so.
     """
     choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
@@ -54,7 +52,8 @@ def for_each_chunk(
         choose, n_jobs = bounds_on(signals.device), 1
     bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
     try:
-        return map_chunks(signals, bounds, n_jobs, task, multiplications)
+        with ThreadExecutor(signals, bounds, n_jobs, row_width=width) as executor:
+            return executor.map_chunks(task)
     except NotFiniteError:
         signals.check_finite()
         raise

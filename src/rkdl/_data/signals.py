@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass
@@ -113,14 +113,14 @@ class Signals:
         """Some of the signals, in memory."""
         return Signals(self.take(indices), self.dtype)
 
-    def reading(self) -> AbstractContextManager:
-        """Lasts as long as a pass; a source that is slow to read reads announced rows ahead."""
+    def reading(self, bounds: Sequence[tuple[int, int]], at_once: int) -> AbstractContextManager[None]:
+        """Lasts as long as a pass that reads rows `bounds` in this order, so many at once; slow sources read ahead."""
         return nullcontext()
 
-    def announce(self, start: int, stop: int) -> None:
-        """These rows will be read soon."""
+    def make_resident(self) -> None:
+        """Take the memory on the device that all signals will stay in, where there is enough."""
 
-    def worked_on(self) -> None:
+    def release_buffer(self) -> None:
         """The chunk read last has been given to the device: when it is done its place may be filled again."""
 
     def check_finite(self, name: str = "X") -> None:

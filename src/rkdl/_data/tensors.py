@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
@@ -92,9 +92,6 @@ class TensorSignals(Signals):
             total += Moments(rows.numel(), float(mean), float(deviation) * rows.numel())
         return total
 
-    def make_resident(self) -> None:
-        """They are on the device."""
-
 
 class HostTensor(Signals):
     """Rows of a tensor in host memory, which become arrays when they are read; a device gets them as they are stored.
@@ -141,7 +138,6 @@ class StreamedSignals(Signals):
         return super()._replaced(source=self.source._replaced(**changes), _buffers=buffers, **changes)
 
     def make_resident(self) -> None:
-        """Take the memory on the device that all signals will stay in, where there is enough."""
         if self._buffers is not None:
             self._buffers.make_resident()
 
@@ -156,7 +152,7 @@ class StreamedSignals(Signals):
         """Rows as they travel."""
         return self.data[start:stop] if self._is_stored else self.source.read(start, stop)
 
-    def worked_on(self) -> None:
+    def release_buffer(self) -> None:
         if self._buffers is not None:
             self._buffers.release()
 
@@ -173,12 +169,9 @@ class StreamedSignals(Signals):
         rows = torch.from_numpy(np.ascontiguousarray(self.take(indices)))
         return TensorSignals(rows.to(self.device), self.dtype, self.device)
 
-    def reading(self) -> AbstractContextManager:
-        return self.source.reading()
-
-    def announce(self, start: int, stop: int) -> None:
-        if self._buffers is None or not self._buffers.has(start, stop):
-            self.source.announce(start, stop)
+    def reading(self, bounds: Sequence[tuple[int, int]], at_once: int) -> AbstractContextManager[None]:
+        missing = [bound for bound in bounds if self._buffers is None or not self._buffers.has(*bound)]
+        return self.source.reading(missing, at_once)
 
     def _blocks(self) -> Iterator[np.ndarray]:
         return self.source._blocks()

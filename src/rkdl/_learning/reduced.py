@@ -269,7 +269,7 @@ class ReducedProblem(LearningProblem):
         dtype = self.executor.signals.dtype
         gram = cast(unit @ unit.T, dtype)
         task = EncodeTask(LinearMap(vectors.shape[1]), cast(unit, dtype), gram, self.linear[1], makes_state=False)
-        found = SufficientStatistics(*self.executor.small_to_host(self.executor.map_reduce(task)[0]))
+        found = SufficientStatistics(*self.executor.to_backend(self.executor.map_reduce(task)[0]))
         code_gram, cross_products = found.code_gram / norms / norms[:, None], found.cross_products / norms[:, None]
         if past is None:
             return SufficientStatistics(code_gram, cross_products, float(found.energy))
@@ -315,7 +315,7 @@ class ReducedProblem(LearningProblem):
         sums, chunks = self.executor.map_reduce(task, chunks, start=past)
         if task.caches_features and not self.moves_vectors:
             self._cache(feature_map, chunks)
-        return SufficientStatistics(*self.executor.small_to_host(sums)), chunks
+        return SufficientStatistics(*self.executor.to_backend(sums)), chunks
 
     @property
     def _caches_features(self) -> bool:
