@@ -40,8 +40,6 @@ METHODS += ("predict_proba", "decision_function", "score_samples", "fit_predict"
 # What runs around the learning, so that a fit that fails, even as threads are given back, changes nothing.
 BEFORE = {"fit", "partial_fit", "fit_predict", "_fit_scores", "replaced_at_once", "remember_parameters"}
 BEFORE |= {"<dictcomp>", "get_params", "_learns_from_sums", "gather", "is_dask", "is_source", "is_tensor"}
-# A team of threads that is deleted has nothing left to do.
-BEFORE |= {"__del__", "close"}
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ class RowSource(Signals):
                 f"that is read of it: store them in blocks of at most {LARGEST_BLOCK >> 20} MiB."
             )
         self._block: tuple[int, np.ndarray] | None = None
-        self._lock = threading.Lock()
+        self._lock, self._taking = threading.Lock(), threading.Lock()
         # What reads the next chunks of a pass while one is worked on.
         self._reader: ThreadPoolExecutor | None = None
         self._upcoming: Iterator[tuple[int, int]] = iter(())
@@ -97,11 +97,12 @@ class RowSource(Signals):
                     self._ahead[start, stop] = self._reader.submit(copy_context().run, self._read, start, stop)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        future = self._ahead.pop((start, stop), None)
-        if future is None:
-            return self._read(start, stop)
-        self._read_ahead(1)
-        return future.result()
+        # One thread at a time, so that rows are read ahead in their order.
+        with self._taking:
+            future = self._ahead.pop((start, stop), None)
+            if future is not None:
+                self._read_ahead(1)
+        return self._read(start, stop) if future is None else future.result()
 
     def _read(self, start: int, stop: int) -> np.ndarray:
         if isinstance(self.data, np.memmap):
