@@ -359,9 +359,8 @@ def measured_cost(model: DL, X: np.ndarray, iterations: tuple[int, int]) -> tupl
         sums, states = map_reduce(self, task, *arguments, **options)
         passes.append((1, len(pickle.dumps(task, protocol=5)), sum(np.asarray(part).nbytes for part in sums)))
         if states and isinstance(states[0], ChunkState):
-            # Row pointers have one entry more than there are rows.
             numbers = sum(part.nbytes for item in states for part in (*item.codes, item.residuals))
-            state_bytes.append((numbers - 4 * len(states)) / self.signals.shape[0])
+            state_bytes.append(numbers / self.signals.shape[0])
         return sums, states
 
     totals = []

@@ -9,7 +9,8 @@ from sklearn.svm import SVC
 
 from helpers import Estimators, RowSlices, poor_models
 from rkdl import KDLClassifier, KDLOutlierDetector, load
-from rkdl._data.signals import Moments, Signals
+from rkdl._data import signals
+from rkdl._data.signals import Signals
 
 pytestmark = poor_models
 
@@ -77,12 +78,10 @@ def test_all_numbers_equal():
     assert model.fit(np.full((50, 3), 2.0)).gamma_ == 1.0
 
 
-@pytest.mark.parametrize("chunks", [[300], [100, 200], [1, 2, 297]])
-def test_moments_add_up(chunks, X):
-    parts = [Signals(part, np.float64).moments() for part in np.split(X + 1e4, np.cumsum(chunks)[:-1])]
-    total = sum(parts, Moments())
-    assert total.count == X.size
-    np.testing.assert_allclose([total.mean, total.variance], [(X + 1e4).mean(), X.var()], rtol=1e-9)
+@pytest.mark.parametrize("size", [1, 100, 10_000])
+def test_variance_of_pieces(size, X, monkeypatch):
+    monkeypatch.setattr(signals, "PIECE_SIZE", size)
+    np.testing.assert_allclose(Signals(X + 1e4, np.float64).variance(), X.var(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["FourierDL", "RKDL", "ORKDL"])

@@ -21,8 +21,6 @@ from rkdl._utils.warnings import warn
 
 # Bytes of a storage block that is kept while its rows are asked for; larger ones are read piece by piece.
 LARGEST_BLOCK = 64 << 20
-# Rows of a memory map between two looks at its pages; a row may bring in some hundred kilobytes of them.
-_TAKEN_AT_ONCE = 128
 
 
 def is_source(X: Any) -> bool:
@@ -105,10 +103,6 @@ class RowSource(Signals):
         return self._read(start, stop) if future is None else future.result()
 
     def _read(self, start: int, stop: int) -> np.ndarray:
-        if isinstance(self.data, np.memmap):
-            rows = self._finish(np.array(self.data[start:stop], dtype=self.dtype))
-            _forget_pages(self.data)
-            return rows
         size = self._block_rows
         if size <= stop - start:
             return self._finish(self._slice(start, stop))
@@ -124,6 +118,9 @@ class RowSource(Signals):
     def _slice(self, start: int, stop: int) -> np.ndarray:
         """Rows as they are stored, dense; a source that gives other rows than it was asked for is refused."""
         rows = well_formed(self.data[start:stop])
+        if isinstance(rows, np.memmap):
+            rows = np.array(rows)
+            _forget_pages(self.data)
         rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
         if rows.shape != (stop - start, self.shape[1]):
             raise ValueError(
@@ -137,9 +134,9 @@ class RowSource(Signals):
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
         rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
         if isinstance(self.data, np.memmap):
-            for begin in range(0, len(wanted), _TAKEN_AT_ONCE):
-                own = wanted[begin : begin + _TAKEN_AT_ONCE]
-                rows[begin : begin + len(own)] = np.asarray(self.data)[own]
+            # A few at a time: a row may bring some hundred kilobytes of pages into memory.
+            for begin in range(0, len(wanted), 128):
+                rows[begin : begin + 128] = np.asarray(self.data)[wanted[begin : begin + 128]]
                 _forget_pages(self.data)
             return self._finish(rows)[inverse]
         # Rows of one storage block, or without blocks neighbouring rows, are one slice.
@@ -154,10 +151,7 @@ class RowSource(Signals):
     def _blocks(self) -> Iterator[np.ndarray]:
         rows = max(self._block_rows, (4 << 20) // (self.shape[1] * self.dtype.itemsize), 1)
         for start in range(0, self.shape[0], rows):
-            block = self._slice(start, min(start + rows, self.shape[0])).astype(self.dtype)
-            if isinstance(self.data, np.memmap):
-                _forget_pages(self.data)
-            yield block
+            yield self._slice(start, min(start + rows, self.shape[0])).astype(self.dtype)
 
 
 def _rows_of_blocks(data: Any) -> int:

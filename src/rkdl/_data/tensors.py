@@ -11,7 +11,7 @@ import torch
 
 from rkdl._backends.arrays import host
 from rkdl._backends.devices import CACHE_SHARE, free_bytes, resolve_device, torch_dtype
-from rkdl._data.signals import MOMENTS_AT_ONCE, Moments, Signals, check_shape
+from rkdl._data.signals import Signals, _pieces, check_shape
 from rkdl._utils.inputs import check_rows_finite
 
 _DTYPES = {torch.float32: np.float32, torch.float16: np.float32, torch.bfloat16: np.float32}
@@ -81,16 +81,8 @@ class TensorSignals(Signals):
             bad = self.data[~self.data.isfinite().all(dim=1)][:1]
             check_rows_finite(host(bad), name)
 
-    def largest(self) -> float:
-        return float(self.data.abs().max()) if self.data.numel() else 0.0
-
-    def moments(self) -> Moments:
-        total, n_rows = Moments(), max(1, MOMENTS_AT_ONCE // max(1, self.shape[1]))
-        for start in range(0, self.shape[0], n_rows):
-            rows = self.data[start : start + n_rows].double()
-            deviation, mean = torch.var_mean(rows, correction=0)
-            total += Moments(rows.numel(), float(mean), float(deviation) * rows.numel())
-        return total
+    def _blocks(self) -> Iterator[torch.Tensor]:
+        yield self.data
 
 
 class HostTensor(Signals):
@@ -106,9 +98,7 @@ class HostTensor(Signals):
         return self._finish(self.data[torch.from_numpy(np.asarray(indices, dtype=np.int64))])
 
     def _blocks(self) -> Iterator[np.ndarray]:
-        n_rows = max(1, MOMENTS_AT_ONCE // max(1, self.shape[1]))
-        for start in range(0, self.shape[0], n_rows):
-            yield host(self.data[start : start + n_rows])
+        yield from map(host, _pieces(self.data))
 
 
 class StreamedSignals(Signals):
