@@ -311,7 +311,6 @@ def test_forged_streams(name, X, tmp_path):
             with pytest.raises(ValueError, match="was changed"):
                 rkdl.load(path).partial_fit(X[90:])
     for key, values in {
-        "scale": ["x", 10**400, 0.0, float("nan"), None],
         "gamma": ["x", float("inf"), 10**400],
         "running": [None, {}, {"energy": "x"}, {**header["stream"]["running"], "stranger": 1}],
         "buffered_chunks": [None, [[0]], [["x"]], [[10**6]], 7],

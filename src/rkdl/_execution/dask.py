@@ -30,7 +30,7 @@ from rkdl._data.dask import (
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import PERSIST
-from rkdl._execution.executor import ChunkTask, Executor, Result, State, Sums, add_sums, makes_state
+from rkdl._execution.executor import ChunkTask, Executor, Result, State, Sums, add_sums
 
 # Chunks whose sums one Dask task adds to the total.
 ADDED_AT_ONCE = 16
@@ -88,9 +88,9 @@ def pass_graph(
     items = _references(states, graph) if states is not None else [None] * len(keys)
     chunks = list(zip(keys, items, range(len(keys)), signals.data.chunks[0], strict=True))
     applied = [f"{name}-{token}-{i}" for i in range(len(keys))]
-    sums = applied
+    sums, has_states = applied, _makes_state(task)
     graph.update(zip(applied, ((_apply, sent, *chunk) for chunk in chunks), strict=True))
-    if makes_state(task):
+    if has_states:
         # Apart, for what is added elsewhere must not take the codes along.
         sums = [f"rkdl-sums-{token}-{i}" for i in range(len(keys))]
         graph.update((key, (itemgetter(0), pair)) for key, pair in zip(sums, applied, strict=True))
@@ -99,7 +99,7 @@ def pass_graph(
         key = f"rkdl-add-{token}-{i}"
         graph[key] = (_add, total, sums[i : i + ADDED_AT_ONCE])
         total = key
-    return graph, total, applied if makes_state(task) else []
+    return graph, total, applied if has_states else []
 
 
 def _states_graph(task: Callable, states: list[State], name: str) -> tuple[dict, list[str]]:
@@ -127,6 +127,10 @@ def _without_sums(pairs: list) -> list:
     return [_Literal(pair.value[1]) if isinstance(pair, _Literal) else pair for pair in pairs]
 
 
+def _makes_state(task: ChunkTask) -> bool:
+    return bool(getattr(task, "makes_state", True))
+
+
 def _task_name(task: Any) -> str:
     name = getattr(task, "__name__", type(task).__name__).strip("_").lower().removesuffix("task")
     return f"rkdl-{_NAMES.get(name, name)}"
@@ -141,7 +145,7 @@ def _apply(
     with one_blas_thread():
         rows = aligned(Signals(block, dtype).read(0, block.shape[0]))
         sums, state = aligned(task)(rows, aligned(_state_of(item)))
-    return (sums, state) if makes_state(task) else sums
+    return (sums, state) if _makes_state(task) else sums
 
 
 def _state_of(item: Any) -> State:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -62,8 +61,10 @@ class DeviceExecutor(Executor):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._context.enter_context(product_precision(self.device))
         if self.device.type == "cuda":
+            # float32 products in float32, or in TF32 where the configuration says so.
+            self._context.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            torch.set_float32_matmul_precision("high" if TF32.get() else "highest")
             self._context.enter_context(torch.cuda.device(self.device))
         if self.is_light and self.is_alone:
             # No tensor of a fit outlives it.
@@ -213,17 +214,3 @@ def is_light(row_width: int, n_features: int) -> bool:
     """
     own = max(0, row_width - n_features)
     return own * own * row_width <= HOST_WORK
-
-
-@contextmanager
-def product_precision(device: torch.device) -> Iterator[None]:
-    """float32 products in float32, or in TF32 where the configuration says so; torch's own setting is restored."""
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if TF32.get() else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -196,11 +196,6 @@ class DigestTask(SquaresTask):
         return super().__call__(rows, None)[0], hashlib.sha256(np.ascontiguousarray(host(rows)).data).digest()
 
 
-def makes_state(task: ChunkTask) -> bool:
-    """Whether a task makes a new chunk state; one that does not returns the earlier one, or None."""
-    return bool(getattr(task, "makes_state", True))
-
-
 def add_sums(totals: Sums | None, sums: Sums) -> Sums:
     """A chunk's sums added to those of the chunks before it, in float64 and in place; the first become the totals."""
     if totals is None:
