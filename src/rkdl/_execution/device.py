@@ -53,7 +53,6 @@ class DeviceExecutor(Executor):
         if bounds is None:
             bounds = bounds_on(signals.device)(signals.shape[0], row_width, signals.dtype.itemsize)
         super().__init__(signals, bounds, 1, cache_bytes)
-        self.row_width = row_width
         self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
         signals.make_resident()
