@@ -15,8 +15,6 @@ import pytest
 from sklearn.datasets import load_digits
 from threadpoolctl import ThreadpoolController
 
-from rkdl._execution.blas import one_blas_thread
-
 # An example may wait for the compiler; on CI (where the variable CI is set) the same examples are drawn in every run.
 hypothesis.settings.register_profile("rkdl", deadline=None, max_examples=120, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("rkdl")
@@ -39,21 +37,14 @@ def unit_digits(digits):
     return digits / np.linalg.norm(digits, axis=1, keepdims=True)
 
 
-@pytest.fixture
-def one_thread():
-    """BLAS on one thread, as inside a fit; two on matrices this small only wait for each other."""
-    with one_blas_thread():
-        yield
-
-
 @pytest.fixture(scope="session")
 def _blas():
     return ThreadpoolController().select(user_api="blas")
 
 
 @pytest.fixture
-def one_thread_by_default(_blas):
-    """Estimators without ``n_jobs`` use one thread: for fits so small that two threads only wait for each other."""
+def one_thread(_blas):
+    """One thread, of BLAS and of estimators without ``n_jobs``: in small fits two only wait for each other."""
     with _blas.limit(limits=1):
         yield
 

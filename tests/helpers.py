@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -144,3 +146,40 @@ def interrupt_after(monkeypatch, count, owner, attribute):
         return original(*args, **kwargs)
 
     monkeypatch.setattr(owner, attribute, interrupted)
+
+
+def _interrupt(action, at=None):
+    """Ctrl-C at the call of that number of a function of the package; returns the number of calls."""
+    count = 0
+
+    def watch(frame, event, argument):
+        nonlocal count
+        if event == "call" and frame.f_globals.get("__name__", "").startswith("rkdl."):
+            count += 1
+            if count == at:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(watch)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def is_interrupted(action, at):
+    """Whether KeyboardInterrupt came out; where Python runs a destructor it drops one, and the action goes on."""
+    try:
+        _interrupt(action, at)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def moments(action, spread=12):
+    """Numbers of calls from the first to the last, closer together at the end."""
+    # The first time modules are imported, which are calls too.
+    action()
+    count = _interrupt(action)
+    return sorted({*np.linspace(1, count, spread).astype(int).tolist(), *range(max(1, count - 20), count + 1, 4)})

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import os
+import shlex
 import subprocess
 import sys
+import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris
+from sklearn.preprocessing import StandardScaler
 
 import rkdl
-from rkdl import ORKDL, RKDL, KDLClassifier, KDLOutlierDetector
-from rkdl._cli import main
+from rkdl import ORKDL, KDLClassifier, KDLOutlierDetector
+from rkdl._cli import decisions, main, messages
 
 QUICK = ["--quiet", "--set", "max_iter=2", "--set", "n_kernel_vectors=12", "--atoms", "8"]
 
@@ -22,6 +26,11 @@ QUICK = ["--quiet", "--set", "max_iter=2", "--set", "n_kernel_vectors=12", "--at
 @pytest.fixture(autouse=True)
 def _in_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+def run(line, *more):
+    """A command that succeeds."""
+    assert main([*shlex.split(line), *more]) == 0
 
 
 @pytest.fixture(scope="module")
@@ -53,21 +62,144 @@ def tables(iris):
     return X[:100], y[:100], X[100:], y[100:]
 
 
-def fails(argv, capsys):
-    """The message on stderr of a command that fails with exit code 2 and one line."""
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, iris):
+    """A folder of files that are wrong, and of some that are right."""
+    folder = tmp_path_factory.mktemp("files")
+    X, y = iris
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_csv("iris.csv", ["name", "a", "b", "c", "d", "kind"], [[f"f{n}", *X[n], y[n]] for n in range(150)])
+        write_csv("numbers.csv", ["a", "b", "c", "d"], X)
+        write_csv("two.csv", ["a", "b"], X[:, :2])
+        write_csv("commas.csv", ["a", "b"], [["1,5", 2], ["2,5", 3]], ";")
+        write_csv("gaps.csv", ["a", "b", "c"], [[1, 2, 3], [4, "", 6], [7, "NA", "inf"], [1, 0, 1]])
+        write_csv("truths.csv", ["a", "is"], [[0.5, "TRUE"], [1.5, ""], [2.5, "false"]])
+        write_csv("label.csv", ["a", "b", "c"], [[1, 2, "x"], [3, 4, ""], [5, 6, "y"]])
+        texts = {"empty": "", "header": "a,b\n", "long": "a,b\n1,2\n1,2,3\n", "twice": "a,a\n1,2\n", "bytes": "\udcff"}
+        for name, text in texts.items():
+            with open(f"{name}.csv", "wb") as stream:
+                stream.write(text.encode(errors="surrogateescape"))
+        np.save("X.npy", X)
+        np.save("y.npy", y)
+        np.save("wide.npy", np.ones((3, 7)))
+        np.save("line.npy", np.ones(5))
+        np.save("nan.npy", np.where(np.arange(150)[:, np.newaxis] == 3, np.nan, X))
+        np.save("objects.npy", np.array([{}], dtype=object))
+        np.savez("several.npz", one=X, two=X)
+        with open("huge.npy", "wb") as stream:
+            header = {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10**12)}
+            np.lib.format.write_array_header_1_0(stream, header)
+        for name in ("old.zarr", "none", "broken", "deep", "images/sub"):
+            os.makedirs(name)
+        for name in ("data.xlsx", "broken/bad.png"):
+            with open(name, "w") as stream:
+                stream.write("nothing")
+        if hasattr(os, "mkfifo"):
+            os.mkfifo("fifo.csv")
+        image = pytest.importorskip("PIL.Image")
+        image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save("deep/deep.tiff")
+        image.new("RGB", (10, 6), (255, 0, 0)).save("images/red.png")
+        image.new("L", (8, 8)).save("images/sub/grey.png")
+        run("fit numbers.csv --out model", *QUICK)
+        run("fit X.npy --kernel poly --out poly", *QUICK)
+        KDLOutlierDetector(n_members=2, max_iter=1, random_state=0).fit(X).save("detector")
+    return folder
+
+
+REFUSALS = """
+fit numbers.csv --out r --method dl --kernel rbf -> --kernel does not apply to DL
+fit numbers.csv --out r --set speed=3 -> Invalid parameter 'speed'
+fit numbers.csv --out r --set speed -> give NAME=VALUE
+fit numbers.csv --out r --set n_components=many -> must be an int
+fit numbers.csv --out r --set gamma={[]:1} -> gamma
+fit numbers.csv --out r --method svd -> invalid choice
+fit numbers.csv --out r --atoms 0 -> '0' is not an integer of at least 1
+fit numbers.csv --out r --gamma=-1 -> '-1' is not a positive number
+fit numbers.csv --out no/such/folder/r -> does not exist: make it first
+fit numbers.csv --out r --standardize -> no --standardize here, because a model file
+fit --drop a numbers.csv --out r -> required: DATA; give it before --drop
+fit iris.csv --out r -> iris.csv: 2 columns are not numeric: name ('f0'), kind (
+fit iris.csv --out r -> ; leave them out (--drop), copy them to the results (--keep), name the classes (--label), or
+fit iris.csv --out r --drop name -> ; leave it out (--drop)
+fit iris.csv --out r --label color -> there is no column 'color'; its columns are name, a, b
+fit iris.csv --out r --drop color -> there is no column 'color'
+fit iris.csv --out r --keep color -> there is no column 'color'
+fit commas.csv --out r -> write decimal points instead of commas
+fit gaps.csv --out r -> missing or infinite values in b (2), c (1), the first in column 'b', row 2 (from 1)
+fit truths.csv --out r -> missing or infinite values in is (1)
+fit empty.csv --out r -> the file is empty
+fit header.csv --out r -> the table has no rows
+fit long.csv --out r -> Expected 2 fields in line 3, saw 3
+fit twice.csv --out r -> several columns are called a
+fit bytes.csv --out r -> cannot be read as a CSV file in UTF-8
+fit fifo.csv --out r -> fifo.csv
+fit several.npz --out r -> choose one by its name
+fit objects.npy --out r -> cannot be read as an array
+fit line.npy --out r -> its array is 1-D
+fit nan.npy --out r -> contains NaN
+fit huge.npy --out r -> huge.npy
+fit X.npy --drop a --out r -> --drop is for tables
+fit data.xlsx --out r -> the ending '.xlsx' is not known
+fit old.zarr --out r -> cannot be read as a Zarr array
+fit none --out r -> there are no images in this folder
+fit broken --out r -> cannot be read as an image
+fit deep --out r -> more than 8 bits
+fit images --out r -> grey.png: is 8 x 8 pixels, and red.png 10 x 6; resize all images with --size WIDTH HEIGHT
+encode model iris.csv --out iris.csv -> iris.csv is also an input
+encode model iris.csv --out ./iris.csv -> is also an input
+encode model iris.csv --out r.xls -> the ending '.xls' is not known
+encode model iris.csv --out old.zarr -> exists already
+encode model absent.csv --out r.npz -> no such file
+encode iris.csv iris.csv --out r.npz -> not a file of rkdl
+encode model two.csv --out r.npz -> there are no columns c, d, which the model was fitted on; its columns
+encode model wide.npy --out r.npz -> wide.npy has 7 features, and
+encode model images --size 5 4 --out r.npz -> images has 20 features, and the model was fitted on 4; give --size
+encode detector X.npy --out r.npz -> detector holds a KDLOutlierDetector, and rkdl encode needs DL or
+denoise poly X.npy --out r.npy -> fit it with --decoder
+denoise model images --out images -> is also an input
+denoise model images --out images/new -> is also an input
+fit X.npy --checkpoint X.npy --out r -> X.npy is also an input
+fit X.npy --checkpoint r --out ./r -> also the file of --out
+outliers numbers.csv --standardize --save r -> --save cannot be combined
+outliers numbers.csv --contamination 0.7 -> '0.7' is not above 0
+outliers numbers.csv --model model -> and rkdl outliers needs KDLOutlierDetector; give a file
+outliers numbers.csv --model detector --contamination 0.1 -> --contamination is for training
+outliers numbers.csv --out r.npy -> use .csv, .tsv, .parquet, .npz
+classify iris.csv --drop name --label kind -> nothing to do
+classify iris.csv --drop name --label kind --out r.csv -> nothing to predict
+classify iris.csv --drop name --save r -> kind
+classify iris.csv --drop name --label kind --method dl --gamma 1 --save r -> --gamma does not apply to DL
+classify iris.csv --drop name --label kind --cv 90 -> --cv 90 needs 90 rows of every class, and one has 50
+classify label.csv --label c --save r -> the label of row 2 (from 1) is missing
+classify X.npy --save r -> the classes are not known: name them with --label
+classify X.npy --label y.npy --save y.npy -> y.npy is also an input
+classify X.npy --label y.npy --test X.npy --out r.npz --save r.npz -> also the file of --out
+classify images --label kind --save r -> classes of images are the subfolders
+classify deep/ --save r -> more than 8 bits
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals(case, files, capsys, monkeypatch):
+    """One line on stderr that says what is wrong, exit code 2, and nothing written."""
+    command, message = case.split(" -> ")
+    monkeypatch.chdir(files)
+    before = sorted(os.listdir())
     capsys.readouterr()
-    assert main(argv) == 2
+    assert main(shlex.split(command)) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(("rkdl: error: ", "rkdl "))
-    assert captured.err.count("\n") == 1, captured.err
-    return captured.err
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert sorted(os.listdir()) == before
 
 
 class TestFit:
     def test_saves_what_the_library_would(self, tables, capsys):
         options = ["--atoms", "6", "--nonzeros", "2", "--kernel-vectors", "10", "--iterations", "3", "--gamma", "0.3"]
-        assert main(["fit", "train.csv", "--drop", "species", "name", *options, "--out", "model.rkdl"]) == 0
+        run("fit train.csv --drop species name --out model.rkdl", *options)
         model = rkdl.load("model.rkdl")
         same = ORKDL(6, n_nonzero_coefs=2, n_kernel_vectors=10, max_iter=3, gamma=0.3, random_state=0).fit(tables[0])
         np.testing.assert_array_equal(model.dual_components_, same.dual_components_)
@@ -106,25 +238,8 @@ class TestFit:
         assert "interrupted after 2 iterations; m holds the best model so far" in capsys.readouterr().err
         assert len(rkdl.load("m").update_errors_) == 2
 
-    def test_refusals(self, tables, capsys):
-        argv = ["fit", "train.csv", "--drop", "species", "name", "--out", "m"]
-        assert "--kernel does not apply to DL" in fails([*argv, "--method", "dl", "--kernel", "rbf"], capsys)
-        assert "Invalid parameter 'speed'" in fails([*argv, "--set", "speed=3"], capsys)
-        assert "give NAME=VALUE" in fails([*argv, "--set", "speed"], capsys)
-        assert "must be an int" in fails([*argv, "--set", "n_components=many"], capsys)
-        assert "invalid choice" in fails([*argv, "--method", "svd"], capsys)
-        assert "'0' is not an integer of at least 1" in fails([*argv, "--atoms", "0"], capsys)
-        assert "'-1' is not a positive number" in fails([*argv, "--gamma=-1"], capsys)
-        assert "does not exist: make it first" in fails([*argv[:-1], "no/such/folder/m"], capsys)
-        assert "no --standardize here, because a model file" in fails([*argv, "--standardize"], capsys)
-        swallowed = ["fit", "--drop", "species", "name", "train.csv", "--out", "m"]
-        assert "required: DATA; give it before --drop" in fails(swallowed, capsys)
-        assert not os.path.exists("m")
-
 
 class TestTables:
-    """What is said of tables that cannot be learned from."""
-
     def test_truth_values_are_numbers(self, capsys):
         """As in Parquet files, whatever their case, and next to missing values, which are still refused."""
         rng = np.random.default_rng(0)
@@ -134,40 +249,56 @@ class TestTables:
         for name in ("words", "numbers"):
             assert main(["fit", f"{name}.csv", *QUICK, "--out", name]) == 0
         np.testing.assert_array_equal(rkdl.load("words").kernel_vectors_, rkdl.load("numbers").kernel_vectors_)
-        write_csv("gap.csv", ["a", "is"], [[0.5, "TRUE"], [1.5, ""], [2.5, "false"]])
-        assert "missing or infinite values in is (1)" in fails(["fit", "gap.csv", "--out", "m"], capsys)
-        write_csv("text.csv", ["a", "is"], [[0.5, "true"], [1.5, "maybe"]])
-        assert "not numeric: is ('maybe')" in fails(["fit", "text.csv", "--out", "m"], capsys)
-
-    def test_columns_that_are_not_numbers_are_named(self, tables, capsys):
-        message = fails(["fit", "train.csv", "--out", "m"], capsys)
-        assert "train.csv: 2 columns are not numeric: name ('flower 0'), species (" in message
-        assert "; leave them out with --drop" in message
-        message = fails(["fit", "train.csv", "--drop", "name", "--out", "m"], capsys)
-        assert "; leave it out with --drop, copy it to the results with --keep, name the classes" in message
-        write_csv("commas.csv", ["a", "b"], [["1,5", 2], ["2,5", 3]], ";")
-        assert "write decimal points instead of commas" in fails(["fit", "commas.csv", "--out", "m"], capsys)
-
-    def test_missing_values_are_counted_by_column(self, capsys):
-        write_csv("gaps.csv", ["a", "b", "c"], [[1, 2, 3], [4, "", 6], [7, "NA", "inf"], [1, 0, 1]])
-        message = fails(["fit", "gaps.csv", "--out", "m"], capsys)
-        assert "missing or infinite values in b (2), c (1), the first in column 'b', row 1 (from 0)" in message
-        assert "--drop" in message
-        assert main(["fit", "gaps.csv", "--drop", "b", "c", "--atoms", "2", "--method", "dl", "--nonzeros", "1",
-                     "--quiet", "--out", "m"]) == 0  # fmt: skip
-
-    def test_unknown_columns(self, tables, capsys):
-        for option in ("--label", "--drop", "--keep"):
-            message = fails(["fit", "train.csv", option, "color", "--out", "m"], capsys)
-            assert "there is no column 'color'; its columns are name, sepal length" in message
 
     def test_without_a_header_columns_have_numbers(self, iris):
         X, y = iris
         write_csv("plain.csv", None, [[label, *row] for label, row in zip(y, X, strict=True)])
-        assert main(["fit", "plain.csv", "--drop", "1", *QUICK, "--out", "m"]) == 0
+        run("fit plain.csv --drop 1 --out m", *QUICK)
         model = rkdl.load("m")
         assert model.n_features_in_ == 4
         assert not hasattr(model, "feature_names_in_")
+
+    def test_header_of_numbers(self, iris, capsys):
+        """The names that pandas gives to columns are a header, others are if one says so; none is lost silently."""
+        X, y = iris
+        for header, option, said in (
+            ([0, 1, 2, 3, "kind"], [], "the first line, 0, 1, 2 ..., is read as the header"),
+            ([10, 20, 30, 40, "kind"], ["--header"], ""),
+        ):
+            write_csv("named.csv", header, [[*row, label] for row, label in zip(X, y, strict=True)])
+            run("fit named.csv --drop kind --out m", *option, *QUICK)
+            assert list(rkdl.load("m").feature_names_in_) == [str(name) for name in header[:4]]
+            assert said in capsys.readouterr().err
+        assert main(["fit", "named.csv", "--no-header", "--drop", "kind", "--out", "m"]) == 2
+        assert "no column 'kind'" in capsys.readouterr().err
+
+    def test_no_row_or_column_is_lost(self, iris, rng, capsys):
+        """Rows that begin with a hash sign are rows; kept cells stay as they are written, and are never overwritten."""
+        X, _ = iris
+        ids = ["#1", "007", "NA", "1.0", *map(str, range(146))]
+        write_csv("data.csv", ["id", "a", "b"], [[name, *row[:2]] for name, row in zip(ids, X, strict=True)])
+        assert main(["outliers", "data.csv", "--keep", "id", "--out", "s.csv", *QUICK[:3]]) == 0
+        assert [row[0] for row in read_csv("s.csv")[1]] == ids
+        run("fit data.csv --drop id --out m", *QUICK)
+        names = ["outlier", "predicted", "p(0)", "orkdl0", "a", "b"]
+        write_csv("clash.csv", names, (rng.random((50, 6)) > 0.5) * 1)
+        classify = ["classify", "clash.csv", "--label", "b", "--test", "clash.csv"]
+        for column, argv in (
+            ("outlier", ["outliers", "clash.csv"]),
+            ("predicted", classify),
+            ("p(0)", classify),
+            ("orkdl0", ["encode", "m", "clash.csv"]),
+            ("a", ["denoise", "m", "clash.csv"]),
+        ):
+            assert main([*argv, "--keep", column, "--out", "r.csv"]) == 2
+            assert f"the results have a column '{column}' of their own" in capsys.readouterr().err
+
+    def test_many_columns(self, rng):
+        np.savetxt("wide.csv", rng.random((12, 50_000)), delimiter=",", fmt="%.3f")
+        begin = time.process_time()
+        argv = ["--method", "dl", "--atoms", "2", "--iterations", "1", "--nonzeros", "1", "--quiet", "--out", "m"]
+        run("fit wide.csv", *argv)
+        assert time.process_time() - begin < 30.0
 
     def test_semicolons_tabs_and_the_index_of_pandas(self, iris):
         X, _ = iris
@@ -178,34 +309,19 @@ class TestTables:
         one, other = (rkdl.load(f"{name}.rkdl") for name in ("a.csv", "b.tsv"))
         np.testing.assert_array_equal(one.dual_components_, other.dual_components_)
 
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("", "the file is empty"),
-            ("a,b\n", "holds no signals"),
-            ("a,b\n1,2\n1,2,3\n", "line 3 has 3 cells, the first line 2"),
-            ("a,a\n1,2\n", "several columns are called a"),
-            (b"\xff\xfe\x00", "cannot be read as CSV in UTF-8"),
-        ],
-    )
-    def test_damaged_files(self, text, message, capsys):
-        with open("bad.csv", "wb") as stream:
-            stream.write(text if isinstance(text, bytes) else text.encode())
-        assert message in fails(["fit", "bad.csv", "--out", "m"], capsys)
-
     def test_columns_of_different_scales_raise_a_warning(self, rng, capsys):
         X = rng.standard_normal((60, 2)) * [1.0, 5000.0]
         write_csv("data.csv", ["age", "income"], X)
-        assert main(["outliers", "data.csv"]) == 0
+        run("outliers data.csv")
         assert "column 'income' varies" in capsys.readouterr().err
-        assert main(["outliers", "data.csv", "--standardize"]) == 0
+        run("outliers data.csv --standardize")
         assert capsys.readouterr().err == ""
 
 
 class TestEncode:
     @pytest.fixture
     def model(self, tables):
-        assert main(["fit", "train.csv", "--drop", "species", "name", *QUICK, "--out", "model.rkdl"]) == 0
+        run("fit train.csv --drop species name --out model.rkdl", *QUICK)
         return rkdl.load("model.rkdl")
 
     def expected(self, model, X):
@@ -214,7 +330,7 @@ class TestEncode:
 
     def test_columns_are_found_by_name(self, model, tables):
         """Columns in another order, and others beside them, do not change the codes."""
-        assert main(["encode", "model.rkdl", "test.csv", "--keep", "name", "--out", "codes.csv", "--quiet"]) == 0
+        run("encode model.rkdl test.csv --keep name --out codes.csv --quiet")
         header, rows = read_csv("codes.csv")
         assert header == ["name", *model.get_feature_names_out()]
         assert rows[0][0] == "flower 100"
@@ -222,52 +338,21 @@ class TestEncode:
         np.testing.assert_array_equal(codes, self.expected(model, tables[2]))
 
     @pytest.mark.parametrize("ending", ["npz", "npy", "zarr", "parquet"])
-    def test_formats(self, model, tables, ending):
+    @pytest.mark.parametrize("more", [[], ["--float32"]])
+    def test_formats(self, model, tables, ending, more):
         path = f"codes.{ending}"
         pytest.importorskip({"zarr": "zarr", "parquet": "pyarrow"}.get(ending, "numpy"), exc_type=ImportError)
-        assert main(["encode", "model.rkdl", "test.csv", "--out", path, "--quiet"]) == 0
-        if ending == "npz":
-            codes = sparse.load_npz(path)
-            assert codes.format == "csr"
-            codes = codes.toarray()
-        elif ending == "npy":
-            codes = np.load(path)
-        elif ending == "zarr":
-            import zarr
-
-            codes = zarr.open(path, mode="r")[:]
-        else:
-            import pyarrow.parquet
-
-            table = pyarrow.parquet.read_table(path)
-            assert table.column_names == ["row", *model.get_feature_names_out()]
-            codes = np.column_stack([column.to_numpy() for column in table.columns[1:]])
-        np.testing.assert_array_equal(codes, self.expected(model, tables[2]))
-
-    def test_float32(self, model, tables):
-        assert main(["encode", "model.rkdl", "test.csv", "--float32", "--out", "codes.npy", "--quiet"]) == 0
-        assert main(["encode", "model.rkdl", "test.csv", "--float32", "--out", "codes.csv", "--quiet"]) == 0
-        codes = np.load("codes.npy")
-        assert codes.dtype == np.float32
-        np.testing.assert_array_equal(np.array([row[1:] for row in read_csv("codes.csv")[1]], np.float32), codes)
-
-    def test_refusals(self, model, tables, capsys):
-        encode = ["encode", "model.rkdl"]
-        assert "is also an input" in fails([*encode, "test.csv", "--out", "test.csv"], capsys)
-        assert "is also an input" in fails([*encode, "test.csv", "--out", "./test.csv"], capsys)
-        assert "the ending '.xls' is not known" in fails([*encode, "test.csv", "--out", "codes.xls"], capsys)
-        assert "no such file" in fails([*encode, "absent.csv", "--out", "codes.npz"], capsys)
-        assert "not a file of rkdl" in fails(["encode", "test.csv", "test.csv", "--out", "codes.npz"], capsys)
-        write_csv("other.csv", ["sepal length", "sepal width"], [[1, 2]])
-        message = fails([*encode, "other.csv", "--out", "codes.npz"], capsys)
-        assert "has no columns petal length, petal width, which the model was fitted on; its columns are " in message
-        np.save("wide.npy", np.ones((3, 7)))
-        assert "wide.npy has 7 features per signal, and" in fails([*encode, "wide.npy", "--out", "codes.npz"], capsys)
-        os.mkdir("old.zarr")
-        assert "exists already" in fails([*encode, "test.csv", "--out", "old.zarr"], capsys)
-        KDLOutlierDetector(n_members=2, random_state=0).fit(tables[0]).save("detector")
-        message = fails(["encode", "detector", "test.csv", "--out", "codes.npz"], capsys)
-        assert "detector is a model of the class KDLOutlierDetector, and rkdl encode needs DL or " in message
+        read = {
+            "npz": lambda: sparse.load_npz(path).toarray(),
+            "npy": lambda: np.load(path),
+            "zarr": lambda: pytest.importorskip("zarr").open(path, mode="r")[:],
+            "parquet": lambda: pd.read_parquet(path).set_index("row")[model.get_feature_names_out()].to_numpy(),
+        }
+        run(f"encode model.rkdl test.csv --out {path} --quiet", *more)
+        expected = self.expected(model, tables[2].astype(np.float32) if more else tables[2])
+        codes = read[ending]()
+        assert codes.dtype == expected.dtype
+        np.testing.assert_array_equal(codes, expected)
 
     def test_several_blocks(self, model, tables, monkeypatch):
         from rkdl._cli import dictionaries, outputs
@@ -280,7 +365,7 @@ class TestEncode:
         np.testing.assert_allclose(np.load("codes.npy"), expected, atol=1e-12)
         header, rows = read_csv("codes.csv")
         assert header[0] == "row"
-        assert [row[0] for row in rows] == [str(row) for row in range(50)]
+        assert [row[0] for row in rows] == [str(row) for row in range(1, 51)]
         np.testing.assert_allclose(np.array([row[1:] for row in rows], float), expected, atol=1e-12)
 
 
@@ -317,28 +402,8 @@ class TestArrays:
         first = self.fitted("a.npy")
         np.testing.assert_array_equal(self.fitted("a.zarr"), first)
         np.testing.assert_array_equal(self.fitted("b.zarr", "--key", "images"), first)
-        assert main(["classify", "b.zarr", "--label", "labels", "--save", "c", "--quiet", "--method", "dl"]) == 0
+        run("classify b.zarr --label labels --save c --quiet --method dl")
         assert len(rkdl.load("c").classes_) == 10
-
-    def test_refusals(self, images, capsys):
-        np.savez("several.npz", one=images, two=images)
-        assert "choose one with key=" in fails(["fit", "several.npz", "--out", "m"], capsys)
-        np.save("objects.npy", np.array([{}], dtype=object))
-        assert "no plain array can be read" in fails(["fit", "objects.npy", "--out", "m"], capsys)
-        np.save("line.npy", np.ones(5))
-        assert "its array is 1-D" in fails(["fit", "line.npy", "--out", "m"], capsys)
-        gaps = images.reshape(120, -1).copy()
-        gaps[3, 4] = np.nan
-        np.save("gaps.npy", gaps)
-        assert "contains NaN" in fails(["fit", "gaps.npy", "--out", "m"], capsys)
-        np.save("fine.npy", images)
-        assert "--drop names columns of a table" in fails(["fit", "fine.npy", "--drop", "a", "--out", "m"], capsys)
-        with open("data.xlsx", "w") as stream:
-            stream.write("no table")
-        assert "the ending '.xlsx' is not known" in fails(["fit", "data.xlsx", "--out", "m"], capsys)
-        os.mkdir("bad.zarr")
-        if pytest.importorskip("zarr"):
-            assert "no Zarr array" in fails(["fit", "bad.zarr", "--out", "m"], capsys)
 
     @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo"])
     @pytest.mark.parametrize("bad", [10**8, -1])
@@ -348,8 +413,9 @@ class TestArrays:
             parts = dict(arrays)
         parts["coords" if "coords" in parts else "col" if form == "coo" else "indices"][..., 3] = bad
         np.savez("damaged.npz", **parts)
-        message = fails(["fit", "damaged.npz", "--out", "m"], capsys)
-        assert "damaged.npz: no sparse matrix can be read from it" in message
+        assert main(["fit", "damaged.npz", "--out", "m"]) == 2
+        message = capsys.readouterr().err
+        assert "damaged.npz: cannot be read as a sparse matrix" in message
         assert "save it again with scipy.sparse.save_npz" in message
 
     def test_labels_in_a_file_of_their_own(self, images):
@@ -361,24 +427,25 @@ class TestArrays:
             assert main(["classify", "X.npy", "--label", labels, "--save", "c", "--quiet", "--method", "dl"]) == 0
             assert rkdl.load("c").classes_[0] == first
 
-    @pytest.mark.parametrize(("name", "library"), [("a.zarr", "zarr"), ("a.parquet", "pyarrow"), ("images", "PIL")])
+    @pytest.mark.parametrize(
+        ("name", "library"), [("a.zarr", "zarr"), ("a.parquet", "pyarrow"), ("a.csv", "pandas"), ("images", "PIL")]
+    )
     def test_missing_libraries_are_named(self, name, library, images, monkeypatch, capsys):
         if library == "PIL":
             os.mkdir(name)
         with open(os.path.join(name, "a.png") if library == "PIL" else name, "w") as stream:
             stream.write("anything")
+        np.save("X.npy", images)
+        run("fit X.npy --out model", *QUICK)
         for module in [module for module in sys.modules if module.split(".")[0] == library]:
             monkeypatch.delitem(sys.modules, module)
         monkeypatch.setitem(sys.modules, library, None)
-        with monkeypatch.context() as patch:
-            # Which reads Parquet too, with another library.
-            patch.setitem(sys.modules, "pandas", None)
-            assert "pip install" in fails(["fit", name, "--out", "m"], capsys)
+        commands = [["fit", name, "--out", "m"]]
         if library != "PIL":
-            np.save("X.npy", images)
-            assert main(["fit", "X.npy", *QUICK, "--out", "model"]) == 0
-            message = fails(["encode", "model", "X.npy", "--out", f"codes{os.path.splitext(name)[1]}"], capsys)
-            assert "pip install 'rkdl[files]'" in message
+            commands.append(["encode", "model", "X.npy", "--out", f"codes{os.path.splitext(name)[1]}"])
+        for command in commands:
+            assert main(command) == 2
+            assert 'pip install "rkdl[files]"' in capsys.readouterr().err
 
 
 def test_parquet_in_and_out(iris, capsys):
@@ -388,11 +455,10 @@ def test_parquet_in_and_out(iris, capsys):
     table = pyarrow.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "species": list(y)})
     days = pyarrow.array(np.arange(150), pyarrow.timestamp("s"))
     parquet.write_table(table.append_column("day", days), "dated.parquet")
-    assert "not numeric: species ('" in fails(["fit", "dated.parquet", "--out", "m"], capsys)
-    assert "not numeric: day ('1970-01-01" in fails(["fit", "dated.parquet", "--drop", "species", "--out", "m"], capsys)
+    assert main(["fit", "dated.parquet", "--drop", "species", "--out", "m"]) == 2
+    assert "not numeric: day ('1970-01-01" in capsys.readouterr().err
     parquet.write_table(table, "data.parquet")
-    assert main(["classify", "data.parquet", "--label", "species", "--test", "data.parquet", "--out", "p.parquet",
-                 "--quiet"]) == 0  # fmt: skip
+    run("classify data.parquet --label species --test data.parquet --out p.parquet --quiet")
     found = parquet.read_table("p.parquet")
     assert found.column_names == ["row", "predicted", "p(setosa)", "p(versicolor)", "p(virginica)"]
     assert np.mean(np.array(found["predicted"].to_pylist()) == y) > 0.8
@@ -400,8 +466,8 @@ def test_parquet_in_and_out(iris, capsys):
 
 class TestDenoise:
     def test_tables_keep_their_columns(self, tables):
-        assert main(["fit", "train.csv", "--drop", "species", "name", *QUICK, "--out", "m"]) == 0
-        assert main(["denoise", "m", "test.csv", "--out", "clean.csv", "--quiet"]) == 0
+        run("fit train.csv --drop species name --out m", *QUICK)
+        run("denoise m test.csv --out clean.csv --quiet")
         header, rows = read_csv("clean.csv")
         model = rkdl.load("m")
         assert header == list(model.feature_names_in_)
@@ -410,18 +476,10 @@ class TestDenoise:
 
     def test_noise(self, digits):
         np.save("X.npy", digits[:100])
-        assert main(["fit", "X.npy", *QUICK, "--out", "m"]) == 0
-        assert main(["denoise", "m", "X.npy", "--noise", "2.0", "--out", "clean.npz", "--quiet"]) == 0
+        run("fit X.npy --out m", *QUICK)
+        run("denoise m X.npy --noise 2.0 --out clean.npz --quiet")
         with np.load("clean.npz") as arrays:
             np.testing.assert_allclose(arrays["X"], rkdl.load("m").denoise(digits[:100], noise=2.0), atol=1e-10)
-
-    def test_other_kernels_need_a_decoder(self, digits, capsys):
-        np.save("X.npy", digits[:100])
-        assert main(["fit", "X.npy", *QUICK, "--kernel", "poly", "--out", "m"]) == 0
-        assert "fit it with --decoder" in fails(["denoise", "m", "X.npy", "--out", "c.npy"], capsys)
-        assert main(["fit", "X.npy", *QUICK, "--kernel", "poly", "--decoder", "--out", "m"]) == 0
-        assert main(["denoise", "m", "X.npy", "--out", "c.npy", "--quiet"]) == 0
-        assert np.load("c.npy").shape == (100, 64)
 
 
 @pytest.mark.slow
@@ -434,9 +492,7 @@ class TestOutliers:
         return X
 
     def test_scores_and_labels_are_those_of_the_detector(self, signals):
-        assert (
-            main(["outliers", "data.csv", "--keep", "id", "--contamination", "0.02", "--out", "s.csv", "--quiet"]) == 0
-        )
+        run("outliers data.csv --keep id --contamination 0.02 --out s.csv --quiet")
         header, rows = read_csv("s.csv")
         assert header == ["id", "anomaly", "outlier"]
         detector = KDLOutlierDetector(contamination=0.02, random_state=0)
@@ -446,32 +502,22 @@ class TestOutliers:
         assert [row[0] for row in rows if row[2] == "1"][:3] == ["s0", "s1", "s2"]
 
     def test_prints_the_worst(self, signals, capsys):
-        assert main(["outliers", "data.csv", "--keep", "id", "--top", "3"]) == 0
+        run("outliers data.csv --keep id --top 3")
         lines = capsys.readouterr().out.splitlines()
-        assert "signals are outliers" in lines[0]
+        assert "rows are outliers" in lines[0]
         assert {line.split(":")[0].strip() for line in lines[1:]} == {"id s0", "id s1", "id s2"}
 
     def test_train_save_and_use_again(self, signals, capsys):
         write_csv("normal.csv", ["d", "c", "b", "a"], signals[3:, ::-1])
-        assert main(["outliers", "data.csv", "--train", "normal.csv", "--save", "m", "--out", "s.npz"]) == 0
+        run("outliers data.csv --train normal.csv --save m --out s.npz")
         with np.load("s.npz") as arrays:
             scores = arrays["anomaly"]
             assert arrays["outlier"][:3].all()
         detector = rkdl.load("m")
         assert list(detector.feature_names_in_) == ["d", "c", "b", "a"]
-        assert main(["outliers", "data.csv", "--model", "m", "--out", "again.npz"]) == 0
+        run("outliers data.csv --model m --out again.npz")
         with np.load("again.npz") as arrays:
             np.testing.assert_array_equal(arrays["anomaly"], scores)
-
-    def test_refusals(self, signals, capsys):
-        argv = ["outliers", "data.csv", "--drop", "id"]
-        assert "--save cannot be combined" in fails([*argv, "--standardize", "--save", "m"], capsys)
-        assert "'0.7' is not above 0" in fails([*argv, "--contamination", "0.7"], capsys)
-        RKDL(n_components=4, n_kernel_vectors=8, random_state=0).fit(signals).save("dictionary")
-        message = fails([*argv, "--model", "dictionary"], capsys)
-        assert "of the class RKDL, and rkdl outliers needs KDLOutlierDetector; give a file that rkdl out" in message
-        assert "--contamination is for learning" in fails([*argv, "--model", "m", "--contamination", "0.1"], capsys)
-        assert "use .csv, .tsv, .parquet, .npz" in fails([*argv, "--out", "scores.npy"], capsys)
 
 
 class TestClassify:
@@ -493,7 +539,7 @@ class TestClassify:
         model = rkdl.load("m")
         assert type(model.method_).__name__ == "ORKDL"
         assert model.method_.n_components == 10
-        assert main(["classify", "test.csv", "--model", "m", "--out", "p.tsv"]) == 0
+        run("classify test.csv --model m --out p.tsv")
         _, rows = read_csv("p.tsv", "\t")
         with pytest.warns(UserWarning, match="valid feature names"):
             assert [row[1] for row in rows] == list(model.predict(tables[2]))
@@ -502,24 +548,6 @@ class TestClassify:
         argv = ["classify", "train.csv", "--label", "species", "--drop", "name", "--standardize"]
         assert main([*argv, "--cv", "3"]) == 0
         assert capsys.readouterr().out.startswith("3 folds: accuracy 9")
-        message = fails([*argv, "--cv", "90"], capsys)
-        assert "--cv 90 needs as many signals of every class" in message
-
-    def test_refusals(self, tables, capsys):
-        argv = ["classify", "train.csv", "--drop", "name"]
-        assert "nothing to do" in fails([*argv, "--label", "species"], capsys)
-        assert "nothing to predict" in fails([*argv, "--label", "species", "--out", "p.csv"], capsys)
-        assert "species" in fails([*argv, "--save", "m"], capsys)
-        write_csv("gap.csv", ["a", "b", "c"], [[1, 2, "x"], [3, 4, ""], [5, 6, "y"]])
-        message = fails(["classify", "gap.csv", "--label", "c", "--save", "m"], capsys)
-        assert "the label 'c' of row 1 (from 0) is missing" in message
-        np.save("X.npy", tables[0])
-        assert "the classes are not known: name them with --label" in fails(
-            ["classify", "X.npy", "--save", "m"], capsys
-        )
-        assert "--gamma does not apply to DL" in fails(
-            [*argv, "--label", "species", "--method", "dl", "--gamma", "1", "--save", "m"], capsys
-        )
 
 
 class TestImages:
@@ -536,9 +564,9 @@ class TestImages:
         return image
 
     def test_fit_and_encode(self, folder):
-        assert main(["fit", "images", *QUICK, "--out", "m"]) == 0
+        run("fit images --out m", *QUICK)
         assert rkdl.load("m").n_features_in_ == 64
-        assert main(["encode", "m", "images", "--out", "codes.csv", "--quiet"]) == 0
+        run("encode m images --out codes.csv --quiet")
         header, rows = read_csv("codes.csv")
         assert header[0] == "file"
         assert [row[0] for row in rows][:2] == ["0/00.png", "0/01.png"]
@@ -548,39 +576,23 @@ class TestImages:
         np.testing.assert_allclose(np.array(rows[1][1:], np.float32), codes[0], atol=1e-5)
 
     def test_subfolders_are_classes(self, folder, capsys):
-        assert main(["classify", "images", "--cv", "3", "--method", "dl"]) == 0
+        run("classify images --cv 3 --method dl")
         assert "accuracy" in capsys.readouterr().out
-        assert main(["classify", "images", "--test", "images", "--out", "p.csv", "--quiet", "--method", "dl"]) == 0
+        run("classify images --test images --out p.csv --quiet --method dl")
         _, rows = read_csv("p.csv")
         assert np.mean([row[0].split("/")[0] == row[1] for row in rows]) > 0.95
-        assert "subfolders" in fails(["classify", "images", "--label", "digit", "--save", "m"], capsys)
-        assert "subfolder" in fails(["classify", "images/0", "--save", "m"], capsys)
 
     def test_denoise_writes_images(self, folder):
-        assert main(["fit", "images", *QUICK, "--out", "m"]) == 0
-        assert main(["denoise", "m", "images", "--out", "clean", "--quiet"]) == 0
+        run("fit images --out m", *QUICK)
+        run("denoise m images --out clean --quiet")
         with folder.open("images/1/07.png") as before, folder.open("clean/1/07.png") as after:
             given, clean = (np.asarray(picture, dtype=float) for picture in (before, after))
-        assert clean.shape == (8, 8)
-        assert np.abs(clean - given).mean() < 60.0
         expected = rkdl.load("m").denoise(given.reshape(1, -1) / 255.0) * 255.0
         np.testing.assert_allclose(clean.ravel(), np.clip(expected[0], 0, 255), atol=1.0)
 
-    def test_size_and_colour(self, folder, capsys):
-        folder.new("RGB", (10, 6), (255, 0, 0)).save("images/1/red.png")
-        message = fails(["fit", "images", "--out", "m"], capsys)
-        assert "is 10 x 6 pixels, and 00.png 8 x 8; resize all images with --size WIDTH HEIGHT" in message
-        assert main(["fit", "images", "--size", "5", "4", "--color", *QUICK, "--out", "m"]) == 0
+    def test_size_and_colour(self, folder):
+        run("fit images --size 5 4 --color --out m", *QUICK)
         assert rkdl.load("m").n_features_in_ == 5 * 4 * 3
-        message = fails(["encode", "m", "images", "--size", "5", "4", "--out", "z.npz"], capsys)
-        assert "images has 20 features per signal, and the model was fitted on 60; give --size and --color" in message
-
-    def test_refusals(self, folder, capsys):
-        os.mkdir("empty")
-        assert "there are no images in this folder" in fails(["fit", "empty", "--out", "m"], capsys)
-        with open("empty/bad.png", "w") as stream:
-            stream.write("no image")
-        assert "no image can be read from it" in fails(["fit", "empty", "--out", "m"], capsys)
 
 
 class TestTerminal:
@@ -599,53 +611,56 @@ class TestTerminal:
         )
         assert done.stdout.splitlines()[-1] == "False False False"
 
-    def test_progress_is_for_terminals(self, tables, capsys, monkeypatch):
+    def test_progress(self, tables, capsys, monkeypatch):
+        """A bar on a terminal; elsewhere a line in ten seconds."""
         argv = ["fit", "train.csv", "--drop", "species", "name", "--iterations", "2", "--out", "m"]
         assert main(argv) == 0
         assert capsys.readouterr().err == ""
+        monkeypatch.setattr(messages, "_SECONDS", 0.0)
+        assert main(argv) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert any("2/2" in line for line in lines)
+        assert all(line.strip() for line in lines)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
         assert main(argv) == 0
         captured = capsys.readouterr()
+        assert "\r" in captured.err
         assert "2/2" in captured.err
         assert "2/2" not in captured.out
 
     def test_warnings_are_one_line(self, capsys):
         write_csv("data.csv", ["a", "b"], [[row, row % 3] for row in range(30)])
-        assert main(["fit", "data.csv", "--atoms", "40", "--kernel-vectors", "10", "--out", "m"]) == 0
+        run("fit data.csv --atoms 40 --kernel-vectors 10 --out m")
         lines = capsys.readouterr().err.splitlines()
         assert any(line.startswith("rkdl: warning: n_components=40 exceeds") for line in lines)
         assert all(line.startswith("rkdl: warning: ") for line in lines)
 
-    def test_as_a_program(self, tables):
-        done = subprocess.run(
-            [sys.executable, "-m", "rkdl", "fit", "train.csv", "--out", "m"],
-            check=False, capture_output=True, text=True,
-        )  # fmt: skip
-        assert done.returncode == 2
-        assert "Traceback" not in done.stderr
-        assert "2 columns are not numeric" in done.stderr
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_files_beside_a_zarr_array_stay(is_link, tables):
+    pytest.importorskip("zarr")
+    os.mkdir("other")
+    os.mkdir(".codes.zarr.part") if not is_link else os.symlink("other", ".codes.zarr.part")
+    with open(".codes.zarr.part/mine", "w") as stream:
+        stream.write("mine")
+    np.save("X.npy", tables[0])
+    run("fit X.npy --out m", *QUICK)
+    run("encode m X.npy --out codes.zarr --quiet")
+    assert os.listdir(".codes.zarr.part") == ["mine"]
+    assert not [name for name in os.listdir() if name.startswith(".rkdl")]
 
 
-class TestWhatCannotBeRead:
-    @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
-    def test_deep_images(self, dtype, capsys):
-        image = pytest.importorskip("PIL.Image")
-        os.mkdir("images")
-        image.fromarray(np.arange(64, dtype=dtype).reshape(8, 8)).save("images/deep.tiff")
-        assert "8 bits" in fails(["fit", "images", "--out", "m.rkdl"], capsys)
+def test_any_name_of_a_column_in_npz(iris):
+    X, _ = iris
+    write_csv("data.csv", ["file", "allow_pickle", "a"], [["f", row, *X[row, :1]] for row in range(60)])
+    run("outliers data.csv --keep file allow_pickle --out s.npz --quiet")
+    with np.load("s.npz") as arrays:
+        assert set(arrays.files) == {"file", "allow_pickle", "anomaly", "outlier"}
 
-    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-    def test_pipe(self, capsys):
-        os.mkfifo("pipe.csv")
-        assert "pipe" in fails(["fit", "pipe.csv", "--out", "m.rkdl"], capsys)
 
-    def test_array_larger_than_any_memory(self, capsys):
-        with open("x.npy", "wb") as stream:
-            header = {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10**12)}
-            np.lib.format.write_array_header_1_0(stream, header)
-        assert "x.npy" in fails(["fit", "x.npy", "--out", "m.rkdl"], capsys)
-
-    def test_value_that_python_cannot_evaluate(self, tables, capsys):
-        assert "gamma" in fails(
-            ["fit", "train.csv", "--drop", "name", "species", "--out", "m.rkdl", "--set", "gamma={[]:1}"], capsys
-        )
+def test_standardizing_in_blocks(rng, monkeypatch):
+    X = rng.standard_normal((50, 4)) * [1.0, 10.0, 100.0, 0.0] + 5.0
+    monkeypatch.setattr(decisions, "_BLOCK", 28)
+    scaler = decisions._Scaler(True)
+    np.testing.assert_allclose(scaler.fit(X), StandardScaler().fit_transform(X), atol=1e-12)
+    assert scaler.transform(X.astype(np.float32)).dtype == np.float32

@@ -9,29 +9,22 @@ import http.server
 import io
 import os
 import pickle
-import socket
 import struct
 import subprocess
 import sys
 import tarfile
 import threading
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
 
 from rkdl import datasets
-from rkdl.datasets import DatasetError, _download, _published
-from rkdl.datasets._matlab import read_mat
-
-MNIST_MD5 = {
-    "train-images-idx3-ubyte.gz": "6bbc9ace898e44ae57da46a324031adb",
-    "train-labels-idx1-ubyte.gz": "a25bea736e30d166cdddb491f175f624",
-    "t10k-images-idx3-ubyte.gz": "2646ac647ad5339dbf082846283269ea",
-    "t10k-labels-idx1-ubyte.gz": "27ae3e4e09519cfbb04c329615203637",
-}
+from rkdl.datasets import DatasetError, _cifar10, _home, _mnist
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +33,9 @@ def _no_data_folder(monkeypatch, tmp_path, request):
     if "data_folder" not in request.fixturenames:
         monkeypatch.delenv("RKDL_DATA", raising=False)
         monkeypatch.setenv("HOME", str(tmp_path / "user"))
-        # Made-up files are not the published ones, and tests of that say so.
-        monkeypatch.setattr(_published, "CONTENT_MD5", {})
+        # Made-up files are not the published ones, and a test of that says so.
+        for module in (_mnist, _cifar10):
+            monkeypatch.setattr(module, "warn_if_changed", lambda *args: None)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
@@ -80,157 +74,142 @@ def write(folder, files, compress=False, dotted=False):
 
 @pytest.mark.parametrize("sub_folder", ["", "mnist"])
 @pytest.mark.parametrize(("compress", "dotted"), [(True, False), (False, False), (False, True)])
-def test_mnist_layouts(tmp_path, rng, sub_folder, compress, dotted):
+def test_mnist(tmp_path, rng, sub_folder, compress, dotted):
     files = mnist_files(rng)
     write(tmp_path / sub_folder, files, compress, dotted)
     mnist = datasets.fetch_mnist(data_home=tmp_path, download_if_missing=False)
-    assert mnist.data.shape == (30, 784)
     assert mnist.data.dtype == np.uint8
     assert mnist.target.tolist() == [i % 10 for i in range(30)]
     assert mnist.data.tobytes() == files["train-images-idx3-ubyte"][16:]
     assert mnist.images.shape == (30, 28, 28)
     assert np.shares_memory(mnist.images, mnist.data)
     assert mnist.data.flags.writeable
-    assert "MNIST" in mnist.DESCR
-
-
-def test_mnist_selections(tmp_path, rng):
-    write(tmp_path, mnist_files(rng))
     X, y = datasets.fetch_mnist(subset="all", data_home=tmp_path, return_X_y=True)
     X_test, y_test = datasets.fetch_mnist(subset="test", data_home=tmp_path, return_X_y=True)
-    assert X.shape == (50, 784)
-    np.testing.assert_array_equal(X[30:], X_test)
+    np.testing.assert_array_equal(X, np.concatenate([mnist.data, X_test]))
     np.testing.assert_array_equal(y[30:], y_test)
     fours = datasets.fetch_mnist(subset="all", label=np.int64(4), data_home=tmp_path)
     np.testing.assert_array_equal(fours.data, X[y == 4])
     assert set(fours.target) == {4}
 
 
-@pytest.mark.parametrize("label", [10, -1, True, 4.0, "4"])
-def test_bad_label_and_subset(tmp_path, label):
+def test_bad_label_and_subset(tmp_path):
     for fetch in (datasets.fetch_mnist, datasets.fetch_cifar10):
-        with pytest.raises(ValueError, match="integer from 0 to 9"):
-            fetch(label=label, data_home=tmp_path)
+        for label in (10, -1, True, 4.0, "4"):
+            with pytest.raises(ValueError, match="integer from 0 to 9"):
+                fetch(label=label, data_home=tmp_path)
         with pytest.raises(ValueError, match="'train', 'test', 'all'"):
             fetch(subset="valid", data_home=tmp_path)
 
 
-def test_unpacked_file_that_kept_its_gz_name(tmp_path, rng):
-    write(tmp_path, {name + ".gz": content for name, content in mnist_files(rng).items()})
-    assert len(datasets.fetch_mnist(data_home=tmp_path).data) == 30
-
-
-images_of_3 = np.zeros((3, 28, 28))
+images_of_3 = idx(np.zeros((3, 28, 28)))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("train-images-idx3-ubyte.gz", gzip.compress(idx(images_of_3), mtime=0)[:-20], "truncated"),
-        (
-            "train-images-idx3-ubyte.gz",
-            gzip.compress(idx(images_of_3), mtime=0)[:30] + b"?" * 30,
-            "gzip file is damaged",
-        ),
-        ("train-images-idx3-ubyte", idx(images_of_3, magic=0x0D03), "magic number is 0x00000d03"),
-        ("train-images-idx3-ubyte", idx(images_of_3)[:-1], "3 x 28 x 28 bytes but 2351 follow"),
-        ("train-images-idx3-ubyte", idx(images_of_3) + b"?", "but 2353 or more follow"),
-        ("train-images-idx3-ubyte", b"\0\0\x08", "too few for an IDX header"),
-        ("train-images-idx3-ubyte", b"", "0 bytes are too few"),
-        ("train-images-idx3-ubyte", idx(np.zeros((3, 27, 28))), "27 x 28, not 28 x 28"),
-        ("train-labels-idx1-ubyte", idx([1, 2]), "2 labels for the 3 images"),
-        ("train-labels-idx1-ubyte", idx([1, 2, 10]), "label 10 is not a digit"),
-        ("train-labels-idx1-ubyte", idx(images_of_3), "magic number"),
+        ("train-images-idx3-ubyte.gz", gzip.compress(images_of_3, mtime=0)[:-20], "EOFError"),
+        ("train-images-idx3-ubyte.gz", gzip.compress(images_of_3, mtime=0)[:30] + b"?" * 30, "IDX file"),
+        ("train-images-idx3-ubyte", idx(np.zeros((3, 28, 28)), magic=0x0D03), "header is 0x00000d03"),
+        ("train-images-idx3-ubyte", images_of_3[:-1], "declares 3 items, and 2351 bytes follow"),
+        ("train-images-idx3-ubyte", images_of_3 + b"?", "2353 bytes follow"),
+        ("train-images-idx3-ubyte", b"", "IDX file"),
+        ("train-images-idx3-ubyte", idx(np.zeros((3, 27, 28))), r"\[3, 27, 28\]"),
+        ("train-labels-idx1-ubyte", idx([1, 2]), "3 digits, one for each image"),
+        ("train-labels-idx1-ubyte", idx([1, 2, 10]), "3 digits, one for each image"),
+        ("train-labels-idx1-ubyte", images_of_3, "header is 0x00000803"),
     ],
-    ids=range(11),
+    ids=range(10),
 )
 def test_broken_mnist_file_is_named(tmp_path, name, content, match):
-    files = {"train-images-idx3-ubyte": idx(images_of_3), "train-labels-idx1-ubyte": idx([1, 2, 3])}
+    files = {"train-images-idx3-ubyte": images_of_3, "train-labels-idx1-ubyte": idx([1, 2, 3])}
     files.pop(name.removesuffix(".gz"))
     write(tmp_path, files | {name: content})
-    message = refused(datasets.fetch_mnist, data_home=tmp_path, match=match)
-    assert name in message
+    assert name in refused(datasets.fetch_mnist, data_home=tmp_path, match=match)
 
 
-def test_missing_mnist_names_folder_and_remedy(tmp_path):
-    message = refused(datasets.fetch_mnist, data_home=tmp_path, download_if_missing=False, match="RKDL_DATA")
+@pytest.mark.parametrize(
+    ("fetch", "name"),
+    [(datasets.fetch_mnist, "train-images-idx3-ubyte.gz"), (datasets.fetch_cifar10, "cifar-10-binary.tar.gz")],
+)
+def test_missing_files_name_folder_and_remedy(tmp_path, monkeypatch, fetch, name):
+    message = refused(fetch, data_home=tmp_path, download_if_missing=False, match="RKDL_DATA")
     assert str(tmp_path) in message
-    assert "train-images-idx3-ubyte.gz" in message
+    assert name in message
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    message = refused(fetch, data_home=tmp_path / "home", match="needs pooch")
+    assert 'pip install "rkdl[data]"' in message
+    assert not (tmp_path / "home").exists()
 
 
-def cifar_batch(rng, count=20):
-    data = rng.integers(0, 256, (count, 3072)).astype(np.uint8)
-    return data, [i % 10 for i in range(count)]
-
-
-def python2_pickle(data, labels):
-    """Write a batch byte by byte as Python 2 did for the canonical files."""
-
-    def text(value):
-        return b"U" + bytes([len(value)]) + value
-
-    dtype = b"cnumpy\ndtype\n" + text(b"u1") + b"K\x00K\x01\x87R(K\x03" + text(b"|") + b"NNN"
-    dtype += b"J\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
-    array += b"(K\x01" + b"K" + bytes([len(data)]) + b"M\x00\x0c\x86" + dtype + b"\x89"
-    array += b"T" + struct.pack("<I", data.size) + data.tobytes() + b"tb"
-    numbers = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
-    return b"\x80\x02}(" + text(b"data") + array + text(b"labels") + numbers + b"u."
-
-
-PICKLERS = {
-    "python2": python2_pickle,
-    "protocol2": lambda data, labels: pickle.dumps({"data": data, "labels": labels}, protocol=2),
-    "protocol5": lambda data, labels: pickle.dumps({"data": data, "labels": labels}, protocol=5),
-    "bytes": lambda data, labels: pickle.dumps({b"data": data, b"labels": np.array(labels)}, protocol=4),
-}
-
-
-def cifar_files(rng, pickler=python2_pickle):
-    batches = {f"data_batch_{number}": cifar_batch(rng) for number in range(1, 6)} | {"test_batch": cifar_batch(rng)}
-    return batches, {name: pickler(*batch) for name, batch in batches.items()}
+def cifar_files(rng, count=20):
+    """Batches in the binary format: a byte of the class, then the planes of red, green and blue."""
+    names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+    labels = np.arange(count, dtype=np.uint8)[:, np.newaxis] % 10
+    return {name: np.hstack([labels, rng.integers(0, 256, (count, 3072), np.uint8)]).tobytes() for name in names}
 
 
 def write_tar(path, files):
     # In another order than they are used.
     with tarfile.open(path, "w:gz") as archive:
         for name, content in sorted(files.items(), reverse=True):
-            member = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
 
 
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("layout", ["folder", "folder itself", "tar"])
-@pytest.mark.parametrize("pickler", PICKLERS)
-def test_cifar10_layouts(tmp_path, rng, layout, pickler):
-    batches, files = cifar_files(rng, PICKLERS[pickler])
+@pytest.mark.parametrize("layout", ["cifar-10-batches-bin", "cifar10/cifar-10-batches-bin", "tar"])
+def test_cifar10(tmp_path, rng, layout):
+    files = cifar_files(rng)
     if layout == "tar":
-        write_tar(tmp_path / "cifar-10-python.tar.gz", files)
+        write_tar(tmp_path / "cifar-10-binary.tar.gz", files)
     else:
-        write(tmp_path / ("" if layout == "folder itself" else "cifar-10-batches-py"), files)
+        write(tmp_path / layout, files)
     cifar = datasets.fetch_cifar10(data_home=tmp_path)
     assert cifar.data.shape == (100, 3072)
     assert cifar.images.shape == (100, 32, 32, 3)
     assert cifar.images.dtype == np.uint8
     assert np.shares_memory(cifar.images, cifar.data)
-    assert cifar.target.tolist() == batches["data_batch_1"][1] * 5
-    first = batches["data_batch_1"][0][0].reshape(3, 32, 32)
-    np.testing.assert_array_equal(cifar.images[0, :, :, 2], first[2])
-    test = datasets.fetch_cifar10(subset="test", data_home=tmp_path)
-    np.testing.assert_array_equal(test.images[7, 3, 5], batches["test_batch"][0][7].reshape(3, 32, 32)[:, 3, 5])
+    assert cifar.target.tolist() == [row % 10 for row in range(20)] * 5
+    planes = np.frombuffer(files["data_batch_1.bin"], np.uint8, count=3072, offset=1).reshape(3, 32, 32)
+    np.testing.assert_array_equal(cifar.images[0, :, :, 2], planes[2])
+    assert len(datasets.fetch_cifar10(subset="test", data_home=tmp_path).data) == 20
     assert len(datasets.fetch_cifar10(subset="all", data_home=tmp_path).data) == 120
-
-
-def test_cifar10_gray_of_one_class(tmp_path, rng):
-    write(tmp_path / "cifar10" / "cifar-10-batches-py", cifar_files(rng)[1])
-    colour = datasets.fetch_cifar10(label=3, data_home=tmp_path)
     gray = datasets.fetch_cifar10(label=3, gray=True, data_home=tmp_path)
-    assert colour.target_names[3] == "cat"
-    assert gray.data.shape == (10, 1024)
+    assert gray.target_names[3] == "cat"
     assert gray.images.shape == (10, 32, 32)
-    red, green, blue = (colour.images[..., channel].astype(float) for channel in range(3))
+    red, green, blue = (cifar.images[cifar.target == 3][..., channel].astype(float) for channel in range(3))
     np.testing.assert_allclose(gray.images, 0.2989 * red + 0.5870 * green + 0.1140 * blue, rtol=1e-12)
+
+
+def test_broken_cifar10_files_are_named(tmp_path, rng):
+    files = cifar_files(rng)
+    folder = write(tmp_path / "cifar-10-batches-bin", files)
+    for content, match in (
+        (files["data_batch_2.bin"][:-1], "61459 bytes"),
+        (bytes([10]) + files["data_batch_2.bin"][1:], "class 10"),
+        (bytes(10_001 * 3073), "at most 10,000 records"),
+    ):
+        write(folder, {"data_batch_2.bin": content})
+        assert "data_batch_2.bin" in refused(datasets.fetch_cifar10, data_home=tmp_path, match=match)
+    (folder / "data_batch_2.bin").unlink()
+    refused(datasets.fetch_cifar10, data_home=tmp_path, match="data_batch_2.bin: there is no such file")
+
+    path = tmp_path / "cifar-10-binary.tar.gz"
+    write_tar(path, files)
+    content = path.read_bytes()
+    for broken in (content[: len(content) // 2], content[:100], b"", b"<html>404</html>"):
+        path.write_bytes(broken)
+        assert path.name in refused(datasets.fetch_cifar10, data_home=tmp_path, match="cannot be read as the archive")
+    write_tar(path, {name: files[name] for name in ("data_batch_1.bin", "test_batch.bin")})
+    assert path.name in refused(datasets.fetch_cifar10, data_home=tmp_path, match="KeyError: 'data_batch_2.bin'")
+
+
+@pytest.mark.parametrize("name", ["cifar-10-python.tar.gz", "cifar10/cifar-10-batches-py"])
+def test_pickles_of_cifar10_are_refused(tmp_path, name):
+    (tmp_path / name).mkdir(parents=True)
+    message = refused(datasets.fetch_cifar10, data_home=tmp_path, match="holds pickles, which could run code")
+    assert "give cifar-10-binary.tar.gz" in message
 
 
 def test_cifar10_npz_holds_one_class(tmp_path, rng):
@@ -240,238 +219,93 @@ def test_cifar10_npz_holds_one_class(tmp_path, rng):
     X, y = datasets.fetch_cifar10(label=0, data_home=tmp_path, return_X_y=True)
     np.testing.assert_array_equal(X, images.reshape(6, -1))
     assert y.tolist() == [0] * 6
-    for requested in (
-        {"label": 1},
-        {"label": None},
-        {"label": 0, "subset": "test"},
-        {"label": 0, "subset": "all"},
-    ):
-        message = refused(datasets.fetch_cifar10, data_home=tmp_path, match="airplane", **requested)
-        assert path.name in message
-    assert os.listdir(tmp_path) == [path.name]
-
+    for requested in ({"label": 1}, {"label": None}, {"label": 0, "subset": "test"}, {"label": 0, "subset": "all"}):
+        assert path.name in refused(datasets.fetch_cifar10, data_home=tmp_path, match="airplane", **requested)
     content = path.read_bytes()
-    for broken in (content[: len(content) // 2], content[:-30], b"", b"not a zip"):
+    for broken in (content[: len(content) // 2], b"", b"not a zip"):
         path.write_bytes(broken)
-        assert path.name in refused(datasets.fetch_cifar10, label=0, data_home=tmp_path, match="`images`")
+        assert path.name in refused(datasets.fetch_cifar10, label=0, data_home=tmp_path, match="npz file of images")
     for other in ({"images": images[..., 0]}, {"images": images.astype(float)}, {"pictures": images}):
         np.savez(path, **other)
-        assert path.name in refused(datasets.fetch_cifar10, label=0, data_home=tmp_path, match="`images`")
+        assert path.name in refused(datasets.fetch_cifar10, label=0, data_home=tmp_path, match="images")
 
 
-class Malicious:
-    def __reduce__(self):
-        return os.system, ("echo bad > owned",)
+@pytest.mark.filterwarnings("error")
+def test_files_that_are_not_the_published_ones_raise_a_warning(tmp_path, rng, monkeypatch):
+    monkeypatch.undo()
+    folder = write(tmp_path / "red\x1b[31m", mnist_files(rng))
+    with pytest.warns(UserWarning, match=r"red\\x1b\[31m/train-(images|labels).*is not the published file") as told:
+        datasets.fetch_mnist(data_home=folder)
+    assert len(told) == 2
+    files = {name: content for name, content in mnist_files(rng).items() if name.startswith("t10k")}
+    for name, content in files.items():
+        monkeypatch.setitem(_mnist._CONTENT_MD5, name.split("-idx")[0], hashlib.md5(content).hexdigest())
+    datasets.fetch_mnist(subset="test", data_home=write(tmp_path, files))
+    write_tar(tmp_path / "cifar-10-binary.tar.gz", cifar_files(rng))
+    with pytest.warns(UserWarning, match="cifar-10-binary.tar.gz is not the published file"):
+        datasets.fetch_cifar10(data_home=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        (pickle.dumps(Malicious()), "system is not allowed"),
-        (pickle.dumps({"data": np.array([Malicious()], dtype=object)}), "not allowed"),
-        (pickle.dumps([1, 2]), "it does not hold a dictionary"),
-        (pickle.dumps({"data": np.zeros((2, 3072)), "labels": [1, 2]}), "the type 'f8' is not allowed"),
-        (pickle.dumps({"data": np.zeros((2, 3072), np.int8), "labels": [1, 2]}), "no array `data` of uint8"),
-        (pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1]}), "not 2 integers"),
-        (pickle.dumps({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 10]}), "not 2 integers"),
-        (pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": ["cat"]}), "not 1 integers"),
-        (pickle.dumps({"data": np.zeros((1, 3072), np.uint8)}), "`labels`"),
-        (pickle.dumps({"data": np.zeros((9, 3072), np.uint8), "labels": [0] * 9})[:-900], "not a pickle"),
-        (b"c_codecs\nencode\n(Vx\nVrot13\ntR.", "codec 'rot13' is not allowed"),
-        (b"", "not a pickle"),
-        (b"<html>404</html>", "not a pickle"),
-    ],
-)
-def test_broken_cifar10_batch_is_named(tmp_path, monkeypatch, rng, content, match):
-    monkeypatch.chdir(tmp_path)
-    folder = write(tmp_path / "cifar-10-batches-py", cifar_files(rng)[1] | {"data_batch_2": content})
-    assert "data_batch_2" in refused(datasets.fetch_cifar10, data_home=tmp_path, match=match)
-    assert not (tmp_path / "owned").exists()
-    (folder / "data_batch_2").unlink()
-    refused(datasets.fetch_cifar10, data_home=tmp_path, match="data_batch_2 is missing")
+def test_small_files_do_not_fill_the_memory(tmp_path):
+    """MNIST's files are decompressed no further than the published ones are long."""
+    header = struct.pack(">4I", 0x0803, 10**6, 28, 28)
+    packed = gzip.compress(header) + 1000 * gzip.compress(bytes(2**20))
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(packed)
+    tracemalloc.start()
+    refused(datasets.fetch_mnist, data_home=tmp_path, match="declares 1000000 items")
+    assert tracemalloc.get_traced_memory()[1] < 200 * 2**20
+    tracemalloc.stop()
 
 
-def test_broken_cifar10_archive_is_named(tmp_path, rng):
-    path = tmp_path / "cifar-10-python.tar.gz"
-    files = cifar_files(rng)[1]
-    write_tar(path, files)
-    content = path.read_bytes()
-    for broken in (content[: len(content) // 2], content[:100], b"", b"<html>404</html>"):
-        path.write_bytes(broken)
-        assert path.name in refused(datasets.fetch_cifar10, data_home=tmp_path, match="damaged or truncated")
-    write_tar(path, {name: files[name] for name in ("data_batch_1", "test_batch")})
-    assert path.name in refused(datasets.fetch_cifar10, data_home=tmp_path, match="holds no data_batch_2")
-    assert len(datasets.fetch_cifar10(subset="test", data_home=tmp_path).data) == 20
-
-
-@pytest.mark.parametrize("is_packed", [True, False])
-def test_matlab_variables_are_those_of_scipy(tmp_path, rng, is_packed):
-    """Every numeric type, shape and kind that SciPy writes, next to text, cells and structures."""
-    path = tmp_path / "all.mat"
-    numbers = rng.integers(0, 100, (3, 4, 2))
-    variables = {f"of_{code}": numbers.astype(code) for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4")}
-    variables |= {"complex": numbers + 2j, "logical": numbers > 50, "empty": np.zeros((0, 3)), "one": np.ones((1, 1))}
-    variables |= {"a": np.eye(2), "sparse": scipy.sparse.random_array((9, 7), density=0.2, rng=rng, format="csc")}
-    others = {"text": "words", "cell": np.array([1, "x"], dtype=object), "struct": {"field": np.ones(3)}}
-    scipy.io.savemat(path, {**others, **variables, **others}, do_compression=is_packed)
-    found, expected = read_mat(path), scipy.io.loadmat(path)
-    assert set(found) == set(variables)
-    for name, value in found.items():
-        other = expected[name]
-        other = other.toarray() if scipy.sparse.issparse(other) else other
-        np.testing.assert_array_equal(value, other)
-        assert value.dtype == other.dtype, name
-
-
-def test_odds_files_are_read_as_scipy_reads_them(data_folder):
-    paths = sorted((data_folder / "odds").glob("*.mat"))
-    if not paths:
-        pytest.skip("no ODDS sets")
-    for path in paths:
-        found = read_mat(path)
-        try:
-            expected = scipy.io.loadmat(path)
-        except NotImplementedError:
-            continue
-        for name, value in found.items():
-            np.testing.assert_array_equal(value, expected[name])
-            assert value.dtype == expected[name].dtype
-
-
-def test_missing_cifar10(tmp_path):
-    message = refused(datasets.fetch_cifar10, data_home=tmp_path, download_if_missing=False, match="RKDL_DATA")
-    assert "cifar-10-python.tar.gz" in message
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_pipes_are_refused_and_not_waited_for(tmp_path):
+    (tmp_path / "odds").mkdir()
+    for name in ("train-images-idx3-ubyte.gz", "odds/glass.mat", "cifar-10-binary.tar.gz", "X.npy", "X.csv"):
+        os.mkfifo(tmp_path / name)
+    for call in (
+        lambda: datasets.fetch_mnist(data_home=tmp_path),
+        lambda: datasets.fetch_odds("glass", data_home=tmp_path),
+        lambda: datasets.fetch_cifar10(data_home=tmp_path),
+        lambda: datasets.load_signals(tmp_path / "X.npy"),
+        lambda: datasets.load_signals(tmp_path / "X.csv"),
+        lambda: datasets.load_matlab_digits(tmp_path / "odds" / "glass.mat"),
+    ):
+        refused(call, match="not a regular file")
 
 
 @pytest.fixture
-def server(tmp_path):
-    """Serve a folder on loopback; ends with the test, and by itself after a minute."""
-    folder = tmp_path / "served"
-    folder.mkdir()
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        timeout = 10
-
-        def log_message(self, *args):
-            pass
-
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        deadline = threading.Timer(60, httpd.shutdown)
-        deadline.daemon = True
-        deadline.start()
-        try:
-            yield folder, f"http://127.0.0.1:{httpd.server_port}/"
-        finally:
-            deadline.cancel()
-            httpd.shutdown()
-            thread.join(10)
-
-
-@pytest.fixture
-def mnist_server(server, rng, monkeypatch):
-    """Serve small MNIST files, and put them into the table of sources with their checksums."""
-    folder, url = server
-    write(folder, mnist_files(rng), compress=True)
+def mnist_server(tmp_path, rng, monkeypatch):
+    """Serve small MNIST files on loopback, and put them into the table of sources with their checksums."""
+    folder = write(tmp_path / "served", mnist_files(rng), compress=True)
     checksums = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in folder.iterdir()}
-    monkeypatch.setitem(_download.SOURCES, "mnist", _download.Source(url, checksums))
-    return folder
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setitem(_home.SOURCES, "mnist", (f"http://127.0.0.1:{server.server_port}/", checksums))
+        yield folder
+        server.shutdown()
 
 
-def files_under(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-def test_download_mnist(mnist_server, tmp_path, monkeypatch):
+def test_download(mnist_server, tmp_path, monkeypatch):
+    """Files are kept if their checksum is right; nothing else is."""
     pytest.importorskip("pooch")
     home = tmp_path / "home"
     monkeypatch.setenv("RKDL_DATA", str(home))
+    bad = mnist_server / "train-labels-idx1-ubyte.gz"
+    good = bad.read_bytes()
+    bad.write_bytes(good[:-1])
+    assert bad.name in refused(datasets.fetch_mnist, match="does not match the known hash")
+    assert [path.name for path in (home / "mnist").iterdir()] == ["train-images-idx3-ubyte.gz"]
+    bad.unlink()
+    assert "http://127.0.0.1" in refused(datasets.fetch_mnist, match="cannot be downloaded .*404")
+    bad.write_bytes(good)
     fetched = datasets.fetch_mnist()
     assert fetched.data.shape == (30, 784)
-    assert files_under(home) == [
-        "mnist",
-        "mnist/train-images-idx3-ubyte.gz",
-        "mnist/train-labels-idx1-ubyte.gz",
-    ]
-    for path in mnist_server.iterdir():
-        path.unlink()
     again = datasets.fetch_mnist(download_if_missing=False)
     np.testing.assert_array_equal(again.data, fetched.data)
-
-
-def test_download_cifar10(server, tmp_path, rng, monkeypatch):
-    pytest.importorskip("pooch")
-    folder, url = server
-    archive = folder / "cifar-10-python.tar.gz"
-    write_tar(archive, cifar_files(rng)[1])
-    checksums = {archive.name: hashlib.md5(archive.read_bytes()).hexdigest()}
-    monkeypatch.setitem(_download.SOURCES, "cifar10", _download.Source(url, checksums))
-    data, _ = datasets.fetch_cifar10(label=0, gray=True, data_home=tmp_path / "home", return_X_y=True)
-    assert data.shape == (10, 1024)
-    assert files_under(tmp_path / "home") == ["cifar10", "cifar10/cifar-10-python.tar.gz"]
-
-
-def test_wrong_checksum_leaves_nothing_behind(mnist_server, tmp_path):
-    pytest.importorskip("pooch")
-    home = tmp_path / "home"
-    bad = mnist_server / "train-labels-idx1-ubyte.gz"
-    bad.write_bytes(bad.read_bytes()[:-1])
-    message = refused(datasets.fetch_mnist, data_home=home, match="wrong MD5 checksum")
-    assert bad.name in message
-    assert files_under(home) == ["mnist", "mnist/train-images-idx3-ubyte.gz"]
-    (mnist_server / "train-images-idx3-ubyte.gz").write_bytes(b"?")
-    refused(datasets.fetch_mnist, data_home=tmp_path / "new", match="wrong MD5 checksum")
-    assert not (tmp_path / "new").exists()
-
-
-def test_file_not_on_the_server(mnist_server, tmp_path):
-    pytest.importorskip("pooch")
-    (mnist_server / "train-images-idx3-ubyte.gz").unlink()
-    message = refused(datasets.fetch_mnist, data_home=tmp_path / "home", match="answered 404")
-    assert "http://127.0.0.1" in message
-    assert not (tmp_path / "home").exists()
-
-
-def test_server_not_there(tmp_path):
-    pytest.importorskip("pooch")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    message = refused(
-        _download.download,
-        "cifar10",
-        "cifar-10-python.tar.gz",
-        tmp_path / "home",
-        base_url=f"http://127.0.0.1:{port}",
-        match="cannot be reached",
-    )
-    assert "put cifar-10-python.tar.gz into" in message
-    assert not (tmp_path / "home").exists()
-
-
-def test_folder_that_cannot_be_written(mnist_server, tmp_path):
-    pytest.importorskip("pooch")
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "mnist").write_text("a file where the folder should be")
-    refused(datasets.fetch_mnist, data_home=tmp_path / "home", match="cannot store")
-
-
-def test_download_without_pooch(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    for fetch in (datasets.fetch_mnist, datasets.fetch_cifar10):
-        message = refused(fetch, data_home=tmp_path / "home", match="needs pooch")
-        assert 'pip install "rkdl[data]"' in message
-        assert str(tmp_path / "home") in message
-    assert not (tmp_path / "home").exists()
-
-
-def test_sources_are_the_canonical_ones():
-    assert set(_download.SOURCES) == {"mnist", "cifar10"}
-    for source in _download.SOURCES.values():
-        assert source.base_url.startswith("https://")
-        assert all(len(checksum) == 32 for checksum in source.checksums.values())
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mnist").write_text("a file where the folder should be")
+    refused(datasets.fetch_mnist, data_home=tmp_path / "other", match="cannot be downloaded")
 
 
 def test_odds(tmp_path, rng):
@@ -491,23 +325,6 @@ def test_odds(tmp_path, rng):
     assert str(tmp_path / "odds" / "glass.mat") in message
     with pytest.raises(ValueError, match="'arrhythmia', 'cardio'"):
         datasets.fetch_odds("thyroid", data_home=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("variables", "match"),
-    [
-        ({"X": np.ones((3, 2))}, "X and y"),
-        ({"X": np.ones((3, 2)), "y": np.ones((4, 1))}, "does not match 4 labels"),
-        ({"X": np.ones((3, 2)), "y": np.array([[0, 1, 2]])}, "other than 0 and 1"),
-    ],
-)
-def test_bad_odds_file_is_named(tmp_path, variables, match):
-    (tmp_path / "odds").mkdir()
-    path = tmp_path / "odds" / "glass.mat"
-    scipy.io.savemat(path, variables)
-    assert str(path) in refused(datasets.fetch_odds, "glass", data_home=tmp_path, match=match)
-    path.write_bytes(path.read_bytes()[:-20])
-    assert str(path) in refused(datasets.fetch_odds, "glass", data_home=tmp_path, match="not a MAT-file, or damaged")
 
 
 def matlab_digits(rng, count=6):
@@ -532,58 +349,38 @@ def test_matlab_digits(tmp_path, rng, image_name, label_name):
     np.testing.assert_array_equal(datasets.load_signals(path), images.reshape(6, -1))
 
 
+FOUR = np.ones((28, 28, 1, 4))
+
+
 @pytest.mark.parametrize(
-    ("variables", "match"),
+    ("load", "variables", "match"),
     [
-        ({"other": np.ones((28, 28, 1, 4))}, "XTrain, X or images among other"),
-        ({"XTrain": "text"}, "among none"),
-        ({"XTrain": np.ones((28, 28))}, "28 x 28, not 28 x 28 x 1 x N"),
-        ({"XTrain": np.ones((28, 28, 3, 4))}, "28 x 28 x 3 x 4"),
-        ({"XTrain": np.full((28, 28, 1, 4), np.nan)}, "finite"),
-        ({"XTrain": np.ones((28, 28, 1, 4)), "YTrain": np.ones(3)}, "3 labels in YTrain for 4 images"),
-        ({"XTrain": np.ones((28, 28, 1, 2)), "YTrain": np.array([0.5, 1])}, "not integers"),
-        ({"XTrain": np.ones((28, 28, 1, 2)), "YTrain": np.array([np.nan, 1])}, "not integers"),
+        ("glass", {"X": np.ones((3, 2))}, "X and y"),
+        ("glass", {"X": np.ones((3, 2)), "y": np.ones((4, 1))}, "does not match 4 labels"),
+        ("glass", {"X": np.ones((3, 2)), "y": np.array([[0, 1, 2]])}, "other than 0 and 1"),
+        ("digits", {"other": FOUR}, "XTrain, X or images among other"),
+        ("digits", {"XTrain": "text"}, "among none"),
+        ("digits", {"XTrain": np.ones((28, 28))}, r"XTrain \(28 x 28\) does not hold 28 x 28 x 1 x N"),
+        ("digits", {"XTrain": FOUR * np.nan}, "finite"),
+        ("digits", {"XTrain": FOUR, "YTrain": np.ones(3)}, "4 integers, one for each image"),
+        ("digits", {"XTrain": FOUR, "YTrain": np.array([0.5, 1, 2, 3])}, "does not hold 4 integers"),
+        ("digits", {"XTrain": FOUR, "YTrain": np.array([np.nan, 1, 2, 3])}, "does not hold 4 integers"),
     ],
 )
-def test_bad_matlab_digits(tmp_path, variables, match):
-    path = tmp_path / "digits.mat"
+def test_bad_mat_files(tmp_path, load, variables, match):
+    path = write(tmp_path / "odds", {}) / f"{load}.mat"
     scipy.io.savemat(path, variables)
-    assert str(path) in refused(datasets.load_matlab_digits, path, match=match)
-
-
-def test_broken_mat_files(tmp_path, rng):
-    path = tmp_path / "digits.mat"
-    scipy.io.savemat(path, {"XTrain": matlab_digits(rng)[1]})
+    calls = {
+        "glass": lambda: datasets.fetch_odds("glass", data_home=tmp_path),
+        "digits": lambda: datasets.load_matlab_digits(path),
+    }
+    assert str(path) in refused(calls[load], match=match)
     content = path.read_bytes()
-    for broken in (content[: len(content) // 2], content[:140], content[:100], b"", b"<html>404</html>"):
+    for broken in (content[: len(content) // 2], content[:140], b"", b"<html>404</html>"):
         path.write_bytes(broken)
-        for load in (datasets.load_matlab_digits, datasets.load_signals):
-            assert str(path) in refused(load, path, match="not a MAT-file, or damaged|no numeric")
-    refused(datasets.load_matlab_digits, tmp_path / "none.mat", match="cannot be read")
-
-
-def test_mat_7_3_without_h5py(tmp_path, monkeypatch):
-    path = tmp_path / "digits.mat"
-    path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    message = refused(datasets.load_matlab_digits, path, match="pip install h5py")
-    assert "'-v7'" in message
-
-
-def test_mat_7_3(tmp_path, rng):
-    h5py = pytest.importorskip("h5py", reason="h5py reads MAT-files of version 7.3")
-    images, stored = matlab_digits(rng)
-    path = tmp_path / "digits.mat"
-    with h5py.File(path, "w", userblock_size=512) as file:
-        file["XTrain"] = stored.T
-        file["YTrain"] = np.arange(6.0)[np.newaxis]
-        file["note"] = np.frombuffer(b"note", dtype=np.uint8)
-        file["note"].attrs["MATLAB_class"] = np.bytes_("char")
-    digits = datasets.load_matlab_digits(path)
-    np.testing.assert_array_equal(digits.images, images)
-    assert digits.target.tolist() == [0, 1, 2, 3, 4, 5]
-    path.write_bytes(path.read_bytes()[:3000])
-    refused(datasets.load_matlab_digits, path, match="not a MAT-file, or damaged")
+        assert str(path) in refused(calls[load], match="cannot be read as a MAT file")
+    path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM".ljust(388) + b"\x89HDF\r\n\x1a\n")
+    assert "save it with '-v7'" in refused(calls[load], match="version 7.3 are not supported")
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", ">f4", "f8", ">f8", "u1", "i8", "?"])
@@ -609,11 +406,10 @@ def test_load_npz_and_mat_by_key(tmp_path, rng):
         np.testing.assert_array_equal(datasets.load_signals(tmp_path / name), a)
     for name in ("two.npz", "two.mat"):
         np.testing.assert_array_equal(datasets.load_signals(tmp_path / name, key="b"), b)
-        assert "a, b" in refused(datasets.load_signals, tmp_path / name, match="several arrays")
+        assert "a, b" in refused(datasets.load_signals, tmp_path / name, match="holds the arrays")
         assert "a, b" in refused(datasets.load_signals, tmp_path / name, key="c", match="'c'")
     np.save(tmp_path / "a.npy", a)
-    with pytest.raises(ValueError, match=r"key='a' is for \.npz and \.mat"):
-        datasets.load_signals(tmp_path / "a.npy", key="a")
+    refused(datasets.load_signals, tmp_path / "a.npy", key="a", match="one array without a name")
 
 
 @pytest.mark.parametrize(
@@ -647,9 +443,11 @@ def test_broken_numpy_files(tmp_path, rng, suffix):
     path = tmp_path / f"a{suffix}"
     (np.save if suffix == ".npy" else np.savez)(path, rng.random((20, 20)))
     content = path.read_bytes()
-    for broken in (content[:-100], content[:60], content[:3], b"", b"1,2\n3,4\n", pickle.dumps(Malicious())):
+    huge = io.BytesIO()
+    np.lib.format.write_array_header_1_0(huge, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10**12)})
+    for broken in (content[:-100], content[:60], b"", b"1,2\n3,4\n", pickle.dumps([1]), huge.getvalue()):
         path.write_bytes(broken)
-        assert str(path) in refused(datasets.load_signals, path, match="no plain array")
+        assert str(path) in refused(datasets.load_signals, path, match="cannot be read as an array")
 
 
 @pytest.mark.parametrize(
@@ -659,8 +457,9 @@ def test_broken_numpy_files(tmp_path, rng, suffix):
         "a,b\n1,2.5\n-3,4e1\n",
         '"width","height, cm"\r\n1,"2.5"\r\n-3,40\r\n',
         "\ufeffa;b\n1;2.5\n-3;40",
-        "# made by savetxt\n\n1\t2.5\n\n-3\t40\n\n",
+        "# made by,savetxt\n\n1\t2.5\n\n-3\t40\n\n".replace(",", "\t"),
         " a , b \n 1 , 2.5 \n -3 , 40 \n",
+        '\n"two\nlines",b\n1,2.5\n-3,40\n',
     ],
 )
 def test_csv(tmp_path, text):
@@ -669,37 +468,43 @@ def test_csv(tmp_path, text):
     np.testing.assert_array_equal(datasets.load_signals(path), [[1, 2.5], [-3, 40]])
 
 
+def test_header_of_numbers(tmp_path, rng):
+    """The names that pandas gives to columns are a header, and a warning says so; other numbers are only if told."""
+    path = tmp_path / "a.csv"
+    X = rng.random((5, 3))
+    for index in (True, False):
+        pd.DataFrame(X).to_csv(path, index=index)
+        with pytest.warns(UserWarning, match=r"first line, 0, 1, 2 \.\.\., is read as the header"):
+            np.testing.assert_array_equal(datasets.load_signals(path), X)
+    assert datasets.load_signals(path, header=False).shape == (6, 3)
+    pd.DataFrame(X, columns=[10, 20, 30]).to_csv(path, index=False)
+    assert datasets.load_signals(path).shape == (6, 3)
+    np.testing.assert_array_equal(datasets.load_signals(path, header=True), X)
+
+
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("a,b\n1,2\n3,x\n", "line 3, column 2 is 'x'"),
-        ("1,2\n\n3,\n", "line 3, column 2 is empty"),
-        (",\n1,2\n", "line 1, column 1 is empty"),
-        ("1,2\n,\n1,2\n", "line 2, column 1 is empty"),
-        ("1,b\n1,2\n", "line 1, column 2 is 'b'"),
-        ("# c\na,b\n1,2\n3,nan\n", "line 4, column 2 is 'nan'"),
-        ("1,2\n3,inf\n", "line 2, column 2 is 'inf'"),
-        ("1,2\n3\n", "line 2 has 1 cells, the first line 2"),
-        ("1,2\n3,4,5\n", "line 2 has 3 cells"),
-        ("1;2,5\n3;4\n", "line 1, column 2 is '2,5'"),
-        ("1,2\n3," + "long" * 100, r"is 'long.*\.\.\.'"),
-        ("a,b\n", "no signals"),
-        ("", "empty"),
+        ("a,b\n1,2\n3,x\n", r"not numeric: b \('x'\)"),
+        ("a,b\n1,2\n#3,4\n", r"not numeric: a \('#3'\)"),
+        ("1,2\n\n3,\n", r"missing .* in 2 \(1\), the first in column '2', row 2 \(from 1\)"),
+        (",\n1,2\n", "column '1', row 1"),
+        ("1,b\n1,2\n", r"not numeric: 2 \('b'\)"),
+        ("c\na,b\n1,2\n", "Expected 1 fields|header has 1 cells"),
+        ("a,b\n1,2\n3,inf\n", r"infinite values in b \(1\)"),
+        ("1,2\n3\n", "column '2', row 2"),
+        ("1,2\n3,4,5\n", "Expected 2 fields in line 2, saw 3"),
+        ("a,b\n1,2,3\n", "header has 2 cells, the first row 3"),
+        ("1;2,5\n3;4\n", "decimal points instead of commas"),
+        ("a,b\n", "no rows"),
         ("\n \n", "empty"),
+        ("1,2\n3,\udcff\n", "UTF-8"),
     ],
 )
 def test_bad_csv(tmp_path, text, match):
     path = tmp_path / "a.csv"
-    path.write_text(text)
+    path.write_bytes(text.encode(errors="surrogateescape"))
     assert str(path) in refused(datasets.load_signals, path, match=match)
-
-
-def test_csv_that_is_not_text(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"\x89PNG\r\n\x1a\n\xff\xfe")
-    refused(datasets.load_signals, path, match="UTF-8")
-    path.write_bytes(b"1,2\n3,\xff\n")
-    refused(datasets.load_signals, path, match="UTF-8|not a CSV")
 
 
 def test_parquet(tmp_path):
@@ -712,40 +517,34 @@ def test_parquet(tmp_path):
 
     store(a=[1, 2, 3], b=[0.5, 1.5, 2.5], c=[True, False, True])
     np.testing.assert_array_equal(datasets.load_signals(path), [[1, 0.5, 1], [2, 1.5, 0], [3, 2.5, 1]])
-    store(a=[1, 2], b=["3", "4"])
-    assert str(path) in refused(datasets.load_signals, path, match="column 'b' is not numeric")
-    store(a=[1, 2], b=[[1], [2, 3]])
-    refused(datasets.load_signals, path, match="column 'b' is not numeric")
-    store(a=[1, 2], b=[3, None])
-    refused(datasets.load_signals, path, match=r"row 1 \(from 0\) of the column 'b' is nan")
-    store(a=[1, 2], b=[None, True])
-    refused(datasets.load_signals, path, match=r"row 0 \(from 0\) of the column 'b' is nan")
-    store(a=pyarrow.array([], type=pyarrow.float64()))
-    refused(datasets.load_signals, path, match="no signals")
-    store()
-    refused(datasets.load_signals, path, match="no columns")
-    store(a=[1.0, 2.0])
-    content = path.read_bytes()
-    for broken in (content[:-10], content[10:], b""):
+    for columns, match in (
+        ({"a": [1, 2], "b": ["3", "x"]}, r"not numeric: b \('x'\)"),
+        ({"a": [1, 2], "b": [[1], [2, 3]]}, "not numeric: b"),
+        ({"a": [1, 2], "b": [3, None]}, "column 'b', row 2"),
+        ({"a": [1, 2], "b": [None, True]}, "column 'b', row 1"),
+        ({"a": pyarrow.array([], type=pyarrow.float64())}, "no signals"),
+        ({}, "no signals"),
+    ):
+        store(**columns)
+        assert str(path) in refused(datasets.load_signals, path, match=match)
+    for broken in (path.read_bytes()[:-10], b""):
         path.write_bytes(broken)
-        assert str(path) in refused(datasets.load_signals, path, match="not a Parquet file, or damaged")
+        assert str(path) in refused(datasets.load_signals, path, match="cannot be read as a Parquet file")
 
 
-def test_parquet_without_its_readers(tmp_path, monkeypatch):
-    path = tmp_path / "a.parquet"
-    path.write_bytes(b"PAR1")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    message = refused(datasets.load_signals, path, match="pip install pyarrow")
-    assert str(path) in message
+@pytest.mark.parametrize(("name", "library"), [("a.parquet", "pyarrow"), ("a.csv", "pandas")])
+def test_tables_without_their_libraries(tmp_path, monkeypatch, name, library):
+    (tmp_path / name).write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, library, None)
+    message = refused(datasets.load_signals, tmp_path / name, match=f"needs {library}")
+    assert 'pip install "rkdl[files]"' in message
 
 
 def test_not_a_signals_file(tmp_path):
     refused(datasets.load_signals, tmp_path / "none.npy", match="no such file")
     refused(datasets.load_signals, tmp_path / ("long" * 70 + ".npy"), match="no such file")
     (tmp_path / "folder.npy").mkdir()
-    refused(datasets.load_signals, tmp_path / "folder.npy", match="not a file")
+    refused(datasets.load_signals, tmp_path / "folder.npy", match="not a regular file")
     assert ".parquet" in refused(datasets.load_signals, tmp_path / "a.txt", match="ending '.txt' is not known")
 
 
@@ -784,12 +583,9 @@ def test_normalize_signals_in_blocks(rng):
 def test_normalize_signals_refuses(bad):
     with pytest.raises((ValueError, TypeError)):
         datasets.normalize_signals(bad)
-
-
-@pytest.mark.parametrize("dtype", [np.float16, int, ">f4", None, "nonsense"])
-def test_bad_dtype(dtype):
-    with pytest.raises(ValueError, match="float32 or float64"):
-        datasets.normalize_signals([[1.0]], dtype)
+    for dtype in (np.float16, int, ">f4", None, "nonsense"):
+        with pytest.raises(ValueError, match="float32 or float64"):
+            datasets.normalize_signals([[1.0]], dtype)
 
 
 def test_data_home(tmp_path, monkeypatch):
@@ -803,15 +599,6 @@ def test_data_home(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     assert str(tmp_path / "file") in refused(datasets.get_data_home, tmp_path / "file", match="not a folder")
-
-
-def test_reading_leaves_the_folder_alone(tmp_path, rng):
-    write(tmp_path, mnist_files(rng), compress=True)
-    write_tar(tmp_path / "cifar-10-python.tar.gz", cifar_files(rng)[1])
-    before = files_under(tmp_path)
-    datasets.fetch_mnist(subset="all", data_home=tmp_path)
-    datasets.fetch_cifar10(subset="all", data_home=tmp_path)
-    assert files_under(tmp_path) == before
 
 
 def test_dataset_error_is_a_value_error_that_pickles():
@@ -834,9 +621,8 @@ def test_import_is_light():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("error")
 def test_real_mnist(data_folder):
-    for name, checksum in MNIST_MD5.items():
-        assert hashlib.md5(gzip.decompress((data_folder / "mnist" / name).read_bytes())).hexdigest() == checksum
     everything = datasets.fetch_mnist(subset="all", download_if_missing=False)
     assert everything.data.shape == (70000, 784)
     assert np.bincount(everything.target[:60000])[4] == 5842

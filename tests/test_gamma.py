@@ -9,8 +9,6 @@ from sklearn.svm import SVC
 
 from helpers import Estimators, RowSlices, poor_models
 from rkdl import KDLClassifier, KDLOutlierDetector, load
-from rkdl._data import signals
-from rkdl._data.signals import Signals
 
 pytestmark = poor_models
 
@@ -29,13 +27,12 @@ def expected(X):
 
 
 @each_estimator
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
-def test_gamma_is_that_of_scikit_learn(name, dtype, X):
-    X = np.round(5.0 * X).astype(dtype) if dtype is np.int64 else X.astype(dtype)
-    found = fresh(name).fit(X).gamma_
-    np.testing.assert_allclose(found, expected(X), rtol=1e-12)
-    support = SVC(gamma="scale").fit(X.astype(np.float64), np.arange(len(X)) % 2)
-    np.testing.assert_allclose(found, support._gamma, rtol=1e-6)
+def test_gamma_is_that_of_scikit_learn(name, X):
+    for signals in (X, X.astype(np.float32), np.round(5.0 * X).astype(np.int64)):
+        found = fresh(name).fit(signals).gamma_
+        np.testing.assert_allclose(found, expected(signals), rtol=1e-12)
+        support = SVC(gamma="scale").fit(signals.astype(np.float64), np.arange(len(X)) % 2)
+        np.testing.assert_allclose(found, support._gamma, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -66,11 +63,10 @@ def test_duplicates_of_a_sparse_matrix_are_summed(X):
     assert twice.nnz == 2 * X.size
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30, 1e60])
-@pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_scale_and_offset(scale, offset, X):
-    found = fresh("RKDL").fit((X + offset) * scale).gamma_
-    np.testing.assert_allclose(found * scale * scale, expected(X + offset), rtol=1e-6)
+def test_scale_and_offset(X):
+    for scale, offset in ((1e-30, 0.0), (1e30, 1e6), (1e100, 0.0), (1.0, 1e6)):
+        found = fresh("RKDL").fit((X + offset) * scale).gamma_
+        np.testing.assert_allclose(found * scale * scale, expected(X + offset), rtol=1e-6)
 
 
 def test_all_numbers_equal():
@@ -78,21 +74,12 @@ def test_all_numbers_equal():
     assert model.fit(np.full((50, 3), 2.0)).gamma_ == 1.0
 
 
-@pytest.mark.parametrize("size", [1, 100, 10_000])
-def test_variance_of_pieces(size, X, monkeypatch):
-    monkeypatch.setattr(signals, "PIECE_SIZE", size)
-    np.testing.assert_allclose(Signals(X + 1e4, np.float64).variance(), X.var(), rtol=1e-9)
-
-
 @pytest.mark.parametrize("name", ["FourierDL", "RKDL", "ORKDL"])
 def test_a_stream_keeps_its_first_gamma(name, X, tmp_path):
     model = fresh(name).partial_fit(X[:150]).partial_fit(1.5 * X[150:])
     np.testing.assert_allclose(model.gamma_, expected(X[:150]), rtol=1e-12)
     model.save(tmp_path / "model.rkdl")
-    again = load(tmp_path / "model.rkdl").partial_fit(1.5 * X)
-    np.testing.assert_allclose(again.gamma_, model.gamma_, rtol=1e-12)
-    # Unless most signals are of another scale.
-    assert again.partial_fit(50.0 * np.concatenate([X] * 4)).gamma_ < 1e-2 * model.gamma_
+    assert load(tmp_path / "model.rkdl").partial_fit(1.5 * X).gamma_ == model.gamma_
     waiting = fresh(name).partial_fit(X[:150], update=False).partial_fit(X[150:])
     whole = X if name == "ORKDL" else X[:150]
     np.testing.assert_allclose(waiting.gamma_, expected(whole), rtol=1e-12)

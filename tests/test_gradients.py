@@ -84,32 +84,19 @@ def make_objective(monkeypatch, rng):
 
 @each_case
 @each_term
-def test_projected_atoms(make_objective, case, linear):
-    """The best atoms follow the kernel vectors, and their change adds nothing to the gradient."""
+def test_projected_and_held_atoms(make_objective, rng, case, linear):
+    """The best atoms follow the kernel vectors, and their change adds nothing to the gradient; or atoms are held."""
     objective, vectors = make_objective(case, linear)
     point = objective.at(vectors)
     assert point.metric.rank == N_VECTORS
     assert_gradient(objective.gradient(point), lambda x: objective.at(x).value, vectors)
-
-
-@each_case
-@each_term
-def test_held_atoms(make_objective, rng, case, linear):
-    objective, vectors = make_objective(case, linear)
-    held = replace(objective, fixed_atoms=rng.standard_normal((N_ATOMS, N_VECTORS)))
-    assert_gradient(held.gradient(held.at(vectors)), lambda x: held.at(x).value, vectors)
-
-
-@each_case
-@each_term
-def test_gradient_in_the_same_pass(make_objective, rng, case, linear):
-    """A gradient by atoms that were named in advance is that of the objective with those atoms held."""
-    objective, vectors = make_objective(case, linear)
     atoms = rng.standard_normal((N_ATOMS, N_VECTORS))
     held = replace(objective, fixed_atoms=atoms)
-    point = objective.at(vectors, gradient_atoms=atoms)
-    assert point.value == objective.at(vectors).value
-    assert_gradient(objective.gradient(point), lambda x: held.at(x).value, vectors)
+    assert_gradient(held.gradient(held.at(vectors)), lambda x: held.at(x).value, vectors)
+    # Atoms that are named in advance have their gradient in the same pass.
+    named = objective.at(vectors, gradient_atoms=atoms)
+    assert named.value == point.value
+    assert_gradient(objective.gradient(named), lambda x: held.at(x).value, vectors)
 
 
 @each_case

@@ -9,14 +9,13 @@ import sys
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_moons
+from sklearn.datasets import load_digits, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from helpers import KERNEL, by_class, make
 from rkdl import DL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, plotting
-from rkdl.kernels import RBF
 from rkdl.plotting import (
     AtomsDisplay,
     ClassResidualsDisplay,
@@ -41,8 +40,6 @@ def _close_figures():
 
 @pytest.fixture(scope="module")
 def labels():
-    from sklearn.datasets import load_digits
-
     return load_digits().target
 
 
@@ -77,7 +74,7 @@ class TestPreimages:
         fitted = make(kind, **({"fit_inverse_transform": True} if kind is FourierDL else {})).fit(digits[:300])
         signals = fitted.atom_preimages()
         assert signals.shape == (8, 64)
-        space = fitted._space.feature_map(np.dtype(float))
+        space = fitted._space.feature_map(np.dtype(float), 1.0)
         atoms, _ = fitted._atoms_and_gram()
         found = np.abs((space.features(signals) * atoms).sum(axis=1))
         nearest = np.abs(space.features(digits[:300]) @ atoms.T).max(axis=0)
@@ -87,19 +84,10 @@ class TestPreimages:
     def test_of_an_atom_and_its_negative_are_the_same(self, digits):
         fitted = make(RKDL).fit(digits)
         before = fitted.atom_preimages()
-        signs = np.where(np.arange(8) % 2, 1.0, -1.0)
-        fitted.dual_components_ = signs[:, None] * fitted.dual_components_
+        fitted.dual_components_ = np.where(np.arange(8) % 2, 1.0, -1.0)[:, None] * fitted.dual_components_
         # To the accuracy at which the iteration stops.
         np.testing.assert_allclose(fitted.atom_preimages(), before, atol=1e-5)
         assert not np.allclose(fitted.inverse_transform(np.eye(8)), before)
-
-    def test_keep_float32_and_survive_scales(self, digits):
-        X = digits.astype(np.float32)
-        signals = make(ORKDL).fit(X).atom_preimages()
-        # Whose squares leave the range of float32.
-        huge = make(ORKDL).fit(X * np.float32(2.0**80)).atom_preimages()
-        assert signals.dtype == np.float32
-        np.testing.assert_allclose(huge / 2.0**80, signals, atol=1e-2)
 
     def test_need_a_decoder_for_other_kernels(self, digits):
         fitted = make(RKDL, kernel="poly").fit(digits)
@@ -109,43 +97,27 @@ class TestPreimages:
         with pytest.raises(NotFittedError):
             make(RKDL).atom_preimages()
 
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    def test_of_classes_agree_with_those_of_a_dictionary(self, dtype, digits, labels):
+        """The same atoms on the same kernel vectors have the same pre-images."""
+        X = digits[:200].astype(dtype)
+        classifier, single = KDLClassifier(make(RKDL), random_state=0).fit(X, labels[:200]), make(RKDL).fit(X)
+        single.kernel_vectors_, single.gamma_ = classifier.kernel_vectors_, classifier.gamma_
+        single.dual_components_, single.gram_ = classifier.components_[2, :8], classifier.grams_[2, :8, :8]
+        found = classifier.atom_preimages()[2]
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, single.atom_preimages())
 
-class TestPreimagesOfClasses:
-    """`atom_preimages` of the classifier: one array per class."""
-
-    @by_class([RKDL, DL])
-    def test_one_array_per_class(self, kind, digits, labels):
-        classifier = KDLClassifier(make(kind), random_state=0).fit(digits[:200], labels[:200])
+    def test_of_linear_classes_are_the_atoms(self, digits, labels):
+        classifier = KDLClassifier(make(DL), random_state=0).fit(digits[:200], labels[:200])
         found = classifier.atom_preimages()
         assert [signals.shape for signals in found] == [(count, 64) for count in classifier.n_atoms_]
-        if kind is DL:
-            np.testing.assert_array_equal(found[3], classifier.components_[3, : len(found[3])])
-
-    def test_come_close_to_their_atoms(self, classifier, digits):
-        """No training signal has an image closer to an atom, or to its negative, than the pre-image."""
-        kernel = RBF(classifier.gamma_)
-        for signals, own in zip(classifier.atom_preimages(), classifier.components_, strict=True):
-            atoms = own[: len(signals)]
-            reached = np.abs((kernel(signals, classifier.kernel_vectors_) * atoms).sum(axis=1))
-            nearest = np.abs(kernel(digits[:600], classifier.kernel_vectors_) @ atoms.T).max(axis=0)
-            assert (reached >= 0.999 * nearest).all()
-
-    def test_agree_with_those_of_a_dictionary(self, digits, labels):
-        """The same atoms on the same kernel vectors have the same pre-images, also in float32 and out of its range."""
-        for X in (digits[:200], (digits[:200] * 2.0**80).astype(np.float32)):
-            classifier = KDLClassifier(make(RKDL), random_state=0).fit(X, labels[:200])
-            single = make(RKDL).fit(X)
-            single.kernel_vectors_, single.gamma_ = classifier.kernel_vectors_, classifier.gamma_
-            single.dual_components_, single.gram_ = classifier.components_[2, :8], classifier.grams_[2, :8, :8]
-            found = classifier.atom_preimages()[2]
-            np.testing.assert_array_equal(found, single.atom_preimages())
-
-    def test_of_a_linear_kernel_are_the_atoms(self, digits, labels):
+        np.testing.assert_array_equal(found[3], classifier.components_[3, : len(found[3])])
         classifier = KDLClassifier(make(RKDL, kernel="linear"), random_state=0).fit(digits[:200], labels[:200])
         expected = classifier.components_[4, : classifier.n_atoms_[4]] @ classifier.kernel_vectors_
         np.testing.assert_allclose(classifier.atom_preimages()[4], expected)
 
-    def test_refusals(self, digits, labels):
+    def test_refusals_of_classifiers(self, digits, labels):
         with pytest.raises(NotFittedError):
             KDLClassifier().atom_preimages()
         for method in (make(RKDL, kernel="poly"), make(FourierDL)):
@@ -153,13 +125,13 @@ class TestPreimagesOfClasses:
             with pytest.raises(ValueError, match="have no pre-images here"):
                 classifier.atom_preimages()
 
+
+class TestAtoms:
     def test_are_drawn_class_by_class(self, classifier):
         display = AtomsDisplay.from_estimator(classifier, image_shape=(8, 8), n_columns=10)
         drawn = np.asarray(display.image_.get_array())
         np.testing.assert_array_equal(drawn[9:17, :8], classifier.atom_preimages()[1][0].reshape(8, 8))
 
-
-class TestAtoms:
     def test_images_side_by_side(self, model):
         display = AtomsDisplay.from_estimator(model, image_shape=(8, 8), n_columns=4)
         drawn = np.asarray(display.image_.get_array())
@@ -178,13 +150,10 @@ class TestAtoms:
         assert image.get_cmap().name == "RdBu_r"
         assert low == -high
         assert np.quantile(np.abs(signed.components_), 0.99) < high <= np.abs(signed.components_).max()
-
-    def test_an_extreme_pixel_does_not_hide_the_others(self, rng):
-        images = rng.uniform(0.0, 1.0, (100, 64))
-        images[3, 5] = 500.0
-        low, high = AtomsDisplay(images, image_shape=(8, 8)).plot().image_.get_clim()
-        assert 0.0 <= low < 0.01
-        assert 0.9 < high < 1.1
+        extreme = np.full((100, 64), 0.9)
+        extreme[3, 5] = 500.0
+        low, high = AtomsDisplay(extreme, image_shape=(8, 8)).plot().image_.get_clim()
+        assert (low, high) == (0.0, pytest.approx(0.9)), "one pixel does not hide the others"
         low, high = AtomsDisplay(np.zeros((4, 64)), image_shape=(8, 8)).plot().image_.get_clim()
         assert low < high
 
@@ -214,11 +183,9 @@ class TestAtoms:
         np.testing.assert_allclose(display.points_.get_offsets(), expected)
         assert len(display.ax_.collections) == 2
 
-    def test_refusals(self, model, digits, moons):
+    def test_wrong_shapes_and_pipelines(self, model, moons):
         with pytest.raises(ValueError, match=r"image_shape=\(7, 8\) does not fit signals of 64 features"):
             AtomsDisplay.from_estimator(model, image_shape=(7, 8))
-        with pytest.raises(ValueError, match="KDLOutlierDetector has no atom_preimages"):
-            AtomsDisplay.from_estimator(KDLOutlierDetector(n_members=2).fit(digits[:100]))
         with pytest.raises(NotFittedError):
             AtomsDisplay.from_estimator(DL())
         with pytest.raises(ValueError, match="Normalizer"):
@@ -245,6 +212,16 @@ class TestNames:
             assert len(display.ax_.get_yticks()) in (15, 20)
         plain = AtomsDisplay.from_estimator(pipeline[-1])
         assert plain.ax_.get_xlabel() == "feature"
+        assert (plain.image_, len(plain.lines_)) == (None, 30)
+
+    def test_heat_map(self, rng):
+        """Columns of different units are comparable, and one without differences is white."""
+        atoms = rng.normal(size=(5, 3)) * [1.0, 1e6, 0.0] + 0.1
+        display = AtomsDisplay(atoms, feature_names=["age", "size", "rent"]).plot()
+        drawn = np.asarray(display.image_.get_array())
+        np.testing.assert_allclose(drawn, np.c_[(atoms - atoms.mean(0))[:, :2] / atoms.std(0)[:2], np.zeros(5)])
+        assert display.image_.get_cmap().name == "RdBu_r"
+        assert display.colorbar_.ax.get_ylabel() == "standardised over the atoms"
 
     def test_features_of_the_plane(self, table, recwarn):
         plane = table[["age", "rent"]]
@@ -256,27 +233,33 @@ class TestNames:
         assert not [warning for warning in recwarn if "feature names" in str(warning.message)]
 
 
-def test_estimators_without_codes(digits):
+@pytest.mark.parametrize(
+    ("display", "data", "message"),
+    [
+        (AtomsDisplay, (), "no atom_preimages: give DL, a kernel method"),
+        (KernelVectorsDisplay, (), "does not have one set"),
+        (ErrorCurveDisplay, (), "no errors_: only single"),
+        (CodesDisplay, (np.eye(64),), "no transform: give DL or a kernel method"),
+        (ResidualsDisplay, (np.eye(64),), "no reconstruction_error: give DL or a kernel method"),
+        (ReconstructionDisplay, (np.eye(64),), "no denoise: give DL or a kernel method"),
+        (ClassResidualsDisplay, (np.eye(64), np.ones(64)), "no class_residuals: give a KDLClassifier"),
+    ],
+)
+def test_estimators_without_what_is_drawn(display, data, message, digits):
     detector = KDLOutlierDetector(n_members=2, random_state=0).fit(digits[:100])
-    for display, name in ((CodesDisplay, "transform"), (ResidualsDisplay, "reconstruction_error")):
-        with pytest.raises(ValueError, match=f"KDLOutlierDetector has no {name}: give DL or a kernel method"):
-            display.from_estimator(detector, digits[:100])
+    with pytest.raises(ValueError, match=f"KDLOutlierDetector .*{message}|KDLOutlierDetector {message}"):
+        display.from_estimator(detector, *data)
 
 
-def test_kernel_vectors(model, classifier):
+def test_kernel_vectors(model, classifier, digits):
     _, ax = plt.subplots()
     display = KernelVectorsDisplay.from_estimator(model, image_shape=(8, 8), n_columns=12, ax=ax)
     assert display.ax_ is ax
     np.testing.assert_array_equal(np.asarray(display.image_.get_array())[:, :8], model.kernel_vectors_[0].reshape(8, 8))
     shared = KernelVectorsDisplay.from_estimator(classifier, vectors=[3])
     np.testing.assert_array_equal(shared.lines_[0].get_ydata(), classifier.kernel_vectors_[3])
-
-
-def test_kernel_vectors_of_methods_without(digits):
     with pytest.raises(ValueError, match="DL has no kernel_vectors_"):
         KernelVectorsDisplay.from_estimator(make(DL).fit(digits))
-    with pytest.raises(ValueError, match="does not have one set"):
-        KernelVectorsDisplay.from_estimator(KDLOutlierDetector(n_members=2).fit(digits[:100]))
 
 
 def test_error_curves(model, digits, classifier):
@@ -288,8 +271,6 @@ def test_error_curves(model, digits, classifier):
     assert other.line_.get_color() != display.line_.get_color()
     assert [text.get_text() for text in other.ax_.get_legend().get_texts()][::2] == ["ORKDL", "RKDL"]
     assert ErrorCurveDisplay.from_estimator(classifier).update_line_ is None
-    with pytest.raises(ValueError, match="KDLOutlierDetector has no errors_"):
-        ErrorCurveDisplay.from_estimator(KDLOutlierDetector(n_members=2).fit(digits[:100]))
 
 
 def test_codes_are_grouped_by_label(model, digits, labels):
@@ -346,8 +327,8 @@ def test_class_residuals(classifier, digits, labels):
     some = ClassResidualsDisplay.from_estimator(classifier, X[y < 3], y[y < 3], include_values=False)
     assert some.text_ is None
     assert np.asarray(some.image_.get_array()).shape == (3, 10)
-    with pytest.raises(ValueError, match="give a KDLClassifier"):
-        ClassResidualsDisplay.from_estimator(make(DL).fit(X), X, y)
+    with pytest.raises(ValueError, match="y is missing"):
+        ClassResidualsDisplay.from_estimator(classifier, X)
 
 
 class TestContours:
@@ -362,21 +343,20 @@ class TestContours:
         np.testing.assert_allclose(display.points_[1].get_offsets(), X[names == "upper"])
         assert display.boundary_ is not None
 
-    def test_outliers(self, moons):
+    @pytest.mark.parametrize("kind", [RKDL, KDLOutlierDetector])
+    def test_scores_and_residuals(self, kind, moons):
+        """Badly represented signals are yellow in both."""
         X, _ = moons
-        model = KDLOutlierDetector(n_members=2, random_state=0).fit(X)
-        display = DecisionContourDisplay.from_estimator(model, X, grid_resolution=20)
+        is_detector = kind is KDLOutlierDetector
+        model = (kind(n_members=2, random_state=0) if is_detector else make(kind)).fit(X)
+        display = DecisionContourDisplay.from_estimator(model, X, grid_resolution=20, show_signals=is_detector)
         grid = np.column_stack([display.xx0.ravel(), display.xx1.ravel()])
-        np.testing.assert_allclose(display.response.ravel(), model.decision_function(grid))
-        np.testing.assert_array_equal(display.boundary_.levels, [0.0])
-
-    def test_residuals(self, moons):
-        X, _ = moons
-        model = make(RKDL).fit(X)
-        display = DecisionContourDisplay.from_estimator(model, X, grid_resolution=20, show_signals=False)
-        grid = np.column_stack([display.xx0.ravel(), display.xx1.ravel()])
-        np.testing.assert_allclose(display.response.ravel(), model.reconstruction_error(grid))
-        assert (display.boundary_, display.points_) == (None, [])
+        expected = model.decision_function(grid) if is_detector else model.reconstruction_error(grid)
+        np.testing.assert_allclose(display.response.ravel(), expected)
+        assert len(display.points_) == is_detector
+        assert list(display.boundary_.levels if is_detector else []) == [0.0] * is_detector
+        worst = display.surface_.cmap(0.0 if is_detector else 1.0)
+        assert min(worst[:2]) > 0.8 > 0.4 > worst[2]
 
     def test_other_dimensions(self, model, digits):
         with pytest.raises(ValueError, match="two features"):
@@ -385,10 +365,16 @@ class TestContours:
 
 @pytest.mark.parametrize("name", plotting.__all__)
 def test_display_convention(name):
-    """Both methods take `ax`; what `from_estimator` draws can be drawn again from its data."""
     cls = getattr(plotting, name)
     for method in (cls.plot, cls.from_estimator):
         assert inspect.signature(method).parameters["ax"].default is None
+        assert "ax : matplotlib Axes, default=None" in method.__doc__
+
+
+def test_plot_again(model):
+    display = AtomsDisplay.from_estimator(model, image_shape=(8, 8))
+    assert display.ax_ is not display.plot(cmap="viridis").ax_
+    assert display.image_.get_cmap().name == "viridis"
 
 
 @pytest.mark.slow
@@ -399,14 +385,6 @@ def test_examples_run(name):
     runner = doctest.DocTestRunner()
     runner.run(test)
     assert runner.summarize(verbose=False).failed == 0
-
-
-def test_plot_twice(model):
-    display = AtomsDisplay.from_estimator(model, image_shape=(8, 8))
-    first = display.ax_
-    second = display.plot(cmap="viridis").ax_
-    assert first is not second
-    assert display.image_.get_cmap().name == "viridis"
 
 
 def test_without_matplotlib():

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from rkdl._coding.pursuit import pursue
 from scipy import sparse
 from sklearn.linear_model import orthogonal_mp_gram
 
 import reference
 from rkdl import sparse_encode, sparse_encode_gram
 from rkdl._backends.cpu.backend import CPU
-from rkdl._coding.gram import gram_matrix
-from rkdl._coding.pursuit import pursue
+from rkdl._coding.passes import gram_matrix
 
 each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])

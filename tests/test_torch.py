@@ -394,7 +394,7 @@ class TestFunctions:
             found = sparse_encode_gram(tensors.give(gram), tensors.give(correlations), **on_device)
             mostly_close(tensors.back(found), expected, dtype)
 
-    @pytest.mark.parametrize("scale", [1e60, 1e-60, 1e-60])
+    @pytest.mark.parametrize("scale", [1e60, 1e-60])
     def test_squares_out_of_range(self, backend, scale, X):
         atoms = np.random.default_rng(1).standard_normal((20, 12))
         expected = sparse_encode(X[:50], atoms, n_nonzero_coefs=3)

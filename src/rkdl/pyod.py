@@ -73,10 +73,6 @@ class KDLOD(BaseDetector):
     detector_ : KDLOutlierDetector
         Fitted detector.
 
-    See Also
-    --------
-    rkdl.KDLOutlierDetector : The detector with scikit-learn's conventions.
-
     Examples
     --------
     >>> import numpy as np
@@ -140,18 +136,16 @@ class KDLOD(BaseDetector):
         self : object
             The fitted detector.
         """
+        is_thresholder = not isinstance(self.contamination, float | int)  # of PyThresh, which works on the scores
         options = self.get_params(deep=False)
-        if not isinstance(self.contamination, float | int):
-            # A PyThresh object, which works on the scores.
-            options.pop("contamination")
-        detector = KDLOutlierDetector(**options)
+        detector = KDLOutlierDetector(**(options | {"contamination": "auto"} if is_thresholder else options))
         # PyOD compares with thresholds in float64.
         scores = -detector._fit_scores(X).astype(np.float64)
         # A fit that fails keeps what an earlier one learned.
         self._set_n_classes(y)
         self.detector_, self.decision_scores_ = detector, scores
         self._process_decision_scores()
-        if "contamination" in options:
+        if not is_thresholder:
             # With few training signals, new signals have a threshold of their own; labels_ do not follow it.
             self.threshold_: float = max(self.threshold_, -detector.offset_)
         return self

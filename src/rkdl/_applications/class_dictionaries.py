@@ -6,31 +6,34 @@ are learned by the same problem as everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rkdl._backends.arrays import cast, host, is_tensor, normalize_rows
 from rkdl._backends.base import backend_of
-from rkdl._backends.devices import to_host
-from rkdl._coding.encoder import NotFiniteError, Pursuit, map_rows
-from rkdl._coding.pursuit import pursue
+from rkdl._backends.devices import to_device, to_host
+from rkdl._coding.dictionary import FittedDictionary
+from rkdl._coding.encoder import NotFiniteError, Pursuit
+from rkdl._coding.passes import map_rows
 from rkdl._data.signals import Signals, needs_float64
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.config import cache_limit
 from rkdl._execution.executor import Executor
-from rkdl._execution.open import open_part
+from rkdl._execution.open import open_executor, open_part
 from rkdl._execution.pool import side_by_side
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhitenedMap
 from rkdl._features.metric import IdentityMetric, Metric
-from rkdl._features.space import FeatureSpace
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.initial_atoms import first_coordinates
+from rkdl._learning.learn import Report, inspected, iterate, start_problem, warm_up
 from rkdl._learning.loop import LearningProblem
 from rkdl._learning.reduced import Model, ReducedProblem
-from rkdl._utils.types import Array
+from rkdl._learning.specification import Specification
+from rkdl._utils.types import Array, Device
 
 # The features of all signals are stored if they take no more than this.
 FEATURE_BYTES = 512 << 20
@@ -78,25 +81,92 @@ class Picked(Signals):
 class SharedFeatures:
     """Features that the dictionaries of all classes are learned on."""
 
-    space: FeatureSpace
+    vectors: np.ndarray | None  # kernel vectors or frequencies
+    gamma: float | None
     feature_map: FeatureMap  # to coordinates in which the metric is the identity
     metric: Metric | IdentityMetric  # turns whitened atoms into combinations of the features
     pursuit: Pursuit
 
     @classmethod
-    def of(cls, space: FeatureSpace, problem: ReducedProblem) -> SharedFeatures:
+    def of(cls, specification: Specification, problem: LearningProblem, gamma: float | None) -> SharedFeatures:
         """Those that a problem was learned on, in host memory."""
         feature_map, metric = to_host((problem.model.feature_map, problem.model.metric))
-        signals, pursuit = problem.executor.signals, problem.pursuit
+        dtype, pursuit = problem.executor.signals.dtype, specification.pursuit
+        vectors = next(iter(feature_map.state().values()), None)
+        vectors = None if vectors is None else vectors.astype(dtype)
         if isinstance(feature_map, KernelMap) and isinstance(metric, Metric):
-            feature_map = WhitenedMap.of(feature_map, metric, signals.dtype)
+            feature_map = WhitenedMap.of(feature_map, metric, dtype)
         # As many atoms as coordinates represent any signal, of any class.
         limit = min(pursuit.n_nonzero, max(1, feature_map.size // 2))
-        return cls(space, feature_map, metric, pursuit._replace(n_nonzero=limit))
+        return cls(vectors, gamma, feature_map, metric, pursuit._replace(n_nonzero=limit))
 
-    def components(self, whitened_atoms: np.ndarray) -> np.ndarray:
-        """Whitened atoms (n, r) as combinations of the features (n, p)."""
-        return self.metric.unwhiten(whitened_atoms)
+
+@contextmanager
+def shared_features(
+    specification: Specification, signals: Signals, rng: np.random.RandomState, report: Report, n_jobs: int | None
+) -> Iterator[tuple[Executor, SharedFeatures]]:
+    """What the dictionaries of several classes share: kernel vectors are chosen, and learned if the method does so."""
+    width, is_alone = specification.row_width(*signals.shape), not specification.features.runs_user_code
+    with open_executor(signals, width, n_jobs, is_alone=is_alone) as opened:
+        executor = inspected(specification, opened)
+        problem, gamma = start_problem(specification, executor, rng)
+        is_interrupted = warm_up(specification, problem, report)
+        if specification.vector_update is not None and not is_interrupted:
+            of_all = report._replace(name=f"{report.name} of all classes")
+            _, is_interrupted = iterate(specification, problem, of_all, specification.max_iter)
+        if is_interrupted:
+            raise KeyboardInterrupt
+        yield executor, SharedFeatures.of(specification, problem, gamma)
+
+
+@dataclass(frozen=True)
+class ClassDictionaries:
+    """Fitted dictionaries of several classes: a value, which keeps what codes signals of a dtype on a device."""
+
+    feature_map: FeatureMap
+    atoms: np.ndarray  # (classes, n, p), padded with rows of zeros
+    grams: np.ndarray  # (classes, n, n)
+    counts: np.ndarray  # atoms of each class
+    pursuit: Pursuit
+    _known: dict[Hashable, ClassCoder] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Compiled code does not check bounds.
+        n_classes, n_atoms, size = self.atoms.shape
+        if (
+            size != self.feature_map.size
+            or self.grams.shape != (n_classes, n_atoms, n_atoms)
+            or self.counts.shape != (n_classes,)
+            or not ((self.counts >= 0) & (self.counts <= n_atoms)).all()
+        ):
+            raise ValueError(
+                f"The fitted atoms have shape {self.atoms.shape}, their inner products {self.grams.shape}, and a "
+                f"signal has {self.feature_map.size} features: these do not fit together."
+            )
+
+    def coder(self, dtype: np.dtype, device: Device = None) -> ClassCoder:
+        """What codes signals of a dtype, in NumPy or on a device."""
+        found = self._known.get((dtype, device))
+        if found is None:
+            found = self._make_coder(dtype) if device is None else to_device(self.coder(dtype), device)
+            self._known[dtype, device] = found
+        return found
+
+    def _make_coder(self, dtype: np.dtype) -> ClassCoder:
+        atoms, grams, pursuits = [], [], []
+        for own, gram, count in zip(self.atoms, self.grams, self.counts, strict=True):
+            height = min(count + -count % LANES, len(own))
+            atoms.append(own[:height].astype(dtype, copy=False))
+            # A copy, since a model that was mapped from a file is read-only and the pursuit takes no such arrays.
+            grams.append(np.array(gram[:height, :height], dtype=dtype, order="C"))
+            pursuits.append(self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, int(count))))
+        return ClassCoder(self.feature_map.as_dtype(dtype), atoms, grams, pursuits)
+
+    def of_class(self, number: int) -> FittedDictionary:
+        """The dictionary of one class."""
+        count = self.counts[number]
+        gram = self.grams[number, :count, :count]
+        return FittedDictionary(self.feature_map, self.atoms[number, :count], self.pursuit, gram)
 
 
 @dataclass(frozen=True)
@@ -138,7 +208,7 @@ class ClassCoder:
         """Codes and squared residuals of each class in turn."""
         for atoms, gram, pursuit in zip(self.atoms, self.grams, self.pursuits, strict=True):
             # Of batches: a search for zeros would take longer than it saves.
-            yield pursue(features @ atoms.T, gram, norms, *pursuit)
+            yield backend_of(features).pursue(features @ atoms.T, gram, norms, *pursuit)
 
     def relative_residuals(self, signals: Array) -> tuple[Array, Array]:
         """Numbers that tell whether the features are in range, and squared residuals (c, classes) of a chunk.

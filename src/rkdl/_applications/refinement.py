@@ -17,7 +17,8 @@ from scipy.optimize import minimize_scalar
 from rkdl._applications.class_dictionaries import FEATURE_BYTES, ClassCoder, Picked, pad_atoms
 from rkdl._backends.arrays import cast, host, normalize_rows, where
 from rkdl._backends.base import backend_of
-from rkdl._coding.encoder import Pursuit, for_each_chunk
+from rkdl._coding.encoder import Pursuit
+from rkdl._coding.passes import for_each_chunk
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.executor import Executor
 from rkdl._execution.pool import side_by_side

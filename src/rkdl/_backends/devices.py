@@ -94,6 +94,11 @@ def to_device(value: Any, device: torch.device) -> Any:
     return value.to(device) if is_tensor(value) else map_parts(partial(to_device, device=device), value)
 
 
+def placed(value: Any, device: torch.device | None) -> Any:
+    """The value with its arrays as tensors on a device; as it is without one."""
+    return value if device is None else to_device(value, device)
+
+
 def to_host(value: Any) -> Any:
     """The value with every tensor in it as a NumPy array."""
     if "torch" not in sys.modules:

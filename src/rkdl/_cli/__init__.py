@@ -7,8 +7,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from importlib import import_module
+from typing import NoReturn
 
+from rkdl import __version__
+from rkdl._cli.messages import readable_stderr, say_aside
 from rkdl._cli.parsers import add_commands
 from rkdl._utils.text import shown
 
@@ -38,22 +41,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     try:
-        return options.run(options)
+        with readable_stderr():
+            return getattr(import_module(f"rkdl._cli.{options.module}"), options.command)(options)
     except KeyboardInterrupt:
-        _complain("rkdl: interrupted")
+        say_aside("interrupted")
         return 130
     except BrokenPipeError:
         # The pipe's reader has gone; avoid a second error when Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError, MemoryError, ImportError) as error:
-        _complain(f"rkdl: error: {_one_line(error)}")
+        say_aside(f"error: {_one_line(error)}")
         return 2
-
-
-def _complain(text: str) -> None:
-    if sys.stderr is not None:  # None if closed before Python started; print would then use stdout
-        print(shown(text), file=sys.stderr)
 
 
 def _one_line(error: BaseException) -> str:
@@ -66,15 +65,7 @@ def _one_line(error: BaseException) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="rkdl", description="Reduced kernel dictionary learning.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument("--version", action="version", version=f"rkdl {__version__}", help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add_commands(commands)
     return parser
-
-
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
-        from rkdl import __version__
-
-        print(f"rkdl {__version__}")
-        parser.exit(0)

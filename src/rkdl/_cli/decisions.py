@@ -3,67 +3,65 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
 from rkdl import _estimators as estimators
-from rkdl._cli.inputs import Inputs, read_inputs
+from rkdl._cli.inputs import Inputs, Rows, read_inputs
+from rkdl._cli.messages import say, verbosity
 from rkdl._cli.models import (
-    class_of,
+    CLASS_OF,
     load_model,
-    plain_warnings,
     read_for,
     read_like,
-    reading_of,
     remember_names,
-    say,
     set_parameters,
-    verbosity,
     warn_of_scales,
 )
-from rkdl._cli.outputs import TABLES, check_output, check_table_writer, write_table
+from rkdl._cli.outputs import TABLES, check_outputs, write_table
 
-_SCALES = "standardise them with --standardize"
+# Numbers that are standardized at a time.
+_BLOCK = 1 << 22
+_SCALE = "scale the columns with --standardize"
 
 
 def outliers(options: Namespace) -> int:
     """Score signals and mark the outliers among them."""
-    given = [options.data, options.train, options.model]
-    out = check_output(options.out, TABLES, given)
-    save = check_output(options.save, (), given)
-    check_table_writer(out)
-    _check_trained(options, ["train", "contamination"])
-    with plain_warnings():
-        if options.model is not None:
-            detector = load_model(options.model, ("KDLOutlierDetector",), "outliers")
-            inputs = read_for(detector, options.data, options)
-            X = inputs.X
-            labels = detector.predict(X)
-        else:
-            detector, inputs, X, labels = _learn_outliers(options)
-        scores = -detector.score_samples(X)
+    out = check_outputs(options, TABLES)
+    _check_training(options, ["train", "contamination"])
+    if options.model is not None:
+        detector = load_model(options.model, ("KDLOutlierDetector",), "outliers")
+        inputs = read_for(detector, options.data, options)
+        inputs.check_results(("anomaly", "outlier"))
+        X: Rows = inputs.X
+        labels = detector.predict(X)
+    else:
+        detector, inputs, X, labels = _fit_detector(options)
+    scores = -detector.score_samples(X)
     is_outlier = (labels == -1).astype(int)
     if out is not None:
         write_table(out, {**inputs.ids, "anomaly": scores, "outlier": is_outlier})
-    if save is not None:
-        detector.save(save)
+    if options.save is not None:
+        detector.save(options.save)
     count, total = int(is_outlier.sum()), len(is_outlier)
-    say(options, f"{count:,} of {total:,} signals are outliers ({count / total:.1%}){_saved(out)}{_saved(save)}")
+    saved = _saved(out) + _saved(options.save)
+    say(options, f"{count:,} of {total:,} {inputs.unit} are outliers ({count / total:.1%}){saved}")
     if out is None:
+        counted = " (from 1)" if "row" in inputs.ids else ""
         for row in np.argsort(-scores, kind="stable")[: options.top]:
-            names = ", ".join(f"{name} {values[row]}" for name, values in inputs.ids.items())
+            names = ", ".join(f"{name} {values[row]}{counted}" for name, values in inputs.ids.items())
             say(options, f"  {names}: anomaly {scores[row]:.3f}{'' if is_outlier[row] else ' (not an outlier)'}")
     return 0
 
 
-def _learn_outliers(options: Namespace) -> tuple[Any, Inputs, Any, np.ndarray]:
-    """A detector, the signals to score, as they are and as the detector takes them, and their labels."""
-    learned = inputs = read_inputs(options.train or options.data, reading_of(options))
+def _fit_detector(options: Namespace) -> tuple[estimators.KDLOutlierDetector, Inputs, Rows, np.ndarray]:
+    """A detector, the data to score, its features as the detector takes them, and its labels."""
+    learned = inputs = read_inputs(options.train or options.data, options)
     if options.train is not None:
-        inputs = read_like(options.data, options, learned.names)
-        _check_widths(learned, inputs)
+        inputs = read_like(learned, options.data, options)
+    inputs.check_results(("anomaly", "outlier"))
     detector = estimators.KDLOutlierDetector(
         contamination=options.contamination or "auto",
         random_state=options.seed,
@@ -71,65 +69,59 @@ def _learn_outliers(options: Namespace) -> tuple[Any, Inputs, Any, np.ndarray]:
         verbose=verbosity(options),
     )
     set_parameters(detector, options.set)
-    if not options.standardize:
-        warn_of_scales(learned, _SCALES)
     scaler = _Scaler(options.standardize)
+    if not options.standardize:
+        warn_of_scales(learned, _SCALE)
     rows = scaler.fit(learned.X)
     if options.train is None:
-        # Training signals have a threshold of their own.
+        # The training rows have a threshold of their own.
         X, labels = rows, detector.fit_predict(rows)
     else:
-        X = scaler(inputs.X)
+        X = scaler.transform(inputs.X)
         labels = detector.fit(rows).predict(X)
     remember_names(detector, learned)
     return detector, inputs, X, labels
 
 
 def classify(options: Namespace) -> int:
-    """Learn to tell classes, and predict those of further signals."""
-    given = [options.data, options.test, options.model]
-    out = check_output(options.out, TABLES, given)
-    save = check_output(options.save, (), given)
-    check_table_writer(out)
-    _check_trained(options, ["test", "cv", "method", "atoms", "nonzeros", "gamma"])
+    """Train a classifier, and predict the labels of further signals."""
+    out = check_outputs(options, TABLES)
+    _check_training(options, ["test", "cv", "method", "atoms", "nonzeros", "gamma"])
     if options.model is not None:
         model = load_model(options.model, ("KDLClassifier",), "classify")
         inputs = read_for(model, options.data, options)
-        with plain_warnings():
-            return _predict(options, model, inputs, inputs.X, out)
+        inputs.check_results(_columns(model.classes_))
+        return _predict(options, model, inputs, inputs.X, out)
     if out is not None and options.test is None:
-        raise ValueError("--out is for predictions, and there is nothing to predict: give signals with --test")
-    if options.test is None and save is None and options.cv is None:
-        raise ValueError("nothing to do with what is learned: give --test, --save or --cv")
-    inputs = read_inputs(options.data, reading_of(options))
+        raise ValueError("--out is for predictions, and there is nothing to predict: give --test")
+    if options.test is None and options.save is None and options.cv is None:
+        raise ValueError("nothing to do with the classifier: give --test, --save or --cv")
+    inputs = read_inputs(options.data, options)
     if inputs.y is None:
         where = "put the images of each class into a subfolder" if inputs.image_shape else "name them with --label"
         raise ValueError(f"{inputs.path}: the classes are not known: {where}")
-    test = None if options.test is None else read_like(options.test, options, inputs.names)
+    test = None if options.test is None else read_like(inputs, options.test, options)
     if test is not None:
-        _check_widths(inputs, test)
-    if not options.standardize:
-        warn_of_scales(inputs, _SCALES)
-    model = _make_classifier(options)
+        test.check_results(_columns(np.unique(inputs.y)))
     scaler = _Scaler(options.standardize)
-    with plain_warnings():
-        if options.cv is not None:
-            _cross_validate(options, model, inputs)
-        if test is None and save is None:
-            return 0
-        model.fit(scaler.fit(inputs.X), inputs.y)
-        remember_names(model, inputs)
-        if save is not None:
-            model.save(save)
-        classes = f"{len(model.classes_)} classes learned from {inputs.X.shape[0]:,} signals"
-        say(options, f"{classes}{_saved(save)}")
-        if test is None:
-            return 0
-        return _predict(options, model, test, scaler(test.X), out)
+    if not options.standardize:
+        warn_of_scales(inputs, _SCALE)
+    model = _make_classifier(options)
+    if options.cv is not None:
+        _cross_validate(options, model, inputs, inputs.y)
+    if test is None and options.save is None:
+        return 0
+    model.fit(scaler.fit(inputs.X), inputs.y)
+    remember_names(model, inputs)
+    if options.save is not None:
+        model.save(options.save)
+    learned = f"{len(model.classes_)} classes learned from {inputs.X.shape[0]:,} {inputs.unit}"
+    say(options, f"{learned}{_saved(options.save)}")
+    return 0 if test is None else _predict(options, model, test, scaler.transform(test.X), out)
 
 
-def _make_classifier(options: Namespace) -> Any:
-    method = class_of(options.method or "rkdl")
+def _make_classifier(options: Namespace) -> estimators.KDLClassifier:
+    method = CLASS_OF[options.method or "rkdl"]
     model = estimators.KDLClassifier(
         method,
         random_state=options.seed,
@@ -144,14 +136,19 @@ def _make_classifier(options: Namespace) -> Any:
     return model
 
 
-def _predict(options: Namespace, model: Any, inputs: Inputs, X: Any, out: Any) -> int:
+def _columns(classes: np.ndarray) -> list[str]:
+    """Names of the columns of predictions."""
+    return ["predicted", *(f"p({label})" for label in classes)]
+
+
+def _predict(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs, X: Rows, out: Path | None) -> int:
     """Write predictions with their probabilities; print the accuracy if the labels are known."""
     probabilities = model.predict_proba(X)
     predictions = model.predict(X)
     if out is not None:
-        columns = {f"p({label})": probabilities[:, index] for index, label in enumerate(model.classes_)}
-        write_table(out, {**inputs.ids, "predicted": predictions, **columns})
-    text = f"{len(predictions):,} signals classified{_saved(out)}"
+        columns = dict(zip(_columns(model.classes_), [predictions, *probabilities.T], strict=True))
+        write_table(out, {**inputs.ids, **columns})
+    text = f"{len(predictions):,} {inputs.unit} classified{_saved(out)}"
     if inputs.y is not None:
         right = int((predictions.astype(str) == inputs.y.astype(str)).sum())
         text += f", {right:,} correctly ({right / len(predictions):.1%})"
@@ -159,70 +156,69 @@ def _predict(options: Namespace, model: Any, inputs: Inputs, X: Any, out: Any) -
     return 0
 
 
-def _cross_validate(options: Namespace, model: Any, inputs: Inputs) -> None:
+def _cross_validate(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs, y: np.ndarray) -> None:
     from sklearn.base import clone
     from sklearn.model_selection import StratifiedKFold
     from sklearn.utils import check_random_state
     from tqdm import tqdm
 
-    assert inputs.y is not None
-    counts = np.unique(inputs.y, return_counts=True)[1]
-    if counts.min() < options.cv:
-        raise ValueError(f"--cv {options.cv} needs as many signals of every class, and one has {counts.min()}")
+    smallest = np.unique(y, return_counts=True)[1].min()
+    if smallest < options.cv:
+        raise ValueError(f"--cv {options.cv} needs {options.cv} {inputs.unit} of every class, and one has {smallest}")
     folds = StratifiedKFold(options.cv, shuffle=True, random_state=check_random_state(options.seed))
-    quiet = clone(model).set_params(verbose=0)
-    shares = []
+    scaler, scores = _Scaler(options.standardize), []
     X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
-    bar = tqdm(folds.split(inputs.y, inputs.y), "folds", options.cv, disable=not verbosity(options))
-    for train, test in bar:
-        scaler = _Scaler(options.standardize)
-        fitted = clone(quiet).fit(scaler.fit(X[train]), inputs.y[train])
-        shares.append(float(fitted.score(scaler(X[test]), inputs.y[test])))
-    say(options, f"{options.cv} folds: accuracy {np.mean(shares):.1%}, from {min(shares):.1%} to {max(shares):.1%}")
+    for train, test in tqdm(folds.split(y, y), "folds", options.cv, disable=not verbosity(options)):
+        fitted = clone(model).set_params(verbose=0).fit(scaler.fit(X[train]), y[train])
+        scores.append(float(fitted.score(scaler.transform(X[test]), y[test])))
+    say(options, f"{options.cv} folds: accuracy {np.mean(scores):.1%}, from {min(scores):.1%} to {max(scores):.1%}")
 
 
 class _Scaler:
-    """Columns of mean zero and variance one, if they are to be."""
+    """Scales columns to mean 0 and variance 1 if --standardize is given, in blocks that take little memory."""
 
     def __init__(self, is_wanted: bool) -> None:
-        self._scaler = None
-        if is_wanted:
-            from sklearn.preprocessing import StandardScaler
+        self._is_wanted = is_wanted
 
-            self._scaler = StandardScaler()
-
-    def fit(self, X: Any) -> Any:
-        if self._scaler is None:
+    def fit(self, X: Rows) -> Rows:
+        """Scale the training data, and others from now on in the same way."""
+        if not self._is_wanted:
             return X
+        from sklearn.preprocessing import StandardScaler
+
         # Centring would fill a sparse matrix.
-        self._scaler.set_params(with_mean=not sparse.issparse(X))
-        return self._scaler.fit_transform(X)
+        self._scaler = StandardScaler(with_mean=not sparse.issparse(X))
+        for rows in _row_blocks(X):
+            self._scaler.partial_fit(X[rows])
+        return self.transform(X)
 
-    def __call__(self, X: Any) -> Any:
-        return X if self._scaler is None else self._scaler.transform(X)
+    def transform(self, X: Rows) -> Rows:
+        """Scale data like the training data."""
+        if not self._is_wanted or sparse.issparse(X):
+            return self._scaler.transform(X) if self._is_wanted else X
+        scaled = np.empty(X.shape, np.float32 if X.dtype == np.float32 else np.float64)
+        for rows in _row_blocks(X):
+            scaled[rows] = self._scaler.transform(X[rows])
+        return scaled
 
 
-def _check_trained(options: Namespace, learning: list[str]) -> None:
-    """Refuse options that contradict each other; those of `learning` say how to learn."""
+def _row_blocks(X: Rows) -> list[slice]:
+    size = max(1, _BLOCK // X.shape[1])
+    return [slice(start, start + size) for start in range(0, X.shape[0], size)]
+
+
+def _check_training(options: Namespace, training: list[str]) -> None:
+    """Refuse options that contradict each other; those of `training` have no effect on a saved model."""
     if options.model is not None:
-        given = [name for name in (*learning, "save", "standardize", "set") if getattr(options, name)]
+        given = [name for name in (*training, "save", "standardize", "set") if getattr(options, name)]
         if given:
-            raise ValueError(f"--{given[0]} is for learning, and --model gives a model that has learned already")
+            raise ValueError(f"--{given[0]} is for training, and --model gives a model that is already trained")
     if options.save is not None and options.standardize:
         raise ValueError(
-            "--save cannot be combined with --standardize, because a model file holds no scaling: standardise the "
-            "columns in the file beforehand"
+            "--save cannot be combined with --standardize, because a model file holds no scaling: standardize the "
+            "columns of the file first"
         )
 
 
-def _check_widths(learned: Inputs, other: Inputs) -> None:
-    if learned.X.shape[1] != other.X.shape[1]:
-        raise ValueError(
-            f"{other.path} has {other.X.shape[1]} features and {learned.path} {learned.X.shape[1]}: both must agree"
-        )
-    if learned.names is not None and other.names is not None and learned.names != other.names:
-        raise ValueError(f"{other.path} and {learned.path} have different columns: give both the same, in one order")
-
-
-def _saved(path: Any) -> str:
+def _saved(path: str | Path | None) -> str:
     return "" if path is None else f", saved to {path}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,138 +12,120 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from rkdl import _estimators as estimators
-from rkdl._cli.inputs import read_inputs
-from rkdl._cli.models import (
-    KINDS,
-    class_of,
-    load_model,
-    plain_warnings,
-    read_for,
-    reading_of,
-    remember_names,
-    say,
-    say_aside,
-    set_parameters,
-    verbosity,
-    warn_of_scales,
-)
-from rkdl._cli.outputs import MATRICES, check_output, check_table_writer, write_images, write_matrix
+from rkdl._cli.inputs import Inputs, Rows, read_inputs
+from rkdl._cli.messages import say, say_aside, verbosity
+from rkdl._cli.models import CLASS_OF, KINDS, load_model, read_for, remember_names, set_parameters, warn_of_scales
+from rkdl._cli.outputs import MATRICES, check_outputs, write_images, write_matrix
 from rkdl.datasets._home import as_path
 
-# Signals that are coded between two looks at the progress bar.
+# Signals that are coded between two updates of the progress bar.
 _BLOCK = 1 << 16
+# Options that set parameters of the estimator.
+_PARAMETERS = {
+    "atoms": "n_components",
+    "nonzeros": "n_nonzero_coefs",
+    "kernel_vectors": "n_kernel_vectors",
+    "kernel": "kernel",
+    "gamma": "gamma",
+    "iterations": "max_iter",
+    "decoder": "fit_inverse_transform",
+    "n_jobs": "n_jobs",
+    "device": "device",
+}
 
 
 def fit(options: Namespace) -> int:
     """Learn a dictionary and save it."""
-    out = check_output(options.out, (), [options.data])
-    assert out is not None
-    model = _make(options)
-    inputs = read_inputs(options.data, reading_of(options))
-    warn_of_scales(inputs, "standardise the columns in the file, or the kernel hardly sees the others")
-    with plain_warnings():
-        try:
-            model.fit(inputs.X, checkpoint=options.checkpoint)
-        except KeyboardInterrupt:
-            if not hasattr(model, "n_iter_"):
-                raise
-            remember_names(model, inputs)
-            model.save(out)
-            say_aside(f"interrupted after {len(model.update_errors_)} iterations; {out} holds the best model so far")
-            return 130
+    out = check_outputs(options)
+    name = CLASS_OF[options.method]
+    model = getattr(estimators, name)(random_state=options.seed, verbose=verbosity(options))
+    known = model.get_params()
+    for option, parameter in _PARAMETERS.items():
+        value = getattr(options, option)
+        if value is None:
+            continue
+        if parameter not in known:
+            raise ValueError(f"--{option.replace('_', '-')} does not apply to {name}")
+        model.set_params(**{parameter: value})
+    set_parameters(model, options.set)
+    inputs = read_inputs(options.data, options)
+    warn_of_scales(inputs, "standardize the columns of the file, or the kernel will hardly see the others")
+    try:
+        model.fit(inputs.X, checkpoint=options.checkpoint)
+    except KeyboardInterrupt:
+        if not hasattr(model, "n_iter_"):
+            raise
         remember_names(model, inputs)
-        share = model.score(inputs.X)
+        model.save(out)
+        say_aside(f"interrupted after {len(model.update_errors_)} iterations; {out} holds the best model so far")
+        return 130
+    remember_names(model, inputs)
+    share = model.score(inputs.X)
     model.save(out)
-    n_signals, n_features = inputs.X.shape
+    n_rows, n_features = inputs.X.shape
     vectors = getattr(model, "kernel_vectors_", None)
     on = "" if vectors is None else f" on {len(vectors)} kernel vectors"
     say(
         options,
-        f"{type(model).__name__}: {model.n_components} atoms{on} represent {share:.1%} of the energy of {n_signals:,} "
-        f"signals of {n_features} features, saved to {out}",
+        f"{name}: {model.n_components} atoms{on} represent {share:.1%} of the energy of {n_rows:,} {inputs.unit} "
+        f"with {n_features} features, saved to {out}",
     )
     return 0
 
 
-def _make(options: Namespace) -> Any:
-    """The estimator of the options; those that it does not have are refused."""
-    name = class_of(options.method)
-    model = getattr(estimators, name)(random_state=options.seed, verbose=verbosity(options))
-    values = {
-        "n_components": ("--atoms", options.atoms),
-        "n_nonzero_coefs": ("--nonzeros", options.nonzeros),
-        "n_kernel_vectors": ("--kernel-vectors", options.kernel_vectors),
-        "kernel": ("--kernel", options.kernel),
-        "gamma": ("--gamma", options.gamma),
-        "max_iter": ("--iterations", options.iterations),
-        "fit_inverse_transform": ("--decoder", options.decoder or None),
-        "n_jobs": ("--n-jobs", options.n_jobs),
-        "device": ("--device", options.device),
-    }
-    known = model.get_params()
-    for parameter, (option, value) in values.items():
-        if value is None:
-            continue
-        if parameter not in known:
-            raise ValueError(f"{option} does not apply to {name}")
-        model.set_params(**{parameter: value})
-    set_parameters(model, options.set)
-    return model
-
-
 def encode(options: Namespace) -> int:
     """Write the codes of signals."""
-    out = check_output(options.out, MATRICES, [options.data, options.model])
+    out = check_outputs(options, MATRICES)
     assert out is not None
-    check_table_writer(out)
-    model = load_model(options.model, KINDS, "encode")
-    model.set_params(sparse_output=True, n_jobs=options.n_jobs)
-    inputs = read_for(model, options.data, options)
-    with plain_warnings():
-        parts = list(_in_blocks(inputs.X, model.transform, options, "coding"))
+    model, inputs = _model_and_inputs(options, "encode")
+    model.set_params(sparse_output=True)
+    names = list(model.get_feature_names_out())
+    inputs.check_results(names)
+    parts = list(_in_blocks(inputs.X, model.transform, options, "encode"))
     codes = parts[0] if len(parts) == 1 else sparse.csr_array(sparse.vstack(parts))
-    write_matrix(out, codes, list(model.get_feature_names_out()), inputs.ids)
+    write_matrix(out, codes, names, inputs.ids)
     mean = codes.nnz / codes.shape[0]
     say(
         options,
-        f"codes of {codes.shape[0]:,} signals on {codes.shape[1]} atoms, {mean:.1f} nonzeros per signal, saved to "
-        f"{out}",
+        f"{codes.shape[0]:,} {inputs.unit} encoded on {codes.shape[1]} atoms, with {mean:.1f} nonzeros on average, "
+        f"saved to {out}",
     )
     return 0
 
 
 def denoise(options: Namespace) -> int:
-    """Write what the codes of signals represent."""
+    """Write denoised signals."""
     is_folder = as_path(options.data).is_dir() and not Path(options.out).suffix
-    out = check_output(options.out, None if is_folder else MATRICES, [options.data, options.model])
+    out = check_outputs(options, () if is_folder else MATRICES, is_folder=is_folder)
     assert out is not None
-    check_table_writer(out)
-    model = load_model(options.model, KINDS, "denoise")
-    model.set_params(n_jobs=options.n_jobs)
-    inputs = read_for(model, options.data, options)
-    with plain_warnings():
-        try:
-            parts = list(
-                _in_blocks(inputs.X, lambda rows: model.denoise(rows, noise=options.noise), options, "denoising")
-            )
-        except NotFittedError as error:
-            raise ValueError(
-                f"{options.model} has not learned to turn codes back into signals: fit it with --decoder"
-            ) from error
+    model, inputs = _model_and_inputs(options, "denoise")
+    names = inputs.names or [f"feature{number}" for number in range(inputs.X.shape[1])]
+    inputs.check_results(names)
+    if is_folder and inputs.image_shape is None:
+        raise ValueError(f"{out}: a folder is for images, and {inputs.path} holds none; give a file")
+    try:
+        parts = list(_in_blocks(inputs.X, lambda rows: model.denoise(rows, noise=options.noise), options, "denoise"))
+    except NotFittedError as error:
+        raise ValueError(f"{options.model} cannot turn codes back into signals: fit it with --decoder") from error
     signals = np.concatenate(parts)
     if is_folder:
-        if inputs.image_shape is None:
-            raise ValueError(f"{out}: a folder is for images, and {inputs.path} holds none; give a file")
+        assert inputs.image_shape is not None
         write_images(out, signals, inputs.ids["file"], inputs.image_shape)
     else:
-        names = inputs.names or [f"feature{number}" for number in range(signals.shape[1])]
-        # A plain table stays one.
+        # Row numbers are not added, so that the result can be read like the input.
         write_matrix(out, signals, names, {} if list(inputs.ids) == ["row"] else inputs.ids)
-    say(options, f"{len(signals):,} signals denoised, saved to {out}")
+    say(options, f"{len(signals):,} {inputs.unit} denoised, saved to {out}")
     return 0
 
 
-def _in_blocks(X: Any, work: Any, options: Namespace, name: str) -> Any:
+def _model_and_inputs(options: Namespace, command: str) -> tuple[Any, Inputs]:
+    """The dictionary of --model, and the data that it is to be applied to."""
+    model = load_model(options.model, KINDS, command)
+    model.set_params(n_jobs=options.n_jobs)
+    return model, read_for(model, options.data, options)
+
+
+def _in_blocks(X: Rows, work: Callable[..., np.ndarray], options: Namespace, name: str) -> Iterator[Any]:
     """Results of blocks of rows, with a progress bar if there are several."""
     from tqdm import tqdm
 

@@ -1,274 +1,226 @@
-"""The parsers of the commands on one's own data; what runs them is imported when they run."""
+"""The options of the commands; what runs them is imported when they run."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
-from rkdl._cli.options import jobs, positive, seed
+T = TypeVar("T")
 
-METHODS = ("dl", "fourierdl", "kdl", "rkdl", "orkdl", "morkdl")
+_METHODS = ("dl", "fourierdl", "kdl", "rkdl", "orkdl", "morkdl")
 
 _DATA_HELP = """data:
   .csv, .tsv           a table, with or without a header line; without one, columns are called 1, 2, 3 ...
-  .parquet             a table (needs pyarrow)
-  .npy, .npz, .mat     an array with one signal per row; further axes, as of images, are flattened.
-                       An .npz file may hold several arrays, of which --key names one, or a SciPy sparse matrix
-  .zarr                an array, read chunk by chunk (needs zarr)
-  a folder             of images (needs Pillow), scaled to 0 ... 1; subfolders are classes
+  .parquet             a table
+  .npy, .npz, .mat     an array with one signal per row; further axes, as of images, are flattened. An .npz file
+                       may hold several arrays, one of which --key selects, or a SciPy sparse matrix
+  .zarr                an array, which is read chunk by chunk
+  a folder             images, scaled to 0 ... 1; subfolders are classes
 
-Columns must be numbers without gaps. --drop leaves columns out, --label names the one with the classes, and
---keep copies columns to the results. The optional libraries come with pip install "rkdl[files]".
+The columns of a table must be numeric, without missing values. --drop leaves columns out, --label names the column
+of class labels, and --keep copies columns to the results. Rows are counted from 1. Tables, Zarr arrays and images
+need optional libraries: pip install "rkdl[files]".
 """
 
 
-def add_commands(commands: Any) -> None:
-    """Add the commands to the parser."""
-    _add_fit(commands)
-    _add_encode(commands)
-    _add_denoise(commands)
-    _add_outliers(commands)
-    _add_classify(commands)
+def _checked(kind: Callable[[str], T], expected: str, is_valid: Callable[[T], bool]) -> Callable[[str], T]:
+    """The type of an option, for argparse."""
+
+    def convert(text: str) -> T:
+        with suppress(ValueError):
+            value = kind(text)
+            if is_valid(value):
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
+
+    return convert
 
 
-def _add(commands: Any, name: str, run: str, short: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """A command whose function `run` of a module of this package is imported when it runs."""
-
-    def start(options: argparse.Namespace) -> int:
-        from importlib import import_module
-
-        module, function = run.split(":")
-        return getattr(import_module(f"rkdl._cli.{module}"), function)(options)
-
-    parser = commands.add_parser(
-        name,
-        help=short,
-        description=description,
-        epilog=f"examples:\n{examples}\n{_DATA_HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(run=start)
-    return parser
+def _number_or(*words: str) -> Callable[[str], float | str]:
+    return lambda text: text if text in words else float(text)
 
 
-def _add_fit(commands: Any) -> None:
-    parser = _add(
-        commands,
-        "fit",
-        "dictionaries:fit",
-        "learn a dictionary from your signals and save it",
-        "Learn a dictionary and save it to a file, which encode, denoise and rkdl.load() in Python read.",
+_positive = _checked(int, "an integer of at least 1", lambda value: value >= 1)
+_folds = _checked(int, "a number of at least 2 folds", lambda value: value >= 2)
+_jobs = _checked(int, "an integer other than 0", lambda value: value != 0)
+_seed = _checked(int, "an integer from 0 to 2**31 - 1", lambda value: 0 <= value < 2**31)
+_gamma = _checked(
+    _number_or("median", "scale"),
+    "a positive number, median or scale",
+    lambda value: isinstance(value, str) or 0.0 < value < float("inf"),
+)
+_contamination = _checked(
+    _number_or("auto"), "above 0 and at most 0.5", lambda value: isinstance(value, str) or 0.0 < value <= 0.5
+)
+
+
+class _NoScaling(argparse.Action):
+    """Says why a command has no --standardize, which others have."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> None:
+        parser.error(
+            "there is no --standardize here, because a model file holds no scaling: standardize the columns of the "
+            "file first, or use a scikit-learn pipeline in Python"
+        )
+
+
+def _option(text: str, metavar: str | tuple[str, str], kind: Callable | None = None, **more: object) -> dict:
+    """Keywords of argparse for an option with a value."""
+    return {"help": text, "metavar": metavar, "type": kind, **more}
+
+
+def _flag(text: str, **more: object) -> dict:
+    return {"help": text, "action": "store_true", **more}
+
+
+def _columns(text: str) -> dict:
+    return _option(text, "COLUMN", nargs="+", default=[])
+
+
+# Keywords of add_argument. Where an option differs between commands, the commands change them.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "model": _option("a file written by rkdl fit, or by save() in Python", "MODEL"),
+    "data": _option("a file with one signal per row, or a folder of images", "DATA"),
+    "--out": _option("", "FILE"),
+    "--method": {"help": "method (default: orkdl)", "choices": _METHODS, "type": str.lower, "default": "orkdl"},
+    "--atoms": _option("number of atoms (default: 20)", "N", _positive),
+    "--nonzeros": _option("nonzero coefficients per signal (default: 4)", "N", _positive),
+    "--gamma": _option("gamma of the kernel: a number, median or scale (default: median)", "GAMMA", _gamma),
+    "--kernel-vectors": _option("number of kernel vectors (default: 50)", "N", _positive),
+    "--kernel": {"help": "kernel (default: rbf)", "choices": ("rbf", "poly", "linear")},
+    "--iterations": _option("maximum number of iterations (default: 30)", "N", _positive),
+    "--decoder": _flag("also learn to decode codes, for denoising with any kernel", default=None),
+    "--checkpoint": _option("save the state of every iteration, and resume from it", "FILE"),
+    "--device": _option("compute on this device, such as cuda (needs torch)", "DEVICE"),
+    "--standardize": _flag("scale columns to mean 0 and variance 1 in the training data"),
+    "--noise": _option("standard deviation of the noise (default: use as many nonzeros as the model)", "SIGMA", float),
+    "--train": _option("train on this data instead", "DATA"),
+    "--test": _option("data to predict; the accuracy is printed if it has labels", "DATA"),
+    "--cv": _option("print the accuracy in K-fold cross-validation", "K", _folds),
+    "--model": _option("use a saved model instead of training", "MODEL"),
+    "--save": _option("file to save the trained model to", "MODEL"),
+    "--contamination": _option(
+        "fraction of outliers, above 0 and at most 0.5 (default: auto, determined from the scores)",
+        "SHARE",
+        _contamination,
+    ),
+    "--top": _option("number of rows to print without --out (default: 10)", "N", _positive, default=10),
+    "--set": _option(
+        "set any other parameter of the estimator; can be repeated", "NAME=VALUE", action="append", default=[]
+    ),
+    "--seed": _option("random seed (default: 0)", "N", _seed, default=0),
+    "--label": _option("column or array of class labels, or a .npy or .csv file of them", "NAME"),
+    "--drop": _columns("columns to ignore"),
+    "--keep": _columns("columns to copy to the results"),
+    "--header": {
+        "help": "whether the first line of a CSV file is a header (default: if it holds no numbers, or 0, 1, 2 ...)",
+        "action": argparse.BooleanOptionalAction,
+    },
+    "--key": _option("name of the array, if an .npz, .mat or .zarr file has several", "NAME"),
+    "--color": _flag("keep the colors of images"),
+    "--size": _option("resize images", ("WIDTH", "HEIGHT"), _positive, nargs=2),
+    "--float32": _flag("compute in single precision"),
+    "--n-jobs": _option("number of threads, or -1 for all cores", "J", _jobs),
+    "--quiet": _flag("print only warnings and errors"),
+}
+_SIZES = "--atoms --nonzeros --gamma"
+_READING = "--label --drop --keep --header --key --color --size --float32 --n-jobs --quiet"
+
+
+class _Command(NamedTuple):
+    """A command: module, line of help, description, examples, options in order, and what it changes of them."""
+
+    module: str
+    short: str
+    description: str
+    examples: str
+    options: str
+    changes: Mapping[str, dict[str, object]]
+
+
+_COMMANDS = {
+    "fit": _Command(
+        "dictionaries",
+        "learn a dictionary and save it",
+        "Learn a dictionary and save it to a file, for rkdl encode, rkdl denoise, and rkdl.load() in Python.",
         "  rkdl fit data.csv --out model.rkdl\n"
         "  rkdl fit data.csv --method orkdl --atoms 50 --kernel-vectors 100 --out model.rkdl\n"
         "  rkdl fit photos/ --size 32 32 --out photos.rkdl\n",
-    )
-    _add_data(parser)
-    parser.add_argument("--out", required=True, metavar="MODEL", help="file for the model")
-    parser.add_argument(
-        "--method", choices=METHODS, type=str.lower, default="orkdl", help="what to learn (default: orkdl)"
-    )
-    _add_sizes(parser)
-    parser.add_argument("--kernel-vectors", type=positive, metavar="N", help="number of kernel vectors (default 50)")
-    parser.add_argument("--kernel", choices=("rbf", "poly", "linear"), help="the kernel (default: rbf)")
-    parser.add_argument("--iterations", type=positive, metavar="N", help="maximum number of iterations (default 30)")
-    parser.add_argument(
-        "--decoder", action="store_true", help="also learn to turn codes back into signals, for any kernel"
-    )
-    parser.add_argument("--checkpoint", metavar="FILE", help="write every iteration here, and resume from it")
-    parser.add_argument("--device", metavar="DEVICE", help="cuda to compute on a GPU (needs torch)")
-    parser.add_argument("--standardize", action=_NoScaling, nargs=0, help=argparse.SUPPRESS)
-    _add_learning(parser)
-    _add_reading(parser)
-
-
-def _add_encode(commands: Any) -> None:
-    parser = _add(
-        commands,
-        "encode",
-        "dictionaries:encode",
-        "compute sparse codes of signals",
+        f"data --out --method {_SIZES} --kernel-vectors --kernel --iterations --decoder --checkpoint --device "
+        f"--standardize --set --seed {_READING}",
+        {
+            "--out": {"required": True, "metavar": "MODEL", "help": "file to save the model to"},
+            "--standardize": {"action": _NoScaling, "nargs": 0, "help": argparse.SUPPRESS},
+        },
+    ),
+    "encode": _Command(
+        "dictionaries",
+        "compute sparse codes with a saved dictionary",
         "Compute the sparse codes of signals with a saved dictionary.",
-        "  rkdl encode model.rkdl new.csv --out codes.npz     a sparse matrix: scipy.sparse.load_npz reads it\n"
-        "  rkdl encode model.rkdl new.csv --out codes.csv     a column per atom\n",
-    )
-    _add_model(parser)
-    _add_data(parser)
-    parser.add_argument(
-        "--out", required=True, metavar="FILE", help="codes: .npz (sparse), .npy, .zarr, .csv, .tsv or .parquet"
-    )
-    _add_reading(parser)
-
-
-def _add_denoise(commands: Any) -> None:
-    parser = _add(
-        commands,
-        "denoise",
-        "dictionaries:denoise",
-        "replace signals by what a dictionary represents of them",
-        "Replace signals by what a saved dictionary represents of them.",
+        "  rkdl encode model.rkdl new.csv --out codes.npz     a sparse matrix, for scipy.sparse.load_npz\n"
+        "  rkdl encode model.rkdl new.csv --out codes.csv     one column per atom\n",
+        f"model data --out {_READING}",
+        {"--out": {"required": True, "help": "file for the codes: .npz (sparse), .npy, .zarr or a table"}},
+    ),
+    "denoise": _Command(
+        "dictionaries",
+        "denoise signals with a saved dictionary",
+        "Denoise signals with a saved dictionary.",
         "  rkdl denoise model.rkdl noisy.npy --noise 0.1 --out clean.npy\n"
-        "  rkdl denoise photos.rkdl noisy/ --out clean/       images of the same names\n",
-    )
-    _add_model(parser)
-    _add_data(parser)
-    parser.add_argument(
-        "--out",
-        required=True,
-        metavar="FILE",
-        help="signals: .npy, .npz, .zarr, .csv, .tsv or .parquet; for images also a folder",
-    )
-    parser.add_argument(
-        "--noise",
-        type=float,
-        metavar="SIGMA",
-        help="standard deviation of the noise; without it, the number of nonzeros of the model limits what is kept",
-    )
-    _add_reading(parser)
-
-
-def _add_outliers(commands: Any) -> None:
-    parser = _add(
-        commands,
-        "outliers",
-        "decisions:outliers",
-        "find outliers among your signals",
-        "Score every signal (higher anomaly is more abnormal) and mark the outliers with 1.",
+        "  rkdl denoise photos.rkdl noisy/ --out clean/       images with the same names\n",
+        f"model data --out --noise {_READING}",
+        {
+            "--out": {
+                "required": True,
+                "help": "file for the signals: .npy, .npz, .zarr or a table; of images, a folder",
+            }
+        },
+    ),
+    "outliers": _Command(
+        "decisions",
+        "find outliers",
+        "Compute an anomaly score for every row (higher is more abnormal), and mark outliers with 1.",
         "  rkdl outliers data.csv                              prints the most abnormal rows\n"
         "  rkdl outliers data.csv --standardize --keep id --out scores.csv\n"
         "  rkdl outliers new.csv --train normal.csv --out scores.csv --save detector.rkdl\n"
         "  rkdl outliers newer.csv --model detector.rkdl --out scores.csv\n",
-    )
-    _add_data(parser)
-    parser.add_argument("--out", metavar="FILE", help="scores: .csv, .tsv, .parquet or .npz (default: print some)")
-    parser.add_argument("--train", metavar="DATA", help="learn from these signals instead")
-    parser.add_argument("--model", metavar="MODEL", help="use a saved detector instead of learning one")
-    parser.add_argument("--save", metavar="MODEL", help="file for the detector")
-    parser.add_argument(
-        "--contamination",
-        type=_contamination,
-        metavar="SHARE",
-        help="share of outliers, above 0 and at most 0.5 (default: auto, from the scores)",
-    )
-    parser.add_argument(
-        "--top", type=positive, default=10, metavar="N", help="signals that are printed without --out (default 10)"
-    )
-    _add_standardize(parser)
-    _add_learning(parser)
-    _add_reading(parser)
-
-
-def _add_classify(commands: Any) -> None:
-    parser = _add(
-        commands,
-        "classify",
-        "decisions:classify",
-        "learn to tell classes, and predict those of new signals",
-        "Learn one dictionary per class, and predict the class that represents a signal best.",
+        f"data --out --train --model --save --contamination --top --standardize --set --seed {_READING}",
+        {"--out": {"help": "file for the scores: a table or .npz (default: print the top 10)"}},
+    ),
+    "classify": _Command(
+        "decisions",
+        "train a classifier and predict labels",
+        "Learn one dictionary per class, and predict the class whose dictionary represents a signal best.",
         "  rkdl classify train.csv --label class --cv 5        prints the accuracy in five folds\n"
         "  rkdl classify train.csv --label class --test new.csv --out predictions.csv\n"
         "  rkdl classify train.csv --label class --save model.rkdl\n"
         "  rkdl classify new.csv --model model.rkdl --out predictions.csv\n"
         "  rkdl classify photos/ --size 32 32 --test new/ --out predictions.csv\n",
-    )
-    _add_data(parser)
-    parser.add_argument("--out", metavar="FILE", help="predictions and probabilities: .csv, .tsv, .parquet or .npz")
-    parser.add_argument(
-        "--test", metavar="DATA", help="signals to predict; if they have labels, the accuracy is printed"
-    )
-    parser.add_argument("--cv", type=_folds, metavar="K", help="print the accuracy in a K-fold cross-validation")
-    parser.add_argument("--model", metavar="MODEL", help="use a saved classifier instead of learning one")
-    parser.add_argument("--save", metavar="MODEL", help="file for the classifier")
-    parser.add_argument(
-        "--method", choices=METHODS, type=str.lower, help="how dictionaries are learned (default: rkdl)"
-    )
-    _add_sizes(parser, "atoms per class (default 64)", 5)
-    _add_standardize(parser)
-    _add_learning(parser)
-    _add_reading(parser)
+        f"data --out --test --cv --model --save --method {_SIZES} --standardize --set --seed {_READING}",
+        {
+            "--out": {"help": "file for predictions and probabilities: a table or .npz"},
+            "--method": {"default": None, "help": "dictionary method (default: rkdl)"},
+            "--atoms": {"help": "number of atoms per class (default: 64)"},
+            "--nonzeros": {"help": "nonzero coefficients per signal (default: 5)"},
+        },
+    ),
+}
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a file that rkdl fit, or save() in Python, wrote")
-
-
-def _add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA", help="a file of signals, one per row, or a folder of images")
-
-
-def _add_sizes(parser: argparse.ArgumentParser, atoms: str = "atoms (default 20)", nonzeros: int = 4) -> None:
-    parser.add_argument("--atoms", type=positive, metavar="N", help=f"number of {atoms}")
-    parser.add_argument(
-        "--nonzeros", type=positive, metavar="N", help=f"nonzero coefficients per signal (default {nonzeros})"
-    )
-    parser.add_argument(
-        "--gamma", type=_gamma, metavar="GAMMA", help="the kernel's gamma: a number, median or scale (default: median)"
-    )
-
-
-def _add_standardize(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--standardize", action="store_true", help="scale columns to mean 0 and variance 1, as in the training data"
-    )
-
-
-class _NoScaling(argparse.Action):
-    """Explains why a command does not standardise, to those who know the option from other commands."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
-        parser.error(
-            "there is no --standardize here, because a model file holds no scaling: standardise the columns in the "
-            "file beforehand, or use a scikit-learn pipeline in Python"
+def add_commands(commands: argparse._SubParsersAction) -> None:
+    """Add the commands to the parser."""
+    for name, command in _COMMANDS.items():
+        parser = commands.add_parser(
+            name,
+            help=command.short,
+            description=command.description,
+            epilog=f"examples:\n{command.examples}\n{_DATA_HELP}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-
-
-def _add_learning(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="set any other parameter of the estimator; may be repeated",
-    )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed (default 0)")
-
-
-def _add_reading(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("reading")
-    group.add_argument(
-        "--label", metavar="NAME", help="column or array with the classes, or a .npy or .csv file of them"
-    )
-    group.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="columns to ignore")
-    group.add_argument("--keep", nargs="+", default=[], metavar="COLUMN", help="columns to copy to the results")
-    group.add_argument("--key", metavar="NAME", help="name of the array in an .npz, .mat or .zarr file with several")
-    group.add_argument("--color", action="store_true", help="keep the colours of images")
-    group.add_argument("--size", nargs=2, type=positive, metavar=("WIDTH", "HEIGHT"), help="resize images")
-    group.add_argument("--float32", action="store_true", help="compute in single precision")
-    parser.add_argument("--n-jobs", type=jobs, metavar="J", help="threads, -1 for all cores")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but warnings and errors")
-
-
-def _gamma(text: str) -> float | str:
-    if text in ("median", "scale"):
-        return text
-    return _number(text, "a positive number, median or scale", lambda value: 0.0 < value < float("inf"))
-
-
-def _contamination(text: str) -> float | str:
-    return text if text == "auto" else _number(text, "above 0 and at most 0.5", lambda value: 0.0 < value <= 0.5)
-
-
-def _number(text: str, expected: str, is_valid: Any) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not is_valid(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
-    return value
-
-
-def _folds(text: str) -> int:
-    number = positive(text)
-    if number < 2:
-        raise argparse.ArgumentTypeError("there are at least 2 folds")
-    return number
+        parser.set_defaults(module=command.module, command=name)
+        for option in command.options.split():
+            changes = command.changes.get(option, {})
+            keywords = changes if "action" in changes else {**_OPTIONS[option], **changes}
+            parser.add_argument(option, **keywords)

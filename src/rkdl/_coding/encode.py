@@ -14,23 +14,14 @@ from sklearn.utils import assert_all_finite, check_array
 from rkdl._backends.arrays import host
 from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import backend_of, is_tensor
-from rkdl._backends.devices import to_host
-from rkdl._coding.encoder import (
-    Encoder,
-    Pursuit,
-    are_in_range,
-    for_each_chunk,
-    square_sum,
-)
-from rkdl._coding.gram import gram_matrix
-from rkdl._coding.outputs import join, open_output
+from rkdl._coding.encoder import Encoder, Pursuit
+from rkdl._coding.passes import encode_signals
 from rkdl._data.open import gather, is_dask, is_plain, open_signals
-from rkdl._data.signals import Signals, is_safe
-from rkdl._execution.blas import check_n_jobs, one_blas_thread
-from rkdl._execution.chunks import SMALLEST_CHUNK
+from rkdl._data.signals import Signals, is_safe, needs_float64
+from rkdl._execution.blas import one_blas_thread
 from rkdl._features.maps import LinearMap
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS
+from rkdl._utils.types import FLOATS, Array
 from rkdl._utils.warnings import warn
 
 PURSUITS = ("ols", "omp")
@@ -105,7 +96,7 @@ def sparse_encode(
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
     unit, norms = on_device or unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
     encoder = Encoder(LinearMap(n_features), unit, None, options)
-    return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms)
+    return encode_signals(signals, encoder, sparse_output=sparse_output, n_jobs=n_jobs, factors=1.0 / norms)
 
 
 @one_blas_thread()
@@ -182,7 +173,14 @@ def sparse_encode_gram(
             "gram is not positive semidefinite: an inner product of two atoms exceeds the product of their norms."
         )
     encoder = GramEncoder(LinearMap(len(gram)), 1.0 / norms, unit_gram.astype(signals.dtype), options)
-    return encode_signals(signals, encoder, sparse_output, n_jobs, factors=1.0 / norms, squared_norms=squares)
+    return encode_signals(
+        signals,
+        encoder,
+        sparse_output=sparse_output,
+        n_jobs=n_jobs,
+        factors=1.0 / norms,
+        squared_norms=squares,
+    )
 
 
 def _check_gram(gram: Any, n_columns: int) -> np.ndarray:
@@ -216,118 +214,15 @@ def _check_squared_norms(squared_norms: Any, signals: Signals) -> np.ndarray:
 class GramEncoder(Encoder):
     """Codes rows that are correlations already; `atoms` (n,) are factors that make them those of unit-norm atoms."""
 
-    def _correlate(self, signals: Any, features: Any = None) -> tuple[Any, Any]:
+    def correlate(self, signals: Array, features: Array | None = None) -> tuple[Array, Array]:
         return signals, signals * backend_of(signals).as_like(self.atoms, signals)
 
     @cached_property
     def _wide(self) -> Encoder:
+        assert self.gram is not None
         gram = self.gram.astype(np.float64)
         np.fill_diagonal(gram, gram.diagonal() > 0.0)
         return replace(self, gram=gram)
-
-
-def encode_signals(
-    signals: Signals,
-    encoder: Encoder,
-    sparse_output: bool,
-    n_jobs: int | None,
-    *,
-    factors: np.ndarray | float = 1.0,
-    squared_norms: np.ndarray | None = None,
-) -> np.ndarray | sparse.csr_array:
-    """Codes of all signals, chunk by chunk, straight into what is returned.
-
-    They are multiplied by `factors`, a number or one per atom; `squared_norms` are those of the signals, where the
-    encoder cannot compute them.
-    """
-    if signals.device is not None:
-        # The array that shares a CPU tensor's memory is coded sooner; but a user's kernel may want tensors.
-        is_array = signals.device.type == "cpu" and encoder.is_linear
-        encode = _encode_on_host if is_array else _encode_on_device
-        return encode(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
-    n_signals, n_atoms = signals.shape[0], encoder.n_atoms
-    # A few signals choose few atoms, whose rows of the Gram matrix alone are computed.
-    if encoder.gram is None and n_signals * encoder.pursuit.n_nonzero >= n_atoms // 2:
-        encoder = replace(encoder, gram=gram_matrix(encoder.atoms, n_jobs))
-    dtype = signals.dtype
-    if isinstance(factors, np.ndarray):
-        own_factors = factors.astype(dtype, copy=False)
-    else:
-        own_factors = np.full(n_atoms, factors, dtype=dtype)
-    if not sparse_output and n_signals <= SMALLEST_CHUNK and squared_norms is None and signals.is_in_memory:
-        # One chunk, as nearly always plain: what follows would take longer than coding a signal.
-        check_n_jobs(n_jobs)
-        with one_blas_thread():
-            products = encoder.plain_products(signals.read(0, n_signals))
-            if products is not None:
-                dense = np.zeros((n_signals, n_atoms), dtype=dtype)
-                encoder.write_plain_codes(*products, own_factors, dense)
-                return dense
-    output = open_output(encoder, own_factors, n_signals, sparse_output)
-
-    def task(number: int, start: int, stop: int) -> None:
-        rows = signals.read(start, stop)
-        products = encoder.plain_products(rows) if squared_norms is None else None
-        if products is not None:
-            output.write_plain(*products, start, stop)
-            return
-        coder, rows = encoder.in_range(rows)
-        codes = coder.codes(rows, None if squared_norms is None else squared_norms[start:stop])
-        output.write(codes._replace(values=codes.values.astype(dtype, copy=False)), own_factors, start, stop)
-
-    for_each_chunk(signals, encoder.row_width, n_jobs, task)
-    return output.result()
-
-
-def _encode_on_device(
-    signals: Any, encoder: Any, sparse_output: bool, n_jobs: int | None, factors: Any, squared_norms: Any
-) -> Any:
-    """As `encode_signals`; signals whose squares leave the range of their dtype are left to the CPU."""
-    from rkdl._execution.device import DeviceExecutor, join_states
-
-    n_atoms = encoder.n_atoms
-    # To NumPy what is sparse travels; a tensor's zeros are written where it is.
-    is_dense = signals.home is not None and not sparse_output
-    with DeviceExecutor(signals, encoder.row_width) as executor:
-        placed, scale, norms = executor.to_backend((encoder, _scale_of(factors, encoder, signals), squared_norms))
-        placed = placed.with_gram()
-
-        def work(rows: Any, own: Any) -> tuple[tuple, Any]:
-            codes, checked = placed.checked_codes(rows, own)
-            if scale is not None:
-                codes = codes._replace(values=codes.values * scale[codes.indices])
-            return (square_sum(checked),), codes.dense(n_atoms) if is_dense else codes
-
-        checks, parts = executor.attempt_chunks(work, norms)
-        if are_in_range(checks, signals, encoder):
-            if is_dense:
-                return backend_of(parts[0]).concatenate(parts).to(signals.home)
-            if signals.home is not None:
-                return join_states(parts).to_csr(n_atoms).to(signals.home)
-            codes = join([part.packed() for part in parts], signals.shape[0]).to_csr(n_atoms)
-            return codes if sparse_output else codes.toarray()
-    return _encode_on_host(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
-
-
-def _encode_on_host(
-    signals: Any, encoder: Any, sparse_output: bool, n_jobs: int | None, factors: Any, squared_norms: Any
-) -> Any:
-    """As `encode_signals`, in NumPy; the codes go where the signals came from."""
-    from rkdl._execution.device import send_home
-
-    encoder, factors = to_host((encoder, factors))
-    found = encode_signals(
-        signals.on_host(), encoder, sparse_output, n_jobs, factors=factors, squared_norms=squared_norms
-    )
-    return send_home(found, signals)
-
-
-def _scale_of(factors: Any, encoder: Any, signals: Any) -> Any:
-    """What the codes of every atom are multiplied by, in the signals' dtype; None for nothing."""
-    if is_tensor(factors):
-        return backend_of(factors).cast(factors, signals.dtype)
-    wide = np.broadcast_to(np.asarray(factors, dtype=np.float64), (encoder.n_atoms,))
-    return None if (wide == 1.0).all() else wide.astype(signals.dtype)
 
 
 def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursuit: str, n_atoms: int) -> Pursuit:
@@ -355,11 +250,11 @@ def unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if is_safe(smallest**2, atoms.dtype) and is_safe(largest**2, atoms.dtype):
         return unit, norms
     assert_all_finite(atoms, input_name="dictionary")
-    extents = np.abs(atoms).max(axis=1)
-    extents[extents == 0.0] = 1.0
-    norms = np.sqrt(row_squares(atoms / extents[:, None])) * extents
+    needs_float64(atoms)
+    wide = atoms.astype(np.float64)
+    norms = np.sqrt(row_squares(wide))
     norms[norms == 0.0] = np.inf
-    return atoms / norms[:, None], norms
+    return (wide / norms[:, None]).astype(atoms.dtype), norms
 
 
 def _unit_rows_on_device(atoms: Any, signals: Any) -> tuple[Any, Any] | None:

@@ -17,7 +17,8 @@ from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import cast, largest, squared_norms, where
 from rkdl._backends.base import backend_of, is_tensor
-from rkdl._coding.encoder import Encoder, for_each_chunk, square_sum
+from rkdl._coding.encoder import Encoder, square_sum
+from rkdl._coding.passes import densify, for_each_chunk
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import FeatureMap
 
@@ -79,7 +80,7 @@ class Decode(Encoder):
     def __call__(self, signals: np.ndarray, state: Any) -> tuple[DecoderSums, None]:
         codes = self.codes(signals)
         if is_tensor(signals):
-            return self._sum_dense(signals, codes.dense(self.n_atoms)), None
+            return self._sum_dense(signals, densify(codes, self.n_atoms)), None
         if self.unit_length:
             assert self.gram is not None
             codes = codes._replace(values=to_unit_length(codes.to_csr(self.n_atoms), self.gram).data)
@@ -146,6 +147,11 @@ class LinearDecoder:
     matrix: np.ndarray  # (n, m)
     intercept: np.ndarray | None = None  # (m,)
     gram: np.ndarray | None = None  # (n, n)
+
+    def as_dtype(self, dtype: np.dtype, gram: np.ndarray | None = None) -> LinearDecoder:
+        """The decoder of codes of `dtype`."""
+        parts = (self.matrix, self.intercept, gram)
+        return LinearDecoder(*(part if part is None else part.astype(dtype, copy=False) for part in parts))  # type: ignore[arg-type]
 
     @property
     def row_width(self) -> int:
@@ -262,6 +268,9 @@ class FixedPoint:
         return values, targets
 
 
+Decoder = LinearDecoder | FixedPoint
+
+
 def decode_rows(codes: Any, decoder: LinearDecoder | FixedPoint, width: int, n_jobs: int | None) -> Any:
     """Signals (n_signals, width) of codes that are read chunk by chunk; as a tensor where the codes came as one."""
     if codes.device is None:
@@ -295,15 +304,14 @@ def choose_signs(signals: np.ndarray, negatives: np.ndarray, feature_map: Featur
     return np.where(is_closer[:, None], negatives, signals)
 
 
-def squared_residual_of_noise(kind: str, noise: float, n_features: int, gamma: float | None) -> float:
+def squared_residual_of_noise(noise: float, n_features: int, gamma: float | None) -> float:
     """Squared residual in feature space that white noise leaves of a signal that the atoms represent.
 
     Noise n moves the image of a signal by ``|n|^2`` where features are the signals. Under an RBF kernel
     ``<phi(x), phi(x + n)> = exp(-gamma |n|^2)``, so what is orthogonal to the clean image has the squared norm
-    ``1 - exp(-2 gamma |n|^2)``. `noise` is its standard deviation in every feature.
+    ``1 - exp(-2 gamma |n|^2)``. `noise` is its standard deviation in every feature; `gamma` is None for the former.
     """
     energy = n_features * (NOISE_GAIN * noise) ** 2
-    if kind == "linear":
+    if gamma is None:
         return energy
-    assert gamma is not None
     return float(-np.expm1(-2.0 * gamma * energy))

@@ -1,298 +1,273 @@
-"""What the methods share: parameters and the course of a fit."""
+"""What estimators with a dictionary share: coding signals and turning codes back into signals."""
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from numbers import Integral, Real
-from typing import Any, Self
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.random import RandomState
-from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
-from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import Tags
 
-from rkdl._applications.class_dictionaries import SharedFeatures
-from rkdl._backends.arrays import host
-from rkdl._coding.encode import PURSUITS
-from rkdl._data.signals import Signals
-from rkdl._estimators.coder import Coder
-from rkdl._estimators.gamma import KERNEL_SAMPLE, spread_sample
-from rkdl._estimators.prepared import replaced_at_once
+from rkdl._coding.dictionary import FittedDictionary
+from rkdl._coding.encode import check_pursuit
+from rkdl._coding.encoder import Pursuit
+from rkdl._data.open import is_dask, open_signals
+from rkdl._data.signals import Signals, float_dtype
+from rkdl._data.sources import check_source
+from rkdl._estimators.fitting import as_fitted, ensure_fitted, freeze, made_once, read_signals
+from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.executor import Executor
-from rkdl._execution.open import open_executor
-from rkdl._features.kernels import has_user_code
-from rkdl._features.space import FeatureSpace
-from rkdl._features.widths import offset_of
-from rkdl._learning.diagnostics import check_codes, needs_float64
-from rkdl._learning.initial_atoms import INITS
-from rkdl._learning.loop import LearningProblem, alternate
-from rkdl._persistence.checkpoint import Checkpoint, History, describe
-from rkdl._persistence.shapes import ArrayError
-from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import MatrixLike
+from rkdl._utils.types import Array, Device, MatrixLike
 
 
-class DictionaryLearner(Coder):
-    """Base of the methods that learn atoms. Subclasses define features, initial atoms, fitted attributes."""
+class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the estimators with one dictionary."""
 
-    _parameter_constraints: dict = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
-        "residual_tol": [Interval(Real, 0, None, closed="left"), None],
-        "pursuit": [StrOptions(set(PURSUITS))],
-        "atom_update": [StrOptions({"gram", "aksvd"})],
-        "init": [StrOptions(set(INITS)), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "sparse_output": ["boolean"],
-        "device": "no_validation",
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
+    n_nonzero_coefs: int | None
+    residual_tol: float | None
+    pursuit: str
+    sparse_output: bool
+    device: Device
+    n_jobs: int | None
+    n_features_in_: int
 
-    n_components: int
-    atom_update: str
-    init: str | ArrayLike
-    max_iter: int
-    tol: float
-    random_state: RandomState | int | None
-    verbose: int
+    # Fitted attributes that the dictionary is made of.
+    _parts: ClassVar[tuple[str, ...]] = ("components_", "decoder_", "decoder_intercept_")
 
-    @abstractmethod
-    def _problem(
-        self, executor: Executor, rng: RandomState, gamma: float | None, saved: dict | None = None
-    ) -> LearningProblem:
-        """The learning problem, ready to iterate; what a saved state will replace need not be chosen."""
-
-    @abstractmethod
-    def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
-        """Set the fitted attributes from the problem's state."""
-
-    @abstractmethod
-    def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
-        """The feature space on these kernel vectors or frequencies, all in the units of the user's signals."""
-
-    @abstractmethod
-    def _learned_vectors(
-        self, problem: Any, signals: Signals, gamma: float | None
-    ) -> tuple[np.ndarray | None, float | None]:
-        """Kernel vectors or frequencies of a learned problem and the kernel's gamma, in the user's units."""
+    # Notebooks link to the site whose address the environment variable RKDL_DOCS holds, if any.
+    _doc_link_module = "rkdl"
 
     @property
-    def _n_atoms(self) -> int:
-        return self.n_components
-
-    @property
-    def _space(self) -> FeatureSpace:
-        vectors = getattr(self, "kernel_vectors_", getattr(self, "frequencies_", None))
-        return self._space_on(self.n_features_in_, vectors, getattr(self, "gamma_", None))
+    def _doc_link_template(self) -> str:
+        site = os.environ.get("RKDL_DOCS", "").rstrip("/")
+        return f"{site}/generated/{{estimator_module}}.{{estimator_name}}.html" if site else ""
 
     @abstractmethod
-    def _working_width(self, n_signals: int, n_features: int) -> int:
-        """Size of the working memory per signal during learning, in numbers."""
+    def _assemble(self) -> FittedDictionary:
+        """The dictionary of the fitted attributes."""
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
-        """Learn a dictionary from signals.
+    def _dictionary(self) -> FittedDictionary:
+        """The fitted dictionary, made anew if a fitted attribute or an option of the pursuit was set."""
+        ensure_fitted(self)
+        options = self.n_nonzero_coefs, self.residual_tol, self.pursuit
+        dictionary = made_once(self, self._parts, options, lambda: as_fitted(self)._assemble())
+        if self.n_nonzero_coefs is not None and self.n_nonzero_coefs > dictionary.n_atoms:
+            # Warns at every call.
+            self._make_pursuit(dictionary.n_atoms)
+        return dictionary
 
-        After Ctrl-C, which raises KeyboardInterrupt as usual, the estimator holds the best model of the completed
-        iterations. A fit that fails, or is interrupted before its first iteration is complete, leaves the estimator
-        unchanged.
+    def _make_pursuit(self, n_atoms: int) -> Pursuit:
+        return check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, n_atoms)
+
+    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
+        """Signals in memory or not, checked; whether they are finite is seen in the first pass over them."""
+        signals = read_signals(self, X, reset=reset, device=self.device)
+        if not reset and getattr(self, "computes_in_float64_", False):
+            return signals.with_dtype(np.dtype(np.float64))
+        return signals
+
+    def _signals_for(self, dictionary: FittedDictionary, X: MatrixLike) -> Any:
+        """Signals to be coded with the dictionary."""
+        signals = self._read_signals(X, reset=False)
+        if dictionary.runs_user_code:
+            signals.check_finite()
+        return signals
+
+    def transform(self, X: MatrixLike) -> Array:
+        """Compute sparse codes of signals.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row. Memory maps, Zarr arrays, HDF5 datasets and anything else with ``shape``, ``dtype``
-            and row slices are read chunk by chunk; Dask arrays and torch tensors are processed where they are.
-        y : None
-            Ignored.
-        checkpoint : str or path, default=None
-            File to which the state is written, atomically, after every iteration. If it exists, the fit resumes from it
-            and its result is bitwise identical to that of an uninterrupted fit. Signals and parameters must be the
-            same, but `max_iter` may be larger; any other file is refused. None means no checkpoint.
+            Signals, one per row, as for `fit`.
 
         Returns
         -------
-        self : object
-            The fitted estimator.
+        codes : ndarray or csr_array of shape (n_signals, n_components)
+            Sparse codes, in CSR format if `sparse_output`. A lazy Dask array or a tensor if `X` is one.
         """
-        with replaced_at_once(self) as work, one_blas_thread():
-            is_interrupted = work._fit_signals(work._read_signals(X, reset=True), checkpoint)
-        if is_interrupted:
-            raise KeyboardInterrupt(
-                f"{type(self).__name__} was interrupted after {len(self.update_errors_)} of {self.max_iter} iterations "
-                f"and holds the best model so far."
+        with one_blas_thread():
+            dictionary = self._dictionary()
+            signals = self._signals_for(dictionary, X)
+            if signals.is_remote:
+                from rkdl._estimators.lazy import transform_lazily
+
+                return transform_lazily(self, dictionary, signals)
+            norms = self._given_norms(signals)
+            return dictionary.encode(signals, sparse_output=self.sparse_output, n_jobs=self.n_jobs, squared_norms=norms)
+
+    def _given_norms(self, signals: Signals) -> np.ndarray | None:
+        """Squared norms (n_signals,) of the signals for `transform`; None where they follow from the signals."""
+        return None
+
+    def reconstruction_error(self, X: MatrixLike) -> Array:
+        """Compute the norm of the residual of each signal in feature space.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row, as for `fit`.
+
+        Returns
+        -------
+        errors : ndarray of shape (n_signals,)
+            Distances in feature space between signals and their representations. A lazy Dask array or a tensor if `X`
+            is one.
+        """
+        with one_blas_thread():
+            dictionary = self._dictionary()
+            signals = self._signals_for(dictionary, X)
+            if signals.is_remote:
+                from rkdl._estimators.lazy import errors_lazily
+
+                return errors_lazily(dictionary, signals)
+            return self._residuals(dictionary, signals)[0]
+
+    def score(self, X: MatrixLike, y: None = None) -> float:
+        """Compute the fraction of the signals' energy in feature space that their codes explain; higher is better.
+
+        It compares numbers of atoms, sparsities and methods, but cannot choose `gamma`: as gamma decreases, all signals
+        approach one point in feature space, which any dictionary represents.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row, as for `fit`.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        score : float
+            ``1 - sum of squared residuals / sum of squared norms``, at most 1.
+        """
+        with one_blas_thread():
+            dictionary = self._dictionary()
+            signals = self._signals_for(dictionary, X)
+            if signals.is_remote:
+                from rkdl._estimators.lazy import energies_of_blocks
+
+                parts = energies_of_blocks(dictionary, signals)
+            else:
+                # In float64: norms of signals near the largest number of float32 leave its range.
+                both = self._residuals(dictionary, signals, np.float64)
+                parts = [(float((both[0] ** 2).sum()), float((both[1] ** 2).sum()))]
+            residual_energy, energy = (sum(part[i] for part in parts) for i in (0, 1))
+            return 1.0 - residual_energy / energy if energy > 0.0 else 1.0
+
+    def _residuals(
+        self, dictionary: FittedDictionary, signals: Signals, dtype: type | None = None
+    ) -> tuple[Array, Array]:
+        """Norms of residuals and of signals in feature space."""
+        return dictionary.residuals(signals, n_jobs=self.n_jobs, dtype=dtype)
+
+    def inverse_transform(self, X: MatrixLike) -> Array:
+        """Reconstruct signals from their codes.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_components)
+            Codes, one per row, as any kind of array that `fit` takes.
+
+        Returns
+        -------
+        signals : ndarray of shape (n_signals, n_features)
+            Signals, one per row, in the dtype of the codes. A lazy Dask array or a tensor if `X` is one.
+        """
+        with one_blas_thread():
+            dictionary = self._dictionary()
+            if is_dask(X):
+                check_source(X, type(self).__name__)
+                codes: Any = X
+            else:
+                codes = open_signals(X, caller=type(self).__name__, device=self.device)
+            if codes.shape[1] != dictionary.n_atoms:
+                raise ValueError(
+                    f"The codes have {codes.shape[1]} columns and the dictionary {dictionary.n_atoms} atoms."
+                )
+            dtype = float_dtype(codes.dtype)
+            # Raised here, and not on the workers, if there is none.
+            self._check_decodable(dictionary, dtype)
+            if is_dask(X):
+                from rkdl._estimators.lazy import decode_lazily
+
+                return decode_lazily(dictionary, codes.rechunk({1: -1}), dtype)
+            return dictionary.decode(codes, n_jobs=self.n_jobs)
+
+    def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
+        """Raise if there is no way back from codes to signals."""
+        if dictionary.find_decoder(dtype) is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} has not learned to turn codes back into signals: set "
+                f"fit_inverse_transform=True before fit, or call fit_decoder with signals."
             )
-        return self
 
-    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
-        signals = super()._read_signals(X, reset=reset)
-        # On a cluster when the blocks are there, or they would be computed once more.
-        return signals if signals.is_remote and reset else self._choose_dtype(signals, reset)
+    def atom_preimages(self) -> np.ndarray:
+        """Compute a signal for each atom, to look at: its pre-image.
 
-    def _choose_dtype(self, signals: Signals, reset: bool) -> Signals:
-        """Signals of float32 that float32 has too few digits for, in float64; others as they are."""
-        if reset:
-            self.computes_in_float64_ = self._check_needs_float64(signals)
-        return signals.with_dtype(np.dtype(np.float64)) if getattr(self, "computes_in_float64_", False) else signals
+        In general no signal is mapped to an atom exactly; its pre-image is found as `inverse_transform` finds that of a
+        code. Since codes may subtract an atom, it is that of the atom or its negative, whichever comes closer.
 
-    def _check_needs_float64(self, signals: Signals) -> bool:
-        """Whether float32 cannot resolve the residuals of these signals."""
-        sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
-        if not np.isfinite(sample).all():
-            # Refused in the first pass over the data.
-            return False
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            products = self._sample_products(sample)
-            # Kernel vectors and phases of signals far from zero are rounded by more than the signals' differences bear.
-            is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
-        limit = self.n_nonzero_coefs or self.n_components
-        return products is not None and (is_far_off or needs_float64(products, min(limit, self.n_components)))
-
-    def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
-        return sample @ sample.T
-
-    def _executor(self, signals: Signals) -> Executor:
-        """What runs the chunk tasks of the learning."""
-        width = self._working_width(*signals.shape)
-        # A kernel of the user's may differentiate.
-        return open_executor(signals, width, self.n_jobs, is_alone=not has_user_code(getattr(self, "kernel", None)))
-
-    def _fit_signals(self, signals: Signals, path: str | os.PathLike | None = None) -> bool:
-        """Learn and set the fitted attributes; returns whether Ctrl-C ended the iterations early."""
-        rng = check_random_state(self.random_state)
-        n_signals = signals.shape[0]
-        self._check_sizes(n_signals)
-        with self._executor(signals) as opened:
-            checkpoint, saved = None, None
-            if path is not None:
-                # Before the first pass over the data, which may be long.
-                description = describe(type(self).__name__, self.get_params(deep=False), opened)
-                checkpoint = Checkpoint(path, description, self.max_iter)
-                saved = checkpoint.state
-            executor = self._inspect(self._with_dtype(opened), checkpoint)
-            signals = executor.signals
-            try:
-                problem, gamma, was_interrupted = self._start_problem(executor, rng, saved)
-                # What an interrupted preparation ended with is stored.
-                max_iter = 0 if was_interrupted else self.max_iter
-                history, is_interrupted = self._alternate(problem, type(self).__name__, checkpoint, max_iter)
-            except ArrayError as error:
-                assert checkpoint is not None
-                raise checkpoint.refused(error) from error
-            self._store(problem, signals, gamma)
-            self._check_learned(problem, n_signals)
-            try:
-                self._learn_inverse(executor)
-            except KeyboardInterrupt:
-                # The atoms are complete; a decoder of an earlier fit belongs to others.
-                is_interrupted = True
-                for name in ("decoder_", "decoder_intercept_"):
-                    self.__dict__.pop(name, None)
-        self.errors_ = history.returned_errors
-        self.update_errors_ = np.array(history.update_errors)
-        self.n_iter_ = len(self.errors_)
-        self.n_revived_ = problem.model.n_revived
-        return is_interrupted or was_interrupted
-
-    def _start_problem(
-        self, executor: Executor, rng: RandomState, saved: dict | None = None
-    ) -> tuple[LearningProblem, float | None, bool]:
-        """The learning problem, gamma for the signals as they are read, and whether Ctrl-C ended the preparation."""
-        gamma = self._find_gamma(executor.signals)
-        problem = self._problem(executor, rng, gamma, saved)
-        return problem, gamma, saved is None and self._prepare(problem)
-
-    def _prepare(self, problem: Any) -> bool:
-        """Iterations before those of the fit, if any; whether Ctrl-C ended them."""
-        return False
-
-    def _alternate(
-        self, problem: LearningProblem, name: str, checkpoint: Checkpoint | None = None, max_iter: int | None = None
-    ) -> tuple[History, bool]:
-        """Iterate as the parameters say; `max_iter` if it is given. Whether Ctrl-C ended it comes with the errors."""
-        signals = problem.executor.signals
-        return alternate(
-            problem,
-            max_iter=self.max_iter if max_iter is None else max_iter,
-            tol=self.tol,
-            n_numbers=signals.shape[0] * signals.shape[1],
-            verbose=self.verbose,
-            name=name,
-            checkpoint=checkpoint,
-        )
-
-    def _check_learned(self, problem: LearningProblem, n_signals: int) -> None:
-        """Warn if the model represents next to nothing; subclasses add their own checks."""
-        check_codes(type(self).__name__, problem.model.n_empty, n_signals, self.residual_tol, *self._places())
-
-    def _places(self) -> tuple[str | None, str]:
-        """What the kernel compares signals with, None without a kernel, and what to do if its values vanish."""
-        return None, ""
-
-    def _learn_inverse(self, executor: Executor, earlier: Any = None) -> Any:
-        """Learn the decoder, if there is to be one, and return the sums that it was learned from."""
-        return None
-
-    def _with_dtype(self, executor: Executor) -> Executor:
-        """The executor for signals in the dtype that they are learned from in; a cluster's blocks are there by now."""
-        if not executor.signals.is_remote:
-            return executor
-        return executor.with_signals(self._choose_dtype(executor.signals, True))
-
-    def _inspect(self, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
-        """The first pass: the executor for signals whose squares stay in the dtype's range.
-
-        What cannot be learned from is refused, and so is the checkpoint of other signals.
+        Returns
+        -------
+        signals : ndarray of shape (n_components, n_features)
+            Pre-images, one per row, in the units of the training signals. For DL and the linear kernel, the atoms.
         """
-        if checkpoint is None:
-            found = executor.inspected()
-        else:
-            found, digest = executor.inspected_with_digest()
-            checkpoint.check_signals(digest)
-        if found.signals.dtype != executor.signals.dtype:
-            self.computes_in_float64_ = True
-        return found
+        with one_blas_thread():
+            dictionary = self._dictionary()
+            self._check_decodable(dictionary, dictionary.atoms.dtype)
+            return dictionary.preimages(n_jobs=self.n_jobs)
 
-    def _find_gamma(self, signals: Signals) -> float | None:
-        """The kernel's gamma for the signals as they are read; None without a kernel."""
-        return None
+    def denoise(self, X: MatrixLike, *, noise: float | None = None) -> Array:
+        """Replace signals by what their codes represent: `transform` and `inverse_transform` in one pass over the data.
 
-    def _check_sizes(self, n_signals: int) -> None:
-        """Warn of sizes that do not go together; subclasses add their own checks."""
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row, as for `fit`.
+        noise : float, default=None
+            Standard deviation of the noise per feature. Each signal is then coded with the fewest atoms that leave a
+            residual at noise level, whatever `n_nonzero_coefs` and `residual_tol` are; not for kernels other than
+            "rbf" and "linear". None means to code as `transform` does.
 
-    def _initial_array(self, shape: tuple[int, int], attribute: str) -> np.ndarray:
-        """`init` as an array of the expected shape."""
-        array = check_array(well_formed(host(self.init), "init"), dtype=np.float64, input_name="init", copy=True)
-        if array.shape != shape:
-            raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom per row.")
-        return array
+        Returns
+        -------
+        signals : ndarray of shape (n_signals, n_features)
+            Denoised signals, in the dtype of `X`. A lazy Dask array or a tensor if `X` is one.
+        """
+        with one_blas_thread():
+            dictionary = self._dictionary()
+            if noise is not None:
+                if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
+                    raise ValueError(
+                        f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number."
+                    )
+                noise = float(noise)
+                dictionary.squared_residual_of_noise(noise)
+            signals = self._signals_for(dictionary, X)
+            self._check_decodable(dictionary, signals.dtype)
+            if signals.is_remote:
+                from rkdl._estimators.lazy import denoise_lazily
 
+                return denoise_lazily(dictionary, signals, noise)
+            return dictionary.denoise(signals, noise=noise, n_jobs=self.n_jobs)
 
-@contextmanager
-def shared_features(method: Any, signals: Signals, rng: RandomState) -> Iterator[tuple[Executor, SharedFeatures]]:
-    """What the dictionaries of several classes share: kernel vectors are chosen, and moved if the method moves them."""
-    method._check_sizes(signals.shape[0])
-    with method._executor(signals) as opened:
-        executor = method._inspect(opened)
-        problem, gamma, is_interrupted = method._start_problem(executor, rng)
-        if problem.vector_update is not None and not is_interrupted:
-            _, is_interrupted = method._alternate(problem, f"{type(method).__name__} of all classes")
-        if is_interrupted:
-            raise KeyboardInterrupt
-        space = feature_space(method, signals.shape[1], *method._learned_vectors(problem, executor.signals, gamma))
-        yield executor, SharedFeatures.of(space, problem)
+    save = save
 
+    @property
+    def _n_features_out(self) -> int:
+        return self._dictionary().n_atoms
 
-def feature_space(method: Any, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
-    """The feature space of a method on these kernel vectors or frequencies, all in the units of the user's signals."""
-    return method._space_on(n_features, vectors, gamma)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        freeze(self, self._parts)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

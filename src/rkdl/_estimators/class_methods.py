@@ -6,12 +6,13 @@ from typing import Any
 
 from sklearn.base import clone
 
-from rkdl._estimators.base import DictionaryLearner
-from rkdl._estimators.full import KDL, MEMORY_SHARE
+from rkdl._estimators.full import KDL
+from rkdl._estimators.learner import Learner
 from rkdl._estimators.linear import DL, FourierDL
 from rkdl._estimators.optimized import MORKDL, ORKDL
 from rkdl._estimators.reduced import RKDL
 from rkdl._execution.machine import physical_memory
+from rkdl._learning.full import MEMORY_SHARE
 
 METHODS: dict[str, type] = {cls.__name__: cls for cls in (DL, FourierDL, KDL, RKDL, ORKDL, MORKDL)}
 # Settings of a method given by name.
@@ -27,13 +28,13 @@ NAMED: dict[type, dict] = {
 }
 
 
-def named_method(name: str) -> DictionaryLearner:
+def named_method(name: str) -> Learner:
     """The method that a name stands for."""
-    method: DictionaryLearner = METHODS[name](**NAMED[METHODS[name]])
+    method: Learner = METHODS[name](**NAMED[METHODS[name]])
     return method
 
 
-def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
+def shared_method(estimator: Any, n_signals: int) -> Learner:
     """A checked copy of the method for a classifier of `n_signals` signals."""
     if isinstance(estimator, str):
         return _reduced(_shrunk(named_method(estimator), n_signals), n_signals)
@@ -56,7 +57,7 @@ def shared_method(estimator: Any, n_signals: int) -> DictionaryLearner:
     return _reduced(_shrunk(method, n_signals), n_signals)
 
 
-def _shrunk(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
+def _shrunk(method: Learner, n_signals: int) -> Learner:
     """The method, with no more kernel vectors than signals if their number is the default."""
     usual = NAMED[type(method)].get("n_kernel_vectors")
     if usual is not None and getattr(method, "n_kernel_vectors", None) == usual:
@@ -64,7 +65,7 @@ def _shrunk(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
     return method
 
 
-def _reduced(method: DictionaryLearner, n_signals: int) -> DictionaryLearner:
+def _reduced(method: Learner, n_signals: int) -> Learner:
     """For KDL, RKDL with all signals as kernel vectors: the same atoms, on kernel vectors that the classes share."""
     if not isinstance(method, KDL):
         return method

@@ -20,39 +20,35 @@ from sklearn.utils.validation import assert_all_finite, check_consistent_length,
 from rkdl._applications.class_dictionaries import (
     LANES,
     ClassCoder,
+    ClassDictionaries,
     ClassProblem,
     Picked,
     Residuals,
     SharedFeatures,
     pad_atoms,
     relative_residuals,
+    shared_features,
 )
 from rkdl._applications.refinement import Refinement, fit_sharpness, probabilities
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.base import backend_of
+from rkdl._backends.devices import to_device
 from rkdl._coding.encoder import Pursuit
-from rkdl._coding.preimages import LinearDecoder, choose_signs, decode_rows
-from rkdl._data.signals import Signals
-from rkdl._estimators.base import (
-    DictionaryLearner,
-    feature_space,
-    shared_features,
-)
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
-from rkdl._estimators.coder import as_fitted, placed, read_quickly
-from rkdl._estimators.documentation import DocumentationLink
-from rkdl._estimators.kernel import decoder_of_kernel
-from rkdl._estimators.prepared import prepared, replaced_at_once
+from rkdl._estimators.fitting import as_fitted, constant, freeze, made_once, read_signals, replaced_at_once
+from rkdl._estimators.learner import Learner, specify
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import Executor
-from rkdl._features.space import SignalSpace
 from rkdl._learning.atom_updates import ATOM_UPDATES
+from rkdl._learning.learn import Report
 from rkdl._learning.loop import alternate, progress
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array, Device, MatrixLike
 from rkdl._utils.warnings import warn
 
+# Fitted attributes that the dictionaries are made of.
+PARTS = ("components_", "grams_", "n_atoms_", "kernel_vectors_", "gamma_", "n_nonzero_coefs_", "method_")
 # More held-out signals than this do not improve the calibration of one number.
 LARGEST_CALIBRATION = 2000
 # Dtypes of labels that tensors can have, as NumPy's kinds and sizes.
@@ -61,7 +57,7 @@ TENSOR_LABELS = ("b1", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 FEW, EQUAL, MOST = 5, 1e-3, 0.9
 
 
-class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
+class KDLClassifier(ClassifierMixin, BaseEstimator):
     """Classifier with one dictionary per class on shared kernel vectors.
 
     A signal is assigned to the class whose dictionary leaves the smallest residual in feature space. The kernel vectors
@@ -153,7 +149,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        estimator: str | DictionaryLearner = "RKDL",
+        estimator: str | Learner = "RKDL",
         *,
         n_refinements: int = 2,
         learning_rate: float = 0.02,
@@ -225,9 +221,8 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         kind = model.classes_.dtype
         if not is_tensor(X) or kind.str[1:] not in TENSOR_LABELS:
             return model.classes_[host(best)]
-        native = kind.newbyteorder("=")
-        classes = prepared(model, ("classes", X.device), lambda: placed(model.classes_.astype(native), X.device))
-        return classes[placed(best, X.device)]
+        classes = to_device(model.classes_.astype(kind.newbyteorder("=")), X.device)
+        return classes[to_device(best, X.device)]
 
     @one_blas_thread()
     def decision_function(self, X: MatrixLike) -> Array:
@@ -326,25 +321,16 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             Pre-images, one per row, in the units of the training signals, in the order of `classes_`.
         """
         model = as_fitted(self)
-        dtype = model.components_.dtype
-        space = feature_space(model.method_, model.n_features_in_, model.kernel_vectors_, model.gamma_)
-        feature_map = space.feature_map(dtype)
         found = []
-        for own, count in zip(model.components_, model.n_atoms_, strict=True):
-            atoms = own[:count]
-            decoder = LinearDecoder(atoms) if isinstance(space, SignalSpace) else decoder_of_kernel(space, atoms, dtype)
-            if decoder is None:
+        for number in range(len(model.classes_)):
+            dictionary = model._dictionaries().of_class(number)
+            if dictionary.find_decoder(dictionary.atoms.dtype) is None:
                 raise ValueError(
                     f"The atoms of {model.method_!r} have no pre-images here: they are known for DL, the kernels 'rbf' "
                     f"and 'linear'. For another kernel, fit its method with fit_inverse_transform=True on the signals "
                     f"of a class."
                 )
-            identity = np.eye(count, dtype=dtype)
-            signals, negatives = (
-                decode_rows(Signals(codes, dtype), decoder, model.n_features_in_, self.n_jobs)
-                for codes in (identity, -identity)
-            )
-            found.append(signals if space.is_linear else choose_signs(signals, negatives, feature_map, atoms))
+            found.append(dictionary.preimages(n_jobs=self.n_jobs))
         return found
 
     save = save
@@ -400,7 +386,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any) -> tuple[str | None, str | None]:
         """Set the fitted attributes; returns where Ctrl-C ended the learning, and a warning about the probabilities."""
-        signals = read_quickly(self, X, reset=True, device=self.device)
+        signals = read_signals(self, X, reset=True, device=self.device, prefers_arrays=True)
         if signals.is_remote:
             raise ValueError(
                 "KDLClassifier does not learn from Dask arrays: give it an array, a memory map or any source of row "
@@ -411,7 +397,8 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         seed = self.random_state if self.random_state is not None else method.random_state
         rng = check_random_state(seed)
         method.set_params(n_jobs=self.n_jobs, verbose=max(self.verbose, method.verbose))
-        with shared_features(method, signals, rng) as (executor, features):
+        report = Report(type(method).__name__, method.verbose)
+        with shared_features(specify(method), signals, rng, report, method.n_jobs) as (executor, features):
             if features.feature_map.size < 2:
                 warn(
                     "The signals have one coordinate in feature space, so every class represents all of them: use a "
@@ -565,7 +552,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
         features, signals = work.features, work.executor.signals
         counts = [len(whitened) for whitened in learned.whitened_atoms]
         height = max(counts) + -max(counts) % LANES
-        atoms = [features.components(whitened) for whitened in learned.whitened_atoms]
+        atoms = [features.metric.unwhiten(whitened) for whitened in learned.whitened_atoms]
         self.components_ = np.zeros((len(counts), height, atoms[0].shape[1]), dtype=signals.dtype)
         self.grams_ = np.zeros((len(counts), height, height), dtype=signals.dtype)
         for k, (count, own, whitened) in enumerate(zip(counts, atoms, learned.whitened_atoms, strict=True)):
@@ -573,43 +560,39 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
             self.grams_[k, :count, :count] = whitened @ whitened.T
         self.n_atoms_ = np.array(counts)
         self.n_nonzero_coefs_ = features.pursuit.n_nonzero
-        self.kernel_vectors_, self.gamma_ = features.space.vectors, features.space.gamma
+        self.kernel_vectors_, self.gamma_ = features.vectors, features.gamma
         self.method_ = clone(work.method)
         self.sharpness_ = learned.calibrated
         self.errors_ = learned.errors
         self.losses_ = np.array(learned.losses)
         self.n_iter_ = len(learned.errors)
+        freeze(self, PARTS)
 
     def _residuals(self, X: Any) -> Residuals:
         """Residuals of signals in all classes, as arrays or, of signals on a device, as tensors."""
-        signals = read_quickly(self, X, reset=False, device=self.device)
+        signals = read_signals(self, X, reset=False, device=self.device, prefers_arrays=True)
         if signals.is_remote:
             raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
-        coder, is_user_function = self._prepared(signals.dtype, signals.device)
-        if is_user_function:
+        if specify(self.method_).features.runs_user_code:
             signals.check_finite()
-        return relative_residuals(signals, coder, self.n_jobs)
+        return relative_residuals(signals, self._dictionaries().coder(signals.dtype, signals.device), self.n_jobs)
 
-    def _prepared(self, dtype: np.dtype, device: Device) -> tuple[ClassCoder, bool]:
-        """As `_coder`, computed once for the model, and sent once to a device."""
-        if device is None:
-            return prepared(self, dtype, lambda: self._coder(dtype))
-        return prepared(self, (dtype, device), lambda: placed(self._prepared(dtype, None), device))
+    def _dictionaries(self) -> ClassDictionaries:
+        """The fitted dictionaries."""
+        return made_once(self, PARTS, (), self._assemble)
 
-    def _coder(self, dtype: np.dtype) -> tuple[ClassCoder, bool]:
-        """What codes signals of `dtype`, and whether a function of the user sees them."""
-        method = self.method_
-        space = feature_space(method, self.n_features_in_, self.kernel_vectors_, self.gamma_)
+    def _assemble(self) -> ClassDictionaries:
+        method, vectors = self.method_, self.kernel_vectors_
+        vectors = None if vectors is None else constant(vectors)
+        feature_map = specify(method).features.fitted_map(self.n_features_in_, vectors, self.gamma_)
         tolerance = -1.0 if method.residual_tol is None else method.residual_tol
         pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit == "ols")
-        atoms, grams, pursuits = [], [], []
-        for own, gram, count in zip(self.components_, self.grams_, self.n_atoms_, strict=True):
-            height = count + -count % LANES
-            atoms.append(own[:height].astype(dtype, copy=False))
-            # A copy, since a model that was mapped from a file is read-only and the pursuit takes no such arrays.
-            grams.append(np.array(gram[:height, :height], dtype=dtype, order="C"))
-            pursuits.append(pursuit._replace(n_nonzero=min(pursuit.n_nonzero, int(count))))
-        return ClassCoder(space.feature_map(dtype), atoms, grams, pursuits), space.is_user_function
+        parts = constant(self.components_), constant(self.grams_), constant(self.n_atoms_)
+        return ClassDictionaries(feature_map, *parts, pursuit)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        freeze(self, PARTS)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -619,7 +602,7 @@ class KDLClassifier(DocumentationLink, ClassifierMixin, BaseEstimator):
 
 def _returned(result: Array, X: Any) -> Array:
     """A result as a tensor on the device of `X`, if that is one."""
-    return placed(result, X.device) if is_tensor(X) else result
+    return to_device(result, X.device) if is_tensor(X) else result
 
 
 @dataclass
@@ -641,7 +624,7 @@ class _Learned:
 class _Work:
     """What the steps of a fit share."""
 
-    method: DictionaryLearner
+    method: Learner
     executor: Executor
     features: SharedFeatures
     held_out: np.ndarray

@@ -1,39 +1,28 @@
-"""Full kernel dictionary learning: every signal is a kernel vector."""
+"""Full kernel dictionary learning: atoms on all training signals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
-from scipy import sparse
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from rkdl._backends.arrays import host, is_tensor
-from rkdl._backends.devices import free_bytes
-from rkdl._coding.pursuit import pursue
+from rkdl._coding.dictionary import FittedDictionary
 from rkdl._data.open import gather
-from rkdl._data.signals import Signals, is_safe
-from rkdl._estimators.denoising import Decoder
-from rkdl._estimators.kernel import KERNELS, KernelLearner
-from rkdl._execution.executor import Executor
-from rkdl._execution.machine import physical_memory
-from rkdl._features.space import FeatureSpace, PrecomputedSpace
-from rkdl._learning.atom_updates import ATOM_UPDATES
-from rkdl._learning.full import FullProblem, KernelRows
-from rkdl._learning.initial_atoms import first_signals
-from rkdl._persistence.checkpoint import Checkpoint
+from rkdl._data.signals import Signals
+from rkdl._estimators.fitting import as_fitted
+from rkdl._estimators.kernel import KERNEL, KERNELS, KernelLearner
+from rkdl._features.maps import GivenKernelMap
+from rkdl._learning.feature_choice import EverySignal, FeatureChoice
+from rkdl._learning.full import is_training_matrix
+from rkdl._learning.specification import Specification
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, Device
-from rkdl._utils.warnings import warn
-
-# The kernel matrix is stored if it takes no more than this fraction of the memory (on a GPU, of the free memory).
-MEMORY_SHARE = 0.6
+from rkdl._utils.types import FLOATS, Array, Device, MatrixLike
 
 
 class KDL(KernelLearner):
@@ -133,10 +122,7 @@ class KDL(KernelLearner):
     (20, 1797)
     """
 
-    _parameter_constraints: dict = {
-        **KernelLearner._parameter_constraints,
-        "kernel": [StrOptions({*KERNELS, "precomputed"}), callable],
-    }
+    _parameter_constraints: dict = {**KERNEL, "kernel": [StrOptions({*KERNELS, "precomputed"}), callable]}
 
     def __init__(
         self,
@@ -185,7 +171,15 @@ class KDL(KernelLearner):
     def _is_precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
-    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
+    def _features(self) -> FeatureChoice:
+        return EverySignal(self.kernel, self.gamma, self.degree, self.coef0)
+
+    def _specification(self) -> Specification:
+        if self.fit_inverse_transform:
+            self._check_has_signals()
+        return super()._specification()
+
+    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         if reset and self.device is None and not is_tensor(X):
             # Every signal meets every other one: they are needed together.
             X = gather(X)
@@ -196,170 +190,45 @@ class KDL(KernelLearner):
             found.check_finite()
             return found
         X = validate_data(self, well_formed(X), dtype=FLOATS, reset=reset)
-        if reset:
-            self.computes_in_float64_ = False
         return Signals(X, X.dtype)
 
-    def _inspect(self, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
-        if self._is_precomputed:
-            if self.fit_inverse_transform:
-                self._check_decodable()
-            _check_kernel_matrix(host(executor.signals.data).astype(executor.signals.dtype, copy=False))
-        return super()._inspect(executor, checkpoint)
-
-    def _find_gamma(self, signals: Signals) -> float | None:
-        return None if self._is_precomputed else super()._find_gamma(signals)
-
-    def _working_width(self, n_signals: int, n_features: int) -> int:
-        # A chunk is a row block of the kernel matrix.
-        return n_signals
-
-    def _problem(
-        self, executor: Executor, rng: RandomState, gamma: float | None, saved: dict | None = None
-    ) -> FullProblem:
-        signals = executor.signals
-        n_signals = signals.shape[0]
-        memory = physical_memory()
-        if signals.device is not None:
-            memory = free_bytes(signals.device) if signals.device.type == "cuda" else memory
-        if self._is_precomputed:
-            given = signals.read(0, n_signals) if signals.device is not None else signals.data
-            rows = KernelRows(executor, None, given)
-        else:
-            kernel = self._make_kernel(signals, gamma)
-            needed = n_signals * n_signals * signals.dtype.itemsize
-            if needed <= MEMORY_SHARE * memory:
-                rows = KernelRows.compute(executor, kernel)
-            else:
-                warn(
-                    f"The kernel matrix of {n_signals} signals takes {needed / 2**30:.1f} GiB and there are "
-                    f"{memory / 2**30:.1f}: its blocks are computed again in every iteration. RKDL or ORKDL learn from "
-                    f"a few kernel vectors instead."
-                )
-                rows = KernelRows(executor, kernel, None)
-        if not isinstance(self.init, str):
-            # Atoms are normalised in feature space, so that the scale of the signals does not matter.
-            start = self._initial_array((self.n_components, n_signals), "dual_components_")
-        else:
-            start = np.zeros((self.n_components, n_signals))
-            n_picked = 0
-            if self.init != "random":
-                picked = first_signals(self.init, signals, self.n_components, rng, rows.products)
-                n_picked = len(picked)
-                start[np.arange(n_picked), picked] = 1.0
-            start[n_picked:] = rng.standard_normal((self.n_components - n_picked, n_signals))
-        return FullProblem(rows, start, self._pursuit(), ATOM_UPDATES[self.atom_update])
-
-    def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
-        self.dual_components_ = host(problem.model.atoms).astype(signals.dtype)
-        self.gram_ = host(problem.model.gram)
-        vectors, self.gamma_ = self._learned_vectors(problem, signals, gamma)
-        if vectors is None:
-            self.__dict__.pop("kernel_vectors_", None)
-        else:
-            self.kernel_vectors_ = vectors
-
-    def _learned_vectors(
-        self, problem: Any, signals: Signals, gamma: float | None
-    ) -> tuple[np.ndarray | None, float | None]:
-        if self._is_precomputed:
-            return None, None
-        data = host(signals.data)
-        # A copy, so that the model does not change with the user's array.
-        vectors = data.toarray() if sparse.issparse(data) else np.array(data, dtype=signals.dtype, order="C")
-        return vectors.astype(signals.dtype, copy=False), gamma
-
-    def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
-        return PrecomputedSpace(n_features) if self._is_precomputed else super()._space_on(n_features, vectors, gamma)
-
     def _given_norms(self, signals: Signals) -> np.ndarray | None:
-        if not self._is_precomputed or self.residual_tol is None:
+        if not as_fitted(self)._is_precomputed or self.residual_tol is None:
             return None
         kernel = host(signals.data)
-        if not _is_training_matrix(kernel):
+        if not is_training_matrix(kernel):
             raise ValueError(
                 "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
                 "training signals do not give the norm of a new signal. Set residual_tol=None and n_nonzero_coefs."
             )
         return np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
 
-    def _residuals(self, X: Any, dtype: Any = None) -> tuple[Any, Any]:
-        if not self._is_precomputed:
-            return super()._residuals(X, dtype)
-        signals, (encoder, *_) = self._ready(X)
+    def _residuals(
+        self, dictionary: FittedDictionary, signals: Signals, dtype: type | None = None
+    ) -> tuple[Array, Array]:
+        if not isinstance(dictionary.feature_map, GivenKernelMap):
+            return super()._residuals(dictionary, signals, dtype)
         kernel = host(signals.data)
-        if not _is_training_matrix(kernel):
+        if not is_training_matrix(kernel):
             raise ValueError(
                 "A residual needs k(x, x), which kernel='precomputed' gives for the training signals alone, in their "
                 "square kernel matrix: for other signals give the kernel by name or as a function."
             )
-        squares = np.maximum(kernel.diagonal(), 0.0)
-        residuals = pursue(kernel @ encoder.atoms.T, encoder.gram, squares, *encoder.pursuit)[1]
-        both = np.sqrt(residuals), np.sqrt(squares)
-        if signals.home is None:
-            return both
-        from rkdl._execution.device import send_home
+        return dictionary.residuals_of_kernel(kernel, signals)
 
-        return send_home(both[0], signals), send_home(both[1], signals)
+    def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
+        as_fitted(self)._check_has_signals()
+        super()._check_decodable(dictionary, dtype)
 
-    def _check_decodable(self) -> None:
+    def _check_has_signals(self) -> None:
         if self._is_precomputed:
             raise ValueError(
                 "Codes of a precomputed kernel cannot be turned back into signals, which are not known: give the "
                 "kernel by name or as a function, and leave fit_inverse_transform at False for a precomputed one."
             )
 
-    def _decoder(self, dtype: np.dtype) -> Decoder:
-        self._check_decodable()
-        return super()._decoder(dtype)
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed
         tags.input_tags.sparse = not self._is_precomputed
         return tags
-
-
-def _is_training_matrix(kernel: np.ndarray) -> bool:
-    """Whether this looks like a square kernel matrix: it is symmetric."""
-    slack = 1e3 * float(np.finfo(kernel.dtype).eps) * float(np.abs(kernel).max(initial=0.0))
-    return kernel.shape[0] == kernel.shape[1] and bool(np.allclose(kernel, kernel.T, rtol=0.0, atol=slack))
-
-
-def _check_kernel_matrix(matrix: np.ndarray) -> None:
-    """Refuse a matrix that is not square, symmetric and positive semidefinite, up to rounding."""
-    size = len(matrix)
-    if matrix.shape != (size, size):
-        raise ValueError(
-            f"A precomputed kernel has one row and one column per signal; X has shape {matrix.shape}, which is not "
-            f"square."
-        )
-    largest = float(np.abs(matrix).max())
-    if largest > 0.0 and not is_safe(largest, matrix.dtype):
-        raise ValueError(
-            f"The precomputed kernel has entries of size {largest:.3g}, whose squares leave the range of "
-            f"{matrix.dtype}: scale it."
-        )
-    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * largest
-    for start in range(0, size, 1024):
-        block = matrix[start : start + 1024]
-        worst = float(np.abs(block - matrix[:, start : start + 1024].T).max())
-        if worst > slack:
-            raise ValueError(
-                f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their "
-                f"transposes. Use (K + K.T) / 2 if that is meant."
-            )
-    lowest = float(matrix.diagonal().min())
-    if size > 2 and lowest >= 0.0 < largest:
-        try:
-            found = eigsh(matrix, k=1, which="SA", tol=1e-2, v0=np.ones(size), maxiter=300, return_eigenvectors=False)
-            lowest = float(found[0])
-        except ArpackNoConvergence as error:
-            lowest = float(error.eigenvalues[0]) if len(error.eigenvalues) else 0.0
-    elif size == 2:
-        lowest = float(np.linalg.eigvalsh(matrix)[0])
-    if lowest < -max(slack * size, 1e-6 * largest):
-        raise ValueError(
-            f"The precomputed kernel is not positive semidefinite: it has an eigenvalue of about {lowest:.3g}. Clip "
-            f"its negative eigenvalues or add {-lowest:.3g} to its diagonal."
-        )

@@ -2,74 +2,30 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import Any
+from numbers import Integral
 
-import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
-from rkdl._backends.arrays import host, squared_norms
-from rkdl._coding.encoder import Encoder
-from rkdl._coding.preimages import LinearDecoder, squared_residual_of_noise
-from rkdl._data.signals import Signals
-from rkdl._estimators.denoising import Decoding, Denoising
-from rkdl._estimators.gamma import KERNEL_SAMPLE, RULES, find_gamma, sample_gamma, spread_sample
-from rkdl._estimators.stream import StreamLearner
-from rkdl._execution.executor import Executor
-from rkdl._features.kernels import make_kernel
-from rkdl._features.maps import FeatureMap, FourierMap, LinearMap
-from rkdl._features.metric import IdentityMetric
-from rkdl._features.space import FeatureSpace, FourierSpace, SignalSpace
-from rkdl._learning.atom_updates import ATOM_UPDATES
-from rkdl._learning.diagnostics import check_kernel
-from rkdl._learning.initial_atoms import first_coordinates
-from rkdl._learning.reduced import Model, ReducedProblem
+from rkdl._coding.dictionary import FittedDictionary
+from rkdl._estimators.learner import (
+    COMMON,
+    DECODES,
+    HAS_GAMMA,
+    STREAMS,
+    Learner,
+    fit_decoder,
+    forget_decoder,
+    partial_fit,
+)
+from rkdl._features.maps import FourierMap
+from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures, SignalFeatures
+from rkdl._learning.learn import Learned
 from rkdl._utils.types import Device
 
 
-class _CoordinateLearner(StreamLearner):
-    """Base of the methods whose atoms are feature vectors, so that the metric is the identity."""
-
-    def _feature_map(self, signals: Signals, rng: RandomState, gamma: float | None) -> FeatureMap:
-        raise NotImplementedError
-
-    def _problem(
-        self, executor: Executor, rng: RandomState, gamma: float | None, saved: dict | None = None
-    ) -> ReducedProblem:
-        signals = executor.signals
-        feature_map = self._feature_map(signals, rng, gamma)
-        shape = (self.n_components, feature_map.size)
-        if saved is not None:
-            start = np.zeros(shape)
-        elif not isinstance(self.init, str):
-            start = self._initial_array(shape, "components_")
-        else:
-            start = rng.standard_normal(shape)
-            if self.init != "random":
-                found = first_coordinates(self.init, signals, self.n_components, rng, feature_map.features)
-                start[: len(found)] = found
-        return self._problem_at(executor, feature_map, start)
-
-    def _continued(self, executor: Executor, gamma: float | None) -> ReducedProblem:
-        feature_map = self._space.feature_map(np.dtype(np.float64))
-        return self._problem_at(executor, feature_map, self.components_.astype(np.float64))
-
-    def _problem_at(self, executor: Executor, feature_map: FeatureMap, atoms: np.ndarray) -> ReducedProblem:
-        model = Model.start(feature_map, IdentityMetric(feature_map.size), atoms)
-        pursuit, atom_update = self._pursuit(), ATOM_UPDATES[self.atom_update]
-        return ReducedProblem(executor, model, pursuit, atom_update=atom_update)
-
-    def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
-        self.components_ = host(problem.model.whitened_atoms).astype(signals.dtype)
-
-    def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
-        atoms = self.components_.astype(np.float64)
-        return self.components_, atoms @ atoms.T
-
-
-class DL(Denoising, _CoordinateLearner):
+class DL(Learner):
     """Linear dictionary learning: every signal is a sparse combination of atoms.
 
     Alternates sparse coding by a greedy pursuit (OLS or OMP) with an update of the atoms.
@@ -142,6 +98,8 @@ class DL(Denoising, _CoordinateLearner):
     True
     """
 
+    _parameter_constraints: dict = {**COMMON, **STREAMS}
+
     def __init__(
         self,
         n_components: int = 20,
@@ -175,32 +133,16 @@ class DL(Denoising, _CoordinateLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _working_width(self, n_signals: int, n_features: int) -> int:
-        return n_features + 3 * self.n_components
+    def _features(self) -> FeatureChoice:
+        return SignalFeatures()
 
-    _is_linear = True
+    def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
+        self.components_ = dictionary.atoms
 
-    def _feature_map(self, signals: Signals, rng: RandomState, gamma: float | None) -> LinearMap:
-        return LinearMap(signals.shape[1])
-
-    def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
-        return SignalSpace(n_features)
-
-    def _learned_vectors(self, problem: Any, signals: Signals, gamma: float | None) -> tuple[None, None]:
-        return None, None
-
-    def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
-        # From the residual itself: a difference of squares loses all digits where the fit is close.
-        return squared_norms(rows - codes.times(encoder.atoms))
-
-    def _decoder(self, dtype: np.dtype) -> LinearDecoder:
-        return LinearDecoder(self.components_.astype(dtype, copy=False))
-
-    def _noise_tolerance(self, noise: float) -> float:
-        return squared_residual_of_noise("linear", noise, self.n_features_in_, None)
+    partial_fit = partial_fit
 
 
-class FourierDL(Decoding, _CoordinateLearner):
+class FourierDL(Learner):
     """Dictionary learning on random Fourier features of the RBF kernel.
 
     The kernel ``exp(-gamma |x - y|^2)`` is approximated by the inner product of random cosines and sines, and the
@@ -290,11 +232,13 @@ class FourierDL(Decoding, _CoordinateLearner):
     """
 
     _parameter_constraints: dict = {
-        **Decoding._parameter_constraints,
-        **StreamLearner._parameter_constraints,
+        **COMMON,
+        **STREAMS,
+        **DECODES,
+        **HAS_GAMMA,
         "n_fourier_features": [Interval(Integral, 1, None, closed="left")],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
     }
+    _parts = ("components_", "frequencies_", "gamma_", "decoder_", "decoder_intercept_")
 
     def __init__(
         self,
@@ -337,43 +281,17 @@ class FourierDL(Decoding, _CoordinateLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _depends_on_scale(self) -> bool:
-        return isinstance(self.gamma, str)
+    def _features(self) -> FeatureChoice:
+        return FourierFeatures(2 * -(-self.n_fourier_features // 2), self.gamma)
 
-    def _find_gamma(self, signals: Signals) -> float | None:
-        return find_gamma(self.gamma, signals)
+    def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
+        feature_map = dictionary.feature_map
+        assert isinstance(feature_map, FourierMap)
+        self.components_, self.frequencies_, self.gamma_ = dictionary.atoms, feature_map.frequencies, learned.gamma
 
-    def _settings(self) -> dict:
-        return {**super()._settings(), "n_fourier_features": self.n_fourier_features, "gamma": self.gamma}
+    def _check_has_signals(self) -> None:
+        """There are always signals to decode to."""
 
-    def _working_width(self, n_signals: int, n_features: int) -> int:
-        return n_features + 2 * self.n_fourier_features + 3 * self.n_components
-
-    def _feature_map(self, signals: Signals, rng: RandomState, gamma: float | None) -> FourierMap:
-        assert gamma is not None
-        sample = spread_sample(signals, KERNEL_SAMPLE)
-        check_kernel(make_kernel("rbf", gamma=gamma, degree=1, coef0=0.0, sample=sample), sample)
-        count = -(-self.n_fourier_features // 2)
-        return FourierMap(np.sqrt(2.0 * gamma) * rng.standard_normal((count, signals.shape[1])))
-
-    def _sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        return make_kernel("rbf", gamma=sample_gamma(self.gamma, sample), degree=1, coef0=0.0, sample=sample)(
-            sample, sample
-        )
-
-    def _places(self) -> tuple[str | None, str]:
-        return "atoms", "Lower gamma, or use more atoms."
-
-    def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
-        super()._store(problem, signals, gamma)
-        self.frequencies_, self.gamma_ = self._learned_vectors(problem, signals, gamma)
-
-    def _space_on(self, n_features: int, vectors: Any, gamma: Any) -> FeatureSpace:
-        return FourierSpace(vectors, gamma)
-
-    def _learned_vectors(self, problem: Any, signals: Signals, gamma: float | None) -> tuple[np.ndarray, float]:
-        assert gamma is not None
-        return host(problem.model.feature_map.frequencies).astype(signals.dtype), gamma
-
-    def _noise_tolerance(self, noise: float) -> float:
-        return squared_residual_of_noise("rbf", noise, self.n_features_in_, self.gamma_)
+    partial_fit = partial_fit
+    fit_decoder = fit_decoder
+    forget_decoder = forget_decoder

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
+from typing import Any
 
-import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from rkdl._backends.arrays import host
-from rkdl._coding.encoder import Pursuit
-from rkdl._estimators.reduced import RKDL
-from rkdl._execution.executor import Executor
-from rkdl._learning.kernel_vector_choice import signal_moments
-from rkdl._learning.kernel_vector_updates import GradientDescent, KernelVectorUpdate, VariableProjection
-from rkdl._learning.reduced import ReducedProblem
+from rkdl._estimators.kernel import REDUCED, KernelLearner
+from rkdl._estimators.learner import partial_fit
+from rkdl._learning.feature_choice import KernelFeatures
+from rkdl._learning.linear_term import LinearTermChoice
+from rkdl._learning.specification import Specification, VectorUpdateChoice
 from rkdl._utils.types import Device
 
-# Signals have one norm if the root mean square of their norms exceeds the mean by no more than this, relatively.
-ONE_NORM = 1e-10
-# Iterations before the kernel vectors are optimised, at most; whatever max_iter is, so that it may be raised.
-FIXED_VECTOR_ITERATIONS = 10
+OPTIMIZED: dict[str, Any] = {
+    **REDUCED,
+    "solver": [StrOptions({"lbfgs", "gd"})],
+    "n_inner_iter": [Interval(Integral, 0, None, closed="left")],
+    "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+}
 
 
-class ORKDL(RKDL):
+class ORKDL(KernelLearner):
     """Optimized reduced kernel dictionary learning (ORKDL-D): the kernel vectors are learned with the atoms.
 
     Parameters
@@ -137,12 +138,7 @@ class ORKDL(RKDL):
     ((30, 64), (20, 30))
     """
 
-    _parameter_constraints: dict = {
-        **RKDL._parameter_constraints,
-        "solver": [StrOptions({"lbfgs", "gd"})],
-        "n_inner_iter": [Interval(Integral, 0, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
-    }
+    _parameter_constraints: dict = OPTIMIZED
 
     def __init__(
         self,
@@ -199,29 +195,14 @@ class ORKDL(RKDL):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _moves(self) -> bool:
-        return self.n_inner_iter > 0
+    def _specification(self) -> Specification:
+        update = VectorUpdateChoice(self.solver, self.n_inner_iter, self.learning_rate)
+        return replace(super()._specification(), vector_update=update)
 
-    def _prepare(self, problem: ReducedProblem) -> bool:
-        update = problem.vector_update
-        if not isinstance(self.init, str) or not self._moves() or update is None or not update.eliminates_atoms:
-            return False
-        # Iterations that hold the kernel vectors cost little, and what they end with is the least to be beaten.
-        name = f"{type(self).__name__}, kernel vectors held"
-        fixed = ReducedProblem(problem.executor, problem.model, problem.pursuit, atom_update=problem.atom_update)
-        _, is_interrupted = self._alternate(fixed, name, max_iter=FIXED_VECTOR_ITERATIONS)
-        problem.continue_from(fixed)
-        return is_interrupted
-
-    def _vector_update(
-        self, executor: Executor, radius: float | None, *, has_warned: bool = False
-    ) -> KernelVectorUpdate:
-        if self.solver == "lbfgs":
-            return VariableProjection(self.n_inner_iter, radius, has_warned=has_warned)
-        return GradientDescent(self.n_inner_iter, radius, self.learning_rate, has_warned=has_warned)
+    partial_fit = partial_fit
 
 
-class MORKDL(ORKDL):
+class MORKDL(KernelLearner):
     """Mixed optimized reduced kernel dictionary learning (MORKDL-D): ORKDL-D with a linear term.
 
     The term ``lambda |Y - X D|^2``, X sparse, keeps the kernel vectors D a good linear dictionary of the signals Y.
@@ -343,7 +324,7 @@ class MORKDL(ORKDL):
     """
 
     _parameter_constraints: dict = {
-        **ORKDL._parameter_constraints,
+        **OPTIMIZED,
         "linear_weight": [Interval(Real, 0, None, closed="left")],
         "linear_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
         "kernel_vector_norm": [StrOptions({"auto", "shared", "free"})],
@@ -410,23 +391,14 @@ class MORKDL(ORKDL):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _radius(self, executor: Executor, vectors: np.ndarray | None) -> float | None:
-        if self.kernel_vector_norm == "free":
-            return None
-        if vectors is not None:
-            # Of the signals that the kernel vectors were learned from.
-            norms = np.linalg.norm(host(vectors), axis=1)
-            root_mean_square, mean = float(np.sqrt(np.mean(norms**2))), float(norms.mean())
-        else:
-            _, root_mean_square, mean = signal_moments(executor)
-        if self.kernel_vector_norm == "auto":
-            return root_mean_square if 0.0 < root_mean_square <= (1.0 + ONE_NORM) * mean else None
-        if root_mean_square == 0.0:
-            raise ValueError(
-                "All signals are zero, and kernel_vector_norm='shared' holds the kernel vectors to the signals' norm: "
-                "use 'free'."
-            )
-        return root_mean_square
+    def _specification(self) -> Specification:
+        common = super()._specification()
+        features = common.features
+        assert isinstance(features, KernelFeatures)
+        return replace(
+            common,
+            vector_update=VectorUpdateChoice(self.solver, self.n_inner_iter, self.learning_rate),
+            linear=LinearTermChoice(self.linear_weight, features.dictionary_pursuit, self.kernel_vector_norm),
+        )
 
-    def _linear(self, n_vectors: int) -> tuple[float, Pursuit]:
-        return self.linear_weight, self._linear_pursuit(n_vectors)
+    partial_fit = partial_fit

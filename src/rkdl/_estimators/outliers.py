@@ -22,23 +22,23 @@ from rkdl._applications.anomaly_scores import (
 )
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.base import backend_of
+from rkdl._backends.devices import placed
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
-from rkdl._estimators.coder import as_fitted, placed, read_quickly
-from rkdl._estimators.documentation import DocumentationLink
-from rkdl._estimators.gamma import RULES, find_gamma
-from rkdl._estimators.prepared import prepared, replaced_at_once
+from rkdl._estimators.fitting import as_fitted, freeze, made_once, read_signals, replaced_at_once
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.config import config_context
 from rkdl._execution.open import open_executor
 from rkdl._execution.pool import side_by_side
-from rkdl._features.widths import centre_of
+from rkdl._features.widths import RULES, centre_of, find_gamma
 from rkdl._learning.loop import progress
 from rkdl._utils.types import Array, Device, MatrixLike
 from rkdl._utils.warnings import quiet, warn
 
+# Fitted attributes that scores are computed from.
+PARTS = ("gammas_", "kernel_vectors_", "dual_components_", "grams_", "sizes_", "medians_", "spreads_")
 # Folds for scoring signals that no dictionary has learned from, where there are few signals.
 N_FOLDS = 10
 # Warn if the scores of at least FEW signals differ by less than EQUAL.
@@ -47,7 +47,7 @@ FEW, EQUAL = 5, 1e-3
 ENOUGH_UNSEEN = 200
 
 
-class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
+class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     """Outlier detector: signals that an ensemble of kernel dictionaries represents badly.
 
     The dictionaries are small and use RBF kernels of two widths: the wide kernel, with more atoms, learns how features
@@ -238,7 +238,7 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         """
         model = as_fitted(self)
         signals = model._read_signals(X, reset=False)
-        ensemble, locations = model._prepared(signals.device)
+        ensemble, locations = model._ensemble(signals.device)
 
         def score(rows: Array) -> Array:
             return combine(ensemble.anomalies(rows), locations, signals.dtype)
@@ -437,14 +437,19 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
         self.sizes_ = np.array([(len(member.atoms), member.n_nonzero) for member in members])
         self.medians_, self.spreads_ = locations.T.copy()
         self.n_iter_ = int(self.max_iter)
+        freeze(self, PARTS)
 
-    def _prepared(self, device: Device) -> tuple[Ensemble, Array]:
+    def _ensemble(self, device: Device) -> tuple[Ensemble, Array]:
         """The fitted ensemble and the locations of its anomalies (n_members, 2), on a device if there is one."""
-        if device is not None:
-            return prepared(self, ("ensemble", device), lambda: placed(self._prepared(None), device))
-        return prepared(
-            self, "ensemble", lambda: (Ensemble.of(self._members()), np.stack([self.medians_, self.spreads_], axis=1))
+        found = made_once(
+            self,
+            PARTS,
+            (),
+            lambda: {None: (Ensemble.of(self._members()), np.stack([self.medians_, self.spreads_], axis=1))},
         )
+        if device not in found:
+            found[device] = placed(found[None], device)
+        return found[device]
 
     def _members(self) -> list[Member]:
         """The fitted dictionaries."""
@@ -461,7 +466,9 @@ class KDLOutlierDetector(DocumentationLink, OutlierMixin, BaseEstimator):
 
     def _read_signals(self, X: Any, *, reset: bool) -> Signals:
         # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.
-        signals = read_quickly(self, gather(X) if is_dask(X) else X, reset=reset, device=self.device)
+        signals = read_signals(
+            self, gather(X) if is_dask(X) else X, reset=reset, device=self.device, prefers_arrays=True
+        )
         if reset and signals.shape[0] < 2:
             raise ValueError(
                 f"Found array with 1 sample(s) (shape={signals.shape}) while a minimum of 2 is required by "

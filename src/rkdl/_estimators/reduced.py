@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
-from typing import Any
 
-import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array
 
-from rkdl._backends.arrays import host
-from rkdl._coding.encode import check_pursuit
-from rkdl._coding.encoder import Pursuit
-from rkdl._data.signals import Signals
-from rkdl._estimators.kernel import KernelLearner
-from rkdl._estimators.stream import StreamLearner
-from rkdl._execution.executor import Executor
-from rkdl._features.kernels import Kernel, has_user_code
-from rkdl._features.maps import KernelMap
-from rkdl._learning.atom_updates import ATOM_UPDATES
-from rkdl._learning.diagnostics import check_rank
-from rkdl._learning.initial_atoms import first_coordinates
-from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS, choose_kernel_vectors
-from rkdl._learning.kernel_vector_replacement import count_candidates
-from rkdl._learning.kernel_vector_updates import KernelVectorUpdate
-from rkdl._learning.reduced import Model, ReducedProblem
-from rkdl._learning.stream_problem import StreamProblem
-from rkdl._learning.stream_state import Stream
-from rkdl._persistence.states import check_kernel_vectors
-from rkdl._utils.inputs import well_formed
+from rkdl._estimators.kernel import REDUCED, KernelLearner
+from rkdl._estimators.learner import partial_fit
 from rkdl._utils.types import Device
-from rkdl._utils.warnings import warn
 
 
-class RKDL(KernelLearner, StreamLearner):
+class RKDL(KernelLearner):
     """Reduced kernel dictionary learning (RKDL-D): atoms are combinations of a few fixed kernel vectors.
 
     With p kernel vectors the kernel matrix is p x p instead of N x N.
@@ -143,12 +118,7 @@ class RKDL(KernelLearner, StreamLearner):
     ((30, 64), (20, 30))
     """
 
-    _parameter_constraints: dict = {
-        **KernelLearner._parameter_constraints,
-        **StreamLearner._parameter_constraints,
-        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
-        "kernel_vectors": [StrOptions(set(METHODS)), "array-like"],
-    }
+    _parameter_constraints: dict = REDUCED
 
     def __init__(
         self,
@@ -199,174 +169,4 @@ class RKDL(KernelLearner, StreamLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _count(self) -> int:
-        """Number of kernel vectors."""
-        return self.n_kernel_vectors if isinstance(self.kernel_vectors, str) else np.shape(self.kernel_vectors)[0]
-
-    def _working_width(self, n_signals: int, n_features: int) -> int:
-        return n_features + 2 * self._count() + 3 * self.n_components
-
-    def _check_sizes(self, n_signals: int) -> None:
-        if self.n_components > self._count():
-            warn(
-                f"n_components={self.n_components} exceeds the number of kernel vectors, {self._count()}: the "
-                f"atoms span no more dimensions than that. Use more kernel vectors or fewer atoms.",
-            )
-
-    def _linear_pursuit(self, n_vectors: int) -> Pursuit:
-        """The pursuit of linear codes on kernel vectors that are trained as a dictionary."""
-        n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
-        return check_pursuit(min(n_nonzero, n_vectors), None, self.pursuit, n_vectors)
-
-    def _vector_update(
-        self, executor: Executor, radius: float | None, *, has_warned: bool = False
-    ) -> KernelVectorUpdate | None:
-        """What moves the kernel vectors; nothing in RKDL."""
-        return None
-
-    def _radius(self, executor: Executor, vectors: np.ndarray | None) -> float | None:
-        """Norm of all kernel vectors, from those given, otherwise from the signals; None if it is free."""
-        return None
-
-    def _linear(self, n_vectors: int) -> tuple[float, Pursuit] | None:
-        """Weight and pursuit of the linear term; None except in MORKDL."""
-        return None
-
-    def _first_kernel_vectors(self, executor: Executor, kernel: Kernel, rng: RandomState) -> np.ndarray:
-        signals = executor.signals
-        if not isinstance(self.kernel_vectors, str):
-            given = well_formed(host(self.kernel_vectors), "kernel_vectors")
-            vectors = check_array(given, dtype=np.float64, input_name="kernel_vectors", copy=True)
-            if vectors.shape[1] != signals.shape[1]:
-                raise ValueError(
-                    f"kernel_vectors has {vectors.shape[1]} features and X has {signals.shape[1]}: they must agree."
-                )
-            return vectors
-        count = self._count()
-        return choose_kernel_vectors(
-            self.kernel_vectors,
-            executor,
-            count,
-            kernel,
-            rng,
-            pursuit=self._linear_pursuit(count),
-            atom_update=ATOM_UPDATES[self.atom_update],
-        )
-
-    def _problem(
-        self, executor: Executor, rng: RandomState, gamma: float | None, saved: dict | None = None
-    ) -> ReducedProblem:
-        signals = executor.signals
-        kernel = self._make_kernel(signals, gamma)
-        known = None if saved is None else check_kernel_vectors(saved, signals.shape[1])
-        vector_update = self._vector_update(executor, self._radius(executor, known))
-        if vector_update is not None and not kernel.differentiable:
-            is_kernel = isinstance(self.kernel, Kernel)
-            remedy = "write its gradient(X, Y, weights)" if is_kernel else "use a Kernel, 'rbf', 'poly' or 'linear'"
-            raise ValueError(
-                f"{type(self).__name__} moves the kernel vectors along the kernel's derivative, and "
-                f"kernel={self.kernel!r} is a {'kernel' if is_kernel else 'function'} without one: {remedy}, or use "
-                f"RKDL, which needs no derivative."
-            )
-        vectors = self._first_kernel_vectors(executor, kernel, rng) if known is None else known
-        if saved is None and vector_update is not None and vector_update.radius is not None:
-            vectors = self._on_sphere(vectors, vector_update.radius, rng)
-        feature_map = KernelMap(kernel, vectors)
-        metric = feature_map.metric(signals.dtype)
-        shape = (self.n_components, len(vectors))
-        if saved is not None:
-            whitened_atoms = np.zeros((self.n_components, metric.rank))
-        elif not isinstance(self.init, str):
-            whitened_atoms = metric.whiten_combinations(self._initial_array(shape, "dual_components_"))
-        else:
-            whitened_atoms = metric.whiten_combinations(rng.standard_normal(shape))
-            if self.init != "random":
-
-                def coordinates(rows: np.ndarray) -> np.ndarray:
-                    return metric.whiten(feature_map.features(rows).astype(np.float64))
-
-                found = first_coordinates(self.init, signals, self.n_components, rng, coordinates)
-                whitened_atoms[: len(found)] = found
-        return ReducedProblem(
-            executor,
-            Model.start(feature_map, metric, whitened_atoms),
-            self._pursuit(),
-            atom_update=ATOM_UPDATES[self.atom_update],
-            vector_update=vector_update,
-            linear=self._linear(len(vectors)),
-        )
-
-    def _continued(self, executor: Executor, gamma: float | None) -> ReducedProblem:
-        saved = {"kernel_vectors": self.kernel_vectors_.astype(np.float64)}
-        problem = self._problem(executor, check_random_state(self.random_state), gamma, saved)
-        atoms = executor.to_backend(self.dual_components_.astype(np.float64))
-        feature_map, metric, *_ = problem.model
-        problem.roll_back(Model.start(feature_map, metric, metric.whiten_combinations(atoms)))
-        return problem
-
-    def _bind(self, stream: Stream, executor: Executor) -> StreamProblem:
-        # Without the curvature that the last update found, which is that of other sums.
-        vector_update = self._vector_update(executor, stream.radius, has_warned=stream.update_has_warned)
-        count = stream.model.feature_map.size
-        pursuit, linear = self._pursuit(), self._linear(count)
-        problem = ReducedProblem(executor, stream.model, pursuit, vector_update=vector_update, linear=linear)
-        follows = self.half_life is not None and vector_update is None
-        return StreamProblem(problem, stream.running, count_candidates(count) if follows else 0)
-
-    def _choose_dtype(self, signals: Signals, reset: bool) -> Signals:
-        # Kernel vectors of a start that will be replaced say nothing about gamma: copies of one signal are all alike.
-        return super()._choose_dtype(signals, reset or self._is_unsettled())
-
-    def _signals_needed(self) -> int:
-        needed = super()._signals_needed()
-        return max(needed, self.n_kernel_vectors) if isinstance(self.kernel_vectors, str) else needed
-
-    def _depends_on_scale(self) -> bool:
-        if self._is_linear:
-            return False
-        return isinstance(self._gamma_parameter, str) or isinstance(self.kernel_vectors, str)
-
-    def _settings(self) -> dict:
-        kernel = "a function" if has_user_code(self.kernel) else str(self.kernel)
-        values = {"kernel": kernel, "degree": self.degree, "coef0": self.coef0}
-        return {**super()._settings(), "n_kernel_vectors": self._count(), "gamma": self.gamma, **values}
-
-    def _on_sphere(self, vectors: np.ndarray, radius: float, rng: RandomState) -> np.ndarray:
-        """Kernel vectors of norm `radius`; a zero signal that was drawn gets a random direction."""
-        norms = np.linalg.norm(vectors, axis=1)
-        zero = norms == 0.0
-        if zero.any():
-            if not isinstance(self.kernel_vectors, str):
-                raise ValueError(
-                    f"Row {int(np.flatnonzero(zero)[0])} of kernel_vectors has norm zero, and MORKDL holds all of "
-                    f"them to one norm: give every kernel vector a direction, or use kernel_vector_norm='free'."
-                )
-            vectors[zero] = rng.standard_normal((int(zero.sum()), vectors.shape[1]))
-            norms = np.linalg.norm(vectors, axis=1)
-        return vectors * (radius / norms)[:, None]
-
-    def _store(self, problem: Any, signals: Signals, gamma: float | None) -> None:
-        self.dual_components_ = host(problem.model.atoms).astype(signals.dtype)
-        self.kernel_vectors_, self.gamma_ = self._learned_vectors(problem, signals, gamma)
-        self.gram_ = host(problem.model.whitened_atoms @ problem.model.whitened_atoms.T)
-        self.rank_ = problem.model.metric.rank
-
-    def _learned_vectors(self, problem: Any, signals: Signals, gamma: float | None) -> tuple[np.ndarray, float]:
-        assert gamma is not None
-        return host(problem.model.feature_map.kernel_vectors).astype(signals.dtype), gamma
-
-    def _check_learned(self, problem: Any, n_signals: int) -> None:
-        super()._check_learned(problem, n_signals)
-        count, size = self.kernel_vectors_.shape
-        limit = size if self._is_linear else count
-        dtype = problem.executor.signals.dtype
-        check_rank(type(self).__name__, self.rank_, count, self.n_components, limit, dtype)
-
-    def _places(self) -> tuple[str | None, str]:
-        words = ["scale the signals", "leave out extreme ones"]
-        if not has_user_code(self.kernel):
-            words.insert(0, self._widening)
-        if not isinstance(self.kernel_vectors, str) or self.kernel_vectors != "kmeans":
-            words.append("choose kernel_vectors='kmeans'")
-        message = f"{', '.join(words[:-1])}, or {words[-1]}."
-        return "kernel vectors", message[0].upper() + message[1:]
+    partial_fit = partial_fit

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from rkdl._backends.arrays import host
 from rkdl._estimators.fitted import check_fitted
-from rkdl._estimators.prepared import fitted_view, remember_parameters
+from rkdl._estimators.fitting import as_fitted, remember_parameters
 from rkdl._features.kernels import PUBLIC, Kernel, from_plain, to_plain
-from rkdl._learning.stream_state import SavedStream
+from rkdl._learning.stream_state import StreamState, stream_state
 from rkdl._persistence.files import read_file, write_file
 from rkdl._persistence.shapes import ArrayError
 from rkdl._utils.text import shown
@@ -41,7 +41,7 @@ def save(self: Any, path: str | os.PathLike) -> None:
             f"{type(self).__qualname__} is a class of your own, which rkdl.load could not make again: save its "
             f"parts, or use skops or pickle."
         )
-    self = fitted_view(self)
+    self = as_fitted(self)
     # Other values would make a file that cannot be loaded.
     self._validate_params()
     arrays: dict[str, np.ndarray] = {}
@@ -55,7 +55,7 @@ def save(self: Any, path: str | os.PathLike) -> None:
     }
     header = {"estimator": type(self).__name__, "parameters": parameters, "attributes": attributes}
     if "_stream" in vars(self):
-        header["stream"], state = self._stream.state()
+        header["stream"], state = stream_state(self._stream)
         arrays |= {f"stream.{name}": value for name, value in state.items()}
     write_file(path, "estimator", header, arrays)
 
@@ -119,6 +119,8 @@ def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
         if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
             raise ValueError(f"{path} was changed: '{_brief(key)}' is no fitted attribute.")
         attributes[key] = _decode(path, f"attribute.{key}", value, arrays, kernel)
+    from rkdl._estimators.learner import restore_stream
+
     sizes = check_fitted(model, attributes)
     vars(model).update(attributes)
     if "stream" in header:
@@ -126,8 +128,7 @@ def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
             raise ValueError(f"{path} was changed: its stream is {type(header['stream']).__name__}, expected a dict.")
         names = [key for key in arrays if key.startswith("stream.")]
         state = {key.removeprefix("stream."): arrays.pop(key) for key in names}
-        model._stream = SavedStream(header["stream"], state)
-        model._stream.check(sizes)
+        restore_stream(model, StreamState(header["stream"], state), sizes)
     remember_parameters(model)
     if arrays:
         raise ValueError(f"{path} was changed: its array '{_brief(next(iter(arrays)))}' is not expected.")

@@ -12,23 +12,19 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array
 
-from rkdl._backends.arrays import squared_norms
+from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encode import PURSUITS, unit_rows
-from rkdl._coding.encoder import Encoder
-from rkdl._coding.gram import gram_matrix
-from rkdl._coding.preimages import LinearDecoder, squared_residual_of_noise
 from rkdl._data.open import gather, is_dask
-from rkdl._estimators.coder import Prepared, read_signals
-from rkdl._estimators.denoising import Denoising
-from rkdl._estimators.prepared import MOST_BYTES, replaced_at_once
+from rkdl._data.signals import Signals
+from rkdl._estimators.base import DictionaryEstimator
+from rkdl._estimators.fitting import constant, freeze, read_signals, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.maps import LinearMap
-from rkdl._features.space import FeatureSpace, SignalSpace
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import FLOATS, Device, MatrixLike
 
 
-class SparseCoder(Denoising):
+class SparseCoder(DictionaryEstimator):
     """Sparse coding with a given dictionary.
 
     `fit` normalises the atoms and computes their inner products once, so that `transform` of a few signals takes little
@@ -128,10 +124,10 @@ class SparseCoder(Denoising):
         with replaced_at_once(self) as work, one_blas_thread():
             work.components_ = work._read_atoms(X)
             work.n_components_, work.n_features_in_ = work.components_.shape
-            work._pursuit()
-        with one_blas_thread():
-            coder = self._fitted()
-            coder._coding(coder.components_.dtype)
+            freeze(work, ("components_",))
+            work._make_pursuit(work.n_components_)
+        dictionary = self._dictionary()
+        dictionary.encoder(dictionary.atoms.dtype)
         return self
 
     def _read_atoms(self, X: Any) -> np.ndarray:
@@ -159,46 +155,20 @@ class SparseCoder(Denoising):
             atoms = np.array(rows.read(0, rows.shape[0]))
         return atoms
 
-    def _fitted(self) -> Self:
+    def _dictionary(self) -> FittedDictionary:
         if self.dictionary is not None and "n_features_in_" not in vars(self):
             # Not kept: the user may change the array before the next call.
-            return clone(self).fit()
-        return super()._fitted()
+            return clone(self).fit()._dictionary()
+        return super()._dictionary()
 
-    @property
-    def _n_atoms(self) -> int:
-        return len(self.components_)
+    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
+        if self.dictionary is not None and "n_features_in_" not in vars(self):
+            return clone(self).fit()._read_signals(X, reset=False)
+        return super()._read_signals(X, reset=reset)
 
-    _is_linear = True
-
-    @property
-    def _space(self) -> FeatureSpace:
-        return SignalSpace(self.n_features_in_)
-
-    def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
-        atoms = self.components_.astype(np.float64)
-        return self.components_, atoms @ atoms.T
-
-    def _prepare_coding(self, dtype: np.dtype) -> Prepared:
-        atoms, norms = unit_rows(self.components_.astype(dtype))
-        # A Gram matrix that is too large to be kept is computed by the calls that need all of it.
-        is_kept = (len(atoms) + self.n_features_in_ + 16) * len(atoms) * atoms.itemsize <= MOST_BYTES
-        gram = gram_matrix(atoms, self.n_jobs) if is_kept else None
-        encoder = Encoder(LinearMap(self.n_features_in_), atoms, gram, self._pursuit())
-        return Prepared(encoder, 1.0 / norms)
-
-    def _squared_residuals(self, rows: Any, codes: Any, squares: Any, encoder: Encoder) -> Any:
-        # From the residual itself: a difference of squares loses all digits where the fit is close.
-        return squared_norms(rows - codes.times(encoder.atoms))
-
-    def _decoder(self, dtype: np.dtype) -> LinearDecoder:
-        return LinearDecoder(self.components_.astype(dtype, copy=False))
-
-    def _own_decoder(self, encoder: Encoder, dtype: np.dtype) -> LinearDecoder:
-        return LinearDecoder(encoder.atoms)
-
-    def _noise_tolerance(self, noise: float) -> float:
-        return squared_residual_of_noise("linear", noise, self.n_features_in_, None)
+    def _assemble(self) -> FittedDictionary:
+        atoms, norms = unit_rows(constant(self.components_))
+        return FittedDictionary(LinearMap(atoms.shape[1]), atoms, self._make_pursuit(len(atoms)), norms=norms)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

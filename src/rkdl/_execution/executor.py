@@ -26,6 +26,8 @@ from rkdl._utils.types import Array
 # Features are cached between passes while they take no more than this.
 CACHE_BYTES = 64 << 20
 
+_ONE_BLAS_THREAD = one_blas_thread()
+
 Bounds = Sequence[tuple[int, int]]
 Sums = tuple[Array, ...]
 # What a chunk task keeps with its chunk; on a cluster, where it is.
@@ -58,11 +60,14 @@ class Executor:
         self._context = ExitStack()
 
     def __enter__(self) -> Self:
-        self._context.enter_context(one_blas_thread())
+        _ONE_BLAS_THREAD.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._context.close()
+        try:
+            self._context.close()
+        finally:
+            _ONE_BLAS_THREAD.__exit__()
 
     def map_reduce(
         self, task: ChunkTask, states: list[State] | None = None, start: Sums | None = None

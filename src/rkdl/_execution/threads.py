@@ -29,11 +29,12 @@ class ThreadExecutor(Executor):
     ) -> None:
         super().__init__(signals, bounds, n_jobs, cache_bytes)
         check_n_jobs(n_jobs)
-        # What would fit in a chunk ends sooner in the calling thread than on several, which must be woken.
-        n_bytes = signals.shape[0] * row_width * signals.dtype.itemsize
-        is_little = signals.is_in_memory and n_bytes <= CHUNK_BYTES
-        is_alone = is_little or len(self.bounds) == 1 or signals.device is not None
-        self._threads = 1 if is_alone else min(resolve_threads(n_jobs), len(self.bounds))
+        self._threads = 1
+        if len(self.bounds) > 1 and signals.device is None:
+            # What would fit in a chunk ends sooner in the calling thread than on several, which must be woken.
+            n_bytes = signals.shape[0] * row_width * signals.dtype.itemsize
+            if not signals.is_in_memory or n_bytes > CHUNK_BYTES:
+                self._threads = min(resolve_threads(n_jobs), len(self.bounds))
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:

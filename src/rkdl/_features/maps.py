@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 import numpy as np
 
 from rkdl._backends.base import backend_of
-from rkdl._features.kernels import Kernel
+from rkdl._features.kernels import Kernel, Linear
+from rkdl._features.kernels.base import BuiltIn
+from rkdl._features.kernels.composites import Composite
+from rkdl._features.kernels.radial import Radial
 from rkdl._features.metric import IdentityMetric, Metric, make_metric
+from rkdl._utils.types import Array
 
 
 class FeatureMap:
     """Features that are signals as they are; what maps share unless they say otherwise."""
 
     size: int  # number of features
+    is_linear = False  # whether features are proportional to the signals
+    has_unit_norms = False  # whether every signal has norm one, so that the length of a code says nothing about it
 
     @property
     def signal_size(self) -> int:
         """Length of a signal."""
         return self.size
 
-    def features(self, signals: Any) -> Any:
+    def features(self, signals: Array) -> Array:
         """The signals themselves, not a copy."""
         return signals
 
-    def squared_norms(self, signals: Any) -> Any:
+    def squared_norms(self, signals: Array) -> Array:
         """``|phi(y)|^2`` of every signal."""
         raise NotImplementedError
 
@@ -34,11 +40,16 @@ class FeatureMap:
         """The metric of the features, its rank decided for signals of `dtype`: the identity."""
         return IdentityMetric(self.size)
 
-    def state(self) -> dict[str, Any]:
+    def as_dtype(self, dtype: np.dtype) -> Self:
+        """The map of signals of `dtype`."""
+        arrays = {name: backend_of(array).cast(array, dtype) for name, array in self.state().items()}
+        return replace(self, **arrays) if arrays else self  # type: ignore[type-var]
+
+    def state(self) -> dict[str, Array]:
         """What learning changes, as arrays."""
         return {}
 
-    def restored(self, state: dict[str, Any]) -> FeatureMap:
+    def restored(self, state: dict[str, Array]) -> FeatureMap:
         """The map of a state."""
         return replace(self, **{name: state[name] for name in self.state()})  # type: ignore[type-var]
 
@@ -48,8 +59,9 @@ class LinearMap(FeatureMap):
     """Signals as they are: linear dictionary learning."""
 
     size: int
+    is_linear = True
 
-    def squared_norms(self, signals: Any) -> Any:
+    def squared_norms(self, signals: Array) -> Array:
         return backend_of(signals).squared_norms(signals)
 
 
@@ -57,7 +69,9 @@ class LinearMap(FeatureMap):
 class FourierMap(FeatureMap):
     """Random Fourier features: cosine and sine of each frequency, so that every signal has norm one."""
 
-    frequencies: Any
+    frequencies: Array
+    gamma: float
+    has_unit_norms = True
 
     @property
     def signal_size(self) -> int:
@@ -67,15 +81,15 @@ class FourierMap(FeatureMap):
     def size(self) -> int:  # type: ignore[override]
         return 2 * len(self.frequencies)
 
-    def features(self, signals: Any) -> Any:
+    def features(self, signals: Array) -> Array:
         backend = backend_of(signals)
         phases = backend.product(signals, backend.as_like(self.frequencies, signals))
         return backend.cos_and_sin(phases, float(1.0 / np.sqrt(len(self.frequencies))))
 
-    def squared_norms(self, signals: Any) -> Any:
+    def squared_norms(self, signals: Array) -> Array:
         return backend_of(signals).full((len(signals),), 1.0, signals)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Array]:
         return {"frequencies": self.frequencies}
 
 
@@ -84,9 +98,25 @@ class KernelMap(FeatureMap):
     """Kernel values with a set of kernel vectors: the reduced methods, and KDL on new signals."""
 
     kernel: Kernel
-    kernel_vectors: Any
+    kernel_vectors: Array
     # Whether small matrices are worked with in NumPy though the kernel vectors are on a device.
     has_host_matrix: bool = False
+
+    @property
+    def is_linear(self) -> bool:  # type: ignore[override]
+        return isinstance(self.kernel, Linear)
+
+    @property
+    def has_unit_norms(self) -> bool:  # type: ignore[override]
+        if isinstance(self.kernel._core, Radial):
+            return True
+        if isinstance(self.kernel, BuiltIn) and not isinstance(self.kernel, Composite):
+            return False
+        # As far as some kernel vectors and their multiples show.
+        vectors = np.asarray(self.kernel_vectors)
+        some = np.concatenate([factor * vectors[:16] for factor in (0.5, 1.0, 2.0)])
+        norms = self.kernel.diagonal(some)
+        return bool(norms.min() > 0.0 and norms.max() - norms.min() <= 1e-5 * norms.max())
 
     @property
     def signal_size(self) -> int:
@@ -96,13 +126,13 @@ class KernelMap(FeatureMap):
     def size(self) -> int:  # type: ignore[override]
         return len(self.kernel_vectors)
 
-    def features(self, signals: Any) -> Any:
+    def features(self, signals: Array) -> Array:
         return self.kernel(signals, backend_of(signals).as_like(self.kernel_vectors, signals))
 
-    def squared_norms(self, signals: Any) -> Any:
+    def squared_norms(self, signals: Array) -> Array:
         return self.kernel.diagonal(signals)
 
-    def matrix(self, dtype: np.dtype) -> Any:
+    def matrix(self, dtype: np.dtype) -> Array:
         """``K(D, D)`` in float64, of kernel vectors rounded to `dtype`: features of signals see no others."""
         backend = backend_of(self.kernel_vectors)
         vectors = backend.cast(backend.cast(self.kernel_vectors, dtype), np.float64)
@@ -122,7 +152,7 @@ class KernelMap(FeatureMap):
             )
         return metric
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Array]:
         return {"kernel_vectors": self.kernel_vectors}
 
 
@@ -132,7 +162,7 @@ class GivenKernelMap(FeatureMap):
 
     size: int
 
-    def squared_norms(self, signals: Any) -> Any:
+    def squared_norms(self, signals: Array) -> Array:
         backend = backend_of(signals)
         # Not known: so large that no residual is ever small.
         return backend.full((len(signals),), float(backend.finfo(signals).max) / len(signals), signals)
@@ -146,7 +176,7 @@ class WhitenedMap(FeatureMap):
     """
 
     kernel_map: KernelMap
-    whitening: Any
+    whitening: Array
 
     @classmethod
     def of(cls, kernel_map: KernelMap, metric: Metric, dtype: np.dtype) -> WhitenedMap:
@@ -165,9 +195,9 @@ class WhitenedMap(FeatureMap):
     def size(self) -> int:  # type: ignore[override]
         return len(self.whitening)
 
-    def features(self, signals: Any) -> Any:
+    def features(self, signals: Array) -> Array:
         return self.kernel_map.features(signals) @ backend_of(signals).as_like(self.whitening, signals)
 
-    def squared_norms(self, signals: Any) -> Any:
+    def squared_norms(self, signals: Array) -> Array:
         # The coordinates hold a part of these.
         return self.kernel_map.squared_norms(signals)

@@ -12,9 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rkdl._backends.arrays import dot
-from rkdl._backends.base import backend_of
-from rkdl._coding.encoder import Encoder
-from rkdl._coding.pursuit import Codes
+from rkdl._backends.base import Codes, backend_of
+from rkdl._coding.encoder import Encoder, check_finite_features
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import FeatureMap
 from rkdl._learning.statistics import SufficientStatistics
@@ -41,10 +40,12 @@ class EncodeTask(Encoder):
     makes_state: bool = True
 
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
-        features, correlations = self._correlate(signals, None if state is None else state.features)
+        with np.errstate(over="ignore", invalid="ignore"):
+            features, correlations = self.correlate(signals, None if state is None else state.features)
+        check_finite_features(correlations)
         norms = self.feature_map.squared_norms(signals)
         codes, residuals, sums = backend_of(correlations).pursue_and_sum(
-            correlations, self.padded_gram, norms, features, *self._limited(), self.atoms
+            correlations, self.padded_gram, norms, features, *self.limited, self.atoms
         )
         if not self.makes_state:
             return SufficientStatistics(*sums), None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from rkdl._features.kernels.inner_products import InnerProduct
 from rkdl._features.kernels.radial import Radial
 from rkdl._features.widths import median_gamma
 from rkdl._utils.warnings import warn
+
+if TYPE_CHECKING:
+    from rkdl._learning.feature_choice import FeatureChoice
 
 # Where nine tenths of all pairs are this similar, up to this, the kernel is flat.
 FLAT = 1e-3
@@ -95,26 +98,19 @@ def _remedy(kernel: Kernel, sample: np.ndarray, fault: str) -> str:
     return "Raise gamma, lower coef0, or scale the signals."
 
 
-def check_codes(
-    name: str, n_empty: int, n_signals: int, residual_tol: float | None, places: str | None, remedy: str
-) -> None:
-    """Warn where many of the signals are not zero and have a code of zeros (`n_empty`).
-
-    `places` is what a kernel compares the signals with, None without one, and `remedy` what to do where it vanishes.
-    """
+def check_codes(name: str, n_empty: int, n_signals: int, residual_tol: float | None, features: FeatureChoice) -> None:
+    """Warn where many of the signals are not zero and have a code of zeros (`n_empty`)."""
     share = n_empty / max(1, n_signals)
     if share <= EMPTY_SHARE:
         return
     if residual_tol is not None:
         cause = f"residual_tol={residual_tol} is not below their squared norm in feature space: lower it."
-    elif places is not None:
-        cause = f"the kernel between them and the {places} vanishes. {remedy}"
     else:
-        cause = "they are orthogonal to every atom. Use more atoms, or init='rpcholesky'."
+        cause = features.why_empty()
     warn(f"{name}: {share:.0%} of the signals have a code of zeros: {cause}")
 
 
-def check_rank(name: str, rank: int, n_vectors: int, n_atoms: int, limit: int, dtype: Any) -> None:
+def check_rank(name: str, rank: int, n_vectors: int, n_atoms: int, limit: int, dtype: np.dtype) -> None:
     """Warn where kernel vectors depend on one another, so that atoms do, or nearly all of them do.
 
     `rank` is that of their kernel matrix, for signals of `dtype`, and `limit` the largest that the kernel allows.

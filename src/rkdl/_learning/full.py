@@ -12,19 +12,27 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from rkdl._backends.arrays import cast, copied, host, is_tensor, joined, where
 from rkdl._backends.base import backend_of
+from rkdl._backends.devices import free_bytes
 from rkdl._coding.encoder import NotFiniteError, Pursuit
-from rkdl._coding.pursuit import pursue
+from rkdl._data.signals import is_safe
 from rkdl._execution.executor import Executor
+from rkdl._execution.machine import physical_memory
 from rkdl._features.kernels import Kernel
 from rkdl._learning.atom_replacement import worst_signals
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.chunk_tasks import ChunkState, count_empty
-from rkdl._learning.initial_atoms import Products
+from rkdl._learning.initial_atoms import Products, first_signals, given_atoms
 from rkdl._learning.loop import LearningProblem
 from rkdl._persistence.states import check_full_state
+from rkdl._utils.warnings import warn
+
+# Share of the memory that a kernel matrix may take.
+MEMORY_SHARE = 0.6
 
 
 class KernelRows:
@@ -35,6 +43,25 @@ class KernelRows:
         self.kernel: Any = executor.to_signals(kernel)
         self.matrix = matrix
         self.size = executor.signals.shape[0]
+
+    @classmethod
+    def open(cls, executor: Executor, kernel: Kernel | None) -> KernelRows:
+        """The kernel matrix if it fits in memory; without a kernel, the signals are its rows."""
+        signals = executor.signals
+        n_signals = signals.shape[0]
+        if kernel is None:
+            return cls(executor, None, signals.data if signals.device is None else signals.read(0, n_signals))
+        on_gpu = signals.device is not None and signals.device.type == "cuda"
+        memory = free_bytes(signals.device) if on_gpu else physical_memory()
+        needed = n_signals * n_signals * signals.dtype.itemsize
+        if needed <= MEMORY_SHARE * memory:
+            return cls.compute(executor, kernel)
+        warn(
+            f"The kernel matrix of {n_signals} signals takes {needed / 2**30:.1f} GiB and there are "
+            f"{memory / 2**30:.1f}: its blocks are computed again in every iteration. RKDL or ORKDL learn from a few "
+            f"kernel vectors instead."
+        )
+        return cls(executor, kernel, None)
 
     @classmethod
     def compute(cls, executor: Executor, kernel: Kernel) -> KernelRows:
@@ -88,6 +115,13 @@ class KernelRows:
             return host(self.rows(at, at + 1)[0])[sample]
 
         return diagonal, column
+
+    def vectors(self) -> np.ndarray | None:
+        """All signals, as a copy, so that a model does not change with the user's array; None if they are not known."""
+        if self.kernel is None:
+            return None
+        signals = self.executor.signals.on_host()
+        return np.array(signals.read(0, self.size), order="C")
 
     def times(self, right: Any) -> Any:
         """``K @ right`` in the kernel's dtype."""
@@ -175,7 +209,9 @@ class FullProblem(LearningProblem):
 
         def encode(number: int, start: int, stop: int) -> ChunkState:
             norms = self.squared_norms[start:stop]
-            return ChunkState(*pursue(cast(correlations[start:stop], dtype), gram, norms, *self.pursuit))
+            return ChunkState(
+                *backend_of(gram).pursue(cast(correlations[start:stop], dtype), gram, norms, *self.pursuit)
+            )
 
         on_device = self.executor.signals.device is not None
         # A device codes all signals at once: their correlations are few numbers, and chunks of rows of K many launches.
@@ -257,3 +293,63 @@ class _CodedKernel:
 
     def correlations(self, j: int, atoms: Any, rows: Any) -> Any:
         return self.products[rows, j]
+
+
+def first_combinations(init: str | ArrayLike, n_atoms: int, rows: KernelRows, rng: np.random.RandomState) -> np.ndarray:
+    """First atoms (n_atoms, N) as combinations of the signals, as `rkdl._learning.initial_atoms.initial_atoms`."""
+    shape = (n_atoms, rows.size)
+    if not isinstance(init, str):
+        return given_atoms(init, shape, "dual_components_")
+    atoms = np.zeros(shape)
+    n_picked = 0
+    if init != "random":
+        picked = first_signals(init, rows.executor.signals, n_atoms, rng, rows.products)
+        n_picked = len(picked)
+        atoms[np.arange(n_picked), picked] = 1.0
+    atoms[n_picked:] = rng.standard_normal((n_atoms - n_picked, rows.size))
+    return atoms
+
+
+def is_training_matrix(kernel: np.ndarray) -> bool:
+    """Whether this looks like a square kernel matrix: it is symmetric."""
+    slack = 1e3 * float(np.finfo(kernel.dtype).eps) * float(np.abs(kernel).max(initial=0.0))
+    return kernel.shape[0] == kernel.shape[1] and bool(np.allclose(kernel, kernel.T, rtol=0.0, atol=slack))
+
+
+def check_kernel_matrix(matrix: np.ndarray) -> None:
+    """Refuse a matrix that is not square, symmetric and positive semidefinite, up to rounding."""
+    size = len(matrix)
+    if matrix.shape != (size, size):
+        raise ValueError(
+            f"A precomputed kernel has one row and one column per signal; X has shape {matrix.shape}, which is not "
+            f"square."
+        )
+    largest = float(np.abs(matrix).max())
+    if largest > 0.0 and not is_safe(largest, matrix.dtype):
+        raise ValueError(
+            f"The precomputed kernel has entries of size {largest:.3g}, whose squares leave the range of "
+            f"{matrix.dtype}: scale it."
+        )
+    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * largest
+    for start in range(0, size, 1024):
+        block = matrix[start : start + 1024]
+        worst = float(np.abs(block - matrix[:, start : start + 1024].T).max())
+        if worst > slack:
+            raise ValueError(
+                f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their "
+                f"transposes. Use (K + K.T) / 2 if that is meant."
+            )
+    lowest = float(matrix.diagonal().min())
+    if size > 2 and lowest >= 0.0 < largest:
+        try:
+            found = eigsh(matrix, k=1, which="SA", tol=1e-2, v0=np.ones(size), maxiter=300, return_eigenvectors=False)
+            lowest = float(found[0])
+        except ArpackNoConvergence as error:
+            lowest = float(error.eigenvalues[0]) if len(error.eigenvalues) else 0.0
+    elif size == 2:
+        lowest = float(np.linalg.eigvalsh(matrix)[0])
+    if lowest < -max(slack * size, 1e-6 * largest):
+        raise ValueError(
+            f"The precomputed kernel is not positive semidefinite: it has an eigenvalue of about {lowest:.3g}. Clip "
+            f"its negative eigenvalues or add {-lowest:.3g} to its diagonal."
+        )

@@ -1,13 +1,20 @@
-"""Signals that represent the others: randomly pivoted Cholesky, and its use for the first atoms."""
+"""The first atoms: given, at random, or signals that represent the others (randomly pivoted Cholesky)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_array
 
+from rkdl._backends.arrays import host
 from rkdl._coding.encoder import NotFiniteError
 from rkdl._data.signals import Signals
+from rkdl._features.maps import FeatureMap, KernelMap
+from rkdl._features.metric import IdentityMetric, Metric
+from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import Array
 
 INITS = ("rpcholesky", "data", "random")
 
@@ -89,3 +96,35 @@ def first_coordinates(
         return np.einsum("ij,ij->i", rows, rows), lambda i: rows @ rows[i]
 
     return coordinates(signals.take(first_signals(init, signals, count, rng, products)))
+
+
+def initial_atoms(
+    init: str | ArrayLike,
+    n_atoms: int,
+    feature_map: FeatureMap,
+    metric: Metric | IdentityMetric,
+    signals: Signals,
+    rng: np.random.RandomState,
+) -> Array:
+    """First atoms (n_atoms, r), whitened: by a rule, Gaussian where there are fewer signals, or those of an array."""
+    shape = (n_atoms, feature_map.size)
+    if not isinstance(init, str):
+        attribute = "dual_components_" if isinstance(feature_map, KernelMap) else "components_"
+        return metric.whiten_combinations(given_atoms(init, shape, attribute))
+    atoms = metric.whiten_combinations(rng.standard_normal(shape))
+    if init != "random":
+
+        def coordinates(rows: np.ndarray) -> np.ndarray:
+            return metric.whiten(feature_map.features(rows).astype(np.float64))
+
+        found = first_coordinates(init, signals, n_atoms, rng, coordinates)
+        atoms[: len(found)] = found
+    return atoms
+
+
+def given_atoms(init: ArrayLike, shape: tuple[int, int], attribute: str) -> np.ndarray:
+    """First atoms from an array, which has the shape of a fitted attribute."""
+    array: np.ndarray = check_array(well_formed(host(init), "init"), dtype=np.float64, input_name="init", copy=True)
+    if array.shape != shape:
+        raise ValueError(f"init has shape {array.shape}, expected that of {attribute}, {shape}: one atom per row.")
+    return array

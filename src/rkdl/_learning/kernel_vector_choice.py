@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, host, squared_norms
+from rkdl._backends.arrays import cast, host
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._data.signals import Signals
@@ -22,6 +22,7 @@ from rkdl._features.widths import offset_of
 from rkdl._learning.atom_replacement import worst_signals
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.initial_atoms import draw_others, draw_pivots
+from rkdl._learning.linear_term import signal_moments
 from rkdl._learning.reduced import Model, ReducedProblem
 
 METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
@@ -120,18 +121,6 @@ def train_dictionary(
     atoms = host(problem.model.atoms)
     signs = np.where(atoms @ mean < 0.0, -1.0, 1.0)
     return atoms * (signs * radius)[:, None]
-
-
-def signal_moments(executor: Executor) -> tuple[np.ndarray, float, float]:
-    """The signals' mean (m,), and the root mean square and the mean of their norms."""
-    (total, squares, norms), _ = executor.map_reduce(_moments)
-    count = executor.signals.shape[0]
-    return host(total) / count, float(np.sqrt(float(squares) / count)), float(norms) / count
-
-
-def _moments(signals: np.ndarray, state: object) -> tuple[tuple, None]:
-    squares = cast(squared_norms(signals), np.float64)
-    return (cast(signals, np.float64).sum(0), squares.sum(), (squares**0.5).sum()), None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst, replace_atoms, rounding_level
 from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
 from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, count_empty
-from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, LinearTerm, Objective, PastSignals
+from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, Objective, PastSignals
+from rkdl._learning.linear_term import LinearTerm, LinearTermChoice
 from rkdl._learning.loop import LearningProblem
 from rkdl._learning.statistics import SufficientStatistics
 from rkdl._persistence.states import check_reduced_state, check_shape
@@ -57,6 +58,11 @@ class Model(NamedTuple):
         arrays = {"whitened_atoms": self.whitened_atoms, **self.feature_map.state()}
         return {name: np.asarray(host(value)) for name, value in (arrays | self._numbers()).items()}
 
+    def with_numbers(self, state: dict[str, np.ndarray]) -> Model:
+        """The model with the numbers of a saved state, whose arrays it was made of; atoms as they were saved."""
+        numbers = {name: type(value)(state[name]) for name, value in self._numbers().items()}
+        return self._replace(whitened_atoms=state["whitened_atoms"], **numbers)
+
     def _numbers(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if isinstance(value, float | int)}
 
@@ -79,7 +85,7 @@ class Iterate(NamedTuple):
 class ReducedProblem(LearningProblem):
     """Dictionary learning on features: DL, FourierDL, RKDL, and with a `vector_update` ORKDL and MORKDL.
 
-    `linear` is the weight, relative to ``tr K(Y, Y) / |Y|^2``, and the pursuit of the linear term.
+    `linear` is the linear term of MORKDL.
     """
 
     model: Model
@@ -92,7 +98,7 @@ class ReducedProblem(LearningProblem):
         *,
         atom_update: AtomUpdate | None = None,
         vector_update: KernelVectorUpdate | None = None,
-        linear: tuple[float, Pursuit] | None = None,
+        linear: LinearTermChoice | None = None,
     ) -> None:
         super().__init__(executor, executor.to_backend(model))
         self.pursuit = pursuit
@@ -135,10 +141,7 @@ class ReducedProblem(LearningProblem):
         statistics, chunks = self.encode_with(whitened_atoms, past=past)
         term = None
         if self.linear is not None and self.moves_vectors:
-            linear = self.linear_statistics(linear_past)
-            # Both terms as shares of what there is to represent: the weight means the same at any scale of the signals.
-            weight = self.linear[0] * float(statistics.energy) / linear.energy if linear.energy > 0.0 else 0.0
-            term = LinearTerm(weight, linear)
+            term = self.linear.term(self.linear_statistics(linear_past), float(statistics.energy))
         return Iterate(feature_map, metric, whitened_atoms, statistics, chunks, float(statistics.residual_energy), term)
 
     def measure(self, iterate: Iterate) -> None:
@@ -259,23 +262,10 @@ class ReducedProblem(LearningProblem):
         )
 
     def linear_statistics(self, past: SufficientStatistics | None = None) -> SufficientStatistics:
-        """``X'X``, ``X'Y`` and ``|Y|^2``, X the linear codes of the signals against the current kernel vectors."""
+        """Statistics of the linear term at the current kernel vectors, added to those of earlier signals."""
         assert self.linear is not None
         assert isinstance(self.model.feature_map, KernelMap)
-        vectors = self.model.feature_map.kernel_vectors
-        norms = row_norms(vectors)
-        norms[norms == 0.0] = 1.0
-        unit = vectors / norms[:, None]
-        dtype = self.executor.signals.dtype
-        gram = cast(unit @ unit.T, dtype)
-        task = EncodeTask(LinearMap(vectors.shape[1]), cast(unit, dtype), gram, self.linear[1], makes_state=False)
-        found = SufficientStatistics(*self.executor.to_backend(self.executor.map_reduce(task)[0]))
-        code_gram, cross_products = found.code_gram / norms / norms[:, None], found.cross_products / norms[:, None]
-        if past is None:
-            return SufficientStatistics(code_gram, cross_products, float(found.energy))
-        return SufficientStatistics(
-            past.code_gram + code_gram, past.cross_products + cross_products, past.energy + float(found.energy)
-        )
+        return self.linear.statistics(self.executor, self.model.feature_map.kernel_vectors, past)
 
     @property
     def moves_vectors(self) -> bool:

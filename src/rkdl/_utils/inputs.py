@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 from sklearn.utils import assert_all_finite, check_array
+
+from rkdl._utils.types import Array, MatrixLike
 
 # Columns that a message lists by name.
 _MAX_LISTED = 5
 
 
-def well_formed(X: Any, name: str = "X") -> Any:
+def well_formed(X: MatrixLike, name: str = "X") -> MatrixLike:
     """Return the array or sparse matrix unchanged, or refuse it; `name` is the argument's name.
 
     NumPy ignores masks, and SciPy reads out of bounds for indices out of range.
@@ -31,7 +33,7 @@ def well_formed(X: Any, name: str = "X") -> Any:
     return X
 
 
-def check_rows_finite(rows: np.ndarray, name: str = "X", columns: Sequence[Any] | None = None) -> None:
+def check_rows_finite(rows: np.ndarray, name: str = "X", columns: Sequence[object] | None = None) -> None:
     """Refuse NaN and infinity with scikit-learn's words, the columns concerned and a remedy.
 
     The rows are (n_signals, n_features), or the values of a sparse matrix. `columns` are the names of the features.
@@ -50,7 +52,7 @@ def check_rows_finite(rows: np.ndarray, name: str = "X", columns: Sequence[Any] 
             raise ValueError(f"{error}{where}{remedy}") from None
 
 
-def check_numbers(X: Any, *, dtype: Any, caller: str, name: str) -> Any:
+def check_numbers(X: MatrixLike, *, dtype: DTypeLike, caller: str, name: str) -> MatrixLike:
     """Array or CSR matrix of an array-like, finite or not, by scikit-learn's checks; errors have a remedy."""
     columns = getattr(X, "columns", None)
     try:
@@ -70,7 +72,7 @@ def check_numbers(X: Any, *, dtype: Any, caller: str, name: str) -> Any:
         raise
 
 
-def _text_columns(X: Any) -> list[int]:
+def _text_columns(X: MatrixLike) -> list[int]:
     """Numbers of the columns that cannot be converted to floats; none if X is not a table."""
     table = np.asarray(X, dtype=object)
     found: list[int] = []
@@ -84,7 +86,7 @@ def _text_columns(X: Any) -> list[int]:
     return found
 
 
-def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[Any] | None) -> str:
+def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[object] | None) -> str:
     """Columns by name, or else by number from 0; a few of them."""
     names = [repr(columns[number]) if columns is not None else str(number) for number in numbers[:_MAX_LISTED]]
     more = len(numbers) - len(names)
@@ -92,7 +94,7 @@ def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[Any] | None) 
     return f"column{'s' * (len(numbers) > 1)} {', '.join(names)}{ending}"
 
 
-def _check_sparse(X: Any, name: str) -> None:
+def _check_sparse(X: MatrixLike, name: str) -> None:
     """Refuse a sparse matrix, of any format, with index arrays that contradict each other or its shape."""
     try:
         problem = _sparse_problem(X)
@@ -105,15 +107,10 @@ def _check_sparse(X: Any, name: str) -> None:
         )
 
 
-def _sparse_problem(X: Any) -> str | None:
+def _sparse_problem(X: MatrixLike) -> str | None:
     """Describe the first problem of a sparse matrix, without a conversion or a method of it that uses the indices."""
     if X.format in ("csr", "csc", "bsr"):
-        blocks = X.data.shape[1:] if X.format == "bsr" else (1, 1)
-        # One-dimensional CSR arrays are one row.
-        lengths = tuple(length // size for length, size in zip((1, *X.shape)[-2:], blocks, strict=True))
-        lengths = lengths[::-1] if X.format == "csc" else lengths
-        what = {"csr": "column", "csc": "row", "bsr": "block column"}[X.format]
-        return _compressed_problem(X.indptr, X.indices, len(X.data), lengths, what)
+        return _compressed_problem(X)
     if X.format == "dia":
         # Diagonals outside the matrix are skipped.
         offsets = np.asarray(X.offsets)
@@ -128,7 +125,7 @@ def _sparse_problem(X: Any) -> str | None:
         return _index_problem([column for row in X.rows for column in row], X.shape[1], "column")
     if X.format == "dok":
         keys = np.array(list(X.keys())) if len(X.keys()) else np.empty((0, len(X.shape)), dtype=int)
-        coordinates: Any = keys.reshape(len(keys), -1).T
+        coordinates: Array = keys.reshape(len(keys), -1).T
     else:
         coordinates = getattr(X, "coords", None) or (X.row, X.col)
         if any(len(places) != len(X.data) for places in coordinates):
@@ -140,16 +137,19 @@ def _sparse_problem(X: Any) -> str | None:
     return None
 
 
-def _compressed_problem(
-    indptr: np.ndarray, indices: np.ndarray, n_values: int, lengths: tuple[int, ...], what: str
-) -> str | None:
-    """Describe the first problem of a CSR, CSC or BSR matrix with `lengths` (major, minor) sizes."""
-    if indptr.shape != (lengths[0] + 1,):
-        return f"indptr has shape {indptr.shape} instead of {(lengths[0] + 1,)}"
+def _compressed_problem(X: MatrixLike) -> str | None:
+    """Describe the first problem of a CSR, CSC or BSR matrix."""
+    blocks = X.data.shape[1:] if X.format == "bsr" else (1, 1)
+    # One-dimensional CSR arrays are one row.
+    major, minor = (length // size for length, size in zip((1, *X.shape)[-2:], blocks, strict=True))
+    major, minor = (minor, major) if X.format == "csc" else (major, minor)
+    indptr, indices = X.indptr, X.indices
+    if indptr.shape != (major + 1,):
+        return f"indptr has shape {indptr.shape} instead of {(major + 1,)}"
     if indptr.dtype.kind not in "iu":
         return f"indptr has the dtype {indptr.dtype}"
-    if indices.shape != (n_values,):
-        return f"there are {len(indices)} indices for {n_values} values"
+    if indices.shape != (len(X.data),):
+        return f"there are {len(indices)} indices for {len(X.data)} values"
     if indptr[0] != 0:
         return f"indptr begins with {indptr[0]} instead of 0"
     falls = np.flatnonzero(indptr[1:] < indptr[:-1])
@@ -157,10 +157,11 @@ def _compressed_problem(
         return f"indptr decreases from {indptr[falls[0]]} to {indptr[falls[0] + 1]} at entry {falls[0] + 1}"
     if indptr[-1] > len(indices):
         return f"indptr ends with {indptr[-1]}, but there are {len(indices)} indices"
-    return _index_problem(indices[: indptr[-1]], lengths[1], what)
+    what = {"csr": "column", "csc": "row", "bsr": "block column"}[X.format]
+    return _index_problem(indices[: indptr[-1]], minor, what)
 
 
-def _index_problem(indices: Any, length: int, what: str) -> str | None:
+def _index_problem(indices: ArrayLike, length: int, what: str) -> str | None:
     indices = np.asarray(indices)
     if not indices.size:
         return None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
 
-__all__ = ["DatasetError", "cause", "check_choice", "check_label"]
+__all__ = ["DatasetError", "cause", "check_choice", "check_label", "reading", "require"]
 
 
 class DatasetError(ValueError):
@@ -37,6 +41,33 @@ class DatasetError(ValueError):
         return " ".join(f"{where}: {what}{'; ' if remedy else ''}{remedy}".split())
 
 
+@contextmanager
+def reading(path: str | os.PathLike[str], kind: str, remedy: str = "save it again") -> Iterator[None]:
+    """Turn every way in which a file cannot be read into one DatasetError that names it.
+
+    Libraries raise many kinds of exceptions on damaged files. Pipes are refused before they are opened, which would
+    block.
+    """
+    if not os.path.isfile(path):
+        what = "this is not a regular file" if os.path.exists(path) else "there is no such file"
+        raise DatasetError(path, what, "check the path")
+    try:
+        yield
+    except (DatasetError, Warning):
+        raise
+    except Exception as error:
+        raise DatasetError(path, f"cannot be read as {kind} ({cause(error)})", remedy) from error
+
+
+def require(path: str | os.PathLike[str], module: str, purpose: str, extra: str = "files") -> ModuleType:
+    """Import an optional library, or say which extra installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        library = {"PIL": "Pillow"}.get(module.split(".")[0], module.split(".")[0])
+        raise DatasetError(path, f"{purpose} needs {library}", f'pip install "rkdl[{extra}]"') from error
+
+
 def cause(error: BaseException) -> str:
     """Format an exception and its message for use in a longer message."""
     text = " ".join(str(error).split()).rstrip(".")
@@ -54,10 +85,7 @@ def check_label(label: object, n_classes: int) -> int | None:
     """Return a class label as an int, or None for all classes."""
     if label is None:
         return None
-    try:
-        index = None if isinstance(label, bool) else label.__index__()  # type: ignore[attr-defined]
-    except AttributeError:
-        index = None
-    if index is None or not 0 <= index < n_classes:
+    index = getattr(label, "__index__", lambda: -1)()
+    if isinstance(label, bool) or not 0 <= index < n_classes:
         raise ValueError(f"label={label!r} is not valid; use an integer from 0 to {n_classes - 1}, or None for all")
     return int(index)

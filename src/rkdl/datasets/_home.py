@@ -1,16 +1,36 @@
-"""Location of data files: the data folder and the search in it."""
+"""The data folder: where published files are looked for, and downloaded to."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import sys
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
-from rkdl.datasets._errors import DatasetError
+from rkdl._utils.text import shown
+from rkdl.datasets._errors import DatasetError, cause, require
 
-__all__ = ["HOME_REMEDY", "as_path", "find_file", "get_data_home"]
+__all__ = ["HOME_REMEDY", "SOURCES", "as_path", "find_or_download", "get_data_home", "warn_if_changed"]
 
 HOME_REMEDY = "give its folder as data_home= or in the environment variable RKDL_DATA"
+
+# Of each data set, a URL and the MD5 checksums of its files.
+SOURCES: dict[str, tuple[str, dict[str, str]]] = {
+    "mnist": (
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        {
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+    ),
+    "cifar10": (
+        "https://www.cs.toronto.edu/~kriz/",
+        {"cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
+    ),
+}
 
 
 def get_data_home(data_home: str | os.PathLike[str] | None = None) -> Path:
@@ -43,17 +63,38 @@ def get_data_home(data_home: str | os.PathLike[str] | None = None) -> Path:
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """Return a path with a leading ~ expanded where possible."""
-    # Path.expanduser raises for unknown users, and Path.exists for names that are too long.
+    """Return a path with a leading ~ expanded where possible (Path.expanduser raises for unknown users)."""
     return Path(os.path.expanduser(path))
 
 
-def find_file(folders: Iterable[Path], names: Iterable[str]) -> Path | None:
-    """Return the first of `names` found in one of `folders`, or None."""
-    names = tuple(names)
-    for folder in folders:
-        for name in names:
-            path = folder / name
-            if os.path.exists(path):
-                return path
-    return None
+def find_or_download(home: Path, source: str, names: Sequence[str], download_if_missing: bool) -> Path:
+    """Return the first of `names` found in the data folder or its sub-folder `source`; if none is, download the first.
+
+    pooch verifies the checksum of a download and discards a wrong one.
+    """
+    for path in (folder / name for folder in (home, home / source) for name in names):
+        if os.path.exists(path):
+            return path
+    folder, by_hand = home / source, f"or put {names[0]} into {home / source} yourself"
+    if not download_if_missing:
+        what = f"none of {', '.join(names)} is in this folder or its sub-folder {source}"
+        raise DatasetError(home, what, HOME_REMEDY)
+    url, checksums = SOURCES[source]
+    pooch = require(folder, "pooch", f"{names[0]} was not found, and downloading it", extra="data")
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    known = f"md5:{checksums[names[0]]}"
+    try:
+        return Path(pooch.retrieve(url + names[0], known, fname=names[0], path=folder, progressbar=is_terminal))
+    except (OSError, ValueError) as error:
+        raise DatasetError(url + names[0], f"cannot be downloaded ({cause(error)})", f"try again, {by_hand}") from error
+
+
+def warn_if_changed(path: Path, found: str, published: str) -> None:
+    """Warn if the MD5 checksum of a local file is not that of the published one."""
+    if found != published:
+        warnings.warn(
+            f"{shown(path)} is not the published file: its MD5 checksum is {found}, expected {published}. Results "
+            f"will differ from published ones; if this is not intended, download it again.",
+            UserWarning,
+            stacklevel=2,
+        )

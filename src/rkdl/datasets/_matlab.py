@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import math
 import os
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import Bunch
 
-from rkdl._execution.machine import physical_memory
-from rkdl._persistence.files import open_regular
-from rkdl.datasets._errors import DatasetError, cause
+from rkdl.datasets._errors import DatasetError, reading
 from rkdl.datasets._home import as_path
-from rkdl.datasets._mat5 import read_mat5
 
 __all__ = ["images_first", "load_matlab_digits", "read_mat"]
 
 _IMAGE_NAMES = ("XTrain", "X", "images")
 _LABEL_NAMES = ("YTrain", "y", "labels")
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _DESCRIPTION = """MATLAB's synthetic digits
 
 5,000 grey images of 28 x 28 pixels, 500 of each digit, which MATLAB's Deep Learning Toolbox returns from
@@ -45,7 +36,7 @@ def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
     path : path-like
         The ``.mat`` file. The images are its variable ``XTrain``, ``X`` or ``images`` (28 x 28 x 1 x n or
         28 x 28 x n), the labels ``YTrain``, ``y`` or ``labels``, if present. Labels that are not saved as numbers
-        (MATLAB's categories) cannot be read and are ignored. Files of version 7.3 need h5py.
+        (MATLAB's categories) cannot be read and are ignored. Files of version 7.3 are refused: save with ``-v7``.
 
     Returns
     -------
@@ -64,117 +55,44 @@ def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
     >>> load_matlab_digits("digits.mat").data.shape  # doctest: +SKIP
     (5000, 784)
     """
-    file = as_path(path)
-    variables = read_mat(file)
+    variables = read_mat(as_path(path))
     image_name = next((name for name in _IMAGE_NAMES if name in variables), None)
     if image_name is None:
-        raise DatasetError(
-            path, f"no numeric variable {_or(_IMAGE_NAMES)} among {_listed(variables)}", "export it again"
-        )
+        listed = ", ".join(sorted(variables)) or "none"
+        raise DatasetError(path, f"no numeric variable XTrain, X or images among {listed}", "export it again")
     images = images_first(variables[image_name])
     if images.ndim == 4 and images.shape[-1] == 1:
         images = images[..., 0]
-    if images.ndim != 3 or 0 in images.shape:
+    if images.ndim != 3 or 0 in images.shape or images.dtype.kind == "c" or not np.isfinite(images).all():
         shape = " x ".join(str(length) for length in variables[image_name].shape)
-        raise DatasetError(path, f"{image_name} is {shape}, not 28 x 28 x 1 x N", "save it as MATLAB returns it")
-    if images.dtype.kind == "c" or not np.isfinite(images).all():
-        raise DatasetError(path, f"{image_name} holds values that are not finite real numbers", "export it again")
+        what = f"{image_name} ({shape}) does not hold 28 x 28 x 1 x N finite real numbers"
+        raise DatasetError(path, what, "save it as MATLAB returns it")
+    label_name = next((name for name in _LABEL_NAMES if name in variables), None)
+    labels = None if label_name is None else variables[label_name].ravel()
+    if labels is not None:
+        if len(labels) != len(images) or labels.dtype.kind == "c" or not np.array_equal(labels, np.rint(labels)):
+            what = f"{label_name} does not hold {len(images)} integers, one for each image"
+            raise DatasetError(path, what, "save the digits 0 to 9")
+        labels = labels.astype(np.int64)
     images = np.ascontiguousarray(images)
-    return Bunch(
-        data=images.reshape(len(images), -1),
-        target=_matlab_labels(file, variables, len(images)),
-        images=images,
-        DESCR=_DESCRIPTION,
-    )
+    return Bunch(data=images.reshape(len(images), -1), target=labels, images=images, DESCR=_DESCRIPTION)
 
 
-def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the numeric variables of a .mat file, with MATLAB's order of axes.
+def read_mat(path: Path) -> dict[str, np.ndarray]:
+    """Read the numeric variables of a .mat file with SciPy, sparse ones as dense arrays; others are skipped."""
+    import scipy.io
+    from scipy import sparse
 
-    Variables of other kinds (text, cells, tables, categories) are skipped. Files of version 7.3 are HDF5 and
-    need h5py.
-    """
-    try:
-        with open_regular(path) as stream:
-            start = stream.read(520)
-    except OSError as error:
-        raise DatasetError(path, f"cannot be read ({cause(error)})") from error
-    is_hdf5 = _HDF5_MAGIC in (start[:8], start[512:520])
-    if is_hdf5 and importlib.util.find_spec("h5py") is None:
-        raise DatasetError(
-            path, "MAT-files of version 7.3 need h5py", "pip install h5py, or save it with '-v7' in MATLAB"
-        )
-    try:
-        return _read_hdf5(path) if is_hdf5 else _read_plain(path)
-    # NumPy, SciPy and h5py raise many kinds of exceptions on damaged files.
-    except Exception as error:
-        raise DatasetError(path, f"not a MAT-file, or damaged ({cause(error)})", "export it again") from error
+    with reading(path, "a MAT file", "export it again"):
+        try:
+            variables = scipy.io.loadmat(path, appendmat=False)
+        except NotImplementedError:
+            what = "MAT files of version 7.3 are not supported"
+            raise DatasetError(path, what, "save it with '-v7' in MATLAB") from None
+        dense = {name: v.toarray() if sparse.issparse(v) else v for name, v in variables.items() if name[:2] != "__"}
+    return {name: v for name, v in dense.items() if isinstance(v, np.ndarray) and v.dtype.kind in "biufc"}
 
 
-def images_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def images_first(array: np.ndarray) -> np.ndarray:
     """Move MATLAB's last axis, which counts images, to the front; matrices are unchanged."""
     return np.moveaxis(array, -1, 0) if array.ndim > 2 else array
-
-
-def _read_plain(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the numeric variables of a file that is not HDF5."""
-    with open_regular(path) as stream:
-        content = stream.read()
-    # Files of version 4 begin with a number, those of version 5 with text.
-    return _read_v4(path) if 0 in content[:4] else read_mat5(content, physical_memory())
-
-
-def _read_v4(path: Path) -> dict[str, npt.NDArray[Any]]:
-    import scipy.io
-    import scipy.sparse
-
-    _check_room(8 * math.prod(shape) for _, shape, _ in scipy.io.whosmat(path, appendmat=False))
-    variables = {}
-    for name, value in scipy.io.loadmat(path, appendmat=False).items():
-        if scipy.sparse.issparse(value):
-            value = value.toarray()
-        if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" and not name.startswith("__"):
-            variables[name] = value
-    return variables
-
-
-def _check_room(sizes: Iterable[int]) -> None:
-    """Refuse variables that need more memory than this machine has."""
-    needed, memory = sum(sizes), physical_memory()
-    if needed > memory:
-        raise ValueError(f"its variables take {needed / 2**30:.1f} GiB, but this machine has {memory / 2**30:.1f}")
-
-
-def _read_hdf5(path: Path) -> dict[str, npt.NDArray[Any]]:
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        _check_room(value.nbytes for value in file.values() if isinstance(value, h5py.Dataset))
-        # HDF5 reverses the order of axes; text is also stored as numbers, with class char.
-        return {
-            name: np.asarray(value).T
-            for name, value in file.items()
-            if isinstance(value, h5py.Dataset)
-            and value.dtype.kind in "biufc"
-            and value.attrs.get("MATLAB_class", b"double") not in (b"char", b"cell")
-        }
-
-
-def _matlab_labels(path: Path, variables: dict[str, npt.NDArray[Any]], n_images: int) -> npt.NDArray[np.int64] | None:
-    name = next((name for name in _LABEL_NAMES if name in variables), None)
-    if name is None:
-        return None
-    labels = variables[name].ravel()
-    if len(labels) != n_images:
-        raise DatasetError(path, f"{len(labels)} labels in {name} for {n_images} images", "export both again")
-    if labels.dtype.kind == "c" or not np.array_equal(labels, np.rint(labels)):
-        raise DatasetError(path, f"{name} holds values that are not integers", "save it as the digits 0 to 9")
-    return labels.astype(np.int64)
-
-
-def _or(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:-1]) + " or " + names[-1]
-
-
-def _listed(variables: dict[str, npt.NDArray[Any]]) -> str:
-    return ", ".join(sorted(variables)) or "none"

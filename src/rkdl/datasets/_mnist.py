@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import os
 from pathlib import Path
 
@@ -9,16 +11,21 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import Bunch
 
-from rkdl.datasets._download import download
-from rkdl.datasets._errors import DatasetError, check_choice, check_label
-from rkdl.datasets._home import HOME_REMEDY, find_file, get_data_home
-from rkdl.datasets._idx import read_idx
+from rkdl.datasets._errors import DatasetError, check_choice, check_label, reading
+from rkdl.datasets._home import find_or_download, get_data_home, warn_if_changed
 
 __all__ = ["fetch_mnist"]
 
 _PARTS = {"train": ("train",), "test": ("t10k",), "all": ("train", "t10k")}
 _IMAGE_SHAPE = (28, 28)
 _MOST_IMAGES = 60_000
+# MD5 checksums of the published files, decompressed.
+_CONTENT_MD5 = {
+    "train-images": "6bbc9ace898e44ae57da46a324031adb",
+    "train-labels": "a25bea736e30d166cdddb491f175f624",
+    "t10k-images": "2646ac647ad5339dbf082846283269ea",
+    "t10k-labels": "27ae3e4e09519cfbb04c329615203637",
+}
 _DESCRIPTION = """MNIST handwritten digits
 
 70,000 grey images of 28 x 28 pixels with values from 0 (background) to 255, of the digits 0 to 9:
@@ -80,9 +87,11 @@ def fetch_mnist(
     home = get_data_home(data_home)
     images, targets, filenames = [], [], []
     for part in _PARTS[subset]:
-        image_path = _locate(home, f"{part}-images", 3, download_if_missing)
-        label_path = _locate(home, f"{part}-labels", 1, download_if_missing)
-        part_images, part_targets = _read_part(part, image_path, label_path)
+        image_path, part_images = _read_idx(home, f"{part}-images", _IMAGE_SHAPE, download_if_missing)
+        label_path, part_targets = _read_idx(home, f"{part}-labels", (), download_if_missing)
+        if len(part_images) != len(part_targets) or (part_targets > 9).any():
+            what = f"it does not hold {len(part_images)} digits, one for each image of {image_path.name}"
+            raise DatasetError(label_path, what, "fetch both again")
         if label is not None:
             chosen = part_targets == label
             part_images, part_targets = part_images[chosen], part_targets[chosen]
@@ -103,25 +112,24 @@ def fetch_mnist(
     )
 
 
-def _locate(home: Path, stem: str, n_dims: int, download_if_missing: bool) -> Path:
+def _read_idx(
+    home: Path, stem: str, shape: tuple[int, ...], download_if_missing: bool
+) -> tuple[Path, npt.NDArray[np.uint8]]:
+    """Find and read a file of unsigned bytes: a big-endian header of a magic number and lengths, then the bytes."""
+    n_dims = 1 + len(shape)
     names = [f"{stem}{mark}idx{n_dims}-ubyte{ending}" for mark in "-." for ending in (".gz", "")]
-    found = find_file((home, home / "mnist"), names)
-    if found is not None:
-        return found
-    if download_if_missing:
-        return download("mnist", names[0], home / "mnist")
-    raise DatasetError(home, f"MNIST's {names[0]} is neither in this folder nor in its sub-folder mnist", HOME_REMEDY)
-
-
-def _read_part(part: str, image_path: Path, label_path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    images = read_idx(image_path, _IMAGE_SHAPE, _MOST_IMAGES, f"{part}-images")
-    labels = read_idx(label_path, (), _MOST_IMAGES, f"{part}-labels")
-    if len(images) != len(labels):
-        raise DatasetError(
-            label_path,
-            f"{len(labels)} labels for the {len(images)} images of {image_path.name}",
-            "fetch both again",
-        )
-    if labels.size and labels.max() > 9:
-        raise DatasetError(label_path, f"the label {labels.max()} is not a digit", "use MNIST's own files")
-    return images, labels
+    path = find_or_download(home, "mnist", names, download_if_missing)
+    with reading(path, "an IDX file", "delete it and fetch it again"), path.open("rb") as file:
+        # Browsers may decompress downloads but keep the .gz suffix, so check the content.
+        opener = gzip.open if file.read(2) == b"\x1f\x8b" else open
+        with opener(path, "rb") as stream:
+            # No more than the published files hold, so that a small file cannot fill the memory.
+            content = stream.read(4 * (1 + n_dims) + _MOST_IMAGES * int(np.prod(shape)) + 1)
+        magic, *lengths = np.frombuffer(content, dtype=">u4", count=1 + n_dims).tolist()
+        if magic != 0x0800 + n_dims or tuple(lengths[1:]) != shape:
+            raise ValueError(f"its header is 0x{magic:08x} for {lengths}, not 0x{0x0800 + n_dims:08x} for n, {shape}")
+        values = np.frombuffer(content, dtype=np.uint8, offset=4 * (1 + n_dims))
+        if values.size != lengths[0] * int(np.prod(shape)):
+            raise ValueError(f"its header declares {lengths[0]} items, and {values.size} bytes follow")
+    warn_if_changed(path, hashlib.md5(content, usedforsecurity=False).hexdigest(), _CONTENT_MD5[stem])
+    return path, values.reshape(-1, *shape)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sklearn.utils import Bunch
 
 from rkdl.datasets._errors import DatasetError, check_choice
-from rkdl.datasets._home import HOME_REMEDY, find_file, get_data_home
+from rkdl.datasets._home import HOME_REMEDY, get_data_home
 from rkdl.datasets._matlab import read_mat
 
 __all__ = ["ODDS_NAMES", "fetch_odds"]
@@ -60,13 +60,10 @@ def fetch_odds(
     """
     check_choice("name", name, ODDS_NAMES)
     home = get_data_home(data_home)
-    path = find_file((home / "odds",), (f"{name}.mat",))
-    if path is None:
-        raise DatasetError(
-            home / "odds" / f"{name}.mat",
-            "this ODDS data set was not found and cannot be downloaded",
-            f"put it there, or {HOME_REMEDY}",
-        )
+    path = home / "odds" / f"{name}.mat"
+    if not path.exists():
+        what = "this ODDS data set was not found and cannot be downloaded"
+        raise DatasetError(path, what, f"put it there, or {HOME_REMEDY}")
     variables = read_mat(path)
     if "X" not in variables or "y" not in variables:
         raise DatasetError(path, "it lacks the numeric variables X and y", "fetch it again")

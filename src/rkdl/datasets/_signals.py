@@ -3,51 +3,43 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array
 
-from rkdl._execution.machine import physical_memory
-from rkdl._persistence.files import open_regular
-from rkdl._persistence.npz import npz_names, read_npy, read_npz
-from rkdl.datasets._errors import DatasetError, cause, check_label
+from rkdl.datasets._errors import DatasetError, check_label, reading
 from rkdl.datasets._home import as_path
 from rkdl.datasets._matlab import images_first, read_mat
-from rkdl.datasets._tables import bad_csv_cell, read_csv, read_parquet
+from rkdl.datasets._tables import TABLE_SUFFIXES, read_table, table_numbers
 
-__all__ = [
-    "SIGNAL_SUFFIXES",
-    "float_dtype",
-    "load_digits_signals",
-    "load_signals",
-    "normalize_signals",
-    "read_array",
-]
+__all__ = ["ARRAY_SUFFIXES", "load_digits_signals", "load_signals", "normalize_signals", "pick_name", "read_array"]
 
-SIGNAL_SUFFIXES = (".npy", ".npz", ".csv", ".parquet", ".mat")
-
-_NPY_MAGIC = b"\x93NUMPY"
-
+ARRAY_SUFFIXES = (".npy", ".npz", ".mat")
 # Names that identify the signals in a file with several arrays.
 _SIGNAL_NAMES = ("XTrain", "X", "images", "signals")
 
 
-def load_signals(path: str | os.PathLike[str], *, key: str | None = None) -> npt.NDArray[np.floating[Any]]:
+def load_signals(
+    path: str | os.PathLike[str], *, key: str | None = None, header: bool | None = None
+) -> npt.NDArray[np.floating]:
     """Load signals from your own file.
 
     Parameters
     ----------
     path : path-like
-        A NumPy ``.npy`` or ``.npz`` file (without Python objects), a ``.csv`` file of numbers with or without a
-        header line, a ``.parquet`` file of numeric columns (needs pyarrow or pandas), or a MATLAB ``.mat`` file.
+        A NumPy ``.npy`` or ``.npz`` file (without Python objects), a table of numbers in ``.csv``, ``.tsv`` or
+        ``.parquet`` (needs pandas, ``pip install "rkdl[files]"``), or a MATLAB ``.mat`` file up to version 7.
         Signals are rows. With three or more axes, the first one counts signals (in ``.mat`` files the last one, as in
         MATLAB), and the others are flattened.
     key : str, default=None
         The name of the array in a ``.npz`` or ``.mat`` file. None selects the file's only array, or the one named
         ``XTrain``, ``X``, ``images`` or ``signals``.
+    header : bool, default=None
+        Whether the first line of a CSV file is a header. None: if it holds no number, or if its numbers are 0, 1, 2
+        and so on, as pandas writes them, of which a warning tells.
 
     Returns
     -------
@@ -73,11 +65,34 @@ def load_signals(path: str | os.PathLike[str], *, key: str | None = None) -> npt
     >>> signals.shape, signals.dtype
     ((5, 12), dtype('float32'))
     """
-    array = read_array(as_path(path), key)
-    return array.reshape(len(array), -1)
+    file = as_path(path)
+    suffix = file.suffix.lower()
+    if suffix not in (*ARRAY_SUFFIXES, *TABLE_SUFFIXES):
+        known = ", ".join((*ARRAY_SUFFIXES, *TABLE_SUFFIXES))
+        raise DatasetError(file, f"the ending {suffix!r} is not known", f"use {known}")
+    if suffix in ARRAY_SUFFIXES:
+        array = read_array(file, key)
+    elif key is not None:
+        raise ValueError(f"key={key!r} is for .npz and .mat files; {file.name} is a table")
+    else:
+        array = table_numbers(file, read_table(file, header=header))
+    is_single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    with np.errstate(over="ignore"):
+        # A copy of a memory map, which would follow later changes of the file.
+        signals: npt.NDArray[np.floating] = (np.array if isinstance(array, np.memmap) else np.asarray)(
+            array, dtype=np.float32 if is_single else np.float64, order="C"
+        )
+    if not signals.size:
+        raise DatasetError(file, f"holds no signals (shape {signals.shape})")
+    finite = np.isfinite(signals)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        what = f"row {row}, column {column} (from 0) is {signals[row, column]}, not a finite number"
+        raise DatasetError(file, what, "fill or remove it")
+    return signals
 
 
-def normalize_signals(X: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[np.floating[Any]]:
+def normalize_signals(X: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[np.floating]:
     """Scale signals to unit Euclidean norm.
 
     Parameters
@@ -99,16 +114,16 @@ def normalize_signals(X: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> np
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    target_dtype = float_dtype(dtype)
-    checked: npt.NDArray[Any] = check_array(X, dtype="numeric", input_name="X")
+    target_dtype = _float_dtype(dtype)
+    checked: np.ndarray = check_array(X, dtype="numeric", input_name="X")
     signals = np.empty(checked.shape, dtype=target_dtype)
     # Blocks of about 8 MB, so that large integer or float32 arrays are never converted to float64 as a whole.
     n_rows = max(1, 2**20 // checked.shape[1])
     for start in range(0, len(checked), n_rows):
         block = checked[start : start + n_rows].astype(np.float64)
         # Divide by the largest value first, because squares of 1e200 overflow and those of 1e-200 underflow.
-        for measure in (_largest, _euclidean):
-            lengths = measure(block)
+        for order in (np.inf, 2):
+            lengths = np.linalg.norm(block, ord=order, axis=1, keepdims=True)
             block /= np.where(lengths > 0, lengths, 1.0)
         signals[start : start + n_rows] = block
     return signals
@@ -140,105 +155,49 @@ def load_digits_signals(*, label: int | None = None) -> npt.NDArray[np.float64]:
     return np.ascontiguousarray(data if label is None else data[target == label], dtype=np.float64)
 
 
-def float_dtype(dtype: npt.DTypeLike) -> np.dtype[np.floating[Any]]:
-    """Return float32 or float64 as a dtype and refuse all others."""
-    for valid in (np.dtype(np.float32), np.dtype(np.float64)):
-        try:
-            if dtype is not None and np.dtype(dtype) == valid:
-                return valid
-        except TypeError:
-            break
-    raise ValueError(f"dtype={dtype!r} is not valid; choose float32 or float64")
-
-
-def read_array(path: Path, key: str | None = None) -> npt.NDArray[np.floating[Any]]:
-    """Read an array file as finite floats with two or more non-empty axes, the first counting signals."""
-    suffix = path.suffix.lower()
-    if suffix not in SIGNAL_SUFFIXES:
-        raise DatasetError(path, f"the ending {suffix!r} is not known", f"use {', '.join(SIGNAL_SUFFIXES)}")
-    if not os.path.isfile(path):
-        raise DatasetError(
-            path, "this is not a file" if os.path.exists(path) else "there is no such file", "check the path"
-        )
-    if key is not None and suffix not in (".npz", ".mat"):
-        raise ValueError(f"key={key!r} is for .npz and .mat files; {path.name} holds one array only")
-    if suffix == ".csv":
-        array: npt.NDArray[Any] = read_csv(path)
-    elif suffix == ".parquet":
-        array = read_parquet(path)
-    elif suffix == ".mat":
-        variables = read_mat(path)
-        array = images_first(variables[_pick_name(path, list(variables), key)])
-    else:
-        array = _read_numpy(path, key)
-    return _checked(path, array)
-
-
-def _largest(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.maximum(block.max(axis=1, keepdims=True), -block.min(axis=1, keepdims=True))
-
-
-def _euclidean(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.sqrt(np.einsum("ij,ij->i", block, block))[:, np.newaxis]
-
-
-def _read_numpy(path: Path, key: str | None) -> npt.NDArray[Any]:
-    try:
-        with open_regular(path) as stream:
-            if stream.read(len(_NPY_MAGIC)) == _NPY_MAGIC:
-                stream.seek(0)
-                return read_npy(stream, path.stat().st_size)
-            # Only the requested array is decompressed.
-            name = _pick_name(path, npz_names(stream), key)
-            return read_npz(stream, [name], physical_memory())[name]
-    except DatasetError:
-        raise
-    # zipfile, zlib and NumPy raise many kinds of exceptions on damaged files.
-    except Exception as error:
-        what = f"no plain array can be read from it ({cause(error)})"
-        remedy = "save it again with numpy.save or numpy.savez, without Python objects"
-        raise DatasetError(path, what, remedy) from error
-
-
-def _pick_name(path: Path, names: list[str], key: str | None) -> str:
-    if key is not None:
-        candidates = [name for name in names if name == key]
-    else:
-        candidates = names if len(names) == 1 else [name for name in _SIGNAL_NAMES if name in names]
-    if len(candidates) == 1:
-        return candidates[0]
-    listed = ", ".join(sorted(names)) or "none"
-    if key is not None:
-        raise DatasetError(path, f"holds no numeric array {key!r}", f"choose key= from: {listed}")
-    if not names:
-        raise DatasetError(path, "holds no numeric array")
-    raise DatasetError(path, f"holds several arrays: {listed}", "choose one with key=, or save it as X")
-
-
-def _checked(path: Path, array: npt.NDArray[Any]) -> npt.NDArray[np.floating[Any]]:
+def read_array(path: Path, key: str | None = None) -> np.ndarray:
+    """Read an ``.npy`` (memory-mapped), ``.npz`` or ``.mat`` file as rows of real numbers of whatever type."""
+    with reading(path, "an array of numbers", "save it again with numpy.save or numpy.savez, without Python objects"):
+        if path.suffix.lower() == ".mat":
+            variables = read_mat(path)
+            array = images_first(variables[pick_name(path, list(variables), key)])
+        else:
+            # A damaged header may declare more elements than an integer can count.
+            with np.errstate(over="ignore"):
+                loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                array = loaded
+                if key is not None:
+                    raise DatasetError(path, "holds one array without a name", "leave out key=")
+            else:
+                with loaded:
+                    # Only the requested array is decompressed.
+                    array = loaded[pick_name(path, loaded.files, key)]
     if array.dtype.kind not in "biuf":
         raise DatasetError(path, f"its values are {array.dtype}, not real numbers", "save it as float32 or float64")
     if array.size == 0:
         raise DatasetError(path, f"holds no signals (shape {array.shape})")
     if array.ndim < 2:
         raise DatasetError(path, f"its array is {array.ndim}-D", "signals are the rows of a 2-D array: reshape it")
-    single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-    needed, memory = array.size * (4 if single else 8), physical_memory()
-    if needed > memory:
-        raise DatasetError(
-            path,
-            f"its signals take {needed / 2**30:.1f} GiB as floating-point numbers, of {memory / 2**30:.1f} GiB here",
-            "fit estimators on a memory map of it",
-        )
-    with np.errstate(over="ignore"):
-        floats: npt.NDArray[np.floating[Any]] = (
-            np.ascontiguousarray(array, dtype=np.float32) if single else np.ascontiguousarray(array, dtype=np.float64)
-        )
-    finite = np.isfinite(floats.reshape(len(floats), -1))
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        value = floats.reshape(len(floats), -1)[row, column]
-        what = bad_csv_cell(path) if path.suffix.lower() == ".csv" else None
-        what = what or f"row {row}, column {column} (from 0) is {value}, not a finite number"
-        raise DatasetError(path, what, "fill or remove it")
-    return floats
+    return array if array.ndim == 2 else array.reshape(len(array), -1)
+
+
+def pick_name(path: Path, names: list[str], key: str | None) -> str:
+    if key is None and len(names) == 1:
+        return names[0]
+    candidates = [name for name in names if (name == key if key is not None else name in _SIGNAL_NAMES)]
+    if len(candidates) == 1:
+        return candidates[0]
+    found = ", ".join(sorted(names)) or "none"
+    if key is not None:
+        raise DatasetError(path, f"holds no array {key!r}", f"choose from: {found}")
+    raise DatasetError(path, f"holds the arrays {found}", "choose one by its name (key= or --key), or save it as X")
+
+
+def _float_dtype(dtype: npt.DTypeLike) -> np.dtype[np.floating]:
+    """Return float32 or float64 as a dtype and refuse all others."""
+    for valid in (np.dtype(np.float32), np.dtype(np.float64)):
+        with suppress(TypeError):
+            if dtype is not None and np.dtype(dtype) == valid:
+                return valid
+    raise ValueError(f"dtype={dtype!r} is not valid; choose float32 or float64")

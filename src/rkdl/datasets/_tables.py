@@ -1,144 +1,169 @@
-"""Numbers from CSV and Parquet files, with the exact position of invalid cells."""
+"""Tables from CSV and Parquet files, read by pandas."""
 
 from __future__ import annotations
 
 import csv
-import math
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from rkdl.datasets._errors import DatasetError, cause
+from rkdl._utils.text import shown
+from rkdl.datasets._errors import DatasetError, reading, require
 
-__all__ = ["bad_csv_cell", "csv_layout", "csv_rows", "is_number", "parquet_columns", "read_csv", "read_parquet"]
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
+__all__ = ["TABLE_SUFFIXES", "listed", "read_table", "table_numbers"]
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 _ENCODING = "utf-8-sig"
+# Cells that stand for missing values, in addition to those that pandas knows.
+_MISSING = ["?", "-", "na", "none", "Null"]
+# Most names that a message lists.
+_LISTED = 8
 
 
-def read_csv(path: Path) -> npt.NDArray[np.float64]:
-    """Read a table of numbers separated by commas, semicolons or tabs.
+def read_table(path: Path, *, header: bool | None = None, text: Collection[str | None] = ()) -> DataFrame:
+    """Read a table.
 
-    A first line with text but without a number is a header. Blank lines and lines that start with # are
-    skipped.
+    The cells of a CSV file are separated by the first of semicolons, tabs and commas that is in its first line.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        A ``.csv``, ``.tsv`` or ``.parquet`` file.
+    header : bool, default=None
+        Whether the first line of a CSV file is a header; None: if it holds no number, or its numbers are 0, 1, 2 and
+        so on, as pandas writes them, of which a warning tells.
+    text : collection of str, default=()
+        Names of columns whose cells of a CSV file stay text as it is written.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        Its columns are called by text, or without a header by the integers from 1.
     """
-    try:
-        n_skipped, delimiter, _ = csv_layout(path)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DatasetError(path, f"cannot be read as text in UTF-8 ({cause(error)})", "save it again") from error
-    try:
-        with warnings.catch_warnings():
-            # The caller reports a file without rows.
-            warnings.filterwarnings("ignore", message=".*input contained no data", category=UserWarning)
-            return np.loadtxt(path, delimiter=delimiter, skiprows=n_skipped, ndmin=2, quotechar='"', encoding=_ENCODING)
-    except (ValueError, OSError) as error:
-        what = bad_csv_cell(path) or f"not a table of numbers ({cause(error)})"
-        raise DatasetError(path, what, "correct or remove it") from error
+    if path.suffix.lower() != ".parquet":
+        return _read_csv(path, header, text)
+    pandas = require(path, "pandas", "reading a table")
+    require(path, "pyarrow", "reading Parquet")
+    with reading(path, "a Parquet file"):
+        table = pandas.read_parquet(path)
+    return table.set_axis([str(name) for name in table.columns], axis=1)
 
 
-def bad_csv_cell(path: Path) -> str | None:
-    """Describe the first non-finite or non-numeric cell, or row of another length; None if there is none."""
-    try:
-        n_skipped, delimiter, n_columns = csv_layout(path)
-        for line, row in csv_rows(path, delimiter):
-            if line <= n_skipped:
-                continue
-            for column, cell in enumerate(row, start=1):
-                if not is_number(cell) or not math.isfinite(float(cell)):
-                    value = repr(cell if len(cell) <= 30 else cell[:27] + "...") if cell.strip() else "empty"
-                    return f"line {line}, column {column} is {value}, not a finite number"
-            if len(row) != n_columns:
-                return f"line {line} has {len(row)} cells, the first line {n_columns}"
-    except (csv.Error, UnicodeDecodeError) as error:
-        return f"not a CSV file ({cause(error)})"
-    return None
-
-
-def read_parquet(path: Path) -> npt.NDArray[np.float64]:
-    """Read a table whose columns are all numeric, by pyarrow or, failing that, pandas."""
-    columns = parquet_columns(path)
-    for name, values in columns:
+def table_numbers(path: Path, table: DataFrame) -> np.ndarray:
+    """Return all columns as a float64 matrix; text and missing values are refused with the names of their columns."""
+    columns, texts = {}, []
+    for place, (name, values) in enumerate(table.items()):
         if values.dtype.kind not in "biuf":
-            raise DatasetError(path, f"the column {name!r} is not numeric but {values.dtype}", "remove it")
-        missing = np.flatnonzero(~np.isfinite(values))
-        if missing.size:
-            row = missing[0]
-            what = f"row {row} (from 0) of the column {name!r} is {values[row]}, not a finite number"
-            raise DatasetError(path, what, "fill or remove it")
-    if not columns:
-        raise DatasetError(path, "the table has no columns")
-    return np.column_stack([values.astype(np.float64) for _, values in columns])
+            columns[place] = _as_numbers(values)
+            if isinstance(columns[place], str):
+                texts.append(f"{name} ({shown(columns[place])[:20]!r})")
+    if texts:
+        has_decimal_commas = any(re.search(r"\('[+-]?\d+,\d+'\)$", text) for text in texts)
+        are, they = ("columns are", "them") if len(texts) > 1 else ("column is", "it")
+        last = "write decimal points instead of commas" if has_decimal_commas else f"encode {they} as numbers"
+        raise DatasetError(
+            path,
+            f"{len(texts)} {are} not numeric: {listed(texts)}",
+            f"leave {they} out (--drop), copy {they} to the results (--keep), name the classes (--label), or {last}",
+        )
+    for place, values in columns.items():
+        table = table.copy(deep=False)
+        table.isetitem(place, values)
+    numbers = table.to_numpy(dtype=np.float64, na_value=np.nan)
+    is_gap = ~np.isfinite(numbers)
+    if is_gap.any():
+        counts = is_gap.sum(axis=0)
+        gaps = [f"{table.columns[place]} ({counts[place]})" for place in np.flatnonzero(counts)]
+        place = int(np.flatnonzero(counts)[0])
+        first = f"the first in column {str(table.columns[place])!r}, row {is_gap[:, place].argmax() + 1} (from 1)"
+        what = f"missing or infinite values in {listed(gaps)}, {first}"
+        raise DatasetError(path, what, "fill them, or remove their rows or columns (--drop)")
+    return numbers
 
 
-def parquet_columns(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
-    """Return the names and values of all columns."""
-    for reader in (_parquet_by_pyarrow, _parquet_by_pandas):
+def listed(names: Collection[str]) -> str:
+    """Return the first names of a list, for a message."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(list(names)[:_LISTED]) + more
+
+
+def _read_csv(path: Path, header: bool | None, text: Collection[str | None]) -> DataFrame:
+    pandas = require(path, "pandas", "reading a table")
+    with reading(path, "a CSV file in UTF-8"):
+        n_lines, separator, cells = _first_line(path)
+        if header is None:
+            header = _is_header(path, cells)
+        names: list[str | int] = [cell.strip() for cell in cells] if header else list(range(1, len(cells) + 1))
+        layout = {
+            "sep": separator,
+            "header": None,
+            "skiprows": n_lines if header else 0,
+            "encoding": _ENCODING,
+            "skipinitialspace": True,
+            "low_memory": False,
+        }
         try:
-            return reader(path)
-        except ImportError:
-            continue
-        except Exception as error:
-            raise DatasetError(path, f"not a Parquet file, or damaged ({cause(error)})", "save it again") from error
-    remedy = "pip install pyarrow, or save the signals as .npy"
-    raise DatasetError(path, "Parquet files need pyarrow, or pandas with an engine", remedy)
+            table = pandas.read_csv(path, na_values=_MISSING, **layout)
+        except pandas.errors.EmptyDataError:
+            raise DatasetError(path, "the table has no rows") from None
+        if table.shape[1] != len(names):
+            raise DatasetError(path, f"the header has {len(names)} cells, the first row {table.shape[1]}", "correct it")
+        exact = [place for place, name in enumerate(names) if str(name) in text]
+        if exact:
+            table[exact] = pandas.read_csv(path, usecols=exact, dtype=str, keep_default_na=False, **layout)[exact]
+    table = table.set_axis(names, axis=1)
+    # A column without a name is the index that pandas writes.
+    return table.iloc[:, 1:] if names[0] == "" else table
 
 
-def _parquet_by_pyarrow(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(path) as file:
-        table = file.read()
-    # pandas stores a frame's index as a column, which is not a feature.
-    index = [name for name in (table.schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
-    named = zip(table.column_names, table.columns, strict=True)
-    return [(name, _as_plain(column.to_numpy())) for name, column in named if name not in index]
-
-
-def _parquet_by_pandas(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
-    import pandas
-
-    return [(str(name), _as_plain(column.to_numpy())) for name, column in pandas.read_parquet(path).items()]
-
-
-def _as_plain(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    # Booleans and decimals with missing values arrive as objects; numbers written as text stay text.
-    if values.dtype != object or any(isinstance(value, (str, bytes)) for value in values):
-        return values
-    try:
-        return values.astype(np.float64)
-    except (TypeError, ValueError):
-        return values
-
-
-def csv_layout(path: Path) -> tuple[int, str, int]:
-    """Return the number of lines before the first row of numbers, the delimiter, and the number of cells."""
+def _first_line(path: Path) -> tuple[int, str, list[str]]:
+    """Return the number of lines up to the first that is not blank, the separator and the cells of that line."""
     with path.open(encoding=_ENCODING, newline="") as stream:
-        for number, line in enumerate(stream, start=1):
-            if line.strip() and not line.startswith("#"):
-                delimiter = next((mark for mark in ";\t" if mark in line), ",")
-                cells = next(csv.reader([line], delimiter=delimiter))
-                is_header = any(cell.strip() for cell in cells) and not any(map(is_number, cells))
-                return (number if is_header else number - 1), delimiter, len(cells)
+        line = next((line for line in stream if line.strip()), "")
+        separator = next((mark for mark in ";\t" if mark in line), ",")
+        stream.seek(0)
+        for number, cells in enumerate(csv.reader(stream, delimiter=separator), start=1):
+            if len(cells) > 1 or "".join(cells).strip():
+                return number, separator, cells
     raise DatasetError(path, "the file is empty")
 
 
-def csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Iterate over line numbers and cells; blank lines and lines that start with # are skipped."""
-    with path.open(encoding=_ENCODING, newline="") as stream:
-        reader = csv.reader(stream, delimiter=delimiter)
-        for row in reader:
-            is_blank = len(row) <= 1 and not "".join(row).strip()
-            if not is_blank and not row[0].startswith("#"):
-                yield reader.line_num, row
+def _is_header(path: Path, cells: list[str]) -> bool:
+    numbers = [cell.strip() for cell in cells if _is_number(cell)]
+    counts = len(numbers) > 1 and numbers == [str(number) for number in range(len(numbers))]
+    if counts:
+        warnings.warn(
+            f"{shown(path)}: the first line, {', '.join(numbers[:3])} ..., is read as the header. If it is a row of "
+            f"numbers, say so with header=False (--no-header).",
+            UserWarning,
+            stacklevel=2,
+        )
+    return counts or (not numbers and any(cell.strip() for cell in cells))
 
 
-def is_number(cell: str) -> bool:
-    """Whether a cell is a number, which may be nan or inf."""
+def _is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:
         return False
     return True
+
+
+def _as_numbers(values: Series) -> Series | str:
+    """Return a column as numbers, NaN where a value is missing; the first text if it holds text."""
+    import pandas
+
+    # Dates would become counts of nanoseconds, and complex numbers lose a part.
+    if values.dtype.kind in "mMc":
+        return str(values.iloc[0])
+    truths = values.astype(str).str.strip().str.lower().map({"true": 1.0, "false": 0.0})
+    numbers = pandas.to_numeric(values, errors="coerce").astype(float).fillna(truths)
+    is_text = (numbers.isna() & values.notna()).to_numpy(dtype=bool)
+    return str(values[is_text].iloc[0]).strip() if is_text.any() else numbers

@@ -7,12 +7,9 @@ take the place of an estimator: what its last step learned is shown in the units
 Drawing needs matplotlib: ``pip install 'rkdl[plots]'``.
 """
 
-from rkdl.plotting._classes import ClassResidualsDisplay
-from rkdl.plotting._codes import CodesDisplay, ResidualsDisplay
+from rkdl.plotting._codes import ClassResidualsDisplay, CodesDisplay, ErrorCurveDisplay, ResidualsDisplay
 from rkdl.plotting._contours import DecisionContourDisplay
-from rkdl.plotting._errors import ErrorCurveDisplay
-from rkdl.plotting._reconstruction import ReconstructionDisplay
-from rkdl.plotting._signals import AtomsDisplay, KernelVectorsDisplay
+from rkdl.plotting._signals import AtomsDisplay, KernelVectorsDisplay, ReconstructionDisplay
 
 __all__ = [
     "AtomsDisplay",

@@ -1,48 +1,49 @@
-"""Codes of signals, and what they leave of them."""
+"""Codes of signals, and the errors that they leave: of a fit, of single signals, and of classes."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator as Estimator
 
-from rkdl.plotting._common import (
-    SIGNED_MAP,
-    color_of,
-    dense,
-    forward,
-    get_axes,
-    group_rows,
-    needs_method,
-    split_pipeline,
-)
+from rkdl._utils.types import MatrixLike
+from rkdl.plotting._display import Display, Fitted, dense, documented, group_rows
+from rkdl.plotting._drawing import RESIDUAL_MAP, Style, color_of, draw_matrix, signed_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 
-class CodesDisplay:
+@documented
+class _SignalsDisplay(Display):
+    """What an estimator makes of signals."""
+
+    # From signals as the estimator sees them, and their labels.
+    _of: Callable[..., Any]
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Estimator, X: MatrixLike, y: ArrayLike | None = None, *, ax: Axes | None = None, **kwargs: Any
+    ) -> Self:
+        """Draw the display of signals: for a KDLClassifier if it is about classes, else for DL or a kernel method."""
+        fitted = Fitted(estimator)
+        return cls._of(fitted, fitted.forward(X), y).plot(ax, **kwargs)
+
+
+@documented
+class CodesDisplay(_SignalsDisplay):
     """Codes of signals: a row per signal, a column per atom, in red and blue around white.
-
-    Parameters
-    ----------
-    codes : array-like or sparse matrix of shape (n_signals, n_components)
-        Codes.
-    y : array-like of shape (n_signals,), default=None
-        Labels to group the signals by; None leaves them in their order.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the codes.
-    figure_ : matplotlib Figure
-        Figure of the axes.
     image_ : matplotlib AxesImage
         The codes, in the order in which they are drawn.
     colorbar_ : matplotlib Colorbar
         Scale of the coefficients.
-
-    See Also
-    --------
-    ResidualsDisplay : What the codes leave of the signals.
 
     Examples
     --------
@@ -56,96 +57,41 @@ class CodesDisplay:
     (1797, 20)
     """
 
-    def __init__(self, codes: Any, *, y: ArrayLike | None = None) -> None:
+    def __init__(self, codes: MatrixLike, *, y: ArrayLike | None = None) -> None:
         self.codes = dense(codes)
         self.y = y
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; None for those of a new figure.
-        **kwargs : dict
-            Passed to matplotlib's `imshow`.
-
-        Returns
-        -------
-        display : object
-            The display itself, with `ax_`, `figure_`, `image_` and `colorbar_`.
-        """
+    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+        """Draw the display."""
         groups = group_rows(len(self.codes), self.y)
-        self.ax_ = get_axes(ax)
-        self.figure_ = self.ax_.figure
-        order = np.concatenate([rows for _, rows in groups])
-        largest = float(np.abs(self.codes).max(initial=0.0)) or 1.0
-        # Without smoothing, which would hide that most coefficients are zero.
-        style = {"cmap": SIGNED_MAP, "vmin": -largest, "vmax": largest, "aspect": "auto", "interpolation": "nearest"}
-        self.image_ = self.ax_.imshow(self.codes[order], **{**style, **kwargs})
-        self.colorbar_ = self.figure_.colorbar(self.image_, ax=self.ax_, label="coefficient")
-        self.ax_.set(xlabel="atom", ylabel="signal")
+        ax = self._start(ax)
+        codes = self.codes[np.concatenate([rows for _, rows in groups])]
+        style = {"aspect": "auto", **signed_style(float(np.abs(codes).max(initial=0.0)) or 1.0)}
+        self.image_, self.colorbar_ = draw_matrix(ax, codes, "coefficient", kwargs, **style)
+        ax.set(xlabel="atom", ylabel="signal")
         if self.y is not None:
             edges = np.cumsum([0, *(len(rows) for _, rows in groups)]) - 0.5
             for edge in edges[1:-1]:
-                self.ax_.axhline(edge, color="black", linewidth=0.6)
-            self.ax_.set_yticks(0.5 * (edges[1:] + edges[:-1]), [str(label) for label, _ in groups])
-            self.ax_.set_ylabel("signals by label")
+                ax.axhline(edge, color="black", linewidth=0.6)
+            ax.set_yticks(0.5 * (edges[1:] + edges[:-1]), [str(label) for label, _ in groups])
+            ax.set_ylabel("signals by label")
         return self
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: ArrayLike | None = None, *, ax: Any = None, **kwargs: Any
-    ) -> CodesDisplay:
-        """Draw the codes that a fitted estimator gives to signals.
-
-        Parameters
-        ----------
-        estimator : estimator or Pipeline
-            Fitted DL, KDL, RKDL, ORKDL, MORKDL or FourierDL, or a pipeline that ends with one.
-        X : array-like or sparse matrix of shape (n_signals, n_features)
-            Signals.
-        y : array-like of shape (n_signals,), default=None
-            Labels to group the signals by; None leaves them in their order.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; None for those of a new figure.
-        **kwargs : dict
-            Passed to matplotlib's `imshow`.
-
-        Returns
-        -------
-        display : CodesDisplay
-            The display.
-        """
-        steps, model = split_pipeline(estimator)
-        transform = needs_method(model, "transform", "give DL or a kernel method")
-        return cls(transform(forward(steps, X)), y=y).plot(ax, **kwargs)
+    def _of(cls, fitted: Fitted, X: MatrixLike, y: ArrayLike | None) -> Self:
+        return cls(fitted.get("transform", "give DL or a kernel method")(X), y=y)
 
 
-class ResidualsDisplay:
+@documented
+class ResidualsDisplay(_SignalsDisplay):
     """Histogram of the residuals of signals in feature space, as shares of the signals, or of those of each label.
-
-    Parameters
-    ----------
-    residuals : array-like of shape (n_signals,)
-        Norms of the residuals.
-    y : array-like of shape (n_signals,), default=None
-        Labels; signals of each have a histogram of their own.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the histograms.
-    figure_ : matplotlib Figure
-        Figure of the axes.
     shares_ : list of ndarray of shape (n_bins,)
         Share of the signals in each bin, one array per label.
     edges_ : ndarray of shape (n_bins + 1,)
         Edges of the bins.
-
-    See Also
-    --------
-    CodesDisplay : The codes.
 
     Examples
     --------
@@ -163,71 +109,147 @@ class ResidualsDisplay:
         self.residuals = np.asarray(residuals)
         self.y = y
 
-    def plot(self, ax: Any = None, *, bins: int = 40, **kwargs: Any) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; None for those of a new figure.
-        bins : int, default=40
-            Number of bins.
-        **kwargs : dict
-            Passed to matplotlib's `hist`.
-
-        Returns
-        -------
-        display : object
-            The display itself, with `ax_`, `figure_`, `shares_` and `edges_`.
-        """
+    def plot(self, ax: Axes | None = None, *, bins: int = 40, **kwargs: Any) -> Self:
+        """Draw the display."""
         groups = group_rows(len(self.residuals), self.y)
-        self.ax_ = get_axes(ax)
-        self.figure_ = self.ax_.figure
+        ax = self._start(ax)
         self.edges_ = np.histogram_bin_edges(self.residuals, bins)
-        self.shares_ = []
+        self.shares_: list[np.ndarray] = []
         for number, (label, rows) in enumerate(groups):
-            style: dict[str, Any] = {"color": color_of(number), "alpha": 0.6, "label": str(label)}
+            style: Style = {"bins": self.edges_, "color": color_of(number), "alpha": 0.6, "label": str(label)}
             style["weights"] = np.full(len(rows), 1.0 / len(rows))
-            shares, _, _ = self.ax_.hist(self.residuals[rows], bins=self.edges_, **{**style, **kwargs})
-            self.shares_.append(shares)
-        self.ax_.set(xlabel="norm of the residual in feature space", ylabel="share of the signals")
+            self.shares_.append(np.asarray(ax.hist(self.residuals[rows], **{**style, **kwargs})[0]))
+        ax.set(xlabel="norm of the residual in feature space", ylabel="share of the signals")
         if self.y is not None:
-            self.ax_.legend()
+            ax.legend()
+        return self
+
+    @classmethod
+    def _of(cls, fitted: Fitted, X: MatrixLike, y: ArrayLike | None) -> Self:
+        return cls(fitted.get("reconstruction_error", "give DL or a kernel method")(X), y=y)
+
+
+@documented
+class ErrorCurveDisplay(Display):
+    """Error of the representation over the iterations of a fit.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        Errors after each iteration.
+    update_line_ : matplotlib Line2D or None
+        Errors right after each update.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import RKDL
+    >>> from rkdl.plotting import ErrorCurveDisplay
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> model = RKDL(n_components=20, max_iter=10, random_state=0).fit(X)
+    >>> display = ErrorCurveDisplay.from_estimator(model)
+    >>> bool((display.line_.get_ydata() == model.errors_).all())
+    True
+    """
+
+    def __init__(self, errors: ArrayLike, *, update_errors: ArrayLike | None = None, name: str | None = None) -> None:
+        self.errors = np.asarray(errors)
+        self.update_errors = None if update_errors is None else np.asarray(update_errors)
+        self.name = name
+
+    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+        """Draw the display."""
+        ax = self._start(ax)
+        # Each curve that is added to the same axes has the next colour.
+        color = color_of(sum(line.get_linestyle() == "-" for line in ax.lines))
+        style: Style = {"color": color, "marker": "o", "markersize": 4}
+        style["label"] = self.name or "after coding again"
+        self.line_: Line2D = ax.plot(1 + np.arange(len(self.errors)), self.errors, **{**style, **kwargs})[0]
+        self.update_line_: Line2D | None = None
+        if self.update_errors is not None:
+            label = f"{self.name}, right after the update" if self.name else "right after the update"
+            style = {"linestyle": ":", "color": self.line_.get_color(), "label": label}
+            self.update_line_ = ax.plot(1 + np.arange(len(self.update_errors)), self.update_errors, **style)[0]
+        ax.locator_params(axis="x", integer=True)
+        ax.set(xlabel="iteration", ylabel=r"error $\sqrt{f\,/\,(m N)}$")
+        ax.legend()
         return self
 
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: ArrayLike | None = None,
+        estimator: Estimator,
         *,
-        bins: int = 40,
-        ax: Any = None,
+        show_updates: bool = True,
+        name: str | None = None,
+        ax: Axes | None = None,
         **kwargs: Any,
-    ) -> ResidualsDisplay:
-        """Draw what a fitted estimator leaves of signals.
+    ) -> Self:
+        """Draw the errors of DL, a kernel method or KDLClassifier."""
+        fitted = Fitted(estimator)
+        errors = fitted.get("errors_", "only single dictionaries and KDLClassifier record their errors")
+        updates = getattr(fitted.model, "update_errors_", None) if show_updates else None
+        name = type(fitted.model).__name__ if name is None else name
+        return cls(errors, update_errors=updates, name=name).plot(ax, **kwargs)
 
-        Parameters
-        ----------
-        estimator : estimator or Pipeline
-            Fitted DL, KDL, RKDL, ORKDL, MORKDL or FourierDL, or a pipeline that ends with one.
-        X : array-like or sparse matrix of shape (n_signals, n_features)
-            Signals.
-        y : array-like of shape (n_signals,), default=None
-            Labels; signals of each have a histogram of their own.
-        bins : int, default=40
-            Number of bins.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; None for those of a new figure.
-        **kwargs : dict
-            Passed to matplotlib's `hist`.
 
-        Returns
-        -------
-        display : ResidualsDisplay
-            The display.
-        """
-        steps, model = split_pipeline(estimator)
-        residuals = needs_method(model, "reconstruction_error", "give DL or a kernel method")
-        return cls(residuals(forward(steps, X)), y=y).plot(ax, bins=bins, **kwargs)
+@documented
+class ClassResidualsDisplay(_SignalsDisplay):
+    """Mean residual of the signals of each class (rows) under the dictionary of each class (columns).
+
+    A classifier is right where the smallest residual of a row is on the diagonal; columns with small residuals beside
+    it are the classes that it is taken for.
+
+    Attributes
+    ----------
+    image_ : matplotlib AxesImage
+        The matrix.
+    text_ : ndarray of shape (n_rows, n_classes), dtype=matplotlib Text
+        Its numbers, or None without them.
+    colorbar_ : matplotlib Colorbar
+        Scale of the residuals.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import KDLClassifier
+    >>> from rkdl.plotting import ClassResidualsDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = KDLClassifier(random_state=0).fit(X[::2], y[::2])
+    >>> display = ClassResidualsDisplay.from_estimator(model, X[1::2], y[1::2])
+    >>> bool((display.residuals.argmin(axis=1) == range(10)).all())
+    True
+    """
+
+    def __init__(self, residuals: ArrayLike, *, classes: ArrayLike, labels: ArrayLike | None = None) -> None:
+        self.residuals = np.asarray(residuals)
+        self.classes = np.asarray(classes)
+        self.labels = self.classes if labels is None else np.asarray(labels)
+
+    def plot(
+        self, ax: Axes | None = None, *, include_values: bool = True, values_format: str = ".2f", **kwargs: Any
+    ) -> Self:
+        """Draw the display."""
+        ax = self._start(ax)
+        label, style = "mean relative squared residual", {"cmap": RESIDUAL_MAP, "vmin": 0.0}
+        self.image_, self.colorbar_ = draw_matrix(ax, self.residuals, label, kwargs, **style)
+        texts = np.empty(self.residuals.shape, dtype=object)
+        middle = 0.5 * sum(self.image_.get_clim())
+        for (row, column), value in np.ndenumerate(self.residuals) if include_values else ():
+            color = "black" if value > middle else "white"
+            place: Style = {"ha": "center", "va": "center", "color": color, "fontsize": "small"}
+            texts[row, column] = ax.text(column, row, format(value, values_format), **place)
+        self.text_ = texts if include_values else None
+        ax.set_xticks(range(len(self.classes)), [str(label) for label in self.classes])
+        ax.set_yticks(range(len(self.labels)), [str(label) for label in self.labels])
+        ax.set(xlabel="dictionary of class", ylabel="true class")
+        return self
+
+    @classmethod
+    def _of(cls, fitted: Fitted, X: MatrixLike, y: ArrayLike | None) -> Self:
+        residuals = fitted.get("class_residuals", "give a KDLClassifier")(X)
+        if y is None:
+            raise ValueError("y is missing: give the true label of every signal.")
+        groups = group_rows(len(residuals), y)
+        means = np.stack([residuals[rows].mean(axis=0) for _, rows in groups])
+        return cls(means, classes=fitted.model.classes_, labels=[label for label, _ in groups])

@@ -1,29 +1,38 @@
-"""Atoms and kernel vectors, as images, as signals or in the plane."""
+"""Atoms, kernel vectors and reconstructions, as images, as signals or in the plane."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
-from rkdl.plotting._common import (
-    backward,
+from rkdl._utils.types import MatrixLike
+from rkdl.plotting._display import Display, Fitted, ImageShape, dense, documented
+from rkdl.plotting._drawing import (
+    Style,
+    can_name,
     check_image_shape,
     color_of,
-    dense,
     draw_images,
-    feature_names_of,
-    get_axes,
+    draw_lines,
+    draw_matrix,
     label_features,
     label_plane,
     label_rows,
-    needs_method,
-    split_pipeline,
+    signed_style,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.image import AxesImage
+    from matplotlib.lines import Line2D
 
-class _RowsDisplay:
+
+@documented
+class _RowsDisplay(Display):
     """Rows drawn as images, as signals one above the other, or as points of the plane."""
 
     _what = "signal"
@@ -32,9 +41,9 @@ class _RowsDisplay:
         self,
         signals: ArrayLike,
         *,
-        image_shape: tuple[int, ...] | None = None,
+        image_shape: ImageShape = None,
         numbers: ArrayLike | None = None,
-        X: Any = None,
+        X: MatrixLike = None,
         feature_names: ArrayLike | None = None,
     ) -> None:
         self.signals = np.asarray(signals)
@@ -43,92 +52,74 @@ class _RowsDisplay:
         self.X = None if X is None else dense(X)
         self.feature_names = feature_names
 
-    def plot(self, ax: Any = None, *, n_columns: int | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
+    @classmethod
+    def _of(
+        cls, fitted: Fitted, rows: np.ndarray, chosen: ArrayLike | None, image_shape: ImageShape, X: MatrixLike
+    ) -> Self:
+        signals = fitted.backward(rows)
+        numbers = np.arange(len(signals)) if chosen is None else np.asarray(chosen)
+        return cls(signals[numbers], image_shape=image_shape, numbers=numbers, X=X, feature_names=fitted.feature_names)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; None for those of a new figure.
-        n_columns : int, default=None
-            Number of images in a row; None for about as many as there are rows.
-        **kwargs : dict
-            Passed to matplotlib's `imshow` for images, `plot` for signals, and `scatter` in the plane.
-
-        Returns
-        -------
-        display : object
-            The display itself, with `ax_`, `figure_`, `image_`, `lines_` and `points_`.
-        """
-        self.ax_ = get_axes(ax)
-        self.figure_ = self.ax_.figure
-        self.image_ = self.points_ = None
-        self.lines_: list[Any] = []
+    def plot(self, ax: Axes | None = None, *, n_columns: int | None = None, **kwargs: Any) -> Self:
+        """Draw the display."""
+        ax = self._start(ax)
+        self.image_: AxesImage | None = None
+        self.points_: PathCollection | None = None
+        self.lines_: list[Line2D] = []
+        n_features = self.signals.shape[1]
         if self.image_shape is not None:
             images = self.signals.reshape(-1, *self.image_shape)
             columns = int(np.ceil(np.sqrt(len(images)))) if n_columns is None else n_columns
-            self.image_ = draw_images(self.ax_, images, columns, kwargs)
-        elif self.signals.shape[1] == 2:
-            self._draw_points(kwargs)
+            self.image_ = draw_images(ax, images, columns, kwargs)
+        elif n_features == 2:
+            self._draw_points(ax, kwargs)
         else:
-            self._draw_lines(kwargs)
+            if can_name(self.feature_names, n_features):
+                middles = self._draw_heat_map(ax, kwargs)
+            else:
+                style = {"color": color_of(0), "linewidth": 1.0, **kwargs}
+                self.lines_, middles = draw_lines(ax, (self.signals, style))
+            label_rows(ax, middles, self.numbers, self._what)
+            label_features(ax, self.feature_names, n_features)
         return self
 
-    def _draw_points(self, options: dict[str, Any]) -> None:
+    def _draw_points(self, ax: Axes, options: Style) -> None:
         if self.X is not None:
-            self.ax_.scatter(*self.X.T, s=6, color="#999999", alpha=0.6, label="signals")
-        marks = {"s": 50, "marker": "D", "color": color_of(5), "edgecolors": "white", "zorder": 3}
-        self.points_ = self.ax_.scatter(*self.signals.T, **{**marks, "label": f"{self._what}s", **options})
-        label_plane(self.ax_, self.feature_names)
-        self.ax_.legend()
+            ax.scatter(self.X[:, 0], self.X[:, 1], s=6, color="#999999", alpha=0.6, label="signals")
+        marks: Style = {"s": 50, "marker": "D", "color": color_of(5), "edgecolors": "white", "zorder": 3}
+        first, second = self.signals.T
+        self.points_ = ax.scatter(first, second, **{**marks, "label": f"{self._what}s", **options})
+        label_plane(ax, self.feature_names)
+        ax.legend()
 
-    def _draw_lines(self, options: dict[str, Any]) -> None:
-        distance = 1.1 * float(np.ptp(self.signals, axis=1).max(initial=0.0)) or 1.0
-        offsets = -distance * np.arange(len(self.signals))
-        style = {"color": color_of(0), "linewidth": 1.0, **options}
-        for signal, offset in zip(self.signals, offsets, strict=True):
-            self.lines_ += self.ax_.plot(signal + offset, **style)
-        middles = offsets + 0.5 * (self.signals.max(axis=1) + self.signals.min(axis=1))
-        label_rows(self.ax_, middles, self.numbers)
-        label_features(self.ax_, self.feature_names, self.signals.shape[1])
-        self.ax_.set_ylabel(self._what)
+    def _draw_heat_map(self, ax: Axes, options: Style) -> np.ndarray:
+        # Columns of a table have units of their own; what is below the rounding of a column is no difference.
+        spread, sizes = self.signals.std(axis=0), np.abs(self.signals).max(axis=0)
+        deviations = (self.signals - self.signals.mean(axis=0)) / np.where(spread > 1e-6 * sizes, spread, np.inf)
+        style = {"aspect": "auto", **signed_style(float(np.abs(deviations).max(initial=0.0)) or 1.0)}
+        label = f"standardised over the {self._what}s"
+        self.image_, self.colorbar_ = draw_matrix(ax, deviations, label, options, **style)
+        return np.arange(len(deviations))
 
 
+@documented
 class AtomsDisplay(_RowsDisplay):
-    """Atoms: as images, as signals one above the other, or in the plane if signals have two features.
+    """Atoms: as images, in the plane if signals have two features, as a heat map if features have names, else as lines.
 
     Atoms of kernel methods are shown by their pre-images, as the estimators' `atom_preimages` finds them. All images
     share one colour scale: grey, or, if some values are clearly negative, red for positive and blue for negative ones.
-
-    Parameters
-    ----------
-    signals : array-like of shape (n_atoms, n_features)
-        Atoms, or their pre-images.
-    image_shape : tuple of int, default=None
-        Shape of an image: (height, width), or (height, width, 3) with colours. None means that signals are not images.
-    numbers : array-like of shape (n_atoms,), default=None
-        Numbers of the atoms; None for 0, 1, 2 and so on.
-    X : array-like of shape (n_signals, 2), default=None
-        Signals to draw behind the atoms in the plane.
-    feature_names : array-like of shape (n_features,), default=None
-        Names of the features for the axes; None if they have none.
+    In a heat map red is above and blue below the mean of the atoms, in standard deviations of each column.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes with the atoms.
-    figure_ : matplotlib Figure
-        Figure of the axes.
     image_ : matplotlib AxesImage or None
-        All images side by side.
+        All images side by side, or the heat map.
     lines_ : list of matplotlib Line2D
-        One line per atom, if they are drawn as signals.
+        One line per row, if they are drawn as signals.
     points_ : matplotlib PathCollection or None
-        The atoms in the plane.
-
-    See Also
-    --------
-    KernelVectorsDisplay : The kernel vectors.
+        The rows as points of the plane.
+    colorbar_ : matplotlib Colorbar
+        Scale of the heat map, if there is one.
 
     Examples
     --------
@@ -147,82 +138,24 @@ class AtomsDisplay(_RowsDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         atoms: ArrayLike | None = None,
-        image_shape: tuple[int, ...] | None = None,
-        X: Any = None,
-        ax: Any = None,
-        n_columns: int | None = None,
+        image_shape: ImageShape = None,
+        X: MatrixLike = None,
+        ax: Axes | None = None,
         **kwargs: Any,
-    ) -> AtomsDisplay:
-        """Draw the atoms of a fitted estimator.
-
-        Parameters
-        ----------
-        estimator : estimator or Pipeline
-            Fitted DL, KDL, RKDL, ORKDL, MORKDL, FourierDL or KDLClassifier, or a pipeline that ends with one.
-        atoms : array-like of int, default=None
-            Numbers of the atoms to draw, in this order; None for all. The atoms of a classifier are numbered class by
-            class.
-        image_shape : tuple of int, default=None
-            Shape of an image: (height, width), or (height, width, 3) with colours. None means that signals are not
-            images.
-        X : array-like of shape (n_signals, 2), default=None
-            Signals to draw behind the atoms, if they have two features.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; None for those of a new figure.
-        n_columns : int, default=None
-            Number of images in a row; None for about as many as there are rows.
-        **kwargs : dict
-            Passed to matplotlib's `imshow` for images, `plot` for signals, and `scatter` in the plane.
-
-        Returns
-        -------
-        display : AtomsDisplay
-            The display.
-        """
-        steps, model = split_pipeline(estimator)
-        found = needs_method(model, "atom_preimages", "give DL, a kernel method or KDLClassifier")()
-        signals = backward(steps, np.concatenate(found) if isinstance(found, list) else found)
-        numbers = np.arange(len(signals)) if atoms is None else np.asarray(atoms)
-        names = feature_names_of(estimator)
-        display = cls(signals[numbers], image_shape=image_shape, numbers=numbers, X=X, feature_names=names)
-        return display.plot(ax, n_columns=n_columns, **kwargs)
+    ) -> Self:
+        """Draw the atoms of DL, a kernel method or KDLClassifier, whose atoms are numbered class by class."""
+        fitted = Fitted(estimator)
+        found = fitted.get("atom_preimages", "give DL, a kernel method or KDLClassifier")()
+        found = np.concatenate(found) if isinstance(found, list) else found
+        return cls._of(fitted, found, atoms, image_shape, X).plot(ax, **kwargs)
 
 
+@documented
 class KernelVectorsDisplay(_RowsDisplay):
-    """Kernel vectors: as images, as signals one above the other, or in the plane if signals have two features.
-
-    Parameters
-    ----------
-    signals : array-like of shape (n_kernel_vectors, n_features)
-        Kernel vectors.
-    image_shape : tuple of int, default=None
-        Shape of an image: (height, width), or (height, width, 3) with colours. None means that signals are not images.
-    numbers : array-like of shape (n_kernel_vectors,), default=None
-        Numbers of the kernel vectors; None for 0, 1, 2 and so on.
-    X : array-like of shape (n_signals, 2), default=None
-        Signals to draw behind the kernel vectors in the plane.
-    feature_names : array-like of shape (n_features,), default=None
-        Names of the features for the axes; None if they have none.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-        Axes with the kernel vectors.
-    figure_ : matplotlib Figure
-        Figure of the axes.
-    image_ : matplotlib AxesImage or None
-        All images side by side.
-    lines_ : list of matplotlib Line2D
-        One line per kernel vector, if they are drawn as signals.
-    points_ : matplotlib PathCollection or None
-        The kernel vectors in the plane.
-
-    See Also
-    --------
-    AtomsDisplay : The atoms, which are combinations of the kernel vectors in feature space.
+    """Kernel vectors, drawn as `AtomsDisplay` draws atoms, with the same attributes.
 
     Examples
     --------
@@ -241,47 +174,103 @@ class KernelVectorsDisplay(_RowsDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         vectors: ArrayLike | None = None,
-        image_shape: tuple[int, ...] | None = None,
-        X: Any = None,
-        ax: Any = None,
-        n_columns: int | None = None,
+        image_shape: ImageShape = None,
+        X: MatrixLike = None,
+        ax: Axes | None = None,
         **kwargs: Any,
-    ) -> KernelVectorsDisplay:
-        """Draw the kernel vectors of a fitted estimator.
-
-        Parameters
-        ----------
-        estimator : estimator or Pipeline
-            Fitted KDL, RKDL, ORKDL, MORKDL or KDLClassifier, or a pipeline that ends with one.
-        vectors : array-like of int, default=None
-            Numbers of the kernel vectors to draw, in this order; None for all.
-        image_shape : tuple of int, default=None
-            Shape of an image: (height, width), or (height, width, 3) with colours. None means that signals are not
-            images.
-        X : array-like of shape (n_signals, 2), default=None
-            Signals to draw behind the kernel vectors, if they have two features.
-        ax : matplotlib Axes, default=None
-            Axes to draw on; None for those of a new figure.
-        n_columns : int, default=None
-            Number of images in a row; None for about as many as there are rows.
-        **kwargs : dict
-            Passed to matplotlib's `imshow` for images, `plot` for signals, and `scatter` in the plane.
-
-        Returns
-        -------
-        display : KernelVectorsDisplay
-            The display.
-        """
-        steps, model = split_pipeline(estimator)
+    ) -> Self:
+        """Draw the kernel vectors of KDL, RKDL, ORKDL, MORKDL, or a KDLClassifier of one of them."""
+        fitted = Fitted(estimator)
         who = "give KDL, RKDL, ORKDL, MORKDL, or a KDLClassifier of one of them"
-        found = needs_method(model, "kernel_vectors_", who)
+        found = fitted.get("kernel_vectors_", who)
+        model = fitted.model
         if np.ndim(found) != 2 or type(getattr(model, "method_", model)).__name__ == "FourierDL":
             raise ValueError(f"{type(model).__name__} does not have one set of kernel vectors here: {who}.")
-        found = backward(steps, found)
-        numbers = np.arange(len(found)) if vectors is None else np.asarray(vectors)
-        names = feature_names_of(estimator)
-        display = cls(found[numbers], image_shape=image_shape, numbers=numbers, X=X, feature_names=names)
-        return display.plot(ax, n_columns=n_columns, **kwargs)
+        return cls._of(fitted, found, vectors, image_shape, X).plot(ax, **kwargs)
+
+
+@documented
+class ReconstructionDisplay(Display):
+    """Signals beside what their codes represent: images one above the other, or two lines per signal.
+
+    Attributes
+    ----------
+    image_ : matplotlib AxesImage or None
+        Images in three rows: signals, what their codes represent, and the difference. With colours, the first two.
+    lines_ : list of matplotlib Line2D
+        Two lines per signal, it and what its code represents, if they are not images.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from rkdl import ORKDL
+    >>> from rkdl.plotting import ReconstructionDisplay
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> model = ORKDL(n_components=32, n_kernel_vectors=64, random_state=0).fit(X)
+    >>> display = ReconstructionDisplay.from_estimator(model, X[:10], image_shape=(8, 8))
+    >>> display.image_.get_array().shape
+    (26, 89)
+    """
+
+    def __init__(
+        self,
+        signals: ArrayLike,
+        reconstructions: ArrayLike,
+        *,
+        image_shape: ImageShape = None,
+        feature_names: ArrayLike | None = None,
+    ) -> None:
+        self.signals = np.asarray(signals)
+        self.reconstructions = np.asarray(reconstructions)
+        if self.signals.shape != self.reconstructions.shape:
+            raise ValueError(
+                f"There are signals of shape {self.signals.shape} and reconstructions of shape "
+                f"{self.reconstructions.shape}: both must have the same shape."
+            )
+        self.image_shape = check_image_shape(image_shape, self.signals.shape[1])
+        self.feature_names = feature_names
+
+    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+        """Draw the display."""
+        ax = self._start(ax)
+        self.image_ = None
+        self.lines_: list[Line2D] = []
+        if self.image_shape is None:
+            signal = {"color": "#999999", "linewidth": 1.0, "label": "signal"}
+            found = {"color": color_of(5), "linewidth": 1.4, "label": "representation", **kwargs}
+            self.lines_, middles = draw_lines(ax, (self.signals, signal), (self.reconstructions, found))
+            label_rows(ax, middles, np.arange(len(middles)), "signal")
+            label_features(ax, self.feature_names, self.signals.shape[1])
+            ax.legend()
+            return self
+        parts = [self.signals, self.reconstructions]
+        if len(self.image_shape) == 2:
+            parts.append(self.signals - self.reconstructions)
+        images = np.concatenate([part.reshape(-1, *self.image_shape) for part in parts])
+        self.image_ = draw_images(ax, images, len(self.signals), kwargs, is_signed=len(parts) == 3)
+        # Names of the rows, beside the images rather than ticks, as there are no axes.
+        for row, name in enumerate(("signal", "representation", "difference")[: len(parts)]):
+            middle = row * (self.image_shape[0] + 1) + 0.5 * (self.image_shape[0] - 1)
+            ax.text(-1.0, middle, name, ha="right", va="center")
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: BaseEstimator,
+        X: MatrixLike,
+        *,
+        noise: float | None = None,
+        image_shape: ImageShape = None,
+        ax: Axes | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw signals beside what their codes by DL or a kernel method represent."""
+        fitted = Fitted(estimator)
+        denoise = fitted.get("denoise", "give DL or a kernel method")
+        found = fitted.backward(denoise(fitted.forward(X), noise=noise))
+        display = cls(dense(X), found, image_shape=image_shape, feature_names=fitted.feature_names)
+        return display.plot(ax, **kwargs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -11,9 +10,8 @@ import numpy as np
 
 from rkdl._features.kernels import base, composites, inner_products, radial
 from rkdl._features.kernels.base import *  # noqa: F403
-from rkdl._features.kernels.base import Kernel
+from rkdl._features.kernels.base import Kernel, WithWidth
 from rkdl._features.kernels.composites import *  # noqa: F403
-from rkdl._features.kernels.composites import Composite
 from rkdl._features.kernels.custom import Custom
 from rkdl._features.kernels.inner_products import *  # noqa: F403
 from rkdl._features.kernels.inner_products import Linear, Polynomial
@@ -21,11 +19,13 @@ from rkdl._features.kernels.radial import *  # noqa: F403
 from rkdl._features.kernels.radial import RBF
 from rkdl._utils.types import plain_scalar
 
+# What an estimator's `kernel` may be.
+KernelLike = str | Kernel | Callable[..., Any]
 #: What `rkdl.kernels` offers.
 PUBLIC = sorted([*base.__all__, *composites.__all__, *inner_products.__all__, *radial.__all__])
 
 
-def as_kernel(kernel: Any, gamma: float | str, degree: int, coef0: float) -> Kernel:
+def as_kernel(kernel: KernelLike, gamma: float | str, degree: int, coef0: float) -> Kernel:
     """A kernel from an estimator's parameters: a name with its numbers, a function, or a kernel already."""
     if isinstance(kernel, Kernel):
         return kernel
@@ -34,58 +34,46 @@ def as_kernel(kernel: Any, gamma: float | str, degree: int, coef0: float) -> Ker
     return {"rbf": lambda: RBF(gamma), "poly": lambda: Polynomial(degree, gamma, coef0), "linear": Linear}[kernel]()
 
 
-def has_user_code(kernel: Any) -> bool:
+def has_user_code(kernel: KernelLike | None) -> bool:
     """Whether an estimator's kernel, a name, a function or a `Kernel`, runs code of the user's."""
     return kernel._has_user_code if isinstance(kernel, Kernel) else callable(kernel)
 
 
-def family(kernel: Any) -> str | None:
+def family(kernel: KernelLike) -> str | None:
     """The name of an estimator's kernel, whether it was given by that or as an object; None for any other."""
     names = {RBF: "rbf", Polynomial: "poly", Linear: "linear"}
     return kernel if isinstance(kernel, str) else names.get(type(kernel))
 
 
-def gamma_parameter(kernel: Any, gamma: float | str) -> float | str:
+def gamma_parameter(kernel: KernelLike, gamma: float | str) -> float | str:
     """A number, or the rule that finds one: of a `Kernel` its own, of any other the estimator's `gamma`.
 
     All parameters of a kernel that are found at fit follow from one gamma. 1.0 where a kernel has none.
     """
     if not isinstance(kernel, Kernel):
         return gamma
-    rules = kernel._rules()
+    rules = {leaf._rule for leaf in kernel._leaves() if isinstance(leaf, WithWidth)} - {None}
     if len(rules) > 1:
         raise ValueError(f"kernel={kernel!r} has parameters by 'median' and by 'scale': use one rule, or numbers.")
-    own = kernel._own_gamma()
-    return rules.pop() if rules else 1.0 if own is None else own
+    if rules:
+        return str(rules.pop())
+    return kernel._gamma if isinstance(kernel, WithWidth) else 1.0
 
 
 def make_kernel(
-    kernel: str | Callable[..., Any],
-    *,
-    gamma: float,
-    degree: int,
-    coef0: float,
-    sample: np.ndarray,
-    check: bool = False,
+    kernel: KernelLike, *, gamma: float, degree: int, coef0: float, sample: np.ndarray, check: bool = False
 ) -> Kernel:
-    """The kernel of an estimator's parameters, with scikit-learn's meanings, as the learning uses it.
+    """The kernel of an estimator's parameters, as the learning uses it; `gamma` is what the rule of a `Kernel` gives.
 
-    `gamma` is that of a name, and what the rule of a `Kernel` gives. The sample shows where the signals are and what a
-    callable takes, and with `check` that what may not be positive semidefinite is so.
+    The sample shows where the signals are and what a callable takes, and with `check` that what may not be positive
+    semidefinite is so.
     """
-    found = as_kernel(kernel, gamma, degree, coef0)
-    if isinstance(kernel, Kernel):
-        found = kernel._resolved(gamma)
-    found = found._prepared(sample)
-    if check and _may_be_indefinite(found):
+    found = as_kernel(kernel, gamma, degree, coef0)._resolved(gamma)._prepared(sample)
+    if check and any(
+        leaf._has_user_code or (isinstance(leaf, Polynomial) and leaf.coef0 < 0.0) for leaf in found._leaves()
+    ):
         _check_definite(found, sample)
     return found
-
-
-def _may_be_indefinite(kernel: Kernel) -> bool:
-    if isinstance(kernel, Composite):
-        return any(map(_may_be_indefinite, kernel.parts))
-    return kernel._has_user_code or (isinstance(kernel, Polynomial) and kernel.coef0 < 0.0)
 
 
 def _check_definite(kernel: Kernel, sample: np.ndarray) -> None:
@@ -109,21 +97,20 @@ def _check_definite(kernel: Kernel, sample: np.ndarray) -> None:
 
 def to_plain(kernel: Kernel) -> dict[str, Any]:
     """A kernel of the library as names and numbers, for a file."""
-    if type(kernel).__name__ not in PUBLIC or getattr(sys.modules[__name__], type(kernel).__name__) is not type(kernel):
+    name = type(kernel).__name__
+    if name not in PUBLIC or globals()[name] is not type(kernel):
         raise ValueError(
             f"The kernel holds a {type(kernel).__qualname__}, a class of your own, which rkdl.load could not make "
             f"again: make the whole kernel a class of your own and give it to load, or use skops or pickle."
         )
-    values = {own.name: getattr(kernel, own.name) for own in fields(kernel) if own.compare}  # type: ignore[arg-type]
-    return {"class": type(kernel).__name__, **{name: _plain(value) for name, value in values.items()}}
+    values = {own.name: getattr(kernel, own.name) for own in fields(kernel)}  # type: ignore[arg-type]
+    return {"class": name, **{key: _plain(value) for key, value in values.items()}}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, tuple):
         return [to_plain(part) for part in value]
-    if isinstance(value, Kernel):
-        return to_plain(value)
-    return plain_scalar(value)
+    return to_plain(value) if isinstance(value, Kernel) else plain_scalar(value)
 
 
 def from_plain(plain: dict[str, Any]) -> Kernel:
@@ -138,7 +125,7 @@ def from_plain(plain: dict[str, Any]) -> Kernel:
         elif isinstance(value, dict):
             values[key] = from_plain(value)
     try:
-        kernel: Kernel = getattr(sys.modules[__name__], name)(**values)
+        kernel: Kernel = globals()[name](**values)
     except ValueError as error:
         raise TypeError(str(error)) from error
     return kernel

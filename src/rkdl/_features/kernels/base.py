@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rkdl._backends.base import backend_of
+from rkdl._utils.types import Array
 
 __all__ = ["Kernel"]
 
@@ -26,8 +27,8 @@ _BLOCK = 32
 # Rules that find gamma, one over the square of a width, from the signals.
 RULES = ("median", "scale")
 
-Weighting = Callable[[Any], Any]
-ValueAndGradient = tuple[Any, Callable[[Weighting], Any]]
+Weighting = Callable[[Array], Array]
+ValueAndGradient = tuple[Array, Callable[[Weighting], Array]]
 
 
 class Kernel:
@@ -36,15 +37,11 @@ class Kernel:
     Write ``__call__(X, Y)``, and for `rkdl.ORKDL` and `rkdl.MORKDL`, which move the kernel vectors, also
     ``gradient(X, Y, weights)``. Kernels can be added, multiplied, and multiplied by positive numbers.
 
-    See Also
-    --------
-    RBF : A kernel of the library.
-
     Notes
     -----
     The methods are called with NumPy arrays. With signals that are torch tensors they are called with tensors if a
     trial shows that they can take them, as code made of operators (``X @ Y.T``, ``** 2``) does; else signals are
-    brought to NumPy and values back. Signals are passed as they are given, never scaled.
+    brought to NumPy and values back.
 
     Examples
     --------
@@ -65,11 +62,11 @@ class Kernel:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, own in vars(cls).items():
-            # A verb without words of its own does what the base class says.
+            # A method without a docstring does what the base class says.
             if inspect.isfunction(own) and own.__doc__ is None:
                 own.__doc__ = getattr(vars(Kernel).get(name), "__doc__", None)
 
-    def __call__(self, X: Any, Y: Any) -> Any:
+    def __call__(self, X: Array, Y: Array) -> Array:
         """Kernel values of all pairs of rows.
 
         Parameters
@@ -86,7 +83,7 @@ class Kernel:
         """
         raise NotImplementedError(f"{type(self).__name__} has no __call__(X, Y): write one that returns k(X, Y).")
 
-    def diagonal(self, X: Any) -> Any:
+    def diagonal(self, X: Array) -> Array:
         """``k(x, x)`` of every row; from small blocks of the kernel matrix unless a subclass knows better.
 
         Parameters
@@ -102,7 +99,7 @@ class Kernel:
         blocks = [self(X[i : i + _BLOCK], X[i : i + _BLOCK]).diagonal() for i in range(0, max(len(X), 1), _BLOCK)]
         return backend_of(blocks[0]).concatenate(blocks)
 
-    def gradient(self, X: Any, Y: Any, weights: Any) -> Any:
+    def gradient(self, X: Array, Y: Array, weights: Array) -> Array:
         """Weighted sums of the kernel's derivatives by the rows of `Y`.
 
         Parameters
@@ -123,12 +120,12 @@ class Kernel:
             raise NotImplementedError(f"{type(self).__name__} has no gradient(X, Y, weights): write one, or use RKDL.")
         return self.value_and_gradient(X, Y)[1](lambda factor: weights * factor)
 
-    def __add__(self, other: Any) -> Kernel:
+    def __add__(self, other: object) -> Kernel:
         from rkdl._features.kernels.composites import Sum
 
         return Sum._of(self, other) if isinstance(other, Kernel) else NotImplemented
 
-    def __mul__(self, other: Any) -> Kernel:
+    def __mul__(self, other: object) -> Kernel:
         from rkdl._features.kernels.composites import Product, Scaled
 
         if isinstance(other, Kernel):
@@ -145,37 +142,29 @@ class Kernel:
 
     @property
     def _has_user_code(self) -> bool:
-        """Whether it runs code of the user's, which sees signals as the user gave them."""
-        return True
+        """Whether it runs code of the user's."""
+        return not all(isinstance(leaf, BuiltIn) for leaf in self._leaves())
 
     @property
     def _core(self) -> Kernel:
-        """The kernel without what `_prepared` added for the sake of digits."""
+        """The kernel without the shift that `_prepared` adds for signals far from zero."""
         return self
 
-    def _rules(self) -> set[str]:
-        """Names of rules among the parameters."""
-        return set()
-
-    def _own_gamma(self) -> float | None:
-        """Its gamma, where it has one that is a number."""
-        return None
+    def _leaves(self) -> list[Kernel]:
+        """The kernels that sums and products are made of."""
+        return [self]
 
     def _resolved(self, gamma: float) -> Kernel:
         """The kernel with numbers for all parameters; `gamma` is what the rule gives."""
         return self
 
-    def _rescaled(self, scale: float) -> Kernel:
-        """The kernel whose values of signals multiplied by `scale` are those of this one; rules stay rules."""
-        return self
-
     def _prepared(self, sample: np.ndarray) -> Kernel:
-        """The kernel as the learning uses it, fit to signals like those of the sample."""
+        """The kernel as the learning uses it, for signals like those of the sample."""
         from rkdl._features.kernels.custom import Custom
 
         return Custom.wrap(self, sample)
 
-    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+    def value_and_gradient(self, X: Array, Y: Array, values: Array = None) -> ValueAndGradient:
         """Kernel values, and their weighted gradient by the rows of `Y` as a function.
 
         Parameters
@@ -197,25 +186,21 @@ class Kernel:
         """
         values = self(X, Y) if values is None else values
 
-        def gradient(weighting: Weighting) -> Any:
+        def gradient(weighting: Weighting) -> Array:
             return self.gradient(X, Y, weighting(backend_of(values).full(values.shape, 1.0, values)))
 
         return values, gradient
 
 
 class BuiltIn(Kernel):
-    """What the library's own kernels share: their gradient follows from `value_and_gradient`."""
-
-    @property
-    def _has_user_code(self) -> bool:
-        return False
+    """A kernel of the library, whose gradient follows from `value_and_gradient`."""
 
     def _prepared(self, sample: np.ndarray) -> Kernel:
         return self
 
 
 class WithWidth(BuiltIn):
-    """A kernel with a gamma, one over the square of a width: a parameter, or by another that is the width itself.
+    """A kernel with a gamma, one over the square of a width: a parameter, or given by the width itself.
 
     The parameter is a number, or the name of a rule that finds gamma from the signals.
     """
@@ -223,53 +208,39 @@ class WithWidth(BuiltIn):
     _width_name = "gamma"  # the parameter: "gamma" or "length_scale"
 
     def __post_init__(self) -> None:
-        if not self._rules() & set(RULES):
+        if self._rule not in RULES:
             check_positive(self, self._width_name, ", 'median' or 'scale'")
 
     @property
-    def _width(self) -> float:
-        """The parameter, which must be a number by now."""
+    def _rule(self) -> str | None:
         value = getattr(self, self._width_name)
-        if isinstance(value, str):
-            raise ValueError(f"{self!r} has a parameter {value!r} that is found at fit: give a number to call it.")
-        return float(value)
+        return value if isinstance(value, str) else None
 
     @property
     def _gamma(self) -> float:
-        # In two steps, which may end at infinity where a power would raise.
-        return self._width if self._width_name == "gamma" else 1.0 / self._width / self._width
-
-    def _with_width(self, width: float) -> Kernel:
-        return replace(self, **{self._width_name: width})  # type: ignore[type-var]
-
-    def _rules(self) -> set[str]:
         value = getattr(self, self._width_name)
-        return {value} if isinstance(value, str) else set()
-
-    def _own_gamma(self) -> float | None:
-        return None if self._rules() else self._gamma
+        if isinstance(value, str):
+            raise ValueError(f"{self!r} has a parameter {value!r} that is found at fit: give a number to call it.")
+        # In two steps, which may end at infinity where a power would raise.
+        return float(value) if self._width_name == "gamma" else 1.0 / float(value) / float(value)
 
     def _resolved(self, gamma: float) -> Kernel:
-        if not self._rules():
+        if self._rule is None:
             return self
-        return self._with_width(gamma if self._width_name == "gamma" else gamma**-0.5)
-
-    def _rescaled(self, scale: float) -> Kernel:
-        if self._rules():
-            return self
-        return self._with_width(self._width / scale / scale if self._width_name == "gamma" else self._width * scale)
+        width = gamma if self._width_name == "gamma" else gamma**-0.5
+        return replace(self, **{self._width_name: width})  # type: ignore[type-var]
 
     def _prepared(self, sample: np.ndarray) -> Kernel:
         if self._gamma > float(np.finfo(sample.dtype).max) / 4.0:
             size, remedy = ("large", "lower") if self._width_name == "gamma" else ("small", "raise")
             raise ValueError(
-                f"{self._width_name}={self._width} is too {size} for signals of {sample.dtype}: {remedy} it, or scale "
-                f"the signals."
+                f"{self._width_name}={getattr(self, self._width_name)} is too {size} for signals of {sample.dtype}: "
+                f"{remedy} it, or scale the signals."
             )
         return self
 
 
-def check_positive(kernel: Any, name: str, rules: str = "") -> None:
+def check_positive(kernel: Kernel, name: str, rules: str = "") -> None:
     """Refuse a parameter that is not a positive number; `rules` are what may be given instead."""
     value = getattr(kernel, name)
     if isinstance(value, bool) or not isinstance(value, Real) or not (float(value) > 0.0 and isfinite(value)):

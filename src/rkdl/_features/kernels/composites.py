@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weighting, check_positive
+from rkdl._features.kernels.base import Kernel, ValueAndGradient, Weighting, check_positive
+from rkdl._utils.types import Array
 
 __all__ = ["Product", "Scaled", "Sum"]
 
@@ -21,37 +22,28 @@ class Composite(Kernel):
 
     parts: tuple[Kernel, ...]
 
+    def __post_init__(self) -> None:
+        bad = [part for part in self.parts if not isinstance(part, Kernel)]
+        if bad or not self.parts:
+            raise TypeError(f"{type(self).__name__} is made of kernels, got {bad[0] if bad else self.parts!r}.")
+
     @property
     def differentiable(self) -> bool:
         """Whether all parts have a gradient."""
         return all(part.differentiable for part in self.parts)
 
-    @property
-    def _has_user_code(self) -> bool:
-        return any(part._has_user_code for part in self.parts)
-
-    def _rules(self) -> set[str]:
-        return set().union(*(part._rules() for part in self.parts))
+    def _leaves(self) -> list[Kernel]:
+        return [leaf for part in self.parts for leaf in part._leaves()]
 
     def _each(self, function: Callable[[Kernel], Kernel]) -> Kernel:
         """The same of other parts."""
-        return type(self)(tuple(function(part) for part in self.parts))  # type: ignore[call-arg]
+        return type(self)(tuple(map(function, self.parts)))  # type: ignore[call-arg]
 
     def _resolved(self, gamma: float) -> Kernel:
         return self._each(lambda part: part._resolved(gamma))
 
-    def _rescaled(self, scale: float) -> Kernel:
-        return self._each(lambda part: part._rescaled(scale))
-
     def _prepared(self, sample: np.ndarray) -> Kernel:
         return self._each(lambda part: part._prepared(sample))
-
-    def _check_parts(self) -> None:
-        bad = [part for part in self.parts if not isinstance(part, Kernel)]
-        if bad or not self.parts:
-            raise TypeError(f"{type(self).__name__} is made of kernels, got {bad[0] if bad else self.parts!r}.")
-
-    gradient = BuiltIn.gradient
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,7 @@ class Combination(Composite):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
-        self._check_parts()
+        super().__post_init__()
 
     @classmethod
     def _of(cls, *kernels: Kernel) -> Self:
@@ -71,10 +63,10 @@ class Combination(Composite):
         parts = (kernel.parts if type(kernel) is cls else (kernel,) for kernel in kernels)
         return cls(tuple(chain.from_iterable(parts)))
 
-    def __call__(self, X: Any, Y: Any) -> Any:
+    def __call__(self, X: Array, Y: Array) -> Array:
         return reduce(self._operator, (part(X, Y) for part in self.parts))
 
-    def diagonal(self, X: Any) -> Any:
+    def diagonal(self, X: Array) -> Array:
         return reduce(self._operator, (part.diagonal(X) for part in self.parts))
 
 
@@ -87,10 +79,6 @@ class Sum(Combination):
     parts : tuple of Kernel
         The terms.
 
-    See Also
-    --------
-    Product : Their product.
-
     Examples
     --------
     >>> from rkdl.kernels import RBF, Linear, Sum
@@ -100,7 +88,7 @@ class Sum(Combination):
 
     _operator = staticmethod(add)
 
-    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+    def value_and_gradient(self, X: Array, Y: Array, values: Array = None) -> ValueAndGradient:
         found = [part.value_and_gradient(X, Y) for part in self.parts]
         # The terms' own values serve their gradients, and stay as they are.
         total = sum((own for own, _ in found[1:]), start=found[0][0])
@@ -119,10 +107,6 @@ class Product(Combination):
     parts : tuple of Kernel
         The factors.
 
-    See Also
-    --------
-    Sum : Their sum.
-
     Examples
     --------
     >>> from rkdl.kernels import RBF, Polynomial, Product
@@ -132,10 +116,10 @@ class Product(Combination):
 
     _operator = staticmethod(mul)
 
-    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+    def value_and_gradient(self, X: Array, Y: Array, values: Array = None) -> ValueAndGradient:
         found = [part.value_and_gradient(X, Y) for part in self.parts]
 
-        def gradient(weighting: Weighting) -> Any:
+        def gradient(weighting: Weighting) -> Array:
             terms = []
             for i, (_, own) in enumerate(found):
                 others = reduce(mul, (value for j, (value, _) in enumerate(found) if j != i))
@@ -159,10 +143,6 @@ class Scaled(Composite):
     factor : float
         The number.
 
-    See Also
-    --------
-    Sum : In which terms have factors.
-
     Examples
     --------
     >>> from rkdl.kernels import RBF, Scaled
@@ -174,7 +154,7 @@ class Scaled(Composite):
     factor: float
 
     def __post_init__(self) -> None:
-        self._check_parts()
+        super().__post_init__()
         check_positive(self, "factor")
 
     @property
@@ -185,13 +165,13 @@ class Scaled(Composite):
     def _each(self, function: Callable[[Kernel], Kernel]) -> Kernel:
         return Scaled(function(self.kernel), self.factor)
 
-    def __call__(self, X: Any, Y: Any) -> Any:
+    def __call__(self, X: Array, Y: Array) -> Array:
         return self.kernel(X, Y) * float(self.factor)
 
-    def diagonal(self, X: Any) -> Any:
+    def diagonal(self, X: Array) -> Array:
         return self.kernel.diagonal(X) * float(self.factor)
 
-    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+    def value_and_gradient(self, X: Array, Y: Array, values: Array = None) -> ValueAndGradient:
         own, gradient = self.kernel.value_and_gradient(X, Y)
         return own * float(self.factor), lambda weighting: gradient(weighting) * float(self.factor)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any
 
 from rkdl._backends.base import backend_of
-from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weighting, WithWidth
-from rkdl._features.kernels.composites import Scaled
+from rkdl._features.kernels.base import BuiltIn, ValueAndGradient, WithWidth
+from rkdl._utils.types import Array
 
 __all__ = ["Linear", "Polynomial"]
 
@@ -18,24 +17,24 @@ __all__ = ["Linear", "Polynomial"]
 class InnerProduct(BuiltIn):
     """A function of ``x'y``."""
 
-    @property
-    def _factor(self) -> float:
-        """What the derivative by ``x'y`` is to be multiplied by."""
-        return 1.0
-
-    def _with_derivative(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
-        """Kernel values, and their derivative by ``x'y`` over `_factor`."""
+    def _values(self, products: Array) -> Array:
+        """Kernel values from inner products, which may change in place."""
         raise NotImplementedError
 
-    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+    def _with_derivative(self, X: Array, Y: Array, values: Array) -> tuple[Array, Array]:
+        """Kernel values, and their derivative by ``x'y``."""
+        raise NotImplementedError
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        return self._values(backend_of(X).product(X, Y))
+
+    def diagonal(self, X: Array) -> Array:
+        return self._values(backend_of(X).squared_norms(X))
+
+    def value_and_gradient(self, X: Array, Y: Array, values: Array = None) -> ValueAndGradient:
         backend = backend_of(X)
         values, derivative = self._with_derivative(X, Y, values)
-
-        def gradient(weighting: Weighting) -> Any:
-            weighted = backend.weighted_sum(backend.from_host(weighting(derivative), X), X)
-            return weighted if self._factor == 1.0 else self._factor * weighted
-
-        return values, gradient
+        return values, lambda weighting: backend.weighted_sum(backend.from_host(weighting(derivative), X), X)
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,6 @@ class Polynomial(InnerProduct, WithWidth):
         Factor of the inner product; the rules are those of `RBF`, found at fit.
     coef0 : float, default=1.0
         What is added; a negative number may leave no positive semidefinite kernel.
-
-    See Also
-    --------
-    Linear : The inner product itself.
 
     Examples
     --------
@@ -74,37 +69,26 @@ class Polynomial(InnerProduct, WithWidth):
         if not isinstance(self.coef0, Real) or not isfinite(self.coef0):
             raise ValueError(f"Polynomial has coef0={self.coef0!r}: give a finite number.")
 
-    def _base(self, products: Any) -> Any:
+    def _base(self, products: Array) -> Array:
         products *= self._gamma
         products += float(self.coef0)
         return products
 
-    @property
-    def _factor(self) -> float:
-        return self.degree * self._gamma
+    def _values(self, products: Array) -> Array:
+        return backend_of(products).power(self._base(products), self.degree)
 
-    def __call__(self, X: Any, Y: Any) -> Any:
-        backend = backend_of(X)
-        return backend.power(self._base(backend.product(X, Y)), self.degree)
-
-    def diagonal(self, X: Any) -> Any:
-        backend = backend_of(X)
-        return backend.power(self._base(backend.squared_norms(X)), self.degree)
-
-    def _with_derivative(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
+    def _with_derivative(self, X: Array, Y: Array, values: Array) -> tuple[Array, Array]:
         backend = backend_of(X)
         base = self._base(backend.product(X, Y))
         derivative = backend.power(base, self.degree - 1)
-        return derivative * base, derivative
+        values = derivative * base
+        derivative *= self.degree * self._gamma
+        return values, derivative
 
 
 @dataclass(frozen=True)
 class Linear(InnerProduct):
     """The inner product ``x'y``.
-
-    See Also
-    --------
-    Polynomial : Its powers.
 
     Examples
     --------
@@ -114,15 +98,9 @@ class Linear(InnerProduct):
     array([[5.]])
     """
 
-    def _rescaled(self, scale: float) -> Kernel:
-        return Scaled(self, scale**-2.0)
+    def _values(self, products: Array) -> Array:
+        return products
 
-    def __call__(self, X: Any, Y: Any) -> Any:
-        return backend_of(X).product(X, Y)
-
-    def diagonal(self, X: Any) -> Any:
-        return backend_of(X).squared_norms(X)
-
-    def _with_derivative(self, X: Any, Y: Any, values: Any) -> tuple[Any, Any]:
+    def _with_derivative(self, X: Array, Y: Array, values: Array) -> tuple[Array, Array]:
         values = self(X, Y) if values is None else values
         return values, backend_of(values).full(values.shape, 1.0, values)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rkdl._backends.base import backend_of
 from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weighting, WithWidth, check_positive
 from rkdl._features.widths import offset_of
+from rkdl._utils.types import Array
 
 __all__ = ["RBF", "Matern", "RationalQuadratic"]
 
@@ -18,11 +18,11 @@ __all__ = ["RBF", "Matern", "RationalQuadratic"]
 class Radial(WithWidth):
     """A function of ``s = gamma |x - y|^2``."""
 
-    def _values_and_negative_derivative(self, squares: Any) -> tuple[Any, Any]:
+    def _values_and_negative_derivative(self, squares: Array) -> tuple[Array, Array]:
         """Kernel values and ``-dk/ds`` from s, which may change in place."""
         raise NotImplementedError
 
-    def _with_negative_derivative(self, X: Any, Y: Any, values: Any = None) -> tuple[Any, Any]:
+    def _with_negative_derivative(self, X: Array, Y: Array, values: Array = None) -> tuple[Array, Array]:
         """Kernel values, and ``-dk/ds``."""
         return self._values_and_negative_derivative(backend_of(X).distances(X, Y, self._gamma))
 
@@ -30,17 +30,17 @@ class Radial(WithWidth):
         prepared, shift = super()._prepared(sample), offset_of(sample)
         return prepared if shift is None else Centred(self, shift)
 
-    def __call__(self, X: Any, Y: Any) -> Any:
+    def __call__(self, X: Array, Y: Array) -> Array:
         return self._with_negative_derivative(X, Y)[0]
 
-    def diagonal(self, X: Any) -> Any:
+    def diagonal(self, X: Array) -> Array:
         return backend_of(X).full((len(X),), 1.0, X)
 
-    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+    def value_and_gradient(self, X: Array, Y: Array, values: Array = None) -> ValueAndGradient:
         backend, factor = backend_of(X), 2.0 * self._gamma
         values, negative_derivative = self._with_negative_derivative(X, Y, values)
 
-        def gradient(weighting: Weighting) -> Any:
+        def gradient(weighting: Weighting) -> Array:
             weights = weighting(negative_derivative)
             if X is not Y:
                 return backend.radial_gradient(weights, X, Y, factor)
@@ -57,22 +57,22 @@ class Centred(BuiltIn):
     """A kernel of the distance for signals that sit far from zero: `shift` is subtracted, or digits would be lost."""
 
     kernel: Radial
-    shift: Any
+    shift: Array
 
     @property
     def _core(self) -> Kernel:
         return self.kernel
 
-    def _centred(self, rows: Any) -> Any:
+    def _centred(self, rows: Array) -> Array:
         return rows - backend_of(rows).as_like(self.shift, rows)
 
-    def __call__(self, X: Any, Y: Any) -> Any:
+    def __call__(self, X: Array, Y: Array) -> Array:
         return self.kernel(self._centred(X), self._centred(Y))
 
-    def diagonal(self, X: Any) -> Any:
+    def diagonal(self, X: Array) -> Array:
         return self.kernel.diagonal(X)
 
-    def value_and_gradient(self, X: Any, Y: Any, values: Any = None) -> ValueAndGradient:
+    def value_and_gradient(self, X: Array, Y: Array, values: Array = None) -> ValueAndGradient:
         rows = self._centred(X)
         return self.kernel.value_and_gradient(rows, rows if X is Y else self._centred(Y), values)
 
@@ -87,10 +87,6 @@ class RBF(Radial):
         One over the square of the width. "median": one over the median squared distance between signals of a sample;
         "scale": one over the number of features times the variance of all numbers. Both are found at fit.
 
-    See Also
-    --------
-    Matern : A kernel with heavier tails.
-
     Examples
     --------
     >>> import numpy as np
@@ -104,7 +100,7 @@ class RBF(Radial):
 
     gamma: float | str = "median"
 
-    def _with_negative_derivative(self, X: Any, Y: Any, values: Any = None) -> tuple[Any, Any]:
+    def _with_negative_derivative(self, X: Array, Y: Array, values: Array = None) -> tuple[Array, Array]:
         # Minus the derivative is the value.
         values = backend_of(X).rbf(X, Y, self._gamma) if values is None else values
         return values, values
@@ -132,10 +128,6 @@ class Matern(_WithLengthScale):
     nu : {1.5, 2.5}, default=1.5
         The smoothness: the kernel is once or twice differentiable.
 
-    See Also
-    --------
-    RBF : The limit of great smoothness.
-
     Examples
     --------
     >>> import numpy as np
@@ -152,7 +144,7 @@ class Matern(_WithLengthScale):
         if self.nu not in (1.5, 2.5):
             raise ValueError(f"Matern has nu=1.5 and nu=2.5, got nu={self.nu!r}: others have no simple derivative.")
 
-    def _values_and_negative_derivative(self, squares: Any) -> tuple[Any, Any]:
+    def _values_and_negative_derivative(self, squares: Array) -> tuple[Array, Array]:
         backend = backend_of(squares)
         squares *= 2.0 * self.nu
         squares **= 0.5
@@ -182,10 +174,6 @@ class RationalQuadratic(_WithLengthScale):
     alpha : float, default=1.0
         How alike the widths are; a large alpha gives a Gaussian.
 
-    See Also
-    --------
-    RBF : One width alone.
-
     Examples
     --------
     >>> import numpy as np
@@ -201,7 +189,7 @@ class RationalQuadratic(_WithLengthScale):
         super().__post_init__()
         check_positive(self, "alpha")
 
-    def _values_and_negative_derivative(self, squares: Any) -> tuple[Any, Any]:
+    def _values_and_negative_derivative(self, squares: Array) -> tuple[Array, Array]:
         squares /= 2.0 * self.alpha
         squares += 1.0
         values = backend_of(squares).power(squares, -float(self.alpha))

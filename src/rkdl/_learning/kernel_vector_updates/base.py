@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -28,27 +28,8 @@ from rkdl._features.kernels import Kernel
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import Metric, make_metric
 from rkdl._learning.chunk_tasks import GradientTask
-from rkdl._learning.statistics import SufficientStatistics
+from rkdl._learning.linear_term import LinearTerm
 from rkdl._persistence.shapes import Expected
-
-
-@dataclass(frozen=True)
-class LinearTerm:
-    """``weight |Y - X D|^2``, from ``X'X`` (p, p), ``X'Y`` (p, m) and ``|Y|^2`` of the linear codes X."""
-
-    weight: float
-    statistics: SufficientStatistics
-
-    def value(self, vectors: np.ndarray) -> float:
-        """The term at the kernel vectors (p, m)."""
-        code_gram, cross_products, energy, _ = self.statistics
-        fit = dot(code_gram, vectors @ vectors.T) - 2.0 * dot(cross_products, vectors)
-        return self.weight * (energy + float(fit))
-
-    def gradient(self, vectors: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
-        """Its gradient (p, m), or some rows of it."""
-        code_gram, cross_products, *_ = self.statistics
-        return 2.0 * self.weight * (code_gram[rows] @ vectors - cross_products[rows])
 
 
 class Point(NamedTuple):

@@ -1,4 +1,4 @@
-"""Batches of a stream that wait for an update, and one pass over all of them."""
+"""Batches of a stream that wait, and one pass over all of them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,65 @@ import numpy as np
 
 from rkdl._data.signals import Signals
 
+# Signals that are looked at together.
+ROWS_AT_ONCE = 1024
+
 
 @dataclass(frozen=True)
-class BufferedBatch:
-    """Signals as the user gave them, in NumPy, and the number of rows of their chunks."""
+class WaitingBatch:
+    """Signals as the user gave them, in NumPy, and the numbers of rows of their chunks."""
 
     rows: np.ndarray
     chunks: tuple[int, ...]
 
+    @property
+    def n_bytes(self) -> int:
+        """Memory that it takes."""
+        return int(self.rows.nbytes)
 
-def buffer(signals: Signals, bounds: Sequence[tuple[int, int]]) -> BufferedBatch:
+
+def wait(signals: Signals, bounds: Sequence[tuple[int, int]]) -> WaitingBatch:
     """A copy of a batch in host memory."""
-    return BufferedBatch(np.array(signals.on_host().read(0, signals.shape[0])), chunk_rows(bounds))
+    own = signals.on_host()
+    return WaitingBatch(np.array(own.read(0, own.shape[0])), chunk_rows(bounds))
 
 
 def chunk_rows(bounds: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Rows of every chunk."""
     return tuple(stop - start for start, stop in bounds)
+
+
+def join(
+    batches: Sequence[WaitingBatch], signals: Signals | None = None, bounds: Sequence[tuple[int, int]] = ()
+) -> tuple[Signals, list[int]]:
+    """Batches one after another and then the signals, on the device of these, and the rows of their chunks."""
+    rows = [*itertools.chain.from_iterable(batch.chunks for batch in batches), *chunk_rows(bounds)]
+    if signals is not None and not batches:
+        return signals, rows
+    parts = [Signals(batch.rows, batch.rows.dtype) for batch in batches]
+    if signals is not None:
+        parts.append(signals.on_host())
+    joined: Signals = JoinedSignals(parts)
+    if signals is not None and signals.device is not None:
+        from rkdl._data.tensors import StreamedSignals
+
+        joined = StreamedSignals(joined, signals.device)
+    return joined, rows
+
+
+def count_distinct(batches: Sequence[WaitingBatch], signals: Signals, enough: int) -> int:
+    """Distinct signals other than zero in the batches and the signals, counted up to `enough`."""
+    found: set[bytes] = set()
+    sources = [*(Signals(batch.rows, batch.rows.dtype) for batch in batches), signals.on_host()]
+    for source in sources:
+        for start in range(0, source.shape[0], ROWS_AT_ONCE):
+            rows = source.read(start, min(start + ROWS_AT_ONCE, source.shape[0]))
+            # In one dtype, and with one sign of zero.
+            rows = rows[np.any(rows, axis=1)].astype(np.float64) + 0.0
+            found.update(row.tobytes() for row in rows)
+            if len(found) >= enough:
+                return len(found)
+    return len(found)
 
 
 class JoinedSignals(Signals):

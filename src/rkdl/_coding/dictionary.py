@@ -1,0 +1,234 @@
+"""A fitted dictionary: atoms in a feature space, and all that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rkdl._backends.arrays import cast, squared_norms
+from rkdl._backends.base import backend_of
+from rkdl._backends.devices import to_device
+from rkdl._coding.encoder import Encoder, Pursuit
+from rkdl._coding.passes import densify, encode_signals, gram_matrix, map_rows
+from rkdl._coding.preimages import (
+    Decoder,
+    FixedPoint,
+    LinearDecoder,
+    choose_signs,
+    decode_rows,
+    squared_residual_of_noise,
+)
+from rkdl._data.signals import Signals
+from rkdl._features.kernels import RBF
+from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
+from rkdl._utils.types import Array
+
+# A Gram matrix that takes more bytes than this is computed by the calls that need it.
+MOST_BYTES = 64 << 20
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class FittedDictionary:
+    """Atoms (n, p) in the coordinates of a feature map, and how signals are coded with them.
+
+    A value: what follows from it, such as the atoms in another dtype or on a device, is computed once and kept in it.
+    Atoms have unit norm in feature space, unless `norms` holds the norms that codes are to be divided by. `decoder` is
+    one that was learned.
+    """
+
+    feature_map: FeatureMap
+    atoms: np.ndarray
+    pursuit: Pursuit
+    gram: np.ndarray | None = None  # inner products (n, n) of the atoms
+    decoder: LinearDecoder | None = None
+    norms: np.ndarray | None = None
+    _known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_known": {}}
+
+    def _once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+        found: Value | None = self._known.get(key)
+        if found is None:
+            # Several threads may compute the same value at once.
+            found = self._known[key] = compute()
+        return found
+
+    def __post_init__(self) -> None:
+        # Compiled code does not check bounds.
+        n_atoms, size = self.atoms.shape
+        if size != self.feature_map.size or (self.gram is not None and self.gram.shape != (n_atoms, n_atoms)):
+            raise ValueError(
+                f"The fitted atoms have shape {self.atoms.shape}, a signal has {self.feature_map.size} features, and "
+                f"the atoms' inner products have shape {getattr(self.gram, 'shape', None)}: these do not fit together."
+            )
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms."""
+        return len(self.atoms)
+
+    @property
+    def runs_user_code(self) -> bool:
+        """Whether a kernel of the user's maps the signals."""
+        return isinstance(self.feature_map, KernelMap) and self.feature_map.kernel._has_user_code
+
+    @property
+    def n_features(self) -> int:
+        """Length of a signal."""
+        return self.feature_map.signal_size
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether feature space is signal space."""
+        return isinstance(self.feature_map, LinearMap)
+
+    def with_decoder(self, decoder: LinearDecoder | None) -> FittedDictionary:
+        """The same atoms with a decoder that was learned for them."""
+        return replace(self, decoder=decoder)
+
+    def encoder(self, dtype: np.dtype, device: Any = None) -> Encoder:
+        """What codes signals of a dtype, in NumPy or on a device."""
+        if device is not None:
+            return self._once((dtype, device), lambda: to_device(self.encoder(dtype).with_gram(), device))
+        return self._once(dtype, lambda: self._make_encoder(dtype))
+
+    def _make_encoder(self, dtype: np.dtype) -> Encoder:
+        atoms = self.atoms.astype(dtype, copy=False)
+        gram = self.gram
+        if gram is None and self.n_atoms**2 * dtype.itemsize <= MOST_BYTES:
+            gram = gram_matrix(atoms, None)
+        gram = None if gram is None else np.array(gram, dtype=dtype, order="C")
+        return Encoder(self.feature_map.as_dtype(dtype), atoms, gram, self.pursuit)
+
+    def encode(
+        self,
+        signals: Signals,
+        *,
+        sparse_output: bool = False,
+        n_jobs: int | None = None,
+        squared_norms: np.ndarray | None = None,
+    ) -> Array:
+        """Codes (n_signals, n) of signals, as an array, a CSR array or a tensor."""
+        codes = encode_signals(
+            signals,
+            self.encoder(signals.dtype, signals.device),
+            sparse_output=sparse_output,
+            n_jobs=n_jobs,
+            factors=None if self.norms is None else 1.0 / self.norms,
+            squared_norms=squared_norms,
+        )
+        return signals.as_given(codes)
+
+    def residuals(self, signals: Signals, *, n_jobs: int | None = None, dtype: Any = None) -> tuple[Array, Array]:
+        """Norms (n_signals,) of the residuals and of the signals in feature space, in `dtype` or else the signals'."""
+        both = map_rows(
+            signals, self.encoder(signals.dtype, signals.device), None, 2, n_jobs, self._residuals_of, dtype
+        )
+        both = both if dtype is not None else signals.as_given(both)
+        return both[:, 0], both[:, 1]
+
+    def _residuals_of(self, encoder: Encoder, decoder: None, rows: Array) -> tuple[Array, Array]:
+        features, norms, codes, squares = encoder.encode(rows)
+        if self.is_linear:
+            # From the residual itself: a difference of squares loses all digits where the fit is close.
+            squares = squared_norms(rows - codes.times(encoder.atoms))
+        return features, cast(backend_of(norms).stack([squares, norms]).T, np.float64) ** 0.5
+
+    def residual_norms(self, signals: Signals, *, n_jobs: int | None = None) -> Array:
+        """Norms (n_signals,) of the residuals in feature space."""
+        return self.residuals(signals, n_jobs=n_jobs)[0]
+
+    def residuals_of_kernel(self, kernel: np.ndarray, signals: Signals) -> tuple[Array, Array]:
+        """As `residuals`, for signals given by their own kernel matrix."""
+        encoder = self.encoder(signals.dtype)
+        squares = np.maximum(kernel.diagonal(), 0.0)
+        correlations = kernel @ encoder.atoms.T
+        options = *encoder.pursuit, encoder.atoms
+        found = np.sqrt(backend_of(correlations).pursue(correlations, encoder.gram, squares, *options)[1])
+        if signals.home is None:
+            return found, np.sqrt(squares)
+        from rkdl._execution.device import send_home
+
+        return send_home(found, signals), send_home(np.sqrt(squares), signals)
+
+    def energies(self, signals: Signals, *, n_jobs: int | None = None) -> tuple[float, float]:
+        """Sums of the squared residuals and of the squared norms of the signals in feature space."""
+        # In float64: norms of signals near the largest number of float32 leave its range.
+        residuals, norms = self.residuals(signals, n_jobs=n_jobs, dtype=np.float64)
+        return float((residuals**2).sum()), float((norms**2).sum())
+
+    def find_decoder(self, dtype: np.dtype) -> Decoder | None:
+        """The way from codes of unit-norm atoms back to signals: the learned one, or that of the kernel."""
+        return self._once(("decoder", dtype), lambda: self._make_decoder(dtype))
+
+    def _make_decoder(self, dtype: np.dtype) -> Decoder | None:
+        if self.decoder is not None:
+            gram = self.gram if self.feature_map.has_unit_norms else None
+            return self.decoder.as_dtype(dtype, gram)
+        feature_map = self.feature_map
+        if isinstance(feature_map, LinearMap):
+            return LinearDecoder(self.atoms.astype(dtype, copy=False))
+        if not isinstance(feature_map, KernelMap):
+            return None
+        vectors, core = feature_map.kernel_vectors, feature_map.kernel._core
+        if feature_map.is_linear:
+            return LinearDecoder((self.atoms.astype(np.float64) @ vectors.astype(np.float64)).astype(dtype))
+        return FixedPoint.prepare(core._gamma, self.atoms, vectors, dtype) if isinstance(core, RBF) else None
+
+    def decode(self, codes: Signals, *, n_jobs: int | None = None) -> Array:
+        """Signals (n_signals, m) of codes (n_signals, n)."""
+        decoder = self.find_decoder(codes.dtype)
+        assert decoder is not None
+        if self.norms is not None:
+            assert isinstance(decoder, LinearDecoder)
+            known = np.where(np.isfinite(self.norms), self.norms, 0.0)
+            decoder = LinearDecoder((decoder.matrix * known[:, None]).astype(codes.dtype))
+        return decode_rows(codes, decoder, self.n_features, n_jobs)
+
+    def denoise(self, signals: Signals, *, noise: float | None = None, n_jobs: int | None = None) -> Array:
+        """What the codes of signals represent; with `noise`, codes leave residuals of that standard deviation."""
+        dictionary = self
+        if noise is not None:
+            pursuit = Pursuit(self.n_atoms, self.squared_residual_of_noise(noise), self.pursuit.ols)
+            dictionary = replace(self, pursuit=pursuit)
+        encoder, decoder = dictionary.encoder(signals.dtype, signals.device), self.find_decoder(signals.dtype)
+        return signals.as_given(map_rows(signals, encoder, decoder, self.n_features, n_jobs, _decoded))
+
+    def squared_residual_of_noise(self, noise: float) -> float:
+        """The squared residual in feature space that noise of this standard deviation leaves."""
+        feature_map = self.feature_map
+        if feature_map.is_linear:
+            return squared_residual_of_noise(noise, self.n_features, None)
+        core = feature_map.kernel._core if isinstance(feature_map, KernelMap) else None
+        if isinstance(core, RBF):
+            return squared_residual_of_noise(noise, self.n_features, core._gamma)
+        if isinstance(feature_map, FourierMap):
+            return squared_residual_of_noise(noise, self.n_features, feature_map.gamma)
+        shown = "'precomputed'" if isinstance(feature_map, GivenKernelMap) else repr(core)
+        raise ValueError(
+            f"The residual that noise leaves is not known for kernel={shown}: set residual_tol and leave noise at "
+            f"None, or use 'rbf' or 'linear'."
+        )
+
+    def preimages(self, *, n_jobs: int | None = None) -> np.ndarray:
+        """A signal (n, m) for each atom: its pre-image, or that of its negative, whichever comes closer."""
+        dtype = self.atoms.dtype
+        identity = np.eye(self.n_atoms, dtype=dtype)
+        signals, negatives = (self.decode(Signals(codes, dtype), n_jobs=n_jobs) for codes in (identity, -identity))
+        if self.feature_map.is_linear:
+            return signals
+        encoder = self.encoder(dtype)
+        return choose_signs(signals, negatives, encoder.feature_map, encoder.atoms)
+
+
+def _decoded(encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Array]:
+    features, correlations = (rows, None) if encoder.is_linear else encoder.correlate(rows)
+    codes = encoder.codes(rows)
+    checked = features if correlations is None else correlations
+    return checked, decoder(densify(codes, encoder.n_atoms))

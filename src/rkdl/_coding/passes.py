@@ -1,0 +1,255 @@
+"""Passes over signals whose results have one row per signal: codes, residuals, decoded signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from rkdl._backends.arrays import joined
+from rkdl._backends.base import Codes, backend_of, is_tensor
+from rkdl._backends.devices import to_host
+from rkdl._coding.encoder import Encoder, NotFiniteError, square_sum
+from rkdl._data.signals import Signals, is_safe
+from rkdl._execution.blas import one_blas_thread, resolve_threads
+from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.pool import side_by_side
+from rkdl._execution.threads import ThreadExecutor
+from rkdl._utils.types import Array
+
+# Atoms per block of a Gram matrix, and the number of atoms from which on threads gain something.
+_BLOCK, _MANY = 256, 1024
+
+
+class Coder(Protocol):
+    """What `map_rows` needs: an `Encoder`, or the encoders of several classes."""
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the features are the signals."""
+
+    @property
+    def row_width(self) -> int:
+        """Numbers that a signal occupies while it is coded."""
+
+    def with_gram(self) -> Self:
+        """The coder with all inner products of its atoms."""
+
+    def in_range(self, signals: np.ndarray) -> tuple[Any, np.ndarray]:
+        """The coder and the signals, both in float64 if squares of the signals leave the range of float32."""
+
+
+def for_each_chunk(
+    signals: Signals,
+    width: int,
+    n_jobs: int | None,
+    task: Callable[[int, int, int], Any],
+) -> list[Any]:
+    """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
+
+    Chunks on a device are processed one after another. Where features are not finite because the signals are not, the
+    error is scikit-learn's, which says so.
+    """
+    choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
+    if signals.device is not None:
+        from rkdl._execution.device import bounds_on
+
+        choose, n_jobs = bounds_on(signals.device), 1
+    bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
+    try:
+        with ThreadExecutor(signals, bounds, n_jobs, row_width=width) as executor:
+            return executor.map_chunks(task)
+    except NotFiniteError:
+        signals.check_finite()
+        raise
+
+
+def encode_signals(
+    signals: Signals,
+    encoder: Encoder,
+    *,
+    sparse_output: bool,
+    n_jobs: int | None,
+    factors: np.ndarray | None = None,
+    squared_norms: np.ndarray | None = None,
+) -> Array:
+    """Codes of all signals, as an array, a CSR array or a tensor, times one factor per atom.
+
+    `squared_norms` are those of the signals, where the encoder cannot compute them.
+    """
+    if signals.device is not None:
+        # The array that shares a CPU tensor's memory is coded sooner; but a user's kernel may want tensors.
+        is_array = signals.device.type == "cpu" and encoder.is_linear
+        encode = _encode_on_host if is_array else _encode_on_device
+        return encode(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
+    n_signals, n_atoms = signals.shape[0], encoder.n_atoms
+    # A few signals choose few atoms, whose rows of the Gram matrix alone are computed.
+    if encoder.gram is None and n_signals * encoder.pursuit.n_nonzero >= n_atoms // 2:
+        encoder = replace(encoder, gram=gram_matrix(encoder.atoms, n_jobs))
+    factors = np.ones(n_atoms, dtype=signals.dtype) if factors is None else factors.astype(signals.dtype, copy=False)
+    dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=signals.dtype)
+
+    def task(number: int, start: int, stop: int) -> Codes | None:
+        norms = None if squared_norms is None else squared_norms[start:stop]
+        codes = encoder.codes(signals.read(start, stop), norms)
+        if dense is None:
+            return codes.scaled(factors)
+        return codes.scatter(factors, dense[start:stop])
+
+    parts = for_each_chunk(signals, encoder.row_width, n_jobs, task)
+    return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
+
+
+def _joined_codes(parts: list[Codes]) -> Codes:
+    """Codes of consecutive chunks as one."""
+    codes = Codes(*map(joined, zip(*parts, strict=True)))
+    return codes if len(codes.values) < 2**31 else codes._replace(indices=codes.indices.astype(np.int64))
+
+
+def _encode_on_device(
+    signals: Any,
+    encoder: Encoder,
+    sparse_output: bool,
+    n_jobs: int | None,
+    factors: np.ndarray | None,
+    squared_norms: np.ndarray | None,
+) -> Array:
+    """As `encode_signals`; signals whose squares leave the range of their dtype are left to the CPU."""
+    from rkdl._execution.device import DeviceExecutor, join_states
+
+    n_atoms = encoder.n_atoms
+    # Codes travel to NumPy as CSR; a tensor's zeros are written where it is.
+    is_dense = signals.home is not None and not sparse_output
+    own_factors = None if factors is None else backend_of(factors).cast(factors, signals.dtype)
+    with DeviceExecutor(signals, encoder.row_width) as executor:
+        placed, scale, norms = executor.to_backend((encoder, own_factors, squared_norms))
+        placed = placed.with_gram()
+
+        def work(rows: Array, own: Array) -> tuple[tuple, Any]:
+            features, correlations = placed.correlate(rows)
+            codes = placed.codes(rows, own)
+            if scale is not None:
+                codes = codes._replace(values=codes.values * scale[codes.indices])
+            checked = square_sum(features if placed.is_linear else correlations)
+            return (checked,), codes.dense(n_atoms) if is_dense else codes
+
+        checks, parts = executor.attempt_chunks(work, norms)
+        if are_in_range(checks, signals, encoder):
+            if is_dense:
+                return backend_of(parts[0]).concatenate(parts).to(signals.home)
+            if signals.home is not None:
+                return join_states(parts).to_csr(n_atoms).to(signals.home)
+            codes = _joined_codes([part.packed() for part in parts]).to_csr(n_atoms)
+            return codes if sparse_output else codes.toarray()
+    return _encode_on_host(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
+
+
+def _encode_on_host(
+    signals: Any,
+    encoder: Encoder,
+    sparse_output: bool,
+    n_jobs: int | None,
+    factors: np.ndarray | None,
+    squared_norms: np.ndarray | None,
+) -> Array:
+    """As `encode_signals`, in NumPy; the codes go where the signals came from."""
+    from rkdl._execution.device import send_home
+
+    encoder, factors = to_host((encoder, factors))
+    options: dict[str, Any] = {"factors": factors, "squared_norms": squared_norms}
+    found = encode_signals(signals.on_host(), encoder, sparse_output=sparse_output, n_jobs=n_jobs, **options)
+    return send_home(found, signals)
+
+
+def map_rows(
+    signals: Any,
+    coder: Coder,
+    decoder: Any,
+    width: int,
+    n_jobs: int | None,
+    work: Callable[..., tuple[Array, Array]],
+    dtype: Any = None,
+) -> Array:
+    """Rows of results (n_signals, width), as a tensor where the signals came as one.
+
+    ``work(coder, decoder, rows)`` returns numbers whose squares tell whether the results can be trusted, and the
+    results, in `dtype` or else that of the signals; coder and decoder are given to it in NumPy or on the signals'
+    device.
+    """
+    row_width = coder.row_width + (0 if decoder is None else decoder.row_width)
+    if signals.device is not None:
+        return _map_rows_on_device(signals, coder, decoder, row_width, width, n_jobs, work)
+    results = np.empty((signals.shape[0], width), dtype=signals.dtype if dtype is None else dtype)
+
+    def task(number: int, start: int, stop: int) -> None:
+        own, rows = coder.in_range(signals.read(start, stop))
+        results[start:stop] = work(own, decoder, rows)[1]
+
+    for_each_chunk(signals, row_width, n_jobs, task)
+    return results
+
+
+def _map_rows_on_device(
+    signals: Any, coder: Coder, decoder: Any, row_width: int, width: int, n_jobs: int | None, work: Callable
+) -> Array:
+    from rkdl._execution.device import DeviceExecutor, send_home
+
+    with DeviceExecutor(signals, row_width) as executor:
+        placed, placed_decoder = executor.to_backend((coder, decoder))
+        placed = placed.with_gram()
+
+        def apply(rows: Array, state: Array) -> tuple[tuple, Array]:
+            checked, results = work(placed, placed_decoder, rows)
+            return (square_sum(checked),), results
+
+        checks, parts = executor.attempt_chunks(apply)
+        results = backend_of(parts[0]).concatenate(parts)
+        # Numbers that are not finite, of features that are, come from a decoder.
+        if not coder.is_linear and not np.isfinite(backend_of(results).norm(results)):
+            checks.append(np.inf)
+        if are_in_range(checks, signals, coder):
+            return send_home(results, signals)
+    # Signals that are not finite, or whose squares leave the dtype's range, are left to the CPU.
+    coder, decoder = to_host((coder, decoder))
+    return send_home(map_rows(signals.on_host(), coder, decoder, width, n_jobs, work), signals)
+
+
+def are_in_range(means: list[float], signals: Signals, coder: Coder) -> bool:
+    """Whether codes of chunks on a device can be trusted, from mean squares; features not finite are refused.
+
+    Zero is the mean square of zeros, or of squares that vanished.
+    """
+    if not coder.is_linear:
+        if not np.isfinite(means).all():
+            signals.check_finite()
+            raise NotFiniteError
+        return True
+    if not all(is_safe(mean, signals.dtype) for mean in means if mean != 0.0):
+        return False
+    return 0.0 not in means or signals.largest() == 0.0
+
+
+def gram_matrix(atoms: np.ndarray, n_jobs: int | None) -> np.ndarray:
+    """``A A'`` (n, n) of atoms (n, m); for many atoms in blocks on threads, the same for any number of threads."""
+    n_atoms = len(atoms)
+    if n_atoms < _MANY:
+        return atoms @ atoms.T
+    gram = np.empty((n_atoms, n_atoms), dtype=atoms.dtype)
+
+    def fill(start: int) -> None:
+        stop = min(start + _BLOCK, n_atoms)
+        products = atoms[start:stop] @ atoms[:stop].T
+        gram[start:stop, :stop] = products
+        gram[:start, start:stop] = products[:, :start].T
+
+    # The largest blocks first, so that threads end together.
+    with one_blas_thread():
+        side_by_side(fill, range(0, n_atoms, _BLOCK)[::-1], resolve_threads(n_jobs))
+    return gram
+
+
+def densify(codes: Any, n_atoms: int) -> Array:
+    """Codes of a chunk as a decoder takes them: CSR, or a tensor with its zeros."""
+    return codes.dense(n_atoms) if is_tensor(codes.values) else codes.to_csr(n_atoms)

@@ -1,0 +1,117 @@
+"""How estimators read signals, and how a fit replaces what an estimator holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from operator import is_
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.random import RandomState
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from rkdl._backends.base import is_tensor
+from rkdl._data.open import is_plain, open_signals
+from rkdl._data.signals import Signals
+from rkdl._utils.inputs import check_rows_finite
+from rkdl._utils.types import Device, MatrixLike
+from rkdl._utils.warnings import quiet
+
+# Parameters that say what fitted arrays mean: other values take effect at the next fit.
+STRUCTURE = ("n_components", "kernel", "degree", "coef0")
+
+Estimator = TypeVar("Estimator", bound=BaseEstimator)
+Value = TypeVar("Value")
+
+
+def ensure_fitted(estimator: BaseEstimator) -> None:
+    """As scikit-learn's `check_is_fitted`, which takes longer than coding a signal because it makes all tags first."""
+    if "n_features_in_" not in vars(estimator) or "_waits" in vars(estimator):
+        check_is_fitted(estimator)
+
+
+def as_fitted(estimator: Estimator) -> Estimator:
+    """The estimator as it was fitted, whatever its parameters are now, or an error if it is not fitted."""
+    ensure_fitted(estimator)
+    view = object.__new__(type(estimator))
+    vars(view).update(vars(estimator))
+    vars(view).update(vars(view).get("_fit_parameters", {}))
+    return view
+
+
+def remember_parameters(estimator: BaseEstimator) -> None:
+    """Keep the parameters that the fitted attributes depend on."""
+    state = vars(estimator)
+    estimator._fit_parameters = {name: state[name] for name in STRUCTURE if name in state}
+
+
+# What follows from fitted estimators, with the objects that it was made of. Outside the estimators, so that pickles,
+# copies, files and comparisons of their attributes do not hold it.
+_made: WeakKeyDictionary[BaseEstimator, tuple[tuple, Any]] = WeakKeyDictionary()
+
+
+def made_once(estimator: BaseEstimator, parts: tuple[str, ...], options: tuple, make: Callable[[], Value]) -> Value:
+    """``make()``, or what it returned before an attribute of `parts` or an option was set."""
+    objects = (*map(vars(estimator).get, parts), *options)
+    known = _made.get(estimator)
+    if known is None or len(known[0]) != len(objects) or not all(map(is_, known[0], objects)):
+        with quiet():
+            known = objects, make()
+        _made[estimator] = known
+    value: Value = known[1]
+    return value
+
+
+def freeze(estimator: BaseEstimator, names: tuple[str, ...]) -> None:
+    """Make fitted arrays read-only: a change in place would go unnoticed."""
+    for name in names:
+        value = vars(estimator).get(name)
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+
+
+def constant(array: np.ndarray) -> np.ndarray:
+    """An array that nobody changes: a copy of one that was set by the user."""
+    return array.copy() if array.flags.writeable else array
+
+
+@contextmanager
+def replaced_at_once(estimator: Estimator, generator: Any = None) -> Iterator[Estimator]:
+    """A copy to be fitted, which replaces what the estimator holds in one step when the block ends.
+
+    An estimator whose fit fails keeps what it learned before, and a random `generator` its position. Other threads see
+    the old model or the new one.
+    """
+    work = object.__new__(type(estimator))
+    vars(work).update(vars(estimator))
+    position = generator.get_state() if isinstance(generator, RandomState) else None
+    try:
+        yield work
+        remember_parameters(work)
+        estimator.__dict__ = vars(work)
+    except BaseException:
+        if position is not None:
+            generator.set_state(position)
+        raise
+
+
+def read_signals(
+    estimator: BaseEstimator, X: MatrixLike, *, reset: bool, device: Device = None, prefers_arrays: bool = False
+) -> Signals:
+    """Signals in memory or not, whose features are those of the estimator, or with `reset` become them.
+
+    With `prefers_arrays`, a tensor in host memory is read as the array that shares it, which NumPy processes faster.
+    """
+    signals = open_signals(X, caller=type(estimator).__name__, device=device)
+    known = vars(estimator)
+    is_simple = is_plain(X) or is_tensor(X)
+    if reset or "feature_names_in_" in known or not is_simple or X.shape[1] != known.get("n_features_in_"):
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if hasattr(X, "columns") and isinstance(signals.data, np.ndarray):
+        # Of a data frame, while the names of its columns are known; after the check of these names.
+        check_rows_finite(signals.data, columns=list(X.columns))
+    is_host_tensor = device is None and signals.device is not None and signals.device.type == "cpu"
+    return signals.on_host() if prefers_arrays and is_host_tensor else signals

@@ -1,0 +1,336 @@
+"""What the methods that learn a dictionary share: `fit`, and the parts `partial_fit` and `fit_decoder` of most."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+
+from rkdl._coding.dictionary import FittedDictionary
+from rkdl._coding.encode import PURSUITS
+from rkdl._coding.encoder import NotFiniteError
+from rkdl._coding.preimages import LinearDecoder
+from rkdl._estimators.base import DictionaryEstimator
+from rkdl._estimators.fitting import constant, freeze, replaced_at_once
+from rkdl._execution.blas import one_blas_thread
+from rkdl._execution.open import open_executor
+from rkdl._features.widths import RULES
+from rkdl._learning.atom_updates import ATOM_UPDATES
+from rkdl._learning.feature_choice import FeatureChoice
+from rkdl._learning.initial_atoms import INITS
+from rkdl._learning.learn import CheckpointRequest, Learned, Report, decoder_sums, learn, solved_decoder
+from rkdl._learning.specification import Specification
+from rkdl._learning.stream import Stream
+from rkdl._learning.stream_state import StreamState, restored_stream
+from rkdl._utils.types import MatrixLike, plain_scalar
+
+# Constraints of the parameters that several methods have.
+COMMON: dict[str, Any] = {
+    "n_components": [Interval(Integral, 1, None, closed="left")],
+    "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
+    "residual_tol": [Interval(Real, 0, None, closed="left"), None],
+    "pursuit": [StrOptions(set(PURSUITS))],
+    "atom_update": [StrOptions(set(ATOM_UPDATES))],
+    "init": [StrOptions(set(INITS)), "array-like"],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "sparse_output": ["boolean"],
+    "device": "no_validation",
+    "n_jobs": [Integral, None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+STREAMS: dict[str, Any] = {"half_life": [Interval(Real, 0, None, closed="neither"), None]}
+DECODES: dict[str, Any] = {
+    "fit_inverse_transform": ["boolean"],
+    "decoder_alpha": [Interval(Real, 0, None, closed="left")],
+}
+HAS_GAMMA: dict[str, Any] = {"gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))]}
+
+
+class Learner(DictionaryEstimator):
+    """Base of the methods that learn atoms."""
+
+    n_components: int
+    atom_update: str
+    init: str | ArrayLike
+    max_iter: int
+    tol: float
+    random_state: RandomState | int | None
+    verbose: int
+    errors_: np.ndarray
+    update_errors_: np.ndarray
+
+    @abstractmethod
+    def _features(self) -> FeatureChoice:
+        """What the method sees of signals."""
+
+    def _specification(self) -> Specification:
+        """What to learn, as the parameters say."""
+        return Specification(
+            self.n_components,
+            self._features(),
+            self._make_pursuit(self.n_components),
+            ATOM_UPDATES[self.atom_update],
+            self.init,  # type: ignore[arg-type]
+            max_iter=self.max_iter,
+            tol=self.tol,
+            half_life=getattr(self, "half_life", None),
+            decoder_alpha=self.decoder_alpha if getattr(self, "fit_inverse_transform", False) else None,  # type: ignore[attr-defined]
+        )
+
+    @abstractmethod
+    def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
+        """Set the fitted attributes that the dictionary is made of."""
+
+    def _assemble(self) -> FittedDictionary:
+        state = vars(self)
+        vectors = state.get("kernel_vectors_", state.get("frequencies_"))
+        feature_map = self._features().fitted_map(
+            self.n_features_in_, None if vectors is None else constant(vectors), state.get("gamma_")
+        )
+        atoms, gram = self._atoms_and_gram()
+        decoder = None
+        if "decoder_" in state:
+            decoder = LinearDecoder(constant(state["decoder_"]), constant(state["decoder_intercept_"]))
+        return FittedDictionary(feature_map, atoms, self._make_pursuit(len(atoms)), gram, decoder)
+
+    def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
+        """Fitted atoms (n, p), in the coordinates of the features, and their inner products (n, n)."""
+        atoms: np.ndarray = constant(vars(self)["components_"])
+        wide = atoms.astype(np.float64)
+        return atoms, wide @ wide.T
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
+        """Learn a dictionary from signals.
+
+        After Ctrl-C, which raises KeyboardInterrupt as usual, the estimator holds the best model of the completed
+        iterations. A fit that fails, or is interrupted before its first iteration is complete, leaves the estimator
+        unchanged.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row. Memory maps, Zarr arrays, HDF5 datasets and anything else with ``shape``, ``dtype``
+            and row slices are read chunk by chunk; Dask arrays and torch tensors are processed where they are.
+        y : None
+            Ignored.
+        checkpoint : str or path, default=None
+            File to which the state is written, atomically, after every iteration. If it exists, the fit resumes from it
+            and its result is bitwise identical to that of an uninterrupted fit. Signals and parameters must be the
+            same, but `max_iter` may be larger; any other file is refused. None means no checkpoint.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        name = type(self).__name__
+        with replaced_at_once(self) as work, one_blas_thread():
+            signals = work._read_signals(X, reset=True)
+            request = None if checkpoint is None else CheckpointRequest(checkpoint, self.get_params(deep=False))
+            rng, report = check_random_state(self.random_state), Report(name, self.verbose)
+            learned = learn(work._specification(), signals, rng, report, self.n_jobs, request)
+            work._set(learned)
+            history = learned.history
+            work.errors_, work.update_errors_ = history.returned_errors, np.array(history.update_errors)
+            work.n_iter_ = len(work.errors_)
+            for forgotten in ("_stream", "_waits"):
+                work.__dict__.pop(forgotten, None)
+            work._fit_settings = work._settings()
+        if learned.is_interrupted:
+            raise KeyboardInterrupt(
+                f"{name} was interrupted after {len(self.update_errors_)} of {self.max_iter} iterations and holds the "
+                f"best model so far."
+            )
+        return self
+
+    def _set(self, learned: Learned) -> None:
+        """Set the fitted attributes of a dictionary that was learned."""
+        for name in ("decoder_", "decoder_intercept_"):
+            # A decoder of an earlier fit belongs to other atoms.
+            self.__dict__.pop(name, None)
+        self._set_dictionary(learned.dictionary, learned)
+        decoder = learned.dictionary.decoder
+        if decoder is not None:
+            self.decoder_, self.decoder_intercept_ = decoder.matrix, decoder.intercept
+        freeze(self, self._parts)
+        self.n_revived_ = learned.n_revived
+        self.computes_in_float64_ = learned.computes_in_float64
+
+    def _settings(self) -> dict[str, Any]:
+        """Parameters that the statistics of a stream depend on, as plain values."""
+        names = ("n_components", "n_fourier_features", "gamma", "degree", "coef0")
+        values = {name: plain_scalar(getattr(self, name)) for name in names if hasattr(self, name)}
+        features = self._features()
+        if hasattr(self, "kernel"):
+            values["kernel"] = "a function" if features.runs_user_code else str(self.kernel)
+            values["n_kernel_vectors"] = features.size
+        return values
+
+
+def specify(method: Learner) -> Specification:
+    """What a method learns, as its parameters say."""
+    return method._specification()
+
+
+def _learns_from_sums(method: Learner) -> bool:
+    if method.atom_update == "aksvd":
+        raise AttributeError(
+            f"{type(method).__name__} with atom_update='aksvd' has no partial_fit: it refits the codes of all signals, "
+            f"which a stream does not keep. Use atom_update='gram'."
+        )
+    return True
+
+
+@available_if(_learns_from_sums)
+@_fit_context(prefer_skip_nested_validation=True)
+def partial_fit(self: Any, X: MatrixLike, y: None = None, *, update: bool = True) -> Any:
+    """Learn from one batch of a stream.
+
+    The batch is coded with the current atoms, its statistics are added to those of earlier batches, which decay with
+    `half_life`, and the atoms are updated from all of them. ORKDL and MORKDL also update the kernel vectors, from the
+    batch and from what they represent of earlier ones; RKDL with a `half_life` replaces some by signals. A batch that
+    fails or is interrupted leaves the estimator unchanged.
+
+    Kernel vectors, `gamma` and initial atoms, unless they are given, are chosen from the first batches: these wait, up
+    to 256 MiB, until there are 20 distinct signals and as many as atoms and kernel vectors, and before that the
+    estimator is not fitted. A later batch whose median squared distance is four times another, or a quarter of it,
+    warns. From then on, `n_components`, `n_kernel_vectors`, `n_fourier_features` and the parameters of the kernel must
+    not change. After `fit`, the stream starts from the fitted model, but the signals of `fit` are not part of its
+    statistics.
+
+    An epoch whose batches but the last are given with ``update=False`` is one iteration of `fit`: bitwise identical for
+    the same chunks, initial atoms, kernel vectors and gamma. For ORKDL and MORKDL, such batches wait for the update.
+
+    Parameters
+    ----------
+    X : array-like or CSR matrix of shape (n_signals, n_features)
+        Signals, one per row, as for `fit`.
+    y : None
+        Ignored.
+    update : bool, default=True
+        Whether to update atoms and kernel vectors after this batch, or to wait for the next update.
+
+    Returns
+    -------
+    self : object
+        The estimator. An update appends to `errors_` and `update_errors_` the error of all signals seen, with the codes
+        that they were given when they were seen; errors near zero are rounding errors.
+    """
+    with replaced_at_once(self, self.random_state) as work, one_blas_thread():
+        _learn_batch(work, X, update)
+    return self
+
+
+def _learn_batch(work: Any, X: MatrixLike, update: bool) -> None:
+    """Learn from one batch and set the fitted attributes."""
+    state = work.__dict__
+    is_first = "n_iter_" not in state and "_stream" not in state
+    if not is_first:
+        _check_settings(work)
+    signals = work._read_signals(X, reset=is_first)
+    specification = work._specification()
+    stream = _stream_of(work, specification)
+    try:
+        stream = stream.update(
+            signals,
+            specification,
+            check_random_state(work.random_state),
+            Report(type(work).__name__, work.verbose),
+            work.n_jobs,
+            ends_epoch=update,
+        )
+    except NotFiniteError:
+        signals.check_finite()
+        raise
+    work._fit_settings = work._settings()
+    if stream.learned is not None:
+        work._set(stream.learned)
+        found = [] if stream.error is None else [stream.error]
+        for name in ("errors_", "update_errors_"):
+            setattr(work, name, np.append(state.get(name, np.empty(0)), found))
+        work.n_iter_ = len(work.errors_)
+        state.pop("_waits", None)
+    elif "n_iter_" not in state:
+        # Not fitted yet, although scikit-learn has noted the number of features.
+        work._waits = True
+    work._stream = stream.forgotten()
+
+
+def _stream_of(work: Any, specification: Specification) -> Stream:
+    """The stream so far: that of the batch before, of a file, or one that starts from the fitted model."""
+    stream = vars(work).get("_stream")
+    if stream is None and hasattr(work, "n_iter_"):
+        dictionary = work._dictionary()
+        stream = Stream.continuing(specification, dictionary, getattr(work, "gamma_", None))
+    return Stream() if stream is None else stream
+
+
+def _check_settings(work: Any) -> None:
+    """Refuse parameters that what was learned cannot follow."""
+    known, now = vars(work).get("_fit_settings", {}), work._settings()
+    for name, value in known.items():
+        if now.get(name) != value:
+            raise ValueError(
+                f"{name}={now.get(name)!r} was {value!r} when this {type(work).__name__} began to learn, and what it "
+                f"learned holds for that alone: set it back, or begin anew with fit or a clone."
+            )
+
+
+def restore_stream(estimator: Any, state: StreamState, sizes: dict[str, int]) -> None:
+    """Give a loaded estimator the stream of its file."""
+    estimator._stream = restored_stream(state, estimator._specification(), sizes, estimator._dictionary().atoms.dtype)
+
+
+def fit_decoder(self: Any, X: MatrixLike) -> Any:
+    """Learn a linear decoder from codes to signals, for any kernel; the dictionary does not change.
+
+    Parameters
+    ----------
+    X : array-like or CSR matrix of shape (n_signals, n_features)
+        Signals like those of `fit`, one per row.
+
+    Returns
+    -------
+    self : object
+        The estimator, with `decoder_` and `decoder_intercept_`.
+    """
+    with one_blas_thread():
+        dictionary = self._dictionary()
+        self._check_has_signals()
+        signals = self._signals_for(dictionary, X)
+        width = dictionary.encoder(signals.dtype).row_width
+        with open_executor(signals, width, self.n_jobs, is_alone=not dictionary.runs_user_code) as executor:
+            try:
+                sums = decoder_sums(dictionary, executor)
+            except NotFiniteError:
+                signals.check_finite()
+                raise
+        decoder = solved_decoder(dictionary, sums, self.decoder_alpha)
+        self.decoder_, self.decoder_intercept_ = decoder.matrix, decoder.intercept
+        freeze(self, self._parts)
+    return self
+
+
+def forget_decoder(self: Any) -> Any:
+    """Remove the decoder; with kernels "rbf" and "linear", signals can still be reconstructed without it.
+
+    Returns
+    -------
+    self : object
+        The estimator, without `decoder_` and `decoder_intercept_`.
+    """
+    for name in ("decoder_", "decoder_intercept_"):
+        self.__dict__.pop(name, None)
+    return self

@@ -1,0 +1,228 @@
+"""What a method sees of signals: the signals, Fourier features, or kernel values, and how it finds their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_array
+
+from rkdl._backends.arrays import host
+from rkdl._coding.encoder import Pursuit
+from rkdl._data.signals import Signals
+from rkdl._execution.executor import Executor
+from rkdl._features.kernels import Kernel, family, gamma_parameter, has_user_code, make_kernel
+from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
+from rkdl._features.widths import KERNEL_SAMPLE, find_gamma, sample_gamma, spread_sample
+from rkdl._learning.atom_updates import AtomUpdate
+from rkdl._learning.diagnostics import check_kernel
+from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
+from rkdl._utils.inputs import well_formed
+
+
+class FeatureChoice:
+    """Signals as they are; what all choices share unless they say otherwise."""
+
+    size = 0  # features of a signal beside itself
+    runs_user_code = False
+
+    @property
+    def gamma_rule(self) -> str | None:
+        """The rule that finds gamma from the signals, if one does."""
+        return None
+
+    def find_gamma(self, signals: Signals) -> float | None:
+        """The kernel's gamma, a number or found from the signals; None without a kernel."""
+        return None
+
+    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
+        """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
+        return sample @ sample.T
+
+    def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FeatureMap:
+        """The feature map of the signals, where it needs no kernel vectors."""
+        return LinearMap(signals.shape[1])
+
+    def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> FeatureMap:
+        """The feature map of a fitted model, from its kernel vectors or frequencies."""
+        return LinearMap(n_features)
+
+    def why_empty(self) -> str:
+        """Why codes may be zeros, and what to do."""
+        return "they are orthogonal to every atom. Use more atoms, or init='rpcholesky'."
+
+
+@dataclass(frozen=True)
+class SignalFeatures(FeatureChoice):
+    """Signals as they are: linear dictionary learning."""
+
+
+@dataclass(frozen=True)
+class FourierFeatures(FeatureChoice):
+    """Random Fourier features of the RBF kernel."""
+
+    n_features: int
+    gamma: float | str
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return self.n_features
+
+    @property
+    def gamma_rule(self) -> str | None:
+        return self.gamma if isinstance(self.gamma, str) else None
+
+    def find_gamma(self, signals: Signals) -> float:
+        return find_gamma(self.gamma, signals)
+
+    def _kernel(self, sample: np.ndarray, gamma: float) -> Kernel:
+        return make_kernel("rbf", gamma=gamma, degree=1, coef0=0.0, sample=sample)
+
+    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
+        return self._kernel(sample, sample_gamma(self.gamma, sample))(sample, sample)
+
+    def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FourierMap:
+        assert gamma is not None
+        sample = spread_sample(signals, KERNEL_SAMPLE)
+        check_kernel(self._kernel(sample, gamma), sample)
+        frequencies = np.sqrt(2.0 * gamma) * rng.standard_normal((-(-self.n_features // 2), signals.shape[1]))
+        return FourierMap(frequencies, gamma)
+
+    def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> FourierMap:
+        assert vectors is not None
+        assert gamma is not None
+        return FourierMap(vectors, gamma)
+
+    def why_empty(self) -> str:
+        return "the kernel between them and the atoms vanishes. Lower gamma, or use more atoms."
+
+
+@dataclass(frozen=True)
+class KernelChoice(FeatureChoice):
+    """Kernel values; the parameters are those of the estimators."""
+
+    kernel: str | Callable[..., Any]
+    gamma: float | str
+    degree: int
+    coef0: float
+
+    @property
+    def gamma_rule(self) -> str | None:
+        rule = gamma_parameter(self.kernel, self.gamma)
+        return rule if isinstance(rule, str) else None
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the kernel is the inner product."""
+        return family(self.kernel) == "linear"
+
+    @property
+    def runs_user_code(self) -> bool:  # type: ignore[override]
+        return has_user_code(self.kernel)
+
+    def find_gamma(self, signals: Signals) -> float | None:
+        return find_gamma(gamma_parameter(self.kernel, self.gamma), signals)
+
+    def make_kernel(self, sample: np.ndarray, gamma: float | None, *, check: bool = False) -> Kernel:
+        """The kernel with its numbers, for signals like those of the sample."""
+        assert gamma is not None
+        return make_kernel(self.kernel, gamma=gamma, degree=self.degree, coef0=self.coef0, sample=sample, check=check)
+
+    def checked_kernel(self, signals: Signals, gamma: float | None) -> Kernel:
+        """The kernel for these signals, tried on some of them."""
+        sample = spread_sample(signals, KERNEL_SAMPLE)
+        kernel = self.make_kernel(sample, gamma, check=True)
+        check_kernel(kernel, sample)
+        return kernel
+
+    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
+        if self.runs_user_code:
+            return None
+        if self.is_linear:
+            return sample @ sample.T
+        return self.make_kernel(sample, sample_gamma(gamma_parameter(self.kernel, self.gamma), sample))(sample, sample)
+
+    def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> KernelMap:
+        assert vectors is not None
+        return KernelMap(self.make_kernel(vectors, gamma), vectors)
+
+    def _remedies(self) -> list[str]:
+        widen = [] if self.runs_user_code else ["lower gamma" if family(self.kernel) else "widen the kernel"]
+        return [*widen, "scale the signals", "leave out extreme ones"]
+
+    def why_empty(self) -> str:
+        message = ", ".join([*self._remedies(), "or use more atoms"])
+        return f"the kernel between them and the atoms vanishes. {message[0].upper()}{message[1:]}."
+
+
+@dataclass(frozen=True)
+class KernelFeatures(KernelChoice):
+    """Kernel values with a few kernel vectors, which are chosen by a rule or given."""
+
+    vectors: str | ArrayLike
+    count: int
+    dictionary_pursuit: Pursuit  # of linear codes on kernel vectors that are learned as a dictionary
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return self.count
+
+    def first_vectors(
+        self, executor: Executor, kernel: Kernel, rng: np.random.RandomState, atom_update: AtomUpdate
+    ) -> np.ndarray:
+        """Kernel vectors (p, m), in float64."""
+        if isinstance(self.vectors, str):
+            pursuit = self.dictionary_pursuit
+            return choose_kernel_vectors(
+                self.vectors, executor, self.count, kernel, rng, pursuit=pursuit, atom_update=atom_update
+            )
+        given = well_formed(host(self.vectors), "kernel_vectors")
+        vectors = check_array(given, dtype=np.float64, input_name="kernel_vectors", copy=True)
+        n_features = executor.signals.shape[1]
+        if vectors.shape[1] != n_features:
+            raise ValueError(f"kernel_vectors has {vectors.shape[1]} features and X has {n_features}: they must agree.")
+        return vectors
+
+    def check_differentiable(self, kernel: Kernel) -> None:
+        """Refuse a kernel without a gradient, along which kernel vectors would move."""
+        if not kernel.differentiable:
+            is_kernel = isinstance(self.kernel, Kernel)
+            remedy = "write its gradient(X, Y, weights)" if is_kernel else "use a Kernel, 'rbf', 'poly' or 'linear'"
+            raise ValueError(
+                f"ORKDL and MORKDL move the kernel vectors along the kernel's derivative, and kernel={self.kernel!r} "
+                f"is a {'kernel' if is_kernel else 'function'} without one: {remedy}, or use RKDL, which needs no "
+                f"derivative."
+            )
+
+    def why_empty(self) -> str:
+        words = self._remedies()
+        if not isinstance(self.vectors, str) or self.vectors != "kmeans":
+            words.append("choose kernel_vectors='kmeans'")
+        message = f"{', '.join(words[:-1])}, or {words[-1]}."
+        return f"the kernel between them and the kernel vectors vanishes. {message[0].upper()}{message[1:]}"
+
+
+@dataclass(frozen=True)
+class EverySignal(KernelChoice):
+    """Kernel values with every signal: full kernel dictionary learning."""
+
+    @property
+    def is_precomputed(self) -> bool:
+        """Whether signals are given by their kernel values."""
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    @property
+    def gamma_rule(self) -> str | None:
+        return None if self.is_precomputed else super().gamma_rule
+
+    def find_gamma(self, signals: Signals) -> float | None:
+        return None if self.is_precomputed else super().find_gamma(signals)
+
+    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
+        return None if self.is_precomputed else super().sample_products(sample)
+
+    def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> FeatureMap:  # type: ignore[override]
+        return GivenKernelMap(n_features) if self.is_precomputed else super().fitted_map(n_features, vectors, gamma)

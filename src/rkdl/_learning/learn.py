@@ -1,0 +1,310 @@
+"""From a specification and signals to a fitted dictionary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rkdl._backends.arrays import host
+from rkdl._coding.dictionary import FittedDictionary
+from rkdl._coding.encoder import NotFiniteError
+from rkdl._coding.preimages import Decode, DecoderSums, LinearDecoder, learn_decoder
+from rkdl._data.signals import Signals
+from rkdl._execution.executor import Executor
+from rkdl._execution.open import open_executor
+from rkdl._features.maps import FeatureMap, FourierMap, KernelMap
+from rkdl._features.widths import KERNEL_SAMPLE, offset_of, spread_sample
+from rkdl._learning.diagnostics import check_codes, check_rank, needs_float64
+from rkdl._learning.feature_choice import EverySignal, KernelFeatures
+from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
+from rkdl._learning.initial_atoms import initial_atoms
+from rkdl._learning.linear_term import on_sphere
+from rkdl._learning.loop import LearningProblem, alternate
+from rkdl._learning.reduced import Model, ReducedProblem
+from rkdl._learning.specification import Specification
+from rkdl._persistence.checkpoint import Checkpoint, History, describe
+from rkdl._persistence.shapes import ArrayError
+from rkdl._persistence.states import check_kernel_vectors
+from rkdl._utils.warnings import warn
+
+# Iterations before the kernel vectors are learned, at most; whatever max_iter is, so that it may be raised.
+FIXED_VECTOR_ITERATIONS = 10
+
+
+class Report(NamedTuple):
+    """Who learns, for messages, and whether a progress bar is shown."""
+
+    name: str
+    verbose: int = 0
+
+
+class Learned(NamedTuple):
+    """What a fit has learned."""
+
+    dictionary: FittedDictionary
+    gamma: float | None
+    rank: int | None  # of the kernel matrix of the kernel vectors; None without any
+    n_revived: int
+    computes_in_float64: bool
+    history: History = History()
+    is_interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class CheckpointRequest:
+    """Where a fit writes its state, and the parameters that must agree for it to be resumed."""
+
+    path: str | os.PathLike
+    parameters: dict[str, Any]
+
+
+def learn(
+    specification: Specification,
+    signals: Signals,
+    rng: np.random.RandomState,
+    report: Report,
+    n_jobs: int | None = None,
+    request: CheckpointRequest | None = None,
+) -> Learned:
+    """Learn a dictionary from signals; after Ctrl-C the best one so far, if an iteration was complete."""
+    with open_learning(specification, signals, n_jobs) as (opened, is_wide):
+        checkpoint = None
+        if request is not None:
+            # Before the first pass over the data, which may be long.
+            description = describe(report.name, request.parameters, opened)
+            checkpoint = Checkpoint(request.path, description, specification.max_iter)
+        executor = inspected(specification, opened, checkpoint)
+        try:
+            saved = None if checkpoint is None else checkpoint.state
+            problem, gamma = start_problem(specification, executor, rng, saved)
+            was_interrupted = saved is None and warm_up(specification, problem, report)
+            # What an interrupted warm-up ended with is stored.
+            max_iter = 0 if was_interrupted else specification.max_iter
+            history, is_interrupted = iterate(specification, problem, report, max_iter, checkpoint)
+        except ArrayError as error:
+            assert checkpoint is not None
+            raise checkpoint.refused(error) from error
+        learned = learned_of(specification, problem, gamma)
+        check_learned(specification, problem, learned, report.name)
+        dictionary = learned.dictionary
+        if specification.decoder_alpha is not None:
+            try:
+                sums = decoder_sums(dictionary, executor)
+                dictionary = dictionary.with_decoder(solved_decoder(dictionary, sums, specification.decoder_alpha))
+            except KeyboardInterrupt:
+                # The atoms are complete.
+                is_interrupted = True
+    return learned._replace(
+        dictionary=dictionary,
+        computes_in_float64=is_wide or learned.computes_in_float64,
+        history=history,
+        is_interrupted=is_interrupted or was_interrupted,
+    )
+
+
+@contextmanager
+def open_learning(
+    specification: Specification, signals: Signals, n_jobs: int | None
+) -> Iterator[tuple[Executor, bool]]:
+    """What runs the chunk tasks of the learning, and whether float32 has too few digits for the signals.
+
+    These are then read in float64.
+    """
+    is_wide = False
+    if not signals.is_remote:
+        is_wide = _lacks_digits(specification, signals)
+        signals = signals.with_dtype(np.dtype(np.float64)) if is_wide else signals
+    width = specification.row_width(*signals.shape)
+    # A kernel of the user's may differentiate.
+    with open_executor(signals, width, n_jobs, is_alone=not specification.features.runs_user_code) as executor:
+        if signals.is_remote:
+            # On a cluster when the blocks are there, or they would be computed once more.
+            is_wide = _lacks_digits(specification, executor.signals)
+            if is_wide:
+                executor = executor.with_signals(executor.signals.with_dtype(np.dtype(np.float64)))
+        yield executor, is_wide
+
+
+def _lacks_digits(specification: Specification, signals: Signals) -> bool:
+    """Whether float32 cannot resolve the residuals of these signals, by a sample."""
+    sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
+    if not np.isfinite(sample).all():
+        # Refused in the first pass over the data.
+        return False
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        products = specification.features.sample_products(sample)
+        # Kernel vectors and phases of signals far from zero are rounded by more than the signals' differences bear.
+        is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
+    count = min(specification.pursuit.n_nonzero, specification.n_atoms)
+    return products is not None and (is_far_off or needs_float64(products, count))
+
+
+def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
+    """The first pass: the executor for signals whose squares stay in the dtype's range.
+
+    What cannot be learned from is refused, and so is the checkpoint of other signals.
+    """
+    features = specification.features
+    if isinstance(features, EverySignal) and features.is_precomputed:
+        check_kernel_matrix(host(executor.signals.data).astype(executor.signals.dtype, copy=False))
+    if checkpoint is None:
+        return executor.inspected()
+    executor, digest = executor.inspected_with_digest()
+    checkpoint.check_signals(digest)
+    return executor
+
+
+def start_problem(
+    specification: Specification,
+    executor: Executor,
+    rng: np.random.RandomState,
+    saved: dict[str, np.ndarray] | None = None,
+    has_warned: bool = False,
+) -> tuple[LearningProblem, float | None]:
+    """The learning problem at its start, and gamma; what a saved state will replace is not chosen."""
+    features, signals = specification.features, executor.signals
+    check_sizes(specification)
+    gamma = features.find_gamma(signals)
+    if isinstance(features, EverySignal):
+        rows = KernelRows.open(executor, None if features.is_precomputed else features.checked_kernel(signals, gamma))
+        atoms = first_combinations(specification.init, specification.n_atoms, rows, rng)
+        return FullProblem(rows, atoms, specification.pursuit, specification.atom_update), gamma
+    update, linear = None, specification.linear
+    if isinstance(features, KernelFeatures):
+        kernel = features.checked_kernel(signals, gamma)
+        known = None if saved is None else check_kernel_vectors(saved, signals.shape[1])
+        norm = None
+        if linear is not None:
+            norm = linear.find_norm(executor) if known is None else linear.find_norm_of(known)
+        if specification.vector_update is not None:
+            features.check_differentiable(kernel)
+            update = specification.vector_update.make(norm, has_warned=has_warned)
+        vectors = known
+        if vectors is None:
+            vectors = features.first_vectors(executor, kernel, rng, specification.atom_update)
+            if norm is not None:
+                vectors = on_sphere(vectors, norm, rng, are_given=not isinstance(features.vectors, str))
+        feature_map: FeatureMap = KernelMap(kernel, vectors)
+    else:
+        feature_map = features.first_map(signals, gamma, rng)
+    metric = feature_map.metric(signals.dtype)
+    if saved is None:
+        atoms = initial_atoms(specification.init, specification.n_atoms, feature_map, metric, signals, rng)
+    else:
+        atoms = np.zeros((specification.n_atoms, metric.rank))
+    problem = ReducedProblem(
+        executor,
+        Model.start(feature_map, metric, atoms),
+        specification.pursuit,
+        atom_update=specification.atom_update,
+        vector_update=update,
+        linear=linear,
+    )
+    return problem, gamma
+
+
+def warm_up(specification: Specification, problem: LearningProblem, report: Report) -> bool:
+    """Iterations that hold the kernel vectors, before these are learned; whether Ctrl-C ended them.
+
+    They cost little, and what they end with is the least to be beaten.
+    """
+    if not specification.warms_up:
+        return False
+    assert isinstance(problem, ReducedProblem)
+    fixed = ReducedProblem(problem.executor, problem.model, problem.pursuit, atom_update=problem.atom_update)
+    held = report._replace(name=f"{report.name}, kernel vectors held")
+    _, is_interrupted = iterate(specification, fixed, held, FIXED_VECTOR_ITERATIONS)
+    problem.continue_from(fixed)
+    return is_interrupted
+
+
+def iterate(
+    specification: Specification,
+    problem: LearningProblem,
+    report: Report,
+    max_iter: int,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[History, bool]:
+    """Alternate coding and updates; the errors, and whether Ctrl-C ended it."""
+    n_signals, n_features = problem.executor.signals.shape
+    return alternate(
+        problem,
+        max_iter=max_iter,
+        tol=specification.tol,
+        n_numbers=n_signals * n_features,
+        verbose=report.verbose,
+        name=report.name,
+        checkpoint=checkpoint,
+    )
+
+
+def learned_of(specification: Specification, problem: LearningProblem, gamma: float | None) -> Learned:
+    """What a problem has learned so far, rounded to the signals' dtype."""
+    signals, model = problem.executor.signals, problem.model
+    rank: int | None = None
+    if isinstance(problem, FullProblem):
+        vectors, atoms, gram = problem.kernel_rows.vectors(), host(model.atoms), host(model.gram)
+    else:
+        whitened = host(model.whitened_atoms)
+        feature_map = model.feature_map
+        vectors, atoms, gram = None, host(model.atoms), whitened @ whitened.T
+        if isinstance(feature_map, KernelMap):
+            vectors, rank = host(feature_map.kernel_vectors), model.metric.rank
+        elif isinstance(feature_map, FourierMap):
+            vectors = host(feature_map.frequencies)
+    atoms = atoms.astype(signals.dtype)
+    if rank is None and not isinstance(problem, FullProblem):
+        # Of the atoms that are stored, from which it can be computed again.
+        gram = atoms.astype(np.float64) @ atoms.astype(np.float64).T
+    vectors = None if vectors is None else vectors.astype(signals.dtype)
+    fitted_map = specification.features.fitted_map(signals.shape[1], vectors, gamma)
+    dictionary = FittedDictionary(fitted_map, atoms, specification.pursuit, gram)
+    is_widened = signals.dtype != signals.result_dtype
+    return Learned(dictionary, gamma, rank, model.n_revived, is_widened)
+
+
+def check_sizes(specification: Specification) -> None:
+    """Warn of sizes that do not go together."""
+    features = specification.features
+    if isinstance(features, KernelFeatures) and specification.n_atoms > features.count:
+        warn(
+            f"n_components={specification.n_atoms} exceeds the number of kernel vectors, {features.count}: the atoms "
+            f"span no more dimensions than that. Use more kernel vectors or fewer atoms.",
+        )
+
+
+def check_learned(specification: Specification, problem: LearningProblem, learned: Learned, name: str) -> None:
+    """Warn of a model that represents next to nothing, or of kernel vectors that depend on one another."""
+    signals, features = problem.executor.signals, specification.features
+    tolerance = specification.pursuit.residual_tol
+    check_codes(name, problem.model.n_empty, signals.shape[0], None if tolerance < 0.0 else tolerance, features)
+    if learned.rank is not None:
+        assert isinstance(features, KernelFeatures)
+        count = learned.dictionary.feature_map.size
+        limit = signals.shape[1] if features.is_linear else count
+        check_rank(name, learned.rank, count, specification.n_atoms, limit, signals.dtype)
+
+
+def decoder_sums(dictionary: FittedDictionary, executor: Executor, earlier: DecoderSums | None = None) -> DecoderSums:
+    """The sums that a decoder is learned from, added to those of earlier signals."""
+    encoder = dictionary.encoder(executor.signals.dtype).with_gram()
+    parts = encoder.feature_map, encoder.atoms, encoder.gram, encoder.pursuit
+    task = Decode(*parts, unit_length=dictionary.feature_map.has_unit_norms)
+    sums = DecoderSums(*map(host, executor.map_reduce(task, start=earlier)[0]))
+    if not np.isfinite(sums.cross_products).all():
+        raise NotFiniteError
+    return sums
+
+
+def solved_decoder(dictionary: FittedDictionary, sums: DecoderSums, alpha: float) -> LinearDecoder:
+    """The decoder of these sums, in the dtype of the atoms."""
+    assert dictionary.gram is not None
+    dtype = dictionary.atoms.dtype
+    gram = dictionary.gram.astype(dtype)
+    matrix, intercept = learn_decoder(sums, gram, alpha, dictionary.feature_map.has_unit_norms)
+    return LinearDecoder(matrix.astype(dtype), intercept.astype(dtype))

@@ -1,0 +1,150 @@
+"""What all displays share: their axes, their docstrings, and what they read from an estimator or a pipeline."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from rkdl._utils.types import Array, MatrixLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ImageShape = tuple[int, ...] | None
+SHAPE_TEXT = "Shape of an image: (height, width), or (height, width, 3) with colours. None: signals are not images."
+ROWS, SIGNAL_LABELS = "array-like of shape (n_signals, n_features)", "array-like of shape (n_signals,)"
+GRID = "ndarray of shape (grid_resolution, grid_resolution)"
+# What the parameters of the displays and of their methods are.
+PARAMETERS = {
+    "signals": (ROWS, "Signals, kernel vectors or atoms, or their pre-images."),
+    "reconstructions": (ROWS, "What the codes of the signals represent."),
+    "codes": ("array-like or sparse matrix of shape (n_signals, n_components)", "Codes."),
+    "residuals": ("array-like", "Norms of residuals (n_signals,); or mean relative squares (n_labels, n_classes)."),
+    "errors": ("array-like of shape (n_iter,)", "Error after each iteration, up to that of the returned model."),
+    "update_errors": ("array-like of shape (n_updates,)", "Errors right after each update, with the codes before it."),
+    "classes": ("array-like of shape (n_classes,)", "Labels of the dictionaries, or of the classes of a response."),
+    "labels": ("array-like of shape (n_labels,)", "Labels of the rows; None for `classes`."),
+    "xx0": (GRID, "First feature at the points of the grid."),
+    "xx1": (GRID, "Second feature there."),
+    "response": (GRID, "Response there: the index of a class, a score or a residual."),
+    "level": ("float", "Score below which signals are outliers, to draw a boundary at; None for no score."),
+    "numbers": ("array-like of int", "Numbers of the rows; None for 0, 1, 2 and so on."),
+    "feature_names": ("array-like of str", "Names of the features for the axes; None if they have none."),
+    "estimator": ("estimator or Pipeline", "Fitted estimator, or a pipeline that ends with one."),
+    "X": (ROWS, "Signals; of two features where they are drawn as points."),
+    "y": (SIGNAL_LABELS, "Labels of the signals; None if they have none."),
+    "ax": ("matplotlib Axes", "Axes to draw on, for instance of another display; None for those of a new figure."),
+    "atoms": ("array-like of int", "Numbers of the atoms to draw, in this order; None for all."),
+    "vectors": ("array-like of int", "Numbers of the kernel vectors to draw, in this order; None for all."),
+    "image_shape": ("tuple of int", SHAPE_TEXT),
+    "n_columns": ("int", "Number of images in a row; None for about as many as there are rows."),
+    "noise": ("float", "Standard deviation of the noise per feature, as for the estimators' `denoise`."),
+    "bins": ("int", "Number of bins."),
+    "show_updates": ("bool", "Whether to draw `update_errors_` too, where the estimator has them."),
+    "name": ("str", "Name in the legend or at the colour bar; for an estimator None is the name of its class."),
+    "include_values": ("bool", "Whether to write the numbers into the matrix."),
+    "values_format": ("str", "Format of the numbers."),
+    "grid_resolution": ("int", "Number of points of the grid along each feature."),
+    "eps": ("float", "Margin around the signals, relative to their range."),
+    "show_signals": ("bool", "Whether to draw the signals too."),
+    "kwargs": ("dict", "Options of `plot`; others are passed to matplotlib's function that draws the values."),
+}
+
+
+AnyDisplay = TypeVar("AnyDisplay", bound="Display")
+
+
+class Display:
+    """A picture, with the axes and the figure on which it was drawn last, `ax_` and `figure_`."""
+
+    def _start(self, ax: Axes | None) -> Axes:
+        """Set `ax_` and `figure_`: the given axes, or those of a new figure."""
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError(
+                "rkdl.plotting draws with matplotlib, which is not installed: pip install 'rkdl[plots]'."
+            ) from error
+        self.ax_: Axes = plt.subplots(layout="constrained")[1] if ax is None else ax
+        self.figure_ = self.ax_.figure
+        return self.ax_
+
+
+def documented(cls: type[AnyDisplay]) -> type[AnyDisplay]:
+    """Complete the docstrings of a display and of its methods with what `PARAMETERS` says."""
+    text = inspect.cleandoc(cls.__doc__ or "")
+    head, title, tail = text.partition("Attributes\n" if "Attributes\n" in text else "Examples\n")
+    if title:
+        cls.__doc__ = f"{head}{_parameters_of(cls.__init__)}\n{title}{tail}\n"
+    for name in {"plot", "from_estimator"} & set(vars(cls)):
+        method = getattr(vars(cls)[name], "__func__", vars(cls)[name])
+        returns = "Returns\n-------\ndisplay : object\n    The display, with `ax_`, `figure_` and more.\n"
+        method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\n{_parameters_of(method)}\n{returns}"
+    return cls
+
+
+def _parameters_of(function: Callable) -> str:
+    """The section of a docstring about the parameters of a method."""
+    lines = ["Parameters", "----------"]
+    for name, parameter in list(inspect.signature(function).parameters.items())[1:]:
+        kind, text = PARAMETERS[name]
+        default = "" if parameter.default is parameter.empty else f", default={parameter.default!r}"
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        lines += [f"{stars}{name} : {kind}{default}", f"    {text}"]
+    return "\n".join([*lines, ""])
+
+
+class Fitted:
+    """A fitted estimator, or the last step of a pipeline and the steps before it."""
+
+    def __init__(self, estimator: BaseEstimator) -> None:
+        is_pipeline = isinstance(estimator, Pipeline)
+        self.model = estimator[-1] if is_pipeline else estimator
+        self.steps = estimator[:-1] if is_pipeline and len(estimator.steps) > 1 else None
+        check_is_fitted(self.model)
+        self.feature_names = getattr(estimator, "feature_names_in_", None)
+
+    def get(self, name: str, remedy: str) -> Any:
+        """A method or a fitted attribute of the estimator, or an error that says who has it."""
+        found = getattr(self.model, name, None)
+        if found is None:
+            raise ValueError(f"{type(self.model).__name__} has no {name}: {remedy}.")
+        return found
+
+    def forward(self, X: MatrixLike) -> MatrixLike:
+        """Signals as the last step of a pipeline sees them."""
+        return X if self.steps is None else self.steps.transform(X)
+
+    def backward(self, signals: np.ndarray) -> np.ndarray:
+        """Signals of the last step in the units of the pipeline's input."""
+        if self.steps is None:
+            return signals
+        if not hasattr(self.steps, "inverse_transform"):
+            names = ", ".join(type(step).__name__ for _, step in self.steps.steps)
+            raise ValueError(
+                f"What was learned cannot be shown in the units of the pipeline's input, because not all of its steps "
+                f"({names}) have an inverse_transform: give its last step, pipeline[-1]."
+            )
+        return np.asarray(self.steps.inverse_transform(signals))
+
+
+def dense(X: Array) -> np.ndarray:
+    """Signals in memory, one per row."""
+    return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+
+
+def group_rows(n_rows: int, y: ArrayLike | None) -> list[tuple[Any, np.ndarray]]:
+    """Labels and the rows that have them, in the order of the labels; all rows under None without labels."""
+    if y is None:
+        return [(None, np.arange(n_rows))]
+    labels = np.asarray(y)
+    if labels.shape != (n_rows,):
+        raise ValueError(f"y has shape {labels.shape}, and there are {n_rows} signals: give one label per signal.")
+    return [(label, np.flatnonzero(labels == label)) for label in np.unique(labels)]

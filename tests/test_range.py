@@ -1,0 +1,131 @@
+"""Numbers near the ends of their range: float32 is computed in float64 where it must, beyond float64 is refused."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from helpers import CLASSES, KERNEL, REDUCED, by_class, make, poor_models
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, KDLClassifier, KDLOutlierDetector, sparse_encode, sparse_encode_gram
+
+pytestmark = poor_models
+
+X = np.random.default_rng(0).standard_normal((40, 6))
+DICTIONARY = np.random.default_rng(1).standard_normal((5, 6))
+each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
+
+
+def near(dtype):
+    """How close two results are that rounding alone tells apart."""
+    tolerance = 1e-6 if dtype == np.float64 else 1e-3
+    return {"rtol": tolerance, "atol": tolerance}
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+@by_class(CLASSES)
+def test_float32_whose_squares_leave_its_range(kind, scale):
+    """It is computed in float64, and the results are of float32."""
+    signals = (scale * X).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model = make(kind).fit(signals)
+        codes, errors, score = model.transform(signals), model.reconstruction_error(signals), model.score(signals)
+    assert codes.dtype == errors.dtype == np.float32
+    expected = make(kind).fit(signals.astype(np.float64))
+    np.testing.assert_allclose(model.errors_, expected.errors_, rtol=1e-3)
+    assert score == pytest.approx(expected.score(signals.astype(np.float64)), rel=1e-3)
+    # A signal's code does not depend on the other signals of the call.
+    together = model.transform(np.vstack([signals[:3], np.zeros((1, 6), np.float32)]))
+    tolerance = 1e-3 * np.abs(together).max()
+    np.testing.assert_allclose(model.transform(signals[:1])[0], together[0], rtol=1e-3, atol=tolerance)
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+@pytest.mark.parametrize(
+    "fit",
+    [
+        *(make(kind).fit for kind in CLASSES),
+        make(DL).partial_fit,
+        make(KDL, kernel="linear").fit,
+        lambda signals: KDLClassifier("DL", random_state=0).fit(signals, X[:, 0] > 0.0),
+        KDLOutlierDetector(n_members=2, random_state=0).fit,
+        lambda signals: sparse_encode(signals, DICTIONARY),
+    ],
+)
+def test_what_leaves_the_range_of_float64_is_refused(fit, size):
+    with pytest.raises(ValueError, match=r"[Rr]escale"):
+        fit(size * X)
+
+
+# Powers of two: rounding must not choose another atom.
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float64, 2.0**300), (np.float64, 2.0**-300), (np.float32, 2.0**99)])
+class TestFactors:
+    """A factor changes what the mathematics says, and nothing else."""
+
+    @pytest.mark.parametrize("kernel", ["rbf", "poly"])
+    @by_class([KDL, RKDL, ORKDL])
+    def test_the_median_gamma_undoes_it(self, kind, kernel, dtype, scale):
+        # From given atoms, so that rounding has no further iterations to grow in.
+        start = {"init": np.random.default_rng(2).standard_normal((8, 12))} if kind is ORKDL else {}
+        plain, model = make(kind, kernel=kernel, **start).fit(X), make(kind, kernel=kernel, **start)
+        signals = (X * scale).astype(dtype)
+        model.fit(signals)
+        assert model.gamma_ * scale * scale == pytest.approx(plain.gamma_, rel=near(dtype)["rtol"])
+        np.testing.assert_allclose(model.transform(signals), plain.transform(X), **near(dtype))
+        assert model.score(signals) == pytest.approx(plain.score(X), rel=near(dtype)["rtol"])
+
+    @by_class([DL, *KERNEL])
+    def test_linear_methods_follow_it(self, kind, dtype, scale):
+        linear = {} if kind is DL else {"kernel": "linear"}
+        if kind in REDUCED:
+            # Fewer than features, so that moving them means something.
+            linear["n_kernel_vectors"] = 4
+        plain, signals = make(kind, n_components=5, **linear).fit(X), (X * scale).astype(dtype)
+        model = make(kind, n_components=5, **linear).fit(signals)
+        np.testing.assert_allclose(model.transform(signals).astype(float) / scale, plain.transform(X), **near(dtype))
+        np.testing.assert_allclose(model.errors_ / scale, plain.errors_, **near(dtype))
+        assert model.score(signals) == pytest.approx(plain.score(X), rel=near(dtype)["rtol"])
+
+    @each_pursuit
+    def test_codes_follow_it(self, pursuit, dtype, scale):
+        options = {"n_nonzero_coefs": 2, "pursuit": pursuit}
+        expected = sparse_encode(X, DICTIONARY, **options)
+        codes = sparse_encode((X * scale).astype(dtype), DICTIONARY, **options)
+        np.testing.assert_allclose(codes.astype(float) / scale, expected, **near(dtype))
+        correlations = (X @ DICTIONARY.T * scale).astype(dtype)
+        codes = sparse_encode_gram(DICTIONARY @ DICTIONARY.T, correlations, **options)
+        np.testing.assert_allclose(codes.astype(float) / scale, expected, **near(dtype))
+        atoms = sparse_encode(X.astype(dtype), (DICTIONARY * scale).astype(dtype), **options)
+        np.testing.assert_allclose(atoms.astype(float) * scale, expected, **near(dtype))
+
+    def test_a_tolerance_follows_it(self, dtype, scale):
+        plain = make(DL, n_nonzero_coefs=5, residual_tol=1.0).fit(X)
+        model = make(DL, n_nonzero_coefs=5, residual_tol=scale * scale).fit(X * scale)
+        np.testing.assert_allclose(model.transform(X * scale) / scale, plain.transform(X), atol=1e-8)
+        assert len(set((plain.transform(X) != 0).sum(axis=1))) > 1
+
+    def test_the_way_back_follows_it(self, dtype, scale):
+        signals = (X * scale).astype(dtype)
+        model = make(DL, n_components=12, n_nonzero_coefs=6).fit(signals)
+        found = model.inverse_transform(model.transform(signals)).astype(float) / scale
+        np.testing.assert_allclose(found, X, atol=1e-2 if dtype == np.float32 else 1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e4, 1e7])
+def test_float32_weighs_the_linear_term_as_float64_does(scale):
+    single, double = (make(MORKDL).fit((X * scale).astype(dtype)) for dtype in (np.float32, np.float64))
+    np.testing.assert_allclose(single.errors_, double.errors_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("sparse_output", [False, True])
+def test_a_huge_signal_changes_no_other_code(sparse_output):
+    signals = X.astype(np.float32)
+    expected = sparse_encode(signals, DICTIONARY, n_nonzero_coefs=2)
+    signals[7, 0] = -3.4028235e38
+    codes = sparse_encode(signals, DICTIONARY, n_nonzero_coefs=2, sparse_output=sparse_output)
+    codes = codes.toarray() if sparse_output else codes
+    others = np.arange(len(X)) != 7
+    np.testing.assert_allclose(codes[others], expected[others], rtol=1e-5, atol=1e-6)
+    assert np.isfinite(codes).all()
