@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from rkdl._coding.pursuit import pursue
 from scipy import sparse
 from sklearn.linear_model import orthogonal_mp_gram
 

@@ -42,7 +42,7 @@ def test_a_poor_beginning_does_no_harm(name, kind, X):
     expected = fed(clone(ESTIMATORS[name]), ordinary)
     stream = fed(clone(ESTIMATORS[name]), [*poor_batches(kind, X), *ordinary])
     assert np.isfinite(stream.errors_).all()
-    assert rms_error(stream, X[200:]) == pytest.approx(rms_error(expected, X[200:]), rel=0.15)
+    assert rms_error(stream, X[200:]) < 1.15 * rms_error(expected, X[200:])
     assert getattr(stream, "gamma_", 1.0) == pytest.approx(getattr(expected, "gamma_", 1.0), rel=0.4)
 
 

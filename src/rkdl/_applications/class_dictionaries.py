@@ -109,7 +109,7 @@ def shared_features(
     width, is_alone = specification.row_width(*signals.shape), not specification.features.runs_user_code
     with open_executor(signals, width, n_jobs, is_alone=is_alone) as opened:
         executor = inspected(specification, opened)
-        problem, gamma = start_problem(specification, executor, rng)
+        problem, gamma = start_problem(specification, executor, rng, report)
         is_interrupted = warm_up(specification, problem, report)
         if specification.vector_update is not None and not is_interrupted:
             of_all = report._replace(name=f"{report.name} of all classes")

@@ -22,8 +22,8 @@ from rkdl._coding.preimages import (
     squared_residual_of_noise,
 )
 from rkdl._data.signals import Signals
-from rkdl._features.kernels import RBF
-from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
+from rkdl._features.kernels import RBF, family
+from rkdl._features.maps import FeatureMap, FourierMap, KernelMap, LinearMap
 from rkdl._utils.types import Array
 
 # A Gram matrix that takes more bytes than this is computed by the calls that need it.
@@ -210,7 +210,7 @@ class FittedDictionary:
             return squared_residual_of_noise(noise, self.n_features, core._gamma)
         if isinstance(feature_map, FourierMap):
             return squared_residual_of_noise(noise, self.n_features, feature_map.gamma)
-        shown = "'precomputed'" if isinstance(feature_map, GivenKernelMap) else repr(core)
+        shown = "'precomputed'" if core is None else repr(family(core) or core)
         raise ValueError(
             f"The residual that noise leaves is not known for kernel={shown}: set residual_tol and leave noise at "
             f"None, or use 'rbf' or 'linear'."

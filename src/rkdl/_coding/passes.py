@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
 import numpy as np
 
-from rkdl._backends.arrays import joined
 from rkdl._backends.base import Codes, backend_of, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import Encoder, NotFiniteError, square_sum
@@ -103,9 +102,23 @@ def encode_signals(
 
 
 def _joined_codes(parts: list[Codes]) -> Codes:
-    """Codes of consecutive chunks as one."""
-    codes = Codes(*map(joined, zip(*parts, strict=True)))
-    return codes if len(codes.values) < 2**31 else codes._replace(indices=codes.indices.astype(np.int64))
+    """Codes of consecutive chunks as one; `parts` is emptied on the way, so that memory holds them once."""
+    total, n_signals = sum(len(part.values) for part in parts), sum(len(part.counts) for part in parts)
+    indices = np.empty(total, dtype=np.int32 if total < 2**31 else np.int64)
+    joined = Codes(np.empty(n_signals, dtype=np.int32), indices, np.empty(total, dtype=parts[0].values.dtype))
+    row = position = 0
+    for part in _emptied(parts):
+        rows, size = slice(row, row + len(part.counts)), slice(position, position + len(part.values))
+        joined.counts[rows], joined.indices[size], joined.values[size] = part
+        row, position = rows.stop, size.stop
+    return joined
+
+
+def _emptied(parts: list[Codes]) -> Iterator[Codes]:
+    """The parts in order, each dropped from the list when it is given out."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()
 
 
 def _encode_on_device(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from numbers import Real
 from typing import Any, ClassVar
@@ -18,7 +17,7 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._data.open import is_dask, open_signals
 from rkdl._data.signals import Signals, float_dtype
 from rkdl._data.sources import check_source
-from rkdl._estimators.fitting import as_fitted, ensure_fitted, freeze, made_once, read_signals
+from rkdl._estimators.fitting import as_fitted, doc_link_template, ensure_fitted, freeze, made_once, read_signals
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.types import Array, Device, MatrixLike
@@ -38,13 +37,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     # Fitted attributes that the dictionary is made of.
     _parts: ClassVar[tuple[str, ...]] = ("components_", "decoder_", "decoder_intercept_")
 
-    # Notebooks link to the site whose address the environment variable RKDL_DOCS holds, if any.
-    _doc_link_module = "rkdl"
-
-    @property
-    def _doc_link_template(self) -> str:
-        site = os.environ.get("RKDL_DOCS", "").rstrip("/")
-        return f"{site}/generated/{{estimator_module}}.{{estimator_name}}.html" if site else ""
+    _doc_link_module, _doc_link_template = "rkdl", doc_link_template
 
     @abstractmethod
     def _assemble(self) -> FittedDictionary:

@@ -35,7 +35,15 @@ from rkdl._backends.base import backend_of
 from rkdl._backends.devices import to_device
 from rkdl._coding.encoder import Pursuit
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
-from rkdl._estimators.fitting import as_fitted, constant, freeze, made_once, read_signals, replaced_at_once
+from rkdl._estimators.fitting import (
+    as_fitted,
+    constant,
+    doc_link_template,
+    freeze,
+    made_once,
+    read_signals,
+    replaced_at_once,
+)
 from rkdl._estimators.learner import Learner, specify
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
@@ -136,6 +144,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
+    _doc_link_module, _doc_link_template = "rkdl", doc_link_template
     _parameter_constraints: dict = {
         "estimator": [StrOptions(set(METHODS)), HasMethods(["fit", "transform"])],
         "n_refinements": [Interval(Integral, 0, None, closed="left")],

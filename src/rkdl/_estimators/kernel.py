@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encode import check_pursuit
+from rkdl._coding.encoder import Pursuit
 from rkdl._estimators.fitting import as_fitted, constant
 from rkdl._estimators.learner import COMMON, DECODES, HAS_GAMMA, STREAMS, Learner, fit_decoder, forget_decoder
 from rkdl._features.kernels import Kernel, as_kernel
@@ -65,7 +65,7 @@ class KernelLearner(Learner):
         vectors = parameters.kernel_vectors
         count = parameters.n_kernel_vectors if isinstance(vectors, str) else np.shape(vectors)[0]
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
-        pursuit = check_pursuit(min(n_nonzero, count), None, self.pursuit, count)
+        pursuit = Pursuit(min(n_nonzero, count), ols=self.pursuit == "ols")
         return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, count, pursuit)
 
     def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:

@@ -25,7 +25,7 @@ from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
-from rkdl._estimators.fitting import as_fitted, freeze, made_once, read_signals, replaced_at_once
+from rkdl._estimators.fitting import as_fitted, doc_link_template, freeze, made_once, read_signals, replaced_at_once
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
@@ -131,6 +131,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     array([0, 1, 2])
     """
 
+    _doc_link_module, _doc_link_template = "rkdl", doc_link_template
     _parameter_constraints: dict = {
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), "array-like"],

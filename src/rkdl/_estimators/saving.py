@@ -130,6 +130,8 @@ def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any
         state = {key.removeprefix("stream."): arrays.pop(key) for key in names}
         restore_stream(model, StreamState(header["stream"], state), sizes)
     remember_parameters(model)
+    if hasattr(model, "_settings"):
+        model._fit_settings = model._settings()
     if arrays:
         raise ValueError(f"{path} was changed: its array '{_brief(next(iter(arrays)))}' is not expected.")
     return model

@@ -126,8 +126,8 @@ class SparseCoder(DictionaryEstimator):
             work.n_components_, work.n_features_in_ = work.components_.shape
             freeze(work, ("components_",))
             work._make_pursuit(work.n_components_)
-        dictionary = self._dictionary()
-        dictionary.encoder(dictionary.atoms.dtype)
+            dictionary = work._dictionary()
+            dictionary.encoder(dictionary.atoms.dtype)
         return self
 
     def _read_atoms(self, X: Any) -> np.ndarray:

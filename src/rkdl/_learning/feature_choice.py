@@ -186,14 +186,14 @@ class KernelFeatures(KernelChoice):
             raise ValueError(f"kernel_vectors has {vectors.shape[1]} features and X has {n_features}: they must agree.")
         return vectors
 
-    def check_differentiable(self, kernel: Kernel) -> None:
+    def check_differentiable(self, kernel: Kernel, name: str) -> None:
         """Refuse a kernel without a gradient, along which kernel vectors would move."""
         if not kernel.differentiable:
             is_kernel = isinstance(self.kernel, Kernel)
             remedy = "write its gradient(X, Y, weights)" if is_kernel else "use a Kernel, 'rbf', 'poly' or 'linear'"
             raise ValueError(
-                f"ORKDL and MORKDL move the kernel vectors along the kernel's derivative, and kernel={self.kernel!r} "
-                f"is a {'kernel' if is_kernel else 'function'} without one: {remedy}, or use RKDL, which needs no "
+                f"{name} moves the kernel vectors along the kernel's derivative, and kernel={self.kernel!r} is a "
+                f"{'kernel' if is_kernel else 'function'} without one: {remedy}, or use RKDL, which needs no "
                 f"derivative."
             )
 

@@ -14,7 +14,7 @@ from rkdl._backends.arrays import host
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import NotFiniteError
 from rkdl._coding.preimages import Decode, DecoderSums, LinearDecoder, learn_decoder
-from rkdl._data.signals import Signals
+from rkdl._data.signals import Signals, is_safe
 from rkdl._execution.executor import Executor
 from rkdl._execution.open import open_executor
 from rkdl._features.maps import FeatureMap, FourierMap, KernelMap
@@ -81,7 +81,7 @@ def learn(
         executor = inspected(specification, opened, checkpoint)
         try:
             saved = None if checkpoint is None else checkpoint.state
-            problem, gamma = start_problem(specification, executor, rng, saved)
+            problem, gamma = start_problem(specification, executor, rng, report, saved)
             was_interrupted = saved is None and warm_up(specification, problem, report)
             # What an interrupted warm-up ended with is stored.
             max_iter = 0 if was_interrupted else specification.max_iter
@@ -109,32 +109,31 @@ def learn(
 
 @contextmanager
 def open_learning(
-    specification: Specification, signals: Signals, n_jobs: int | None
+    specification: Specification, signals: Signals, n_jobs: int | None, is_wide: bool | None = None
 ) -> Iterator[tuple[Executor, bool]]:
     """What runs the chunk tasks of the learning, and whether float32 has too few digits for the signals.
 
-    These are then read in float64.
+    These are then read in float64. None for `is_wide` finds out.
     """
-    is_wide = False
     if not signals.is_remote:
-        is_wide = _lacks_digits(specification, signals)
+        is_wide = _lacks_digits(specification, signals) if is_wide is None else is_wide
         signals = signals.with_dtype(np.dtype(np.float64)) if is_wide else signals
     width = specification.row_width(*signals.shape)
     # A kernel of the user's may differentiate.
     with open_executor(signals, width, n_jobs, is_alone=not specification.features.runs_user_code) as executor:
         if signals.is_remote:
             # On a cluster when the blocks are there, or they would be computed once more.
-            is_wide = _lacks_digits(specification, executor.signals)
+            is_wide = _lacks_digits(specification, executor.signals) if is_wide is None else is_wide
             if is_wide:
                 executor = executor.with_signals(executor.signals.with_dtype(np.dtype(np.float64)))
-        yield executor, is_wide
+        yield executor, bool(is_wide)
 
 
 def _lacks_digits(specification: Specification, signals: Signals) -> bool:
     """Whether float32 cannot resolve the residuals of these signals, by a sample."""
     sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
-    if not np.isfinite(sample).all():
-        # Refused in the first pass over the data.
+    if not np.isfinite(sample).all() or not is_safe(float(np.mean(sample**2)), np.float64):
+        # Refused in the first pass over the data, unless the sample alone is zero.
         return False
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         products = specification.features.sample_products(sample)
@@ -163,8 +162,8 @@ def start_problem(
     specification: Specification,
     executor: Executor,
     rng: np.random.RandomState,
+    report: Report,
     saved: dict[str, np.ndarray] | None = None,
-    has_warned: bool = False,
 ) -> tuple[LearningProblem, float | None]:
     """The learning problem at its start, and gamma; what a saved state will replace is not chosen."""
     features, signals = specification.features, executor.signals
@@ -182,8 +181,8 @@ def start_problem(
         if linear is not None:
             norm = linear.find_norm(executor) if known is None else linear.find_norm_of(known)
         if specification.vector_update is not None:
-            features.check_differentiable(kernel)
-            update = specification.vector_update.make(norm, has_warned=has_warned)
+            features.check_differentiable(kernel, report.name)
+            update = specification.vector_update.make(norm)
         vectors = known
         if vectors is None:
             vectors = features.first_vectors(executor, kernel, rng, specification.atom_update)

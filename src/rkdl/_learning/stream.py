@@ -93,21 +93,23 @@ class Stream:
     ) -> Stream:
         """The stream after a batch, and after an update of the model from all that was seen if `ends_epoch`."""
         stream = replace(self, learned=None, error=None)
-        bounds = None
-        with open_learning(specification, signals, n_jobs) as (opened, _):
+        must_wait = stream._must_wait(signals, specification, ends_epoch)
+        with open_learning(specification, signals, n_jobs, stream._is_wide) as (opened, _):
             # The chunks of this batch, also where it is learned from together with others.
             bounds = opened.bounds
-        if stream._must_wait(signals, specification, ends_epoch):
-            signals.check_finite()
+            if must_wait:
+                stream._check(opened, specification)
+        if must_wait:
             return stream._made_room(signals, specification, rng, report, n_jobs)._with_waiting(signals, bounds)
         batches = stream.waiting
         joined, rows = join(batches, signals, bounds)
         stream = replace(stream, waiting=())
-        with config_context(chunk_rows=rows), open_learning(specification, joined, n_jobs) as (executor, is_wide):
+        with (
+            config_context(chunk_rows=rows),
+            open_learning(specification, joined, n_jobs, stream._is_wide) as (executor, is_wide),
+        ):
             if stream.model is None:
                 stream = stream._started(specification, executor, is_wide, rng, report)
-            elif stream.computes_in_float64:
-                executor = executor.with_signals(executor.signals.with_dtype(np.dtype(np.float64)))
             return stream._warned_of_scale(executor.signals, specification, report)._advanced(
                 executor, specification, report, ends_epoch
             )
@@ -115,6 +117,19 @@ class Stream:
     def forgotten(self) -> Stream:
         """The stream without what the last batch has made of the model, which became fitted attributes."""
         return replace(self, learned=None, error=None)
+
+    @property
+    def _is_wide(self) -> bool | None:
+        """Whether signals are read in float64; None before that is known."""
+        return None if self.model is None else self.computes_in_float64
+
+    def _check(self, executor: Executor, specification: Specification) -> None:
+        """Refuse signals, or features of them, that are not finite: an update must not be lost to them later."""
+        executor.signals.check_finite()
+        if self.model is not None:
+            assert self.running is not None
+            problem = self._problem(executor, specification, self.running).problem
+            problem.encode_with(problem.model.whitened_atoms)
 
     def _must_wait(self, signals: Signals, specification: Specification, ends_epoch: bool) -> bool:
         """Whether a batch is kept until a later one."""
@@ -145,7 +160,10 @@ class Stream:
         )
         joined, rows = join(self.waiting)
         stream = replace(self, waiting=())
-        with config_context(chunk_rows=rows), open_learning(specification, joined, n_jobs) as (executor, is_wide):
+        with (
+            config_context(chunk_rows=rows),
+            open_learning(specification, joined, n_jobs, stream._is_wide) as (executor, is_wide),
+        ):
             if stream.model is None:
                 stream = stream._started(specification, executor, is_wide, rng, report)
             return stream._advanced(executor, specification, report, ends_epoch=False)
@@ -163,7 +181,7 @@ class Stream:
     ) -> Stream:
         """The stream with kernel vectors, gamma and first atoms chosen from these signals."""
         executor = inspected(specification, executor)
-        problem, gamma = start_problem(specification, executor, rng)
+        problem, gamma = start_problem(specification, executor, rng, report)
         if warm_up(specification, problem, report):
             raise KeyboardInterrupt
         assert isinstance(problem, ReducedProblem)
@@ -182,12 +200,8 @@ class Stream:
 
     def _warned_of_scale(self, signals: Signals, specification: Specification, report: Report) -> Stream:
         """Warn once of a batch of another scale than the signals of the start."""
-        features = specification.features
-        chosen = features.gamma_rule is not None or (
-            isinstance(features, KernelFeatures) and isinstance(features.vectors, str) and not features.is_linear
-        )
-        known = self.start_gamma
-        if known is None or not chosen or self.has_warned_of_scale or signals.shape[0] < FEWEST_COMPARED:
+        known, is_small = self.start_gamma, signals.shape[0] < FEWEST_COMPARED
+        if known is None or is_small or self.has_warned_of_scale or signals_needed(specification) == 0:
             return self
         sample = spread_sample(signals, SAMPLE)
         if not np.isfinite(sample).all():
@@ -197,8 +211,8 @@ class Stream:
             return self
         warn(
             f"{report.name}: the median squared distance between the signals of this batch is {ratio:.2g} times that "
-            f"between those that gamma and kernel vectors were chosen from. If later batches are like this one, begin "
-            f"anew with a clone, or scale the signals."
+            f"between those that atoms, gamma and kernel vectors were chosen from. If later batches are like this "
+            f"one, begin anew with a clone, or scale the signals."
         )
         return replace(self, has_warned_of_scale=True)
 

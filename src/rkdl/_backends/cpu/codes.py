@@ -133,7 +133,8 @@ def padded_gram(gram: np.ndarray) -> np.ndarray:
     """The Gram matrix with rows padded by zeros to whole vectors; itself if they are."""
     n_atoms = len(gram)
     if gram.shape[1] * gram.itemsize % VECTOR_BYTES == 0:
-        return np.ascontiguousarray(gram)
+        # The kernel, which may fill in rows, takes no read-only array.
+        return np.ascontiguousarray(gram) if gram.flags.writeable else gram.copy()
     padded = np.zeros((n_atoms, _padded_width(n_atoms, gram.dtype)), dtype=gram.dtype)
     padded[:, :n_atoms] = gram
     return padded
