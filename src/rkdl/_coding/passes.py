@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol, Self
@@ -16,7 +15,7 @@ from rkdl._data.signals import Signals, is_safe
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.pool import side_by_side
-from rkdl._execution.threads import map_chunks
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._utils.types import Array
 
 # Atoms per block of a Gram matrix, and the number of atoms from which on threads gain something.
@@ -46,12 +45,11 @@ def for_each_chunk(
     width: int,
     n_jobs: int | None,
     task: Callable[[int, int, int], Any],
-    multiplications: float = math.inf,
 ) -> list[Any]:
     """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
 
-    All together take about `multiplications`. Chunks on a device are processed one after another. Where features are
-    not finite because the signals are not, the error is scikit-learn's, which says so.
+    Chunks on a device are processed one after another. Where features are not finite because the signals are not, the
+    error is scikit-learn's, which says so.
     """
     choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
     if signals.device is not None:
@@ -60,7 +58,8 @@ def for_each_chunk(
         choose, n_jobs = bounds_on(signals.device), 1
     bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
     try:
-        return map_chunks(signals, bounds, n_jobs, task, multiplications)
+        with ThreadExecutor(signals, bounds, n_jobs, row_width=width) as executor:
+            return executor.map_chunks(task)
     except NotFiniteError:
         signals.check_finite()
         raise
@@ -98,16 +97,8 @@ def encode_signals(
             return codes.scaled(factors)
         return codes.scatter(factors, dense[start:stop])
 
-    parts = for_each_chunk(signals, encoder.row_width, n_jobs, task, _multiplications(signals, encoder))
+    parts = for_each_chunk(signals, encoder.row_width, n_jobs, task)
     return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
-
-
-def _multiplications(signals: Signals, encoder: Encoder) -> float:
-    """About how many the coding takes; infinite with a kernel, whose share is not known."""
-    n_signals, n_features = signals.shape
-    n_nonzero = encoder.pursuit.n_nonzero
-    # A step takes as long as a few multiplications with every atom beside those of the factor's rows.
-    return n_signals * encoder.n_atoms * (n_features + n_nonzero * (n_nonzero / 2 + 8)) if encoder.is_linear else np.inf
 
 
 def _joined_codes(parts: list[Codes]) -> Codes:

@@ -143,9 +143,7 @@ class KernelRows:
         """``task(number, start, stop)`` of every chunk."""
         if self.executor.signals.device is not None:
             return [task(number, *bound) for number, bound in enumerate(self.executor.bounds)]
-        found: list = []
-        self.executor.map_chunks(task, found.append)
-        return found
+        return self.executor.map_chunks(task)
 
 
 class FullModel(NamedTuple):
@@ -199,7 +197,9 @@ class FullProblem(LearningProblem):
 
     def model_of(self, state: dict[str, np.ndarray]) -> FullModel:
         check_full_state(state, *self.model.atoms.shape)
-        arrays = self.executor.to_signals({name: state[name] for name in ("atoms", "correlations", "gram")})
+        arrays: dict[str, Any] = self.executor.to_signals(
+            {name: state[name] for name in ("atoms", "correlations", "gram")}
+        )
         numbers = {name: type(value)(state[name]) for name, value in self.model._asdict().items() if name not in arrays}
         return FullModel(**arrays, **numbers)
 
