@@ -16,7 +16,9 @@ from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.pool import side_by_side
 from rkdl._execution.threads import ThreadExecutor
+from rkdl._features.maps import KernelMap
 from rkdl._utils.types import Array
+from rkdl._utils.warnings import warn
 
 # Atoms per block of a Gram matrix, and the number of atoms from which on threads gain something.
 _BLOCK, _MANY = 256, 1024
@@ -90,14 +92,20 @@ def encode_signals(
     factors = np.ones(n_atoms, dtype=signals.dtype) if factors is None else factors.astype(signals.dtype, copy=False)
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=signals.dtype)
 
+    n_coefficients: list[int] = []
+
     def task(number: int, start: int, stop: int) -> Codes | None:
         norms = None if squared_norms is None else squared_norms[start:stop]
         codes = encoder.codes(signals.read(start, stop), norms)
-        if dense is None:
-            return codes.scaled(factors)
-        return codes.scatter(factors, dense[start:stop])
+        n_coefficients.append(len(codes.values))
+        return codes.scaled(factors) if dense is None else codes.scatter(factors, dense[start:stop])
 
     parts = for_each_chunk(signals, encoder.row_width, n_jobs, task)
+    if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0 and isinstance(encoder.feature_map, KernelMap):
+        warn(
+            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as those "
+            "that the dictionary was learned from."
+        )
     return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
 
 

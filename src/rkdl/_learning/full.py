@@ -249,7 +249,20 @@ class FullProblem(LearningProblem):
             update_objective=sweep.objective(self.energy, metric),
         )
         n_replaced = self.replace_unused_atoms(chunks, used, found)
-        self.model = found.normalized()._replace(n_revived=model.n_revived + n_replaced)
+        self.model = self._without_cancellation(found.normalized())._replace(n_revived=model.n_revived + n_replaced)
+
+    def _without_cancellation(self, model: FullModel) -> FullModel:
+        """The model with products of its atoms computed anew where large coefficients cancel in them.
+
+        An atom of unit norm whose coefficients leave nothing but rounding becomes zero, and is replaced later.
+        """
+        eps = float(np.finfo(self.executor.signals.dtype).eps)
+        rounding = eps * abs(model.atoms).sum(1) ** 2 * float(self.squared_norms.max())
+        if not bool((rounding > eps**0.5).any()):
+            return model
+        atoms = where((rounding < 0.01)[:, None], model.atoms, 0.0)
+        correlations = cast(self.kernel_rows.times(atoms.T), np.float64)
+        return model._replace(atoms=atoms, correlations=correlations, gram=atoms @ correlations).normalized()
 
     def replace_unused_atoms(self, chunks: list[ChunkState], used: np.ndarray, model: FullModel) -> int:
         """Replace unused atoms by the worst-represented signals, no two alike, in place; returns how many."""
