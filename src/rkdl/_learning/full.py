@@ -258,9 +258,9 @@ class FullProblem(LearningProblem):
         """
         eps = float(np.finfo(self.executor.signals.dtype).eps)
         rounding = eps * abs(model.atoms).sum(1) ** 2 * float(self.squared_norms.max())
-        if not bool((rounding > eps**0.5).any()):
+        if not bool((rounding > 10.0 * eps**0.75).any()):
             return model
-        atoms = where((rounding < 0.01)[:, None], model.atoms, 0.0)
+        atoms = where((rounding < eps**0.3)[:, None], model.atoms, 0.0)
         correlations = cast(self.kernel_rows.times(atoms.T), np.float64)
         return model._replace(atoms=atoms, correlations=correlations, gram=atoms @ correlations).normalized()
 
