@@ -35,7 +35,7 @@ class TestInOrder:
             at_once.release()
 
         with ThreadPoolExecutor(3) as pool:
-            in_order(pool, lambda item: item + 1, range(10_000), 4, window, consume)
+            in_order(pool, lambda item: item + 1, [(item,) for item in range(10_000)], 4, window, consume)
         assert found == list(range(1, 10_001))
 
     def test_a_slow_item_does_not_let_results_pile_up(self):
@@ -51,7 +51,7 @@ class TestInOrder:
             return item
 
         with ThreadPoolExecutor(2) as pool:
-            in_order(pool, work, range(100), 3, 8, found.append)
+            in_order(pool, work, [(item,) for item in range(100)], 3, 8, found.append)
         assert found == list(range(100))
 
     def test_where_all_results_are_kept_a_slow_item_delays_no_other(self):

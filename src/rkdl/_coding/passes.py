@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
@@ -14,6 +15,7 @@ from rkdl._coding.encoder import Encoder, NotFiniteError, square_sum
 from rkdl._data.signals import Signals, is_safe
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.executor import Executor, Result
 from rkdl._execution.pool import side_by_side
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import KernelMap
@@ -42,13 +44,9 @@ class Coder(Protocol):
         """The coder and the signals, both in float64 if squares of the signals leave the range of float32."""
 
 
-def for_each_chunk(
-    signals: Signals,
-    width: int,
-    n_jobs: int | None,
-    task: Callable[[int, int, int], Any],
-) -> list[Any]:
-    """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
+@contextmanager
+def open_pass(signals: Signals, width: int, n_jobs: int | None) -> Iterator[Executor]:
+    """What runs a pass over signals that take `width` numbers each, whose results are written in this process.
 
     Chunks on a device are processed one after another. Where features are not finite because the signals are not, the
     error is scikit-learn's, which says so.
@@ -61,10 +59,18 @@ def for_each_chunk(
     bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
     try:
         with ThreadExecutor(signals, bounds, n_jobs, row_width=width) as executor:
-            return executor.map_chunks(task)
+            yield executor
     except NotFiniteError:
         signals.check_finite()
         raise
+
+
+def for_each_chunk(
+    signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int, int], Result]
+) -> list[Result]:
+    """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned."""
+    with open_pass(signals, width, n_jobs) as executor:
+        return executor.map_chunks(task)
 
 
 def encode_signals(
@@ -100,7 +106,8 @@ def encode_signals(
         n_coefficients.append(len(codes.values))
         return codes.scaled(factors) if dense is None else codes.scatter(factors, dense[start:stop])
 
-    parts = for_each_chunk(signals, encoder.row_width, n_jobs, task)
+    with open_pass(signals, encoder.row_width, n_jobs) as executor:
+        parts: Any = executor.map_chunks(task)
     if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0 and isinstance(encoder.feature_map, KernelMap):
         warn(
             "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "

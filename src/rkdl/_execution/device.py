@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -96,6 +96,9 @@ class DeviceExecutor(Executor):
 
     def cache_room(self, n_bytes: int) -> int:
         return super().cache_room(n_bytes) if self.device.type == "cpu" else self._cache_limit
+
+    def worker(self, task: ChunkTask) -> ChunkTask:
+        return partial(self.attempt, self.to_signals(task))
 
     def attempt_chunks(self, work: ChunkTask, states: Array | None = None) -> tuple[list[float], list]:
         """``work(rows, state)`` of every chunk, whose one sum is a check: mean checks per number, and the results.

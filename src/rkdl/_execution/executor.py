@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from copy import copy
 from typing import Any, ClassVar, Protocol, Self, TypeVar
@@ -21,6 +22,7 @@ from rkdl._backends.devices import to_host
 from rkdl._data.signals import RangeError, Signals, is_safe
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import cache_limit
+from rkdl._execution.pool import in_order
 from rkdl._utils.types import Array
 
 # Features are cached between passes while they take no more than this.
@@ -58,6 +60,9 @@ class Executor:
         self.n_jobs = n_jobs
         self.cache_bytes = cache_bytes
         self._context = ExitStack()
+        self._threads, self._pool = 1, None
+
+    _pool: ThreadPoolExecutor | None
 
     def __enter__(self) -> Self:
         _ONE_BLAS_THREAD.__enter__()
@@ -77,11 +82,11 @@ class Executor:
         `states` are those of an earlier pass, one per chunk. Sums are added in chunk order and in float64, to those of
         earlier signals where `start` gives them.
         """
-        work = self.to_signals(task)
+        work = self.worker(task)
         totals, found = None if start is None else tuple(map(self._wide, start)), []
 
         def apply(number: int, first: int, last: int) -> tuple[Sums, State]:
-            return self.attempt(work, self.signals.read(first, last), None if states is None else states[number])
+            return work(self.signals.read(first, last), None if states is None else states[number])
 
         def consume(result: tuple[Sums, State]) -> None:
             nonlocal totals
@@ -109,10 +114,16 @@ class Executor:
 
         Of `window` chunks at most there are results that are not consumed; a few where it is None.
         """
-        with self.signals.reading(self.bounds, 1):
-            for number, (start, stop) in enumerate(self.bounds):
-                consume(task(number, start, stop))
-                self.signals.release_buffer()
+        n_threads = self._threads
+        with self.signals.reading(self.bounds, n_threads):
+            if self._pool is None:
+                for number, (start, stop) in enumerate(self.bounds):
+                    consume(task(number, start, stop))
+                    self.signals.release_buffer()
+                return
+            # Twice the threads keeps them busy and the results in flight few.
+            items = [(number, *bound) for number, bound in enumerate(self.bounds)]
+            in_order(self._pool, task, items, n_threads, window or 2 * n_threads, consume)
 
     def _wide(self, part: Array) -> Array:
         """A copy in float64, where sums are added."""
@@ -134,9 +145,9 @@ class Executor:
         """The value with its arrays where the signals are."""
         return value
 
-    def attempt(self, work: ChunkTask, rows: Array, state: State = None) -> tuple[Sums, State]:
-        """``work(rows, state)``, in pieces where the memory of a device does not hold all rows."""
-        return work(rows, state)
+    def worker(self, task: ChunkTask) -> ChunkTask:
+        """The task where the signals are, in pieces where the memory of a device does not hold all rows of a chunk."""
+        return task
 
     def with_vectors_on_device(self, feature_map: Value) -> Value:
         """A kernel map with its kernel vectors where their gradient is computed."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import check_n_jobs, resolve_threads
 from rkdl._execution.chunks import CHUNK_BYTES
-from rkdl._execution.executor import Bounds, Executor, Result
-from rkdl._execution.pool import in_order
+from rkdl._execution.executor import Bounds, Executor
 
 
 class ThreadExecutor(Executor):
@@ -29,13 +27,11 @@ class ThreadExecutor(Executor):
     ) -> None:
         super().__init__(signals, bounds, n_jobs, cache_bytes)
         check_n_jobs(n_jobs)
-        self._threads = 1
         if len(self.bounds) > 1 and signals.device is None:
             # What would fit in a chunk ends sooner in the calling thread than on several, which must be woken.
             n_bytes = signals.shape[0] * row_width * signals.dtype.itemsize
             if not signals.is_in_memory or n_bytes > CHUNK_BYTES:
                 self._threads = min(resolve_threads(n_jobs), len(self.bounds))
-        self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -43,21 +39,3 @@ class ThreadExecutor(Executor):
             # The calling thread is one of them.
             self._pool = self._context.enter_context(ThreadPoolExecutor(self._threads - 1, thread_name_prefix="rkdl"))
         return self
-
-    def _each(
-        self, task: Callable[[int, int, int], Result], consume: Callable[[Result], object], window: int | None = None
-    ) -> None:
-        if self._pool is None:
-            super()._each(task, consume)
-            return
-        numbers, n_threads = range(len(self.bounds)), self._threads
-        with self.signals.reading(self.bounds, n_threads):
-            # Twice the threads keeps them busy and the results in flight few.
-            in_order(
-                self._pool,
-                lambda number: task(number, *self.bounds[number]),
-                numbers,
-                n_threads,
-                window or 2 * n_threads,
-                consume,
-            )

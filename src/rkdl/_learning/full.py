@@ -77,7 +77,7 @@ class KernelRows:
                 return (), None
 
             for start, stop in bounds:
-                executor.attempt(fill_rows, every[start:stop], matrix[start:stop])
+                executor.worker(fill_rows)(every[start:stop], matrix[start:stop])
             return cls(executor, kernel, matrix)
         matrix = np.empty((size, size), dtype=signals.dtype)
 
@@ -135,7 +135,9 @@ class KernelRows:
             if self.matrix is not None:
                 return self.matrix[start:stop] @ right
             every = self.executor.signals.read(0, self.size)
-            return self.executor.attempt(lambda rows, _: ((), self.kernel(rows, every) @ right), every[start:stop])[1]
+            return self.executor.worker(lambda rows, _: ((), self.kernel(rows, every) @ right))(
+                every[start:stop], None
+            )[1]
 
         return joined(self.for_chunks(multiply))
 
