@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from copy import copy
 from functools import cached_property
@@ -59,9 +58,7 @@ class Executor:
         self.bounds = list(bounds)
         self.n_jobs = n_jobs
         self.cache_bytes = cache_bytes
-        self._threads, self._pool = 1, None
-
-    _pool: ThreadPoolExecutor | None
+        self._threads = 1
 
     def __enter__(self) -> Self:
         ONE_BLAS_THREAD.__enter__()
@@ -112,7 +109,7 @@ class Executor:
         For results of the signals' size, such as codes, which tasks may write into arrays of this process.
         """
         found: list[Result] = []
-        if self._pool is None and self.signals.is_in_memory and len(self.bounds) == 1:
+        if self.signals.is_in_memory and len(self.bounds) == 1:
             # The rest would take a tenth of the time of coding one signal.
             return [task(0, *self.bounds[0])]
         self._each(task, found.append, len(self.bounds))
@@ -127,14 +124,14 @@ class Executor:
         """
         n_threads = self._threads
         with self.signals.reading(self.bounds, n_threads):
-            if self._pool is None:
+            if n_threads == 1:
                 for number, (start, stop) in enumerate(self.bounds):
                     consume(task(number, start, stop))
                     self.signals.release_buffer()
                 return
             # Twice the threads keeps them busy and the results in flight few.
             items = [(number, *bound) for number, bound in enumerate(self.bounds)]
-            in_order(self._pool, task, items, n_threads, window or 2 * n_threads, consume)
+            in_order(task, items, n_threads, window or 2 * n_threads, consume)
 
     def _wide(self, part: Array) -> Array:
         """A copy in float64, where sums are added."""

@@ -1,12 +1,12 @@
-"""Work on a pool of threads, with results in order."""
+"""Work on several threads, with results in order."""
 
 from __future__ import annotations
 
+from _thread import start_new_thread
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
-from contextvars import copy_context
-from threading import Lock, Semaphore
+from contextvars import Context, copy_context
+from queue import SimpleQueue
+from threading import Lock
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -14,7 +14,6 @@ Result = TypeVar("Result")
 
 
 def in_order(
-    pool: ThreadPoolExecutor,
     function: Callable[..., Result],
     items: Sequence[tuple],
     threads: int,
@@ -23,17 +22,21 @@ def in_order(
 ) -> None:
     """``consume(function(*item))`` of each item on so many threads, this one among them, consumed in order.
 
-    At most `window` results are in flight. After an error or Ctrl-C nothing more begins. A future for every item would
-    wake this thread as often, which takes a fifth of the time of coding two thousand signals.
+    At most `window` results are in flight. After an error or Ctrl-C nothing more begins. What threads wait for here is
+    made in C: Ctrl-C inside a semaphore or a future, which are made in Python, would leave its lock held for ever.
     """
     upcoming, found = iter(range(len(items))), dict[int, Result]()
-    turn, room = Lock(), Semaphore(window)
+    turn, errors = Lock(), list[BaseException]()
+    # One entry for each result that there is room for.
+    room: SimpleQueue[None] = SimpleQueue()
+    for _ in range(window):
+        room.put(None)
     n_consumed, is_over = 0, False
 
     def work() -> None:
         nonlocal n_consumed, is_over
         try:
-            room.acquire()
+            room.get()
             for number in upcoming:
                 if is_over:
                     break
@@ -44,28 +47,45 @@ def in_order(
                     while n_consumed in found and not is_over:
                         consume(found.pop(n_consumed))
                         n_consumed += 1
-                        room.release()
-                room.acquire()
-        except BaseException:
+                        room.put(None)
+                room.get()
+        except BaseException as error:
             is_over = True
-            raise
+            errors.append(error)
         finally:
             # Whoever waits for room sees that it is over.
-            room.release()
+            room.put(None)
 
-    calls: list[Future[None]] = []
+    running, ended = [None] * (threads - 1), SimpleQueue[None]()
+
+    def help_out(context: Context) -> None:
+        context.run(work)
+        running.pop()
+        ended.put(None)
+
+    def wait() -> None:
+        while running:
+            ended.get()
+
     try:
-        # While the interpreter ends, pools take nothing more, and this thread works alone.
-        with suppress(RuntimeError):
-            for _ in range(threads - 1):
+        for n_started in range(threads - 1):
+            try:
                 # The caller's settings, such as NumPy's error state, hold in the threads too.
-                calls.append(pool.submit(copy_context().run, work))
+                start_new_thread(help_out, (copy_context(),))
+            except RuntimeError:
+                # While the interpreter ends there are no more threads, and this one works alone.
+                del running[: threads - 1 - n_started]
+                break
         work()
-        for call in calls:
-            call.result()
-    finally:
+        wait()
+    except BaseException:
         is_over = True
-        wait(calls)
+        for _ in range(threads):
+            room.put(None)
+        wait()
+        raise
+    if errors:
+        raise errors[0]
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
@@ -74,6 +94,5 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item], thre
     if threads <= 1:
         return [function(item) for item in items]
     found: list[Result] = []
-    with ThreadPoolExecutor(threads - 1, thread_name_prefix="rkdl") as pool:
-        in_order(pool, function, [(item,) for item in items], threads, len(items), found.append)
+    in_order(function, [(item,) for item in items], threads, len(items), found.append)
     return found

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import Self
-
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import check_n_jobs, resolve_threads
 from rkdl._execution.chunks import CHUNK_BYTES
@@ -32,10 +29,3 @@ class ThreadExecutor(Executor):
             n_bytes = signals.shape[0] * row_width * signals.dtype.itemsize
             if not signals.is_in_memory or n_bytes > CHUNK_BYTES:
                 self._threads = min(resolve_threads(n_jobs), len(self.bounds))
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        if self._threads > 1:
-            # The calling thread is one of them.
-            self._pool = self._context.enter_context(ThreadPoolExecutor(self._threads - 1, thread_name_prefix="rkdl"))
-        return self
