@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from rkdl._applications.class_dictionaries import FEATURE_BYTES, ClassCoder, Picked, pad_atoms
-from rkdl._backends.arrays import cast, host, normalize_rows, where
+from rkdl._applications.class_dictionaries import ClassCoder, Picked
+from rkdl._backends.arrays import cast, host, normalize_rows, stacked, where
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._coding.passes import for_each_chunk
@@ -26,6 +26,8 @@ from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._learning.chunk_tasks import Features
 from rkdl._utils.types import Array
 
+# The features of all signals are stored if they take no more than this.
+FEATURE_BYTES = 512 << 20
 # Maximum batch size, and minimum number of steps per pass where there are enough signals.
 BATCH, STEPS = 1000, 16
 SMALLEST_BATCH = 64
@@ -40,6 +42,32 @@ NEGLIGIBLE = 0.01
 BLOCK_NUMBERS = 1 << 26
 # Bounds of the sharpness, for residuals at rounding level.
 SHARPEST, DULLEST = 1e6, 1e-3
+
+
+class _Block:
+    """Classes that are moved together: atoms (classes, n, r), padded with zeros, and what earlier steps have left."""
+
+    def __init__(self, executor: Executor, atoms: Sequence[np.ndarray]) -> None:
+        self.counts = [len(own) for own in atoms]
+        self.atoms, self._sizes = executor.to_signals(
+            (stacked(atoms), np.array(self.counts, dtype=np.float64)[:, None])
+        )
+        self._momentum = 0.0 * self.atoms
+        # Energies (classes, n) of the atoms' codes, averaged over batches.
+        self._usage = 0.0 * self.atoms[:, :, 0]
+
+    def move(self, gradients: Array, usage: Array, rate: float) -> None:
+        """One step of gradient descent with momentum; without branches, which would wait for a device."""
+        known, shape = self._usage, self.atoms.shape
+        is_known = cast(known.any(1), np.float64)[:, None]
+        known += (usage - known) * (1.0 - MOMENTUM * is_known)
+        # The diagonal of the least-squares Hessian.
+        bound = known.clip(min=0.1 * known.sum(1)[:, None] / self._sizes)
+        self._momentum *= MOMENTUM
+        self._momentum += gradients / where(bound > 0.0, bound, np.inf)[:, :, None]
+        before = self.atoms.reshape(-1, shape[2])
+        moved = before + rate * self._momentum.reshape(-1, shape[2])
+        self.atoms = normalize_rows(moved, otherwise=before).reshape(shape)
 
 
 class Refinement:
@@ -58,13 +86,13 @@ class Refinement:
         labels: np.ndarray,
         feature_map: FeatureMap,
         whitened_atoms: Sequence[np.ndarray],
-        pursuits: Sequence[Pursuit],
+        pursuit: Pursuit,
         *,
         sharpness: float,
         learning_rate: float,
         rng: np.random.RandomState,
     ) -> None:
-        self.executor, self.labels, self.pursuits = executor, labels, list(pursuits)
+        self.executor, self.labels, self.pursuit = executor, labels, pursuit
         self.feature_map = executor.to_signals(feature_map)
         self.sharpness, self.learning_rate = DOUBT * sharpness, learning_rate
         self.rng = rng
@@ -74,22 +102,16 @@ class Refinement:
         self._threads = 1 if n_multiplications < MANY_MULTIPLICATIONS else threads
         # One row per signal, with a one in the column of its class.
         self._targets = executor.to_signals((labels[:, None] == np.arange(len(whitened_atoms))).astype(np.int8))
-        self._counts = [len(own) for own in whitened_atoms]
         together = 1 if executor.signals.device is None else max(1, BLOCK_NUMBERS // (BATCH * feature_map.size))
         self._groups = [slice(first, first + together) for first in range(0, len(whitened_atoms), together)]
-        # Atoms (classes, n, r) of each block, padded with zeros, and their numbers (classes, 1).
-        self._blocks = executor.to_signals([_padded(whitened_atoms[group]) for group in self._groups])
-        sizes = [np.array(self._counts[group], dtype=np.float64)[:, None] for group in self._groups]
-        self._sizes = executor.to_signals(sizes)
-        self._momenta = [0.0 * block for block in self._blocks]
-        self._usage = [0.0 * block[:, :, 0] for block in self._blocks]
+        self._blocks = [_Block(executor, whitened_atoms[group]) for group in self._groups]
         self._features = self._cached_features()
 
     @property
     def whitened_atoms(self) -> list[np.ndarray]:
         """The current atoms (n_k, r) of each class, in host memory."""
-        padded = [own for block in self._blocks for own in host(block)]
-        return [own[:count] for own, count in zip(padded, self._counts, strict=True)]
+        padded = ((host(block.atoms), block.counts) for block in self._blocks)
+        return [own[:n] for atoms, counts in padded for own, n in zip(atoms, counts, strict=True)]
 
     def _cached_features(self) -> Array | None:
         """The features of all signals where these are; None if they are the signals or do not fit."""
@@ -125,9 +147,9 @@ class Refinement:
     def _step(self, batch: np.ndarray, rate: float) -> Any:
         """One gradient step on a batch; returns the sum of its cross-entropies, on a device a tensor."""
         signals = self.executor.signals
-        atoms = [pad_atoms(own) for block in self._blocks for own in cast(block, signals.dtype)]
+        atoms = [own for block in self._blocks for own in cast(block.atoms, signals.dtype)]
         grams = side_by_side(lambda own: own @ own.T, atoms, self._threads)
-        coder = ClassCoder(self.feature_map, atoms, grams, self.pursuits)
+        coder = ClassCoder.of(self.feature_map, atoms, grams, self.pursuit)
         picked = Picked(signals, batch)
 
         def task(number: int, start: int, stop: int) -> tuple[Any, list, list]:
@@ -142,28 +164,9 @@ class Refinement:
             loss += part
             for total, more in zip([*gradients, *usage], [*chunk_gradients, *chunk_usage], strict=True):
                 total += more
-
-        def move(number: int) -> Array:
-            block, known, momentum = self._blocks[number], self._usage[number], self._momenta[number]
-            n_atoms, size = block.shape[1:]
-            # The diagonal of the least-squares Hessian: the energy of the atom's codes, averaged over batches. Without
-            # branches, which would wait for a device.
-            is_known = cast(known.any(1), np.float64)[:, None]
-            known += (usage[number][:, :n_atoms] - known) * (1.0 - MOMENTUM * is_known)
-            bound = known.clip(min=0.1 * known.sum(1)[:, None] / self._sizes[number])
-            momentum *= MOMENTUM
-            momentum += gradients[number][:, :n_atoms] / where(bound > 0.0, bound, np.inf)[:, :, None]
-            moved = (block + rate * momentum).reshape(-1, size)
-            return normalize_rows(moved, otherwise=block.reshape(-1, size)).reshape(block.shape)
-
-        self._blocks = side_by_side(move, range(len(self._blocks)), self._threads)
+        steps = list(zip(self._blocks, gradients, usage, strict=True))
+        side_by_side(lambda step: step[0].move(*step[1:], rate), steps, self._threads)
         return loss
-
-
-def _padded(atoms: Sequence[np.ndarray]) -> np.ndarray:
-    """Atoms of several classes (classes, n, r), where classes with fewer than the others have rows of zeros."""
-    n_atoms = max(len(own) for own in atoms)
-    return np.stack([np.pad(own, ((0, n_atoms - len(own)), (0, 0))) for own in atoms])
 
 
 def _chunk_gradient(
@@ -183,10 +186,10 @@ def _chunk_gradient(
     # Relative to the norm, so that all signals have the same weight.
     weights = backend.as_like((targets - backend.exp(logs)) * inverse[:, None], features)
     least = backend.as_like(NEGLIGIBLE * inverse, features)
-    own = targets * inverse[:, None]
+    own, atoms = targets * inverse[:, None], [encoder.atoms for encoder in coder.encoders]
     blocks = [
         backend.residual_gradients(
-            [codes for codes, _ in found[group]], weights[:, group], least, own[:, group], features, coder.atoms[group]
+            [codes for codes, _ in found[group]], weights[:, group], least, own[:, group], features, atoms[group]
         )
         for group in groups
     ]
