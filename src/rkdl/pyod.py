@@ -90,7 +90,7 @@ class KDLOD(BaseDetector):
         options = self.get_params(deep=False)
         detector = KDLOutlierDetector(**(options | {"contamination": "auto"} if is_thresholder else options))
         # PyOD compares with thresholds in float64.
-        scores = -detector._fit_scores(X).astype(np.float64)
+        scores = -host(detector.fit(X).score_samples(X)).astype(np.float64)
         # A fit that fails keeps what an earlier one learned.
         self._set_n_classes(y)
         self.detector_, self.decision_scores_ = detector, scores

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, joined, squared_norms
+from rkdl._backends.arrays import cast, host, joined, squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._data.signals import Signals
 from rkdl._execution.open import open_executor
@@ -87,13 +87,13 @@ class AnomalyTask:
         return (total,), raw if self.locations is None else combine(raw, self.locations, self.dtype)
 
     def of_all(self, signals: Signals, n_jobs: int | None) -> Array:
-        """The results for all signals, on their device if they have one; NaN and infinity are refused."""
+        """The results for all signals, as a tensor if these came as one; NaN and infinity are refused."""
         width = 2 * sum(self.ensemble.members[0].kernel_vectors.shape) * (8 // signals.dtype.itemsize)
         with open_executor(signals, width, n_jobs) as executor:
             (total,), parts = executor.map_reduce(self)
         if not np.isfinite(float(total)):
             signals.check_finite()
-        return joined(parts)
+        return host(joined(parts)) if signals.home is None else joined(parts)
 
 
 def combine(raw: Array, locations: Array, dtype: np.dtype) -> Array:

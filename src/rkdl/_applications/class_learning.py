@@ -202,16 +202,8 @@ class ClassLearning:
         """Discriminative passes over the data."""
         count = self.n_refinements
         with progress(count, self.report.verbose, f"{self.report.name}: refinement") as bar:
-            refinement = Refinement(
-                self.executor,
-                labels,
-                self.features.feature_map,
-                learned.whitened_atoms,
-                self.features.pursuit,
-                sharpness=learned.first_sharpness,
-                learning_rate=self.learning_rate,
-                rng=rng,
-            )
+            options = learned.whitened_atoms, learned.first_sharpness, self.learning_rate, rng
+            refinement = Refinement(self.executor, labels, self.features, *options)
             for number in range(count):
                 losses = *learned.losses, refinement.run_pass(1.0 - number / count, 1.0 / count)
                 until = f"after {number + 1} of {count} passes of the refinement and holds what it learned until then"

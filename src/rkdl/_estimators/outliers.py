@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -175,6 +176,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         """Learn the dictionaries and the threshold.
 
@@ -191,7 +193,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self : object
             The fitted detector.
         """
-        self._fit_scores(X)
+        with replaced_at_once(self) as work, one_blas_thread():
+            work._fit(X)
         return self
 
     @one_blas_thread()
@@ -210,7 +213,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         labels : ndarray of shape (n_signals,)
             -1 for outliers, 1 for the others. A tensor if `X` is one.
         """
-        scores = self._fit_scores(X)
+        scores = host(self.fit(X).score_samples(X))
         # Their own threshold, as the dictionaries have learned from all of them.
         labels = np.where(scores - scores.dtype.type(self._offset(scores)) < 0.0, -1, 1)
         return placed(labels, X.device if is_tensor(X) else None)
@@ -271,23 +274,16 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 
     save = save
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def _fit_scores(self, X: Any) -> np.ndarray:
-        """Set the fitted attributes, all or none; returns the scores of the training signals."""
-        with replaced_at_once(self) as work, one_blas_thread():
-            scores: np.ndarray = work._fit(X)
-        return scores
-
-    def _fit(self, X: Any) -> np.ndarray:
-        factors, n_atoms, n_nonzero = self._widths()
+    def _fit(self, X: Any) -> None:
+        widths = self._widths()
         signals = self._read_signals(X, reset=True)
         rng = check_random_state(self.random_state)
         with open_executor(signals, 2 * signals.shape[1], self.n_jobs) as executor:
             signals = executor.inspected().signals
         gamma = find_gamma(self.gamma, signals)
-        width = np.arange(self.n_members) % len(factors)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
-        tasks = [(gamma * factors[k], n_atoms[k], n_nonzero[k], seed) for k, seed in zip(width, seeds, strict=True)]
+        # To the kernel widths in turn.
+        tasks = [(gamma * factor, *sizes, seed) for (factor, *sizes), seed in zip(cycle(widths), seeds, strict=False)]
         folds = self._folds(signals.shape[0], rng)
         with progress(self.n_members * (1 + len(folds)), self.verbose, type(self).__name__, unit="dictionary") as bar:
             members = self._learn(signals, tasks, bar)
@@ -303,7 +299,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             self._lower_offset(scores, combine(np.concatenate(unseen), locations, signals.dtype))
         self._store(members, locations)
         self._warn_if_equal(scores)
-        return scores
 
     def _warn_if_equal(self, scores: np.ndarray) -> None:
         if len(scores) < FEW or float(np.ptp(scores)) >= EQUAL:
@@ -336,10 +331,10 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         if float((unseen < self.offset_).mean()) > expected + slack:
             self.offset_ = min(self.offset_, float(self._offset(unseen)))
 
-    def _widths(self) -> tuple[list[float], list[int], list[int]]:
+    def _widths(self) -> list[tuple[float, int, int]]:
         """Factor of gamma, number of atoms and of nonzero coefficients per kernel width, checked."""
         factors = _several("gamma_factors", self.gamma_factors, float)
-        counts = []
+        found: list[list] = [factors]
         for name in ("n_components", "n_nonzero_coefs"):
             values = _several(name, getattr(self, name), int)
             if len(values) not in (1, len(factors)):
@@ -347,8 +342,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
                     f"{name} has {len(values)} values and gamma_factors {len(factors)}: give one for each, or one for "
                     f"all."
                 )
-            counts.append(values * len(factors) if len(values) == 1 else values)
-        return factors, counts[0], counts[1]
+            found.append(values * len(factors) if len(values) == 1 else values)
+        return list(zip(*found, strict=True))
 
     def _learn(self, signals: Signals, tasks: list[tuple[float, int, int, int]], bar: Any) -> list[Member]:
         """The dictionaries, each from its own seed, so that the result does not depend on threads."""
