@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class AnomalyTask:
     dtype: np.dtype
     locations: Array | None = None
 
-    def __call__(self, rows: Array, state: Any) -> tuple[tuple, Array]:
+    def __call__(self, rows: Array, state: None) -> tuple[tuple, Array]:
         with np.errstate(over="ignore", invalid="ignore"):
             # A sum is not finite where a number is not.
             total, raw = rows.sum(), self.ensemble.anomalies(rows)

@@ -22,7 +22,7 @@ from rkdl._execution.executor import Executor
 from rkdl._execution.open import open_part
 from rkdl._execution.pool import side_by_side
 from rkdl._features.metric import IdentityMetric
-from rkdl._learning.initial_atoms import first_coordinates
+from rkdl._learning.initial_atoms import initial_atoms
 from rkdl._learning.learn import Report
 from rkdl._learning.loop import LearningProblem, alternate, progress
 from rkdl._learning.reduced import Model, ReducedProblem
@@ -56,28 +56,21 @@ class ClassProblem(LearningProblem):
         rng: np.random.RandomState,
     ) -> None:
         signals, feature_map, n_atoms = executor.signals, features.feature_map, specification.n_atoms
-        n_signals = sum(len(rows) for rows in members)
+        n_signals, metric = sum(len(rows) for rows in members), IdentityMetric(feature_map.size)
         # Classes are learned in parallel; if they are few, their chunks too; if all of it is little work, neither.
         is_little = n_signals * n_atoms * feature_map.size < MANY_MULTIPLICATIONS
         self._threads = 1 if is_little else resolve_threads(executor.n_jobs)
-        there = executor.to_signals(feature_map)
-
-        def coordinates(rows: np.ndarray) -> np.ndarray:
-            return host(there.features(executor.to_signals(rows)))
-
         self.problems: list[ReducedProblem] = []
         for rows in members:
             count = min(n_atoms, len(rows))
-            atoms = rng.standard_normal((count, feature_map.size))
             own = Picked(signals, rows)
-            if specification.init != "random":
-                atoms = first_coordinates(str(specification.init), own, count, rng, coordinates).astype(np.float64)
+            atoms = initial_atoms(specification.init, count, feature_map, metric, own, rng)
             width = signals.shape[1] + 2 * feature_map.size + 3 * count
             # Asked here: classes learn in threads that do not know the user's settings.
             cache_bytes = cache_limit(executor.cache_room(FEATURE_BYTES) * len(rows) // n_signals)
             problem = ReducedProblem(
                 open_part(own, width, -(-self._threads // len(members)), cache_bytes),
-                Model.start(feature_map, IdentityMetric(feature_map.size), atoms),
+                Model.start(feature_map, metric, atoms),
                 features.pursuit._replace(n_nonzero=min(features.pursuit.n_nonzero, count)),
                 atom_update=specification.atom_update,
             )

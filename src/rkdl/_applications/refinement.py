@@ -9,7 +9,6 @@ the predicted probability.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -98,7 +97,7 @@ class Refinement:
                 loss += self._step(np.sort(batch), rate)
         return float(loss) / len(order)
 
-    def _step(self, batch: np.ndarray, rate: float) -> Any:
+    def _step(self, batch: np.ndarray, rate: float) -> Array:
         """One gradient step on a batch; returns the sum of its cross-entropies, on a device a tensor."""
         atoms = cast(self._atoms, self.executor.signals.dtype)
         coder = ClassCoder.of(self.feature_map, atoms, [own @ own.T for own in atoms], self.pursuit)

@@ -375,7 +375,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         super().set_params(**params)
         return self
 
-    def _fit(self, X: Any, y: Any) -> tuple[str | None, str | None]:
+    def _fit(self, X: MatrixLike, y: ArrayLike) -> tuple[str | None, str | None]:
         """Set the fitted attributes; returns where Ctrl-C ended the learning, and a warning about the probabilities."""
         signals = read_signals(self, X, reset=True, device=self.device, prefers_arrays=True)
         if signals.is_remote:
@@ -410,24 +410,24 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             message = _complaint(learned.residuals, chances, "held-out signals", method)
         return learned.until if is_interrupted else None, message
 
-    def _read_labels(self, n_signals: int, y: Any) -> np.ndarray:
+    def _read_labels(self, n_signals: int, y: ArrayLike) -> np.ndarray:
         """Set the classes; returns the index of the class of each signal."""
         if y is None:
             raise ValueError(
                 "KDLClassifier requires y to be passed, but the target y is None: give the label of every signal."
             )
-        y = column_or_1d(well_formed(host(y), "y"), warn=True)
-        assert_all_finite(y, input_name="y")
-        kinds = sorted({type(label).__name__ for label in y}) if y.dtype == object else []
+        given: np.ndarray = column_or_1d(well_formed(host(y), "y"), warn=True)
+        assert_all_finite(given, input_name="y")
         try:
-            self.classes_, labels = np.unique(y, return_inverse=True)
+            self.classes_, labels = np.unique(given, return_inverse=True)
         except TypeError as error:
+            kinds = sorted({type(label).__name__ for label in given})
             raise ValueError(
                 f"The labels of y are of types that have no common order, {' and '.join(kinds)}: make them all numbers "
                 f"or all strings."
             ) from error
-        check_classification_targets(y)
-        check_consistent_length(range(n_signals), y)
+        check_classification_targets(given)
+        check_consistent_length(range(n_signals), given)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"KDLClassifier compares the dictionaries of at least two classes, and y holds one class, "
@@ -458,7 +458,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_ = len(learned.errors)
         freeze(self, PARTS)
 
-    def _open(self, X: Any) -> tuple[Signals, ClassCoder]:
+    def _open(self, X: MatrixLike) -> tuple[Signals, ClassCoder]:
         """Signals, and what codes them in all classes."""
         ensure_fitted(self)
         signals = read_signals(self, X, reset=False, device=self.device, prefers_arrays=True)
@@ -475,11 +475,11 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             coders[dtype, device] = placed(ClassCoder.of(feature_map, atoms, grams, pursuit), device)
         return signals, coders[dtype, device]
 
-    def _residuals(self, X: Any) -> Array:
+    def _residuals(self, X: MatrixLike) -> Array:
         """Residuals of signals in all classes, as an array or, of signals on a device, as a tensor."""
         return relative_residuals(*self._open(X), self.n_jobs)
 
-    def _assemble(self) -> tuple[list[FittedDictionary], dict[Any, ClassCoder]]:
+    def _assemble(self) -> tuple[list[FittedDictionary], dict[tuple[np.dtype, Device], ClassCoder]]:
         """The fitted dictionary of each class, and room for what codes signals with them."""
         method, vectors = self.method_, self.kernel_vectors_
         vectors = None if vectors is None else constant(vectors)
@@ -499,7 +499,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def _returned(result: Array, X: Any) -> Array:
+def _returned(result: Array, X: MatrixLike) -> Array:
     """A result as a tensor on the device of `X`, if that is one."""
     return to_device(result, X.device) if is_tensor(X) else result
 

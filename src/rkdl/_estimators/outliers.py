@@ -274,7 +274,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 
     save = save
 
-    def _fit(self, X: Any) -> None:
+    def _fit(self, X: MatrixLike) -> None:
         widths = self._widths()
         signals = self._read_signals(X, reset=True)
         rng = check_random_state(self.random_state)
@@ -426,7 +426,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             return -upper_fence(-scores.astype(np.float64))
         return np.percentile(scores, 100.0 * self.contamination)
 
-    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
+    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.
         signals = read_signals(
             self, gather(X) if is_dask(X) else X, reset=reset, device=self.device, prefers_arrays=True
@@ -444,7 +444,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         return tags
 
 
-def _several(name: str, values: Any, kind: type) -> list:
+def _several(name: str, values: object, kind: type) -> list:
     """A parameter that is one number or several, as a checked list."""
     array = np.atleast_1d(np.asarray(values))
     allowed = "iu" if kind is int else "iuf"
