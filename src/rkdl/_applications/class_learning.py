@@ -23,7 +23,7 @@ from rkdl._execution.open import open_part
 from rkdl._execution.pool import side_by_side
 from rkdl._features.metric import IdentityMetric
 from rkdl._learning.initial_atoms import initial_atoms
-from rkdl._learning.learn import Report
+from rkdl._learning.learn import Report, loop_options
 from rkdl._learning.loop import LearningProblem, alternate, progress
 from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._learning.specification import Specification
@@ -177,14 +177,9 @@ class ClassLearning:
         with ExitStack() as stack:
             for own in problem.problems:
                 stack.enter_context(own.executor)
-            history, is_interrupted = alternate(
-                problem,
-                max_iter=specification.max_iter,
-                tol=specification.tol,
-                n_numbers=int((labels >= 0).sum()) * executor.signals.shape[1],
-                verbose=self.report.verbose,
-                name=self.report.name,
-            )
+            options = loop_options(specification, problem, self.report)
+            options["n_numbers"] = int((labels >= 0).sum()) * executor.signals.shape[1]
+            history, is_interrupted = alternate(problem, max_iter=specification.max_iter, **options)
         atoms = [host(own.model.whitened_atoms) for own in problem.problems]
         until = f"after {len(history)} of {specification.max_iter} iterations and holds what it learned in them"
         return LearnedClasses(atoms, history.returned_errors, until), is_interrupted

@@ -109,7 +109,7 @@ class Refinement:
             return _chunk_gradient(coder, features, norms, self._targets[rows], self.sharpness), None
 
         def task(number: int, start: int, stop: int) -> tuple:
-            return self.executor.attempt(work, picked.read(start, stop), rows[start:stop])[0]
+            return self.executor.worker(work)(picked.read(start, stop), rows[start:stop])[0]
 
         found = for_each_chunk(picked, coder.row_width, self.executor.n_jobs, task)
         loss, gradients, usage = (sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True))
