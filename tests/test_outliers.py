@@ -103,7 +103,7 @@ class TestScore:
         assert roc_auc_score(y, -model.score_samples(X)) > 0.95
 
     @pytest.mark.slow
-    @pytest.mark.parametrize(("size", "count"), [(1e3, 5), (1e12, 1), (1e36, 5), (1e100, 1)])
+    @pytest.mark.parametrize(("size", "count"), [(1e3, 5), (1e12, 1), (1e36, 5)])
     def test_extreme_values_do_not_hide_the_others(self, size, count):
         X = np.random.default_rng(0).standard_normal((300, 5))
         gamma = RKDL(max_iter=1, random_state=0).fit(X).gamma_

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,7 +18,6 @@ except ImportError as error:
 
 from rkdl._backends.arrays import host
 from rkdl._estimators.outliers import KDLOutlierDetector
-from rkdl._utils.types import Device
 
 __all__ = ["KDLOD"]
 
@@ -27,39 +25,14 @@ __all__ = ["KDLOD"]
 class KDLOD(BaseDetector):
     """PyOD detector: signals that an ensemble of kernel dictionaries represents badly.
 
-    The same as `rkdl.KDLOutlierDetector`, with the same parameters except `contamination`, which follows PyOD.
+    The same as `rkdl.KDLOutlierDetector`, whose parameters it has; only `contamination` follows PyOD.
 
     Parameters
     ----------
     contamination : float, default=0.1
         Fraction of outliers among the training signals, in (0, 0.5], or a PyThresh object.
-    n_components : int or array-like of int, default=(32, 8)
-        Number of atoms per dictionary: one number for each of `gamma_factors`, or one for all.
-    n_nonzero_coefs : int or array-like of int, default=(16, 8)
-        Maximum number of nonzero coefficients per signal, likewise.
-    gamma : float, "median" or "scale", default="median"
-        Parameter of the kernel. "median" is the inverse of the median squared distance in a sample of the signals,
-        "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
-    gamma_factors : float or array-like of float, default=(0.1, 6.0)
-        Factors of `gamma`, one per kernel width.
-    n_kernel_vectors : int, default=200
-        Number of kernel vectors per dictionary, drawn at random from the signals.
-    discard : float, default=0.25
-        Fraction of the signals, the worst represented, left out when a dictionary is learned again; 0: learn it once.
-    n_members : int, default=10
-        Number of dictionaries.
-    max_samples : int, default=2048
-        Maximum number of signals per dictionary, drawn at random.
-    max_iter : int, default=4
-        Number of iterations per dictionary.
-    device : str or torch.device, default=None
-        "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
-    n_jobs : int, default=None
-        Number of threads; None means as many as BLAS may use, -1 all cores. The result does not depend on it.
-    random_state : int, RandomState instance or None, default=None
-        Seed or generator of the kernel vectors, initial atoms and samples.
-    verbose : int, default=0
-        Show a progress bar if positive.
+    **parameters
+        The other parameters of `rkdl.KDLOutlierDetector`, by name and with the same defaults.
 
     Attributes
     ----------
@@ -84,42 +57,19 @@ class KDLOD(BaseDetector):
     array([0, 1, 2])
     """
 
-    def __init__(
-        self,
-        contamination: Any = 0.1,
-        n_components: int | ArrayLike = (32, 8),
-        n_nonzero_coefs: int | ArrayLike = (16, 8),
-        gamma: float | str = "median",
-        gamma_factors: float | ArrayLike = (0.1, 6.0),
-        n_kernel_vectors: int = 200,
-        discard: float = 0.25,
-        n_members: int = 10,
-        max_samples: int = 2048,
-        max_iter: int = 4,
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
+    def __init__(self, contamination: Any = 0.1, **parameters: Any) -> None:
         if isinstance(contamination, str):
             raise ValueError(
                 f"contamination={contamination!r}: PyOD's detectors take the share of outliers, above 0 and at most "
                 f"0.5, or one of PyOD's thresholds; KDLOutlierDetector knows 'auto'."
             )
         super().__init__(contamination=contamination)
-        self.n_components = n_components
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.gamma = gamma
-        self.gamma_factors = gamma_factors
-        self.n_kernel_vectors = n_kernel_vectors
-        self.discard = discard
-        self.n_members = n_members
-        self.max_samples = max_samples
-        self.max_iter = max_iter
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+        for name, value in (KDLOutlierDetector(**parameters).get_params() | {"contamination": contamination}).items():
+            setattr(self, name, value)
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return list(KDLOutlierDetector._get_param_names())
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Learn the dictionaries and the threshold.
@@ -140,7 +90,7 @@ class KDLOD(BaseDetector):
         options = self.get_params(deep=False)
         detector = KDLOutlierDetector(**(options | {"contamination": "auto"} if is_thresholder else options))
         # PyOD compares with thresholds in float64.
-        scores = -detector._fit_scores(X).astype(np.float64)
+        scores = -host(detector.fit(X).score_samples(X)).astype(np.float64)
         # A fit that fails keeps what an earlier one learned.
         self._set_n_classes(y)
         self.detector_, self.decision_scores_ = detector, scores

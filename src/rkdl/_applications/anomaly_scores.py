@@ -13,19 +13,17 @@ pursuit, and its logarithm is added at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, joined, squared_norms
+from rkdl._backends.arrays import cast, host, joined, squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._data.signals import Signals
-from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.threads import ThreadExecutor
+from rkdl._execution.open import open_executor
 from rkdl._features.widths import centre_of
-from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array
 
 # Residuals that differ by less than this are not magnified to the spread of other dictionaries' residuals: this one
@@ -43,18 +41,11 @@ class Member(NamedTuple):
     gram: Array
     n_nonzero: int
 
-    def about(self, centre: np.ndarray) -> Member:
-        """The same dictionary for signals minus `centre`: an offset costs accuracy in the distances."""
-        return self._replace(kernel_vectors=self.kernel_vectors - centre)
-
-    def anomaly(self, signals: Array) -> Array:
-        """``-log(1 - r^2)`` per signal (c, m), at least 0; infinite where distances overflow."""
-        return self.anomaly_with(signals, squared_norms(signals), squared_norms(self.kernel_vectors))
-
-    def anomaly_with(self, signals: Array, squares: Array, vector_squares: Array) -> Array:
-        """As `anomaly`, with the squared norms of the signals (c,) and of the kernel vectors (p,)."""
+    def anomaly(self, signals: Array, squares: Array) -> Array:
+        """``-log(1 - r^2)`` per signal (c, m) of these squared norms, at least 0; infinite where distances overflow."""
         backend = backend_of(signals)
-        values, logs = backend.scaled_rbf(signals, self.kernel_vectors, self.gamma, squares, vector_squares)
+        vectors = self.kernel_vectors
+        values, logs = backend.scaled_rbf(signals, vectors, self.gamma, squares, squared_norms(vectors))
         endless = backend.full((len(signals),), np.inf, signals)
         correlations = values @ self.atoms.T
         codes, _ = backend.pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, True)
@@ -62,63 +53,47 @@ class Member(NamedTuple):
         return (-2.0 * logs - backend.log(explained.clip(min=TINY))).clip(min=0.0)
 
 
-@dataclass(frozen=True)
-class Ensemble:
-    """Dictionaries about one centre, with the squared norms of their kernel vectors."""
+class Ensemble(NamedTuple):
+    """Dictionaries whose kernel vectors are relative to one centre: an offset costs accuracy in the distances."""
 
     centre: Array
     members: tuple[Member, ...]
-    squares: tuple[Array, ...]
 
     @classmethod
     def of(cls, members: Sequence[Member]) -> Ensemble:
         """The ensemble of these dictionaries about the centre of all their kernel vectors."""
         centre = centre_of(np.concatenate([member.kernel_vectors for member in members]))
-        centred = tuple(member.about(centre) for member in members)
-        return cls(centre, centred, tuple(squared_norms(member.kernel_vectors) for member in centred))
-
-    @property
-    def row_width(self) -> int:
-        """Size of the working memory per signal, in numbers of float64."""
-        return 2 * sum(self.members[0].kernel_vectors.shape)
+        return cls(centre, tuple(own._replace(kernel_vectors=own.kernel_vectors - centre) for own in members))
 
     def anomalies(self, signals: Array) -> Array:
         """Anomaly of each signal (c, m) in each dictionary, (c, n_members)."""
         rows = cast(signals, np.float64) - self.centre
-        norms = squared_norms(rows)
-        found = backend_of(rows).full((len(rows), len(self.members)), 0.0, rows)
-        for column, (member, squares) in enumerate(zip(self.members, self.squares, strict=True)):
-            found[:, column] = member.anomaly_with(rows, norms, squares)
-        return found
+        squares = squared_norms(rows)
+        return backend_of(rows).stack([member.anomaly(rows, squares) for member in self.members]).T
 
 
-def map_signals(signals: Signals, row_width: int, n_jobs: int | None, function: Callable[[Array], Array]) -> Array:
-    """``function(rows)`` of all signals, in one pass over the chunks; NaN and infinity are refused.
+@dataclass(frozen=True)
+class AnomalyTask:
+    """Chunk task: anomalies of signals or, with `locations` (n_members, 2), their scores."""
 
-    A row takes `row_width` numbers of float64. Signals on a device are given to the function there, and the result is
-    a tensor on it, or an array if the signals are arrays.
-    """
-    if signals.device is not None:
-        return _map_on_device(signals, row_width, function)
+    ensemble: Ensemble
+    dtype: np.dtype
+    locations: Array | None = None
 
-    def task(number: int, start: int, stop: int) -> np.ndarray:
-        rows = signals.read(start, stop)
-        check_rows_finite(rows)
-        return function(rows)
+    def __call__(self, rows: Array, state: None) -> tuple[tuple, Array]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            # A sum is not finite where a number is not.
+            total, raw = rows.sum(), self.ensemble.anomalies(rows)
+        return (total,), raw if self.locations is None else combine(raw, self.locations, self.dtype)
 
-    with ThreadExecutor(signals, chunk_bounds(signals.shape[0], row_width, 8), n_jobs, row_width=row_width) as executor:
-        return joined(executor.map_chunks(task))
-
-
-def _map_on_device(signals: Any, row_width: int, function: Callable[[Array], Array]) -> Array:
-    from rkdl._execution.device import DeviceExecutor
-
-    with DeviceExecutor(signals, row_width * 8 // signals.dtype.itemsize) as executor:
-        # A sum is not finite where a number is not, which is seen when all chunks are done.
-        sums, parts = executor.attempt_chunks(lambda rows, state: ((rows.sum(),), function(rows)))
-    if not np.isfinite(sums).all():
-        signals.check_finite()
-    return joined(parts)
+    def of_all(self, signals: Signals, n_jobs: int | None) -> Array:
+        """The results for all signals, as a tensor if these came as one; NaN and infinity are refused."""
+        width = 2 * sum(self.ensemble.members[0].kernel_vectors.shape) * (8 // signals.dtype.itemsize)
+        with open_executor(signals, width, n_jobs) as executor:
+            (total,), parts = executor.map_reduce(self)
+        if not np.isfinite(float(total)):
+            signals.check_finite()
+        return host(joined(parts)) if signals.home is None else joined(parts)
 
 
 def combine(raw: Array, locations: Array, dtype: np.dtype) -> Array:

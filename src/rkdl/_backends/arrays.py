@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from rkdl._backends.base import backend_of
 from rkdl._backends.base import is_tensor as is_tensor
@@ -56,6 +59,12 @@ def largest(rows: Any, count: int) -> tuple[Any, Any]:
 def joined(parts: list[Any]) -> Any:
     """Arrays one after another along their first axis."""
     return parts[0] if len(parts) == 1 else backend_of(parts[0]).concatenate(parts)
+
+
+def stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays of the same number of axes in one, each padded with zeros to the largest length of every axis."""
+    shape = np.max([array.shape for array in arrays], axis=0)
+    return np.stack([np.pad(own, [(0, n - k) for n, k in zip(shape, own.shape, strict=True)]) for own in arrays])
 
 
 def normalize_rows(rows: Any, otherwise: Any = None) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sklearn.base import clone
 
 from rkdl._estimators.full import KDL
@@ -34,10 +32,18 @@ def named_method(name: str) -> Learner:
     return method
 
 
-def shared_method(estimator: Any, n_signals: int) -> Learner:
+def shared_method(estimator: str | Learner, n_signals: int) -> Learner:
     """A checked copy of the method for a classifier of `n_signals` signals."""
-    if isinstance(estimator, str):
-        return _reduced(_shrunk(named_method(estimator), n_signals), n_signals)
+    method = named_method(estimator) if isinstance(estimator, str) else _checked(estimator)
+    usual = NAMED[type(method)].get("n_kernel_vectors")
+    if usual is not None and getattr(method, "n_kernel_vectors", None) == usual:
+        # The default, which nobody asked for.
+        method.set_params(n_kernel_vectors=min(usual, n_signals))
+    return _reduced(method, n_signals)
+
+
+def _checked(estimator: Learner) -> Learner:
+    """A copy of a method whose settings several classes can share."""
     if not isinstance(estimator, tuple(METHODS.values())):
         raise ValueError(
             f"estimator={estimator!r} is not a method that classes can share: give one of "
@@ -54,14 +60,6 @@ def shared_method(estimator: Any, n_signals: int) -> Learner:
         raise ValueError(
             "The estimator's init is an array, and every class needs initial atoms of its own: use 'data' or 'random'."
         )
-    return _reduced(_shrunk(method, n_signals), n_signals)
-
-
-def _shrunk(method: Learner, n_signals: int) -> Learner:
-    """The method, with no more kernel vectors than signals if their number is the default."""
-    usual = NAMED[type(method)].get("n_kernel_vectors")
-    if usual is not None and getattr(method, "n_kernel_vectors", None) == usual:
-        method.set_params(n_kernel_vectors=min(usual, n_signals))
     return method
 
 

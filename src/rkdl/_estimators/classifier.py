@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -18,27 +16,25 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d
 
 from rkdl._applications.class_dictionaries import (
-    LANES,
     ClassCoder,
-    ClassDictionaries,
-    ClassProblem,
-    Picked,
-    Residuals,
     SharedFeatures,
-    pad_atoms,
+    class_scores,
     relative_residuals,
     shared_features,
 )
-from rkdl._applications.refinement import Refinement, fit_sharpness, probabilities
-from rkdl._backends.arrays import host, is_tensor
+from rkdl._applications.class_learning import ClassLearning, LearnedClasses
+from rkdl._applications.refinement import probabilities
+from rkdl._backends.arrays import cast, host, is_tensor, stacked
 from rkdl._backends.base import backend_of
-from rkdl._backends.devices import to_device
+from rkdl._backends.devices import placed, to_device
+from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
+from rkdl._data.signals import Signals
 from rkdl._estimators.class_methods import METHODS, named_method, shared_method
 from rkdl._estimators.fitting import (
-    as_fitted,
     constant,
     doc_link_template,
+    ensure_fitted,
     freeze,
     made_once,
     read_signals,
@@ -47,10 +43,7 @@ from rkdl._estimators.fitting import (
 from rkdl._estimators.learner import Learner, specify
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.executor import Executor
-from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.learn import Report
-from rkdl._learning.loop import alternate, progress
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array, Device, MatrixLike
 from rkdl._utils.warnings import warn
@@ -222,15 +215,11 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             first class. A tensor if `X` is one and the labels are numbers of a dtype that tensors have; an array
             otherwise.
         """
-        model = as_fitted(self)
-        residuals, faint, shares = model._residuals(X)
-        best = residuals.argmin(1)
-        if len(faint):
-            best[faint] = shares.argmax(1)
-        kind = model.classes_.dtype
+        best = class_scores(*self._open(X), self.n_jobs).argmax(1)
+        kind = self.classes_.dtype
         if not is_tensor(X) or kind.str[1:] not in TENSOR_LABELS:
-            return model.classes_[host(best)]
-        classes = to_device(model.classes_.astype(kind.newbyteorder("=")), X.device)
+            return self.classes_[host(best)]
+        classes = to_device(self.classes_.astype(kind.newbyteorder("=")), X.device)
         return classes[to_device(best, X.device)]
 
     @one_blas_thread()
@@ -248,14 +237,11 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             Minus the squared residual relative to the squared norm of the signal, in feature space. With two classes,
             the score of the second minus that of the first. A tensor if `X` is one.
         """
-        model = as_fitted(self)
-        residuals, faint, shares = model._residuals(X)
-        if len(model.classes_) > 2:
-            return _returned(-residuals, X)
-        scores = residuals[:, 0] - residuals[:, 1]
-        if len(faint):
-            scores[faint] = backend_of(scores).as_like(shares[:, 1] - shares[:, 0], scores)
-        return _returned(scores, X)
+        signals, coder = self._open(X)
+        if len(self.classes_) > 2:
+            return _returned(-relative_residuals(signals, coder, self.n_jobs), X)
+        scores = class_scores(signals, coder, self.n_jobs)
+        return _returned(cast(scores[:, 1] - scores[:, 0], signals.dtype), X)
 
     @one_blas_thread()
     def class_residuals(self, X: MatrixLike) -> Array:
@@ -272,7 +258,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             Squared residuals relative to the squared norms of the signals, in feature space: 0 for a signal that the
             dictionary represents exactly, 1 for one that it does not represent at all. A tensor if `X` is one.
         """
-        return _returned(as_fitted(self)._residuals(X).relative, X)
+        return _returned(self._residuals(X), X)
 
     @one_blas_thread()
     def predict_proba(self, X: MatrixLike) -> Array:
@@ -289,10 +275,9 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             ``softmax(-sharpness_ * residuals)``, with the relative squared residuals of `decision_function`. A tensor
             if `X` is one.
         """
-        model = as_fitted(self)
-        residuals = model._residuals(X).relative
-        found = backend_of(residuals).as_like(probabilities(residuals, model.sharpness_), residuals)
-        message = _complaint(residuals, found, "signals", model.method_)
+        residuals = self._residuals(X)
+        found = backend_of(residuals).as_like(probabilities(residuals, self.sharpness_), residuals)
+        message = _complaint(residuals, found, "signals", self.method_)
         if message is not None:
             warn(message)
         return _returned(found, X)
@@ -329,18 +314,15 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         signals : list of n_classes ndarrays of shape (n_atoms_[k], n_features)
             Pre-images, one per row, in the units of the training signals, in the order of `classes_`.
         """
-        model = as_fitted(self)
-        found = []
-        for number in range(len(model.classes_)):
-            dictionary = model._dictionaries().of_class(number)
-            if dictionary.find_decoder(dictionary.atoms.dtype) is None:
-                raise ValueError(
-                    f"The atoms of {model.method_!r} have no pre-images here: they are known for DL, the kernels 'rbf' "
-                    f"and 'linear'. For another kernel, fit its method with fit_inverse_transform=True on the signals "
-                    f"of a class."
-                )
-            found.append(dictionary.preimages(n_jobs=self.n_jobs))
-        return found
+        ensure_fitted(self)
+        dictionaries, _ = made_once(self, PARTS, (), self._assemble)
+        if dictionaries[0].find_decoder(dictionaries[0].atoms.dtype) is None:
+            raise ValueError(
+                f"The atoms of {self.method_!r} have no pre-images here: they are known for DL, the kernels 'rbf' and "
+                f"'linear'. For another kernel, fit its method with fit_inverse_transform=True on the signals of a "
+                f"class."
+            )
+        return [dictionary.preimages(n_jobs=self.n_jobs) for dictionary in dictionaries]
 
     save = save
 
@@ -393,7 +375,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         super().set_params(**params)
         return self
 
-    def _fit(self, X: Any, y: Any) -> tuple[str | None, str | None]:
+    def _fit(self, X: MatrixLike, y: ArrayLike) -> tuple[str | None, str | None]:
         """Set the fitted attributes; returns where Ctrl-C ended the learning, and a warning about the probabilities."""
         signals = read_signals(self, X, reset=True, device=self.device, prefers_arrays=True)
         if signals.is_remote:
@@ -406,8 +388,8 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         seed = self.random_state if self.random_state is not None else method.random_state
         rng = check_random_state(seed)
         method.set_params(n_jobs=self.n_jobs, verbose=max(self.verbose, method.verbose))
-        report = Report(type(method).__name__, method.verbose)
-        with shared_features(specify(method), signals, rng, report, method.n_jobs) as (executor, features):
+        specification, report = specify(method), Report(type(method).__name__, method.verbose)
+        with shared_features(specification, signals, rng, report, method.n_jobs) as (executor, features):
             if features.feature_map.size < 2:
                 warn(
                     "The signals have one coordinate in feature space, so every class represents all of them: use a "
@@ -415,32 +397,37 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
                 )
             held_out = self._hold_out(labels, rng)
             seeds = rng.randint(np.iinfo(np.int32).max, size=2)
-            work = _Work(method, executor, features, held_out, labels)
-            learned = self._learn(work, np.where(held_out, -1, labels), seeds[0])
             is_small = self.calibration_size * len(labels) <= LARGEST_CALIBRATION
-            if is_small and held_out.any() and work.interruption is None:
-                learned = self._learn_again(work, seeds[1], learned)
-            self._store(work, learned)
-        return work.interruption, learned.message
+            options = self.n_refinements, self.learning_rate, report._replace(name=type(self).__name__)
+            learning = ClassLearning(specification, executor, features, labels, held_out, *options)
+            learned, is_interrupted = learning.run(seeds, learns_again=is_small and bool(held_out.any()))
+            dtype = executor.signals.dtype
+        self.method_ = clone(method)
+        self._store(features, learned, dtype)
+        message = None
+        if learned.residuals is not None:
+            chances = probabilities(learned.residuals, learned.sharpness)
+            message = _complaint(learned.residuals, chances, "held-out signals", method)
+        return learned.until if is_interrupted else None, message
 
-    def _read_labels(self, n_signals: int, y: Any) -> np.ndarray:
+    def _read_labels(self, n_signals: int, y: ArrayLike) -> np.ndarray:
         """Set the classes; returns the index of the class of each signal."""
         if y is None:
             raise ValueError(
                 "KDLClassifier requires y to be passed, but the target y is None: give the label of every signal."
             )
-        y = column_or_1d(well_formed(host(y), "y"), warn=True)
-        assert_all_finite(y, input_name="y")
-        kinds = sorted({type(label).__name__ for label in y}) if y.dtype == object else []
+        given: np.ndarray = column_or_1d(well_formed(host(y), "y"), warn=True)
+        assert_all_finite(given, input_name="y")
         try:
-            self.classes_, labels = np.unique(y, return_inverse=True)
+            self.classes_, labels = np.unique(given, return_inverse=True)
         except TypeError as error:
+            kinds = sorted({type(label).__name__ for label in given})
             raise ValueError(
                 f"The labels of y are of types that have no common order, {' and '.join(kinds)}: make them all numbers "
                 f"or all strings."
             ) from error
-        check_classification_targets(y)
-        check_consistent_length(range(n_signals), y)
+        check_classification_targets(given)
+        check_consistent_length(range(n_signals), given)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"KDLClassifier compares the dictionaries of at least two classes, and y holds one class, "
@@ -458,146 +445,49 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             held_out[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
         return held_out
 
-    def _learn(self, work: _Work, labels: np.ndarray, seed: int, before: _Learned | None = None) -> _Learned:
-        """Dictionaries learned from the signals with nonnegative labels, calibrated unless `before` already was."""
-        method, executor, signals = work.method, work.executor, work.executor.signals
-        rng = check_random_state(seed)
-        problem = ClassProblem(
-            executor,
-            work.features.feature_map,
-            [np.flatnonzero(labels == k) for k in range(len(self.classes_))],
-            method.n_components,
-            work.features.pursuit,
-            rng,
-            init=str(method.init),
-            atom_update=ATOM_UPDATES[method.atom_update],
-        )
-        with ExitStack() as stack:
-            for own in problem.problems:
-                stack.enter_context(own.executor)
-            history, is_interrupted = alternate(
-                problem,
-                max_iter=method.max_iter,
-                tol=method.tol,
-                n_numbers=int((labels >= 0).sum()) * signals.shape[1],
-                verbose=method.verbose,
-                name=type(self).__name__,
-            )
-        if is_interrupted:
-            work.interruption = (
-                f"after {len(history)} of {method.max_iter} iterations and holds what it learned in them"
-            )
-        atoms = [host(own.model.whitened_atoms) for own in problem.problems]
-        learned = _Learned(atoms, [own.pursuit for own in problem.problems], history.returned_errors, [])
-        del problem
-        learned.sharpness = self._calibrate(work, learned) if before is None else before.sharpness
-        if self.n_refinements and work.interruption is None:
-            self._refine(work, learned, labels, rng)
-        learned.calibrated = self._calibrate(work, learned) if before is None else before.calibrated
-        learned.message = learned.message if before is None else before.message
-        return learned
-
-    def _refine(self, work: _Work, learned: _Learned, labels: np.ndarray, rng: np.random.RandomState) -> None:
-        """Discriminative passes over the data; Ctrl-C ends them with what was learned so far."""
-        share = 1.0 / self.n_refinements
-        with progress(self.n_refinements, work.method.verbose, f"{type(self).__name__}: refinement") as bar:
-            refinement = None
-            try:
-                refinement = Refinement(
-                    work.executor,
-                    labels,
-                    work.features.feature_map,
-                    learned.whitened_atoms,
-                    learned.pursuits,
-                    sharpness=learned.sharpness,
-                    learning_rate=self.learning_rate,
-                    rng=rng,
-                )
-                for number in range(self.n_refinements):
-                    learned.losses.append(refinement.run_pass(1.0 - number * share, share))
-                    if bar is not None:
-                        bar.set_postfix_str(f"cross-entropy {learned.losses[-1]:.4f}", refresh=False)
-                        bar.update()
-            except KeyboardInterrupt:
-                passes = f"{len(learned.losses)} of {self.n_refinements} passes of the refinement"
-                work.interruption = f"after {passes} and holds what it learned until then"
-        if refinement is not None:
-            learned.whitened_atoms = refinement.whitened_atoms
-
-    def _calibrate(self, work: _Work, learned: _Learned) -> float:
-        """The factor of the residuals in the softmax, fitted to the held-out signals."""
-        rows = np.flatnonzero(work.held_out)
-        if rows.size == 0:
-            return fit_sharpness(np.empty((0, len(self.classes_))), work.labels[rows])
-        dtype = work.executor.signals.dtype
-        atoms = [pad_atoms(whitened.astype(dtype)) for whitened in learned.whitened_atoms]
-        coder = ClassCoder(work.features.feature_map, atoms, [own @ own.T for own in atoms], learned.pursuits)
-        try:
-            found = relative_residuals(Picked(work.executor.signals, rows), coder, self.n_jobs)
-            residuals = host(found.relative)
-        except KeyboardInterrupt:
-            work.interruption = "while it calibrated its probabilities, so predict_proba may be off"
-            rows, residuals = rows[:0], np.empty((0, len(self.classes_)))
-        sharpness = fit_sharpness(residuals, work.labels[rows])
-        chances = probabilities(residuals, sharpness)
-        learned.message = _complaint(residuals, chances, "held-out signals", work.method)
-        return sharpness
-
-    def _learn_again(self, work: _Work, seed: int, before: _Learned) -> _Learned:
-        """Dictionaries learned from all signals, including those held out."""
-        try:
-            again = self._learn(work, work.labels, seed, before)
-            is_complete = work.interruption is None
-        except KeyboardInterrupt:
-            is_complete = False
-        if is_complete:
-            return again
-        # Complete dictionaries of fewer signals are better than incomplete ones of all.
-        work.interruption = "while it learned from all signals; it holds what it learned without the held-out ones"
-        return before
-
-    def _store(self, work: _Work, learned: _Learned) -> None:
+    def _store(self, features: SharedFeatures, learned: LearnedClasses, dtype: np.dtype) -> None:
         """Set the fitted attributes."""
-        features, signals = work.features, work.executor.signals
-        counts = [len(whitened) for whitened in learned.whitened_atoms]
-        height = max(counts) + -max(counts) % LANES
-        atoms = [features.metric.unwhiten(whitened) for whitened in learned.whitened_atoms]
-        self.components_ = np.zeros((len(counts), height, atoms[0].shape[1]), dtype=signals.dtype)
-        self.grams_ = np.zeros((len(counts), height, height), dtype=signals.dtype)
-        for k, (count, own, whitened) in enumerate(zip(counts, atoms, learned.whitened_atoms, strict=True)):
-            self.components_[k, :count] = own
-            self.grams_[k, :count, :count] = whitened @ whitened.T
-        self.n_atoms_ = np.array(counts)
+        whitened = learned.whitened_atoms
+        self.components_ = stacked([features.metric.unwhiten(own) for own in whitened]).astype(dtype)
+        self.grams_ = stacked([own @ own.T for own in whitened]).astype(dtype)
+        self.n_atoms_ = np.array([len(own) for own in whitened])
         self.n_nonzero_coefs_ = features.pursuit.n_nonzero
         self.kernel_vectors_, self.gamma_ = features.vectors, features.gamma
-        self.method_ = clone(work.method)
-        self.sharpness_ = learned.calibrated
-        self.errors_ = learned.errors
-        self.losses_ = np.array(learned.losses)
+        self.sharpness_ = learned.sharpness
+        self.errors_, self.losses_ = learned.errors, np.array(learned.losses)
         self.n_iter_ = len(learned.errors)
         freeze(self, PARTS)
 
-    def _residuals(self, X: Any) -> Residuals:
-        """Residuals of signals in all classes, as arrays or, of signals on a device, as tensors."""
+    def _open(self, X: MatrixLike) -> tuple[Signals, ClassCoder]:
+        """Signals, and what codes them in all classes."""
+        ensure_fitted(self)
         signals = read_signals(self, X, reset=False, device=self.device, prefers_arrays=True)
         if signals.is_remote:
             raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
-        if specify(self.method_).features.runs_user_code:
+        dictionaries, coders = made_once(self, PARTS, (), self._assemble)
+        if dictionaries[0].runs_user_code:
             signals.check_finite()
-        return relative_residuals(signals, self._dictionaries().coder(signals.dtype, signals.device), self.n_jobs)
+        dtype, device = signals.dtype, signals.device
+        if (dtype, device) not in coders:
+            atoms = [own.atoms.astype(dtype) for own in dictionaries]
+            grams = [np.asarray(own.gram, dtype=dtype) for own in dictionaries]
+            feature_map, pursuit = dictionaries[0].feature_map.as_dtype(dtype), dictionaries[0].pursuit
+            coders[dtype, device] = placed(ClassCoder.of(feature_map, atoms, grams, pursuit), device)
+        return signals, coders[dtype, device]
 
-    def _dictionaries(self) -> ClassDictionaries:
-        """The fitted dictionaries."""
-        return made_once(self, PARTS, (), self._assemble)
+    def _residuals(self, X: MatrixLike) -> Array:
+        """Residuals of signals in all classes, as an array or, of signals on a device, as a tensor."""
+        return relative_residuals(*self._open(X), self.n_jobs)
 
-    def _assemble(self) -> ClassDictionaries:
+    def _assemble(self) -> tuple[list[FittedDictionary], dict[tuple[np.dtype, Device], ClassCoder]]:
+        """The fitted dictionary of each class, and room for what codes signals with them."""
         method, vectors = self.method_, self.kernel_vectors_
         vectors = None if vectors is None else constant(vectors)
         feature_map = specify(method).features.fitted_map(self.n_features_in_, vectors, self.gamma_)
         tolerance = -1.0 if method.residual_tol is None else method.residual_tol
         pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit == "ols")
-        parts = constant(self.components_), constant(self.grams_), constant(self.n_atoms_)
-        return ClassDictionaries(feature_map, *parts, pursuit)
+        parts = zip(constant(self.components_), constant(self.grams_), self.n_atoms_, strict=True)
+        return [FittedDictionary(feature_map, own[:n], pursuit, gram[:n, :n]) for own, gram, n in parts], {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -609,78 +499,43 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def _returned(result: Array, X: Any) -> Array:
+def _returned(result: Array, X: MatrixLike) -> Array:
     """A result as a tensor on the device of `X`, if that is one."""
     return to_device(result, X.device) if is_tensor(X) else result
 
 
-@dataclass
-class _Learned:
-    """Result of one round of learning: whitened atoms per class, errors and losses."""
-
-    whitened_atoms: list[np.ndarray]
-    pursuits: list[Pursuit]
-    errors: np.ndarray
-    losses: list[float]
-    # Factors of the residuals before the refinement and after it.
-    sharpness: float = 1.0
-    calibrated: float = 1.0
-    # A warning about the probabilities of the held-out signals.
-    message: str | None = None
-
-
-@dataclass
-class _Work:
-    """What the steps of a fit share."""
-
-    method: Learner
-    executor: Executor
-    features: SharedFeatures
-    held_out: np.ndarray
-    labels: np.ndarray
-    # Where Ctrl-C ended the learning.
-    interruption: str | None = None
-
-
-def _complaint(residuals: Array, found: Array, which: str, method: Any) -> str | None:
+def _complaint(residuals: Array, found: Array, which: str, method: Learner) -> str | None:
     """A warning if nearly all probabilities are equal; None otherwise, or for very few signals."""
-    if len(found) < FEW or _differ(found):
+    if len(found) < FEW or not _are_equal(found):
         return None
-    residuals, found = host(residuals), host(found)
-    # Not of all signals: those close to a kernel vector are classified whatever gamma is.
-    if float(np.quantile(np.ptp(found, axis=1), MOST)) >= EQUAL:
-        return None
-    if float(np.quantile(np.ptp(residuals, axis=1), MOST)) >= EQUAL:
+    if not _are_equal(residuals):
         seen = "residuals did not tell the classes of the held-out signals in fit"
         remedy = "the signals are too few, or not informative about their classes: try other features or settings"
-    elif float(np.median(residuals)) > 0.5:
+    elif float(np.median(host(residuals))) > 0.5:
         seen = "the dictionary of every class leaves every signal unrepresented"
         remedy = (
             "gamma is too large, or these signals lie far from those of fit: use gamma='median', and scale both alike"
         )
     else:
         seen = "the dictionary of every class represents every signal"
-        if not hasattr(method, "gamma"):
+        gamma = getattr(method, "gamma", None)
+        remedy = "gamma is too small by orders of magnitude: use gamma='median'"
+        if gamma is None:
             remedy = (
                 "there are too many non-zeros for linear dictionaries to differ: lower n_nonzero_coefs, or use RKDL"
             )
-        elif isinstance(method.gamma, str):
+        elif isinstance(gamma, str):
             remedy = (
                 "the classes overlap, or their dictionaries are too flexible to differ: lower n_nonzero_coefs, or set "
                 "gamma to several times gamma_"
             )
-        else:
-            remedy = "gamma is too small by orders of magnitude: use gamma='median'"
     return (
         f"KDLClassifier: for {MOST:.0%} or more of {len(found)} {which} all classes are equally probable, to within "
         f"{EQUAL:g}, since {seen}. Probably {remedy}."
     )
 
 
-def _differ(found: Array) -> bool:
-    """Whether probabilities differ from that of the first class for so many signals that there is nothing to warn of.
-
-    Found where the probabilities are, so that those of a device are brought to the host only for a warning.
-    """
-    n_telling = int((abs(found - found[:, :1]) >= EQUAL).any(1).sum())
-    return n_telling >= (1.0 - MOST) * len(found) + 2
+def _are_equal(values: Array) -> bool:
+    """Whether the columns are equal in most rows; a few signals close to a kernel vector differ whatever gamma is."""
+    # Counted where the values are: few numbers leave a device.
+    return int((abs(values - values[:, :1]) >= EQUAL).any(1).sum()) <= (1.0 - MOST) * len(values)

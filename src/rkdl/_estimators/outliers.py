@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -12,20 +13,13 @@ from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from rkdl._applications.anomaly_scores import (
-    Ensemble,
-    Member,
-    combine,
-    map_signals,
-    robust_location,
-    upper_fence,
-)
-from rkdl._backends.arrays import host, is_tensor
+from rkdl._applications.anomaly_scores import AnomalyTask, Ensemble, Member, combine, robust_location, upper_fence
+from rkdl._backends.arrays import host, is_tensor, stacked
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
-from rkdl._estimators.fitting import as_fitted, doc_link_template, freeze, made_once, read_signals, replaced_at_once
+from rkdl._estimators.fitting import doc_link_template, ensure_fitted, freeze, made_once, read_signals, replaced_at_once
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
@@ -182,6 +176,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         """Learn the dictionaries and the threshold.
 
@@ -198,7 +193,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self : object
             The fitted detector.
         """
-        self._fit_scores(X)
+        with replaced_at_once(self) as work, one_blas_thread():
+            work._fit(X)
         return self
 
     @one_blas_thread()
@@ -217,7 +213,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         labels : ndarray of shape (n_signals,)
             -1 for outliers, 1 for the others. A tensor if `X` is one.
         """
-        scores = self._fit_scores(X)
+        scores = host(self.fit(X).score_samples(X))
         # Their own threshold, as the dictionaries have learned from all of them.
         labels = np.where(scores - scores.dtype.type(self._offset(scores)) < 0.0, -1, 1)
         return placed(labels, X.device if is_tensor(X) else None)
@@ -237,14 +233,10 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             Scores; about zero for a signal that is represented as well as the median training signal. A tensor if `X`
             is one.
         """
-        model = as_fitted(self)
-        signals = model._read_signals(X, reset=False)
-        ensemble, locations = model._ensemble(signals.device)
-
-        def score(rows: Array) -> Array:
-            return combine(ensemble.anomalies(rows), locations, signals.dtype)
-
-        scores = map_signals(signals, ensemble.row_width, self.n_jobs, score)
+        ensure_fitted(self)
+        signals = self._read_signals(X, reset=False)
+        ensemble, locations = self._scoring(signals.device)
+        scores = AnomalyTask(ensemble, signals.dtype, locations).of_all(signals, self.n_jobs)
         return placed(scores, X.device if is_tensor(X) else None)
 
     @one_blas_thread()
@@ -261,8 +253,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         scores : ndarray of shape (n_signals,)
             Shifted scores. A tensor if `X` is one.
         """
-        model = as_fitted(self)
-        return model.score_samples(X) - model.offset_
+        return self.score_samples(X) - self.offset_
 
     @one_blas_thread()
     def predict(self, X: MatrixLike) -> Array:
@@ -283,44 +274,42 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 
     save = save
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def _fit_scores(self, X: Any) -> np.ndarray:
-        """Set the fitted attributes, all or none; returns the scores of the training signals."""
-        with replaced_at_once(self) as work, one_blas_thread():
-            scores: np.ndarray = work._fit(X)
-        return scores
-
-    def _fit(self, X: Any) -> np.ndarray:
-        factors, n_atoms, n_nonzero = self._widths()
+    def _fit(self, X: MatrixLike) -> None:
+        widths = self._widths()
         signals = self._read_signals(X, reset=True)
         rng = check_random_state(self.random_state)
         with open_executor(signals, 2 * signals.shape[1], self.n_jobs) as executor:
             signals = executor.inspected().signals
         gamma = find_gamma(self.gamma, signals)
-        width = np.arange(self.n_members) % len(factors)
         seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
-        tasks = [(gamma * factors[k], n_atoms[k], n_nonzero[k], seed) for k, seed in zip(width, seeds, strict=True)]
+        # To the kernel widths in turn.
+        tasks = [(gamma * factor, *sizes, seed) for (factor, *sizes), seed in zip(cycle(widths), seeds, strict=False)]
         folds = self._folds(signals.shape[0], rng)
-        name = type(self).__name__
-        with progress(self.n_members * (1 + len(folds)), self.verbose, name, unit="dictionary") as bar:
+        with progress(self.n_members * (1 + len(folds)), self.verbose, type(self).__name__, unit="dictionary") as bar:
             members = self._learn(signals, tasks, bar)
             raw = self._anomalies(signals, members)
-            locations = np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
-            self._store(members, locations)
-            scores = combine(raw, locations, signals.dtype)
-            self.offset_ = float(self._offset(scores))
-            if folds:
-                raw = np.concatenate([self._unseen(signals, fold, tasks, bar) for fold in folds])
-                self.offset_ = self._corrected_offset(scores, combine(raw, locations, signals.dtype))
-        if len(scores) >= FEW and float(np.ptp(scores)) < EQUAL:
-            cause = "The signals themselves are probably equal: look at them."
-            if not isinstance(self.gamma, str):
-                cause = f"Probably gamma={self.gamma!r} is too small by orders of magnitude: leave it at 'median'."
-            warn(
-                f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
-                f"represent every signal equally well, so that there are no outliers. {cause}"
-            )
-        return scores
+            unseen = []
+            for fold in folds:
+                others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
+                unseen.append(self._anomalies(signals.subset(fold), self._learn(others, tasks, bar)))
+        locations = np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
+        scores: np.ndarray = combine(raw, locations, signals.dtype)
+        self.offset_ = float(self._offset(scores))
+        if folds:
+            self._lower_offset(scores, combine(np.concatenate(unseen), locations, signals.dtype))
+        self._store(members, locations)
+        self._warn_if_equal(scores)
+
+    def _warn_if_equal(self, scores: np.ndarray) -> None:
+        if len(scores) < FEW or float(np.ptp(scores)) >= EQUAL:
+            return
+        cause = "The signals themselves are probably equal: look at them."
+        if not isinstance(self.gamma, str):
+            cause = f"Probably gamma={self.gamma!r} is too small by orders of magnitude: leave it at 'median'."
+        warn(
+            f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
+            f"represent every signal equally well, so that there are no outliers. {cause}"
+        )
 
     def _folds(self, n_signals: int, rng: np.random.RandomState) -> list[np.ndarray]:
         """Indices of the signals to be left out in turn; no folds if most signals are not learned from anyway."""
@@ -331,28 +320,21 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         n_needed = 1 + int(np.searchsorted(np.cumsum([len(fold) for fold in folds]), ENOUGH_UNSEEN))
         return [np.sort(fold) for fold in folds[:n_needed]]
 
-    def _unseen(self, signals: Signals, fold: np.ndarray, tasks: list[tuple], bar: Any) -> np.ndarray:
-        """Anomaly of the signals of a fold in each dictionary, learned from the other signals."""
-        others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
-        return self._anomalies(signals.subset(fold), self._learn(others, tasks, bar))
-
     def _anomalies(self, signals: Signals, members: list[Member]) -> np.ndarray:
         """Anomaly of each signal in each dictionary, (n_signals, n_members), in host memory."""
-        ensemble = placed(Ensemble.of(members), signals.device)
-        return host(map_signals(signals, ensemble.row_width, self.n_jobs, ensemble.anomalies))
+        return host(AnomalyTask(Ensemble.of(members), signals.dtype).of_all(signals, self.n_jobs))
 
-    def _corrected_offset(self, scores: np.ndarray, unseen: np.ndarray) -> float:
-        """The offset of the training signals, or that of the unseen ones if it labels clearly more of those."""
+    def _lower_offset(self, scores: np.ndarray, unseen: np.ndarray) -> None:
+        """Take the offset of the unseen signals if that of the training signals labels clearly more of them."""
         expected = float((scores < self.offset_).mean())
         slack = np.sqrt(max(expected * (1.0 - expected), 1.0 / len(unseen)) / len(unseen))
-        if float((unseen < self.offset_).mean()) <= expected + slack:
-            return self.offset_
-        return min(self.offset_, float(self._offset(unseen)))
+        if float((unseen < self.offset_).mean()) > expected + slack:
+            self.offset_ = min(self.offset_, float(self._offset(unseen)))
 
-    def _widths(self) -> tuple[list[float], list[int], list[int]]:
+    def _widths(self) -> list[tuple[float, int, int]]:
         """Factor of gamma, number of atoms and of nonzero coefficients per kernel width, checked."""
         factors = _several("gamma_factors", self.gamma_factors, float)
-        counts = []
+        found: list[list] = [factors]
         for name in ("n_components", "n_nonzero_coefs"):
             values = _several(name, getattr(self, name), int)
             if len(values) not in (1, len(factors)):
@@ -360,15 +342,15 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
                     f"{name} has {len(values)} values and gamma_factors {len(factors)}: give one for each, or one for "
                     f"all."
                 )
-            counts.append(values * len(factors) if len(values) == 1 else values)
-        return factors, counts[0], counts[1]
+            found.append(values * len(factors) if len(values) == 1 else values)
+        return list(zip(*found, strict=True))
 
-    def _learn(self, signals: Signals, tasks: list[tuple], bar: Any) -> list[Member]:
+    def _learn(self, signals: Signals, tasks: list[tuple[float, int, int, int]], bar: Any) -> list[Member]:
         """The dictionaries, each from its own seed, so that the result does not depend on threads."""
         # A slow source is read by one thread at a time, and a device works on one dictionary after another.
         threads = resolve_threads(self.n_jobs) if signals.is_in_memory and signals.device is None else 1
 
-        def learn(task: tuple) -> Member:
+        def learn(task: tuple[float, int, int, int]) -> Member:
             # The user's chunks are those of all signals, and these are some of them.
             with config_context(chunk_rows=None):
                 member = self._learn_one(signals, *task)
@@ -381,91 +363,70 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     def _learn_one(self, signals: Signals, gamma: float, n_atoms: int, n_nonzero: int, seed: int) -> Member:
         """Selective training: learn, leave out the worst represented signals, learn again."""
         rng = np.random.RandomState(seed)
-        n_signals = signals.shape[0]
+        n_signals, device = signals.shape[0], signals.device
         sample = signals.take(rng.choice(n_signals, min(n_signals, self.max_samples), replace=False))
         sample = sample.astype(np.float64)
-        # Centred, for accuracy: distances do not depend on the origin.
-        centre = centre_of(sample)
-        rows = placed(sample - centre, signals.device)
-        member = self._dictionary(rows, centre, gamma, n_atoms, n_nonzero, rng)
         n_kept = max(1, round(len(sample) * (1.0 - self.discard)))
+
+        def dictionary(sample: np.ndarray) -> Member:
+            # Centred, for accuracy: distances do not depend on the origin.
+            centre = centre_of(sample)
+            n_vectors = min(self.n_kernel_vectors, len(sample))
+            count = min(n_atoms, n_vectors)
+            model = RKDL(
+                count,
+                gamma=gamma,
+                n_kernel_vectors=n_vectors,
+                kernel_vectors="random",
+                # Uniformly: atoms chosen to represent what others do not would start with the outliers.
+                init="data",
+                n_nonzero_coefs=min(n_nonzero, count),
+                max_iter=self.max_iter,
+                tol=0.0,
+                n_jobs=1,
+                random_state=rng,
+            )
+            with quiet():
+                model.fit(placed(sample - centre, device))
+            vectors = model.kernel_vectors_ + centre
+            return Member(gamma, vectors, model.dual_components_, model.gram_, min(n_nonzero, count))
+
+        member = dictionary(sample)
         if n_kept == len(sample):
             return member
-        order = np.argsort(host(placed(member.about(centre), signals.device).anomaly(rows)), kind="stable")
-        sample = sample[np.sort(order[:n_kept])]
-        centre = centre_of(sample)
-        return self._dictionary(placed(sample - centre, signals.device), centre, gamma, n_atoms, n_nonzero, rng)
-
-    def _dictionary(
-        self,
-        rows: Array,
-        centre: np.ndarray,
-        gamma: float,
-        n_atoms: int,
-        n_nonzero: int,
-        rng: np.random.RandomState,
-    ) -> Member:
-        """A dictionary of signals, from their rows minus `centre`, an array or a tensor."""
-        n_vectors = min(self.n_kernel_vectors, len(rows))
-        n_atoms = min(n_atoms, n_vectors)
-        n_nonzero = min(n_nonzero, n_atoms)
-        model = RKDL(
-            n_atoms,
-            gamma=gamma,
-            n_kernel_vectors=n_vectors,
-            kernel_vectors="random",
-            # Uniformly: atoms chosen to represent what others do not would start with the outliers.
-            init="data",
-            n_nonzero_coefs=n_nonzero,
-            max_iter=self.max_iter,
-            tol=0.0,
-            n_jobs=1,
-            random_state=rng,
-        )
-        with quiet():
-            model.fit(rows)
-        return Member(gamma, model.kernel_vectors_ + centre, model.dual_components_, model.gram_, n_nonzero)
+        ensemble, rows = placed((Ensemble.of([member]), sample), device)
+        order = np.argsort(host(ensemble.anomalies(rows))[:, 0], kind="stable")
+        return dictionary(sample[np.sort(order[:n_kept])])
 
     def _store(self, members: list[Member], locations: np.ndarray) -> None:
-        most = max(len(member.atoms) for member in members)
-        padding = [most - len(member.atoms) for member in members]
         self.gammas_ = np.array([member.gamma for member in members])
         self.kernel_vectors_ = np.stack([member.kernel_vectors for member in members])
-        self.dual_components_ = np.stack(
-            [np.pad(member.atoms, ((0, pad), (0, 0))) for member, pad in zip(members, padding, strict=True)]
-        )
-        self.grams_ = np.stack([np.pad(member.gram, (0, pad)) for member, pad in zip(members, padding, strict=True)])
+        self.dual_components_ = stacked([member.atoms for member in members])
+        self.grams_ = stacked([member.gram for member in members])
         self.sizes_ = np.array([(len(member.atoms), member.n_nonzero) for member in members])
         self.medians_, self.spreads_ = locations.T.copy()
         self.n_iter_ = int(self.max_iter)
         freeze(self, PARTS)
 
-    def _ensemble(self, device: Device) -> tuple[Ensemble, Array]:
+    def _scoring(self, device: Device) -> tuple[Ensemble, Array]:
         """The fitted ensemble and the locations of its anomalies (n_members, 2), on a device if there is one."""
-        found = made_once(
-            self,
-            PARTS,
-            (),
-            lambda: {None: (Ensemble.of(self._members()), np.stack([self.medians_, self.spreads_], axis=1))},
-        )
-        if device not in found:
-            found[device] = placed(found[None], device)
-        return found[device]
-
-    def _members(self) -> list[Member]:
-        """The fitted dictionaries."""
-        parts = zip(self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_, self.sizes_, strict=True)
-        return [
-            Member(gamma, vectors, atoms[:n], gram[:n, :n].copy(), int(s))
-            for gamma, vectors, atoms, gram, (n, s) in parts
-        ]
+        known: dict[Device, tuple[Ensemble, Array]] = made_once(self, PARTS, (), dict)
+        if device not in known:
+            columns = self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_, self.sizes_
+            members = [
+                Member(gamma, vectors, atoms[:n], gram[:n, :n].copy(), int(n_nonzero))
+                for gamma, vectors, atoms, gram, (n, n_nonzero) in zip(*columns, strict=True)
+            ]
+            locations = np.stack([self.medians_, self.spreads_], axis=1)
+            known[device] = placed((Ensemble.of(members), locations), device)
+        return known[device]
 
     def _offset(self, scores: np.ndarray) -> float:
         if isinstance(self.contamination, str):
             return -upper_fence(-scores.astype(np.float64))
         return np.percentile(scores, 100.0 * self.contamination)
 
-    def _read_signals(self, X: Any, *, reset: bool) -> Signals:
+    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.
         signals = read_signals(
             self, gather(X) if is_dask(X) else X, reset=reset, device=self.device, prefers_arrays=True
@@ -483,7 +444,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         return tags
 
 
-def _several(name: str, values: Any, kind: type) -> list:
+def _several(name: str, values: object, kind: type) -> list:
     """A parameter that is one number or several, as a checked list."""
     array = np.atleast_1d(np.asarray(values))
     allowed = "iu" if kind is int else "iuf"
