@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils import check_random_state
 
-from rkdl import _estimators as estimators
-from rkdl._cli.inputs import Inputs, Rows, read_inputs
+from rkdl._cli.inputs import Inputs, read_inputs
 from rkdl._cli.messages import say, verbosity
-from rkdl._cli.models import (
-    CLASS_OF,
-    load_model,
-    read_for,
-    read_like,
-    remember_names,
-    set_parameters,
-    warn_of_scales,
-)
+from rkdl._cli.models import CLASS_OF, load_model, read_new, remember_names, set_parameters, warn_of_scales
 from rkdl._cli.outputs import TABLES, check_outputs, write_table
+from rkdl._estimators.classifier import KDLClassifier
+from rkdl._estimators.outliers import KDLOutlierDetector
+from rkdl.datasets._signals import Rows
 
-# Numbers that are standardized at a time.
-_BLOCK = 1 << 22
-_SCALE = "scale the columns with --standardize"
+_Scaler: TypeAlias = StandardScaler | FunctionTransformer
 
 
 def outliers(options: Namespace) -> int:
@@ -32,10 +29,10 @@ def outliers(options: Namespace) -> int:
     out = check_outputs(options, TABLES)
     _check_training(options, ["train", "contamination"])
     if options.model is not None:
-        detector = load_model(options.model, ("KDLOutlierDetector",), "outliers")
-        inputs = read_for(detector, options.data, options)
+        detector: KDLOutlierDetector = load_model(options.model, ("KDLOutlierDetector",), "outliers")
+        inputs = read_new(options.data, options, detector)
         inputs.check_results(("anomaly", "outlier"))
-        X: Rows = inputs.X
+        X = inputs.X
         labels = detector.predict(X)
     else:
         detector, inputs, X, labels = _fit_detector(options)
@@ -56,23 +53,21 @@ def outliers(options: Namespace) -> int:
     return 0
 
 
-def _fit_detector(options: Namespace) -> tuple[estimators.KDLOutlierDetector, Inputs, Rows, np.ndarray]:
+def _fit_detector(options: Namespace) -> tuple[KDLOutlierDetector, Inputs, Rows, np.ndarray]:
     """A detector, the data to score, its features as the detector takes them, and its labels."""
     learned = inputs = read_inputs(options.train or options.data, options)
     if options.train is not None:
-        inputs = read_like(learned, options.data, options)
+        inputs = read_new(options.data, options, learned)
     inputs.check_results(("anomaly", "outlier"))
-    detector = estimators.KDLOutlierDetector(
+    detector = KDLOutlierDetector(
         contamination=options.contamination or "auto",
         random_state=options.seed,
         n_jobs=options.n_jobs,
         verbose=verbosity(options),
     )
     set_parameters(detector, options.set)
-    scaler = _Scaler(options.standardize)
-    if not options.standardize:
-        warn_of_scales(learned, _SCALE)
-    rows = scaler.fit(learned.X)
+    scaler = _scaler(options, learned)
+    rows = scaler.fit_transform(learned.X)
     if options.train is None:
         # The training rows have a threshold of their own.
         X, labels = rows, detector.fit_predict(rows)
@@ -88,8 +83,8 @@ def classify(options: Namespace) -> int:
     out = check_outputs(options, TABLES)
     _check_training(options, ["test", "cv", "method", "atoms", "nonzeros", "gamma"])
     if options.model is not None:
-        model = load_model(options.model, ("KDLClassifier",), "classify")
-        inputs = read_for(model, options.data, options)
+        model: KDLClassifier = load_model(options.model, ("KDLClassifier",), "classify")
+        inputs = read_new(options.data, options, model)
         inputs.check_results(_columns(model.classes_))
         return _predict(options, model, inputs, inputs.X, out)
     if out is not None and options.test is None:
@@ -100,18 +95,15 @@ def classify(options: Namespace) -> int:
     if inputs.y is None:
         where = "put the images of each class into a subfolder" if inputs.image_shape else "name them with --label"
         raise ValueError(f"{inputs.path}: the classes are not known: {where}")
-    test = None if options.test is None else read_like(inputs, options.test, options)
+    test = None if options.test is None else read_new(options.test, options, inputs)
     if test is not None:
         test.check_results(_columns(np.unique(inputs.y)))
-    scaler = _Scaler(options.standardize)
-    if not options.standardize:
-        warn_of_scales(inputs, _SCALE)
-    model = _make_classifier(options)
+    scaler, model = _scaler(options, inputs), _make_classifier(options)
     if options.cv is not None:
-        _cross_validate(options, model, inputs, inputs.y)
+        _cross_validate(options, scaler, model, inputs, inputs.y)
     if test is None and options.save is None:
         return 0
-    model.fit(scaler.fit(inputs.X), inputs.y)
+    model.fit(scaler.fit_transform(inputs.X), inputs.y)
     remember_names(model, inputs)
     if options.save is not None:
         model.save(options.save)
@@ -120,16 +112,11 @@ def classify(options: Namespace) -> int:
     return 0 if test is None else _predict(options, model, test, scaler.transform(test.X), out)
 
 
-def _make_classifier(options: Namespace) -> estimators.KDLClassifier:
+def _make_classifier(options: Namespace) -> KDLClassifier:
     method = CLASS_OF[options.method or "rkdl"]
-    model = estimators.KDLClassifier(
-        method,
-        random_state=options.seed,
-        n_jobs=options.n_jobs,
-        verbose=verbosity(options),
-    )
     if method == "DL" and options.gamma is not None:
         raise ValueError("--gamma does not apply to DL, which has no kernel")
+    model = KDLClassifier(method, random_state=options.seed, n_jobs=options.n_jobs, verbose=verbosity(options))
     values = {"n_components": options.atoms, "n_nonzero_coefs": options.nonzeros, "gamma": options.gamma}
     model.set_params(**{f"estimator__{name}": value for name, value in values.items() if value is not None})
     set_parameters(model, options.set)
@@ -141,7 +128,7 @@ def _columns(classes: np.ndarray) -> list[str]:
     return ["predicted", *(f"p({label})" for label in classes)]
 
 
-def _predict(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs, X: Rows, out: Path | None) -> int:
+def _predict(options: Namespace, model: KDLClassifier, inputs: Inputs, X: Rows, out: Path | None) -> int:
     """Write predictions with their probabilities; print the accuracy if the labels are known."""
     probabilities = model.predict_proba(X)
     predictions = model.predict(X)
@@ -156,55 +143,23 @@ def _predict(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs
     return 0
 
 
-def _cross_validate(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs, y: np.ndarray) -> None:
-    from sklearn.base import clone
-    from sklearn.model_selection import StratifiedKFold
-    from sklearn.utils import check_random_state
-    from tqdm import tqdm
-
+def _cross_validate(options: Namespace, scaler: _Scaler, model: KDLClassifier, inputs: Inputs, y: np.ndarray) -> None:
     smallest = np.unique(y, return_counts=True)[1].min()
     if smallest < options.cv:
         raise ValueError(f"--cv {options.cv} needs {options.cv} {inputs.unit} of every class, and one has {smallest}")
     folds = StratifiedKFold(options.cv, shuffle=True, random_state=check_random_state(options.seed))
-    scaler, scores = _Scaler(options.standardize), []
     X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
-    for train, test in tqdm(folds.split(y, y), "folds", options.cv, disable=not verbosity(options)):
-        fitted = clone(model).set_params(verbose=0).fit(scaler.fit(X[train]), y[train])
-        scores.append(float(fitted.score(scaler.transform(X[test]), y[test])))
-    say(options, f"{options.cv} folds: accuracy {np.mean(scores):.1%}, from {min(scores):.1%} to {max(scores):.1%}")
+    scores = cross_val_score(make_pipeline(scaler, model), X, y, cv=folds, error_score="raise")
+    say(options, f"{options.cv} folds: accuracy {scores.mean():.1%}, from {scores.min():.1%} to {scores.max():.1%}")
 
 
-class _Scaler:
-    """Scales columns to mean 0 and variance 1 if --standardize is given, in blocks that take little memory."""
-
-    def __init__(self, is_wanted: bool) -> None:
-        self._is_wanted = is_wanted
-
-    def fit(self, X: Rows) -> Rows:
-        """Scale the training data, and others from now on in the same way."""
-        if not self._is_wanted:
-            return X
-        from sklearn.preprocessing import StandardScaler
-
+def _scaler(options: Namespace, inputs: Inputs) -> _Scaler:
+    """What --standardize does to features; without it they are left as they are, and a warning tells if they differ."""
+    if options.standardize:
         # Centring would fill a sparse matrix.
-        self._scaler = StandardScaler(with_mean=not sparse.issparse(X))
-        for rows in _row_blocks(X):
-            self._scaler.partial_fit(X[rows])
-        return self.transform(X)
-
-    def transform(self, X: Rows) -> Rows:
-        """Scale data like the training data."""
-        if not self._is_wanted or sparse.issparse(X):
-            return self._scaler.transform(X) if self._is_wanted else X
-        scaled = np.empty(X.shape, np.float32 if X.dtype == np.float32 else np.float64)
-        for rows in _row_blocks(X):
-            scaled[rows] = self._scaler.transform(X[rows])
-        return scaled
-
-
-def _row_blocks(X: Rows) -> list[slice]:
-    size = max(1, _BLOCK // X.shape[1])
-    return [slice(start, start + size) for start in range(0, X.shape[0], size)]
+        return StandardScaler(with_mean=not sparse.issparse(inputs.X))
+    warn_of_scales(inputs, "scale the columns with --standardize")
+    return FunctionTransformer()
 
 
 def _check_training(options: Namespace, training: list[str]) -> None:

@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from rkdl._cli.inputs import Inputs, read_inputs
 from rkdl._cli.messages import say_aside
@@ -23,42 +24,36 @@ _ROWS_LOOKED_AT = 10_000
 def load_model(path: str, kinds: tuple[str, ...], command: str) -> Any:
     """A saved estimator of one of the classes."""
     model = load(path)
-    name = type(model).__name__
-    if name not in kinds:
+    if type(model).__name__ not in kinds:
         source = f"rkdl {command} --save" if command in ("outliers", "classify") else "rkdl fit"
         raise ValueError(
-            f"{path} holds a {name}, and rkdl {command} needs {' or '.join(kinds)}; give a file written by {source} "
-            f"or by save() in Python"
+            f"{path} holds a {type(model).__name__}, and rkdl {command} needs {' or '.join(kinds)}; give a file "
+            f"written by {source} or by save() in Python"
         )
     return model
 
 
-def read_for(model: Any, name: str, options: Namespace) -> Inputs:
-    """Data for a fitted model, with as many features as it was fitted on."""
-    inputs = read_inputs(name, options, getattr(model, "feature_names_in_", None), is_new=True)
-    width, expected = inputs.X.shape[1], model.n_features_in_
-    if width != expected:
+def read_new(name: str, options: Namespace, fitted: BaseEstimator | Inputs) -> Inputs:
+    """Data with the features of a fitted model, or of the training data."""
+    if isinstance(fitted, Inputs):
+        names, width, source = fitted.names, fitted.X.shape[1], f"{fitted.path} has"
+    else:
+        names, width = getattr(fitted, "feature_names_in_", None), fitted.n_features_in_
+        source = "the model was fitted on"
+    inputs = read_inputs(name, options, names, is_new=True)
+    if inputs.X.shape[1] != width:
         images = "; give --size and --color as for the model" if inputs.image_shape is not None else ""
-        raise ValueError(f"{inputs.path} has {width} features, and the model was fitted on {expected}{images}")
+        raise ValueError(f"{inputs.path} has {inputs.X.shape[1]} features, and {source} {width}{images}")
     return inputs
 
 
-def read_like(learned: Inputs, name: str, options: Namespace) -> Inputs:
-    """Data with the same features as the training data."""
-    inputs = read_inputs(name, options, learned.names, is_new=True)
-    if learned.X.shape[1] != inputs.X.shape[1]:
-        widths = f"{inputs.path} has {inputs.X.shape[1]} features and {learned.path} {learned.X.shape[1]}"
-        raise ValueError(f"{widths}: both must agree")
-    return inputs
-
-
-def remember_names(model: Any, inputs: Inputs) -> None:
+def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
     """Keep the names of the columns, as after a fit on a data frame, so that later files are read by name."""
     if inputs.names is not None:
         model.feature_names_in_ = np.array(inputs.names, dtype=object)
 
 
-def set_parameters(model: Any, assignments: list[str]) -> None:
+def set_parameters(model: BaseEstimator, assignments: list[str]) -> None:
     """Set parameters that are given as NAME=VALUE."""
     values = {}
     for text in assignments:

@@ -56,16 +56,6 @@ _contamination = _checked(
 )
 
 
-class _NoScaling(argparse.Action):
-    """Says why a command has no --standardize, which others have."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> None:
-        parser.error(
-            "there is no --standardize here, because a model file holds no scaling: standardize the columns of the "
-            "file first, or use a scikit-learn pipeline in Python"
-        )
-
-
 def _option(text: str, metavar: str | tuple[str, str], kind: Callable | None = None, **more: object) -> dict:
     """Keywords of argparse for an option with a value."""
     return {"help": text, "metavar": metavar, "type": kind, **more}
@@ -119,7 +109,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "action": argparse.BooleanOptionalAction,
     },
     "--key": _option("name of the array, if an .npz, .mat or .zarr file has several", "NAME"),
-    "--color": _flag("keep the colors of images"),
+    "--color": _flag("keep the colors of images", default=None),
     "--size": _option("resize images", ("WIDTH", "HEIGHT"), _positive, nargs=2),
     "--float32": _flag("compute in single precision"),
     "--n-jobs": _option("number of threads, or -1 for all cores", "J", _jobs),
@@ -149,11 +139,8 @@ _COMMANDS = {
         "  rkdl fit data.csv --method orkdl --atoms 50 --kernel-vectors 100 --out model.rkdl\n"
         "  rkdl fit photos/ --size 32 32 --out photos.rkdl\n",
         f"data --out --method {_SIZES} --kernel-vectors --kernel --iterations --decoder --checkpoint --device "
-        f"--standardize --set --seed {_READING}",
-        {
-            "--out": {"required": True, "metavar": "MODEL", "help": "file to save the model to"},
-            "--standardize": {"action": _NoScaling, "nargs": 0, "help": argparse.SUPPRESS},
-        },
+        f"--set --seed {_READING}",
+        {"--out": {"required": True, "metavar": "MODEL", "help": "file to save the model to"}},
     ),
     "encode": _Command(
         "dictionaries",

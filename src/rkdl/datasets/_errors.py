@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-__all__ = ["DatasetError", "cause", "check_choice", "check_label", "reading", "require"]
-
 
 class DatasetError(ValueError):
     """Raised when a data set is missing, damaged, or cannot be downloaded.
@@ -46,9 +44,9 @@ def reading(path: str | os.PathLike[str], kind: str, remedy: str = "save it agai
     """Turn every way in which a file cannot be read into one DatasetError that names it.
 
     Libraries raise many kinds of exceptions on damaged files. Pipes are refused before they are opened, which would
-    block.
+    block. Only Zarr arrays are folders.
     """
-    if not os.path.isfile(path):
+    if not os.path.isfile(path) and not (os.path.isdir(path) and os.fspath(path).lower().endswith(".zarr")):
         what = "this is not a regular file" if os.path.exists(path) else "there is no such file"
         raise DatasetError(path, what, "check the path")
     try:

@@ -1,25 +1,30 @@
-"""Signals from array files, and scaling to unit norm."""
+"""Signals from array files and tables, and scaling to unit norm."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from sklearn.utils import check_array
 
-from rkdl.datasets._errors import DatasetError, check_label, reading
+from rkdl._utils.inputs import well_formed
+from rkdl.datasets._errors import DatasetError, check_label, reading, require
 from rkdl.datasets._home import as_path
 from rkdl.datasets._matlab import images_first, read_mat
 from rkdl.datasets._tables import TABLE_SUFFIXES, read_table, table_numbers
 
-__all__ = ["ARRAY_SUFFIXES", "load_digits_signals", "load_signals", "normalize_signals", "pick_name", "read_array"]
-
-ARRAY_SUFFIXES = (".npy", ".npz", ".mat")
+ARRAY_SUFFIXES = (".npy", ".npz", ".mat", ".zarr")
 # Names that identify the signals in a file with several arrays.
 _SIGNAL_NAMES = ("XTrain", "X", "images", "signals")
+
+# Signals as they are read; Zarr arrays are sliced like arrays.
+Rows: TypeAlias = np.ndarray | sparse.csr_array
 
 
 def load_signals(
@@ -30,13 +35,14 @@ def load_signals(
     Parameters
     ----------
     path : path-like
-        A NumPy ``.npy`` or ``.npz`` file (without Python objects), a table of numbers in ``.csv``, ``.tsv`` or
-        ``.parquet`` (needs pandas, ``pip install "rkdl[files]"``), or a MATLAB ``.mat`` file up to version 7.
+        A NumPy ``.npy`` or ``.npz`` file (without Python objects), a sparse matrix that SciPy wrote as ``.npz``, a
+        MATLAB ``.mat`` file up to version 7, or a table of numbers in ``.csv``, ``.tsv`` or ``.parquet``, or a Zarr
+        array ``.zarr``, which need ``pip install "rkdl[files]"``.
         Signals are rows. With three or more axes, the first one counts signals (in ``.mat`` files the last one, as in
         MATLAB), and the others are flattened.
     key : str, default=None
-        The name of the array in a ``.npz`` or ``.mat`` file. None selects the file's only array, or the one named
-        ``XTrain``, ``X``, ``images`` or ``signals``.
+        The name of the array in a ``.npz``, ``.mat`` or ``.zarr`` file. None selects the file's only array, or the one
+        named ``XTrain``, ``X``, ``images`` or ``signals``.
     header : bool, default=None
         Whether the first line of a CSV file is a header. None: if it holds no number, or if its numbers are 0, 1, 2
         and so on, as pandas writes them, of which a warning tells.
@@ -66,16 +72,13 @@ def load_signals(
     ((5, 12), dtype('float32'))
     """
     file = as_path(path)
-    suffix = file.suffix.lower()
-    if suffix not in (*ARRAY_SUFFIXES, *TABLE_SUFFIXES):
-        known = ", ".join((*ARRAY_SUFFIXES, *TABLE_SUFFIXES))
-        raise DatasetError(file, f"the ending {suffix!r} is not known", f"use {known}")
-    if suffix in ARRAY_SUFFIXES:
-        array = read_array(file, key)
-    elif key is not None:
-        raise ValueError(f"key={key!r} is for .npz and .mat files; {file.name} is a table")
+    if file.suffix.lower() in TABLE_SUFFIXES:
+        if key is not None:
+            raise ValueError(f"key={key!r} is for files of arrays; {file.name} is a table")
+        found: Rows = table_numbers(file, read_table(file, header=header))
     else:
-        array = table_numbers(file, read_table(file, header=header))
+        found, _ = read_arrays(file, key)
+    array = found.toarray() if isinstance(found, sparse.sparray) else found
     is_single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     with np.errstate(over="ignore"):
         # A copy of a memory map, which would follow later changes of the file.
@@ -114,9 +117,10 @@ def normalize_signals(X: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> np
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    target_dtype = _float_dtype(dtype)
+    if dtype not in (np.float32, np.float64, float, "float32", "float64"):
+        raise ValueError(f"dtype={dtype!r} is not valid; choose float32 or float64")
     checked: np.ndarray = check_array(X, dtype="numeric", input_name="X")
-    signals = np.empty(checked.shape, dtype=target_dtype)
+    signals = np.empty(checked.shape, dtype=dtype)
     # Blocks of about 8 MB, so that large integer or float32 arrays are never converted to float64 as a whole.
     n_rows = max(1, 2**20 // checked.shape[1])
     for start in range(0, len(checked), n_rows):
@@ -155,36 +159,55 @@ def load_digits_signals(*, label: int | None = None) -> npt.NDArray[np.float64]:
     return np.ascontiguousarray(data if label is None else data[target == label], dtype=np.float64)
 
 
-def read_array(path: Path, key: str | None = None) -> np.ndarray:
-    """Read an ``.npy`` (memory-mapped), ``.npz`` or ``.mat`` file as rows of real numbers of whatever type."""
-    with reading(path, "an array of numbers", "save it again with numpy.save or numpy.savez, without Python objects"):
-        if path.suffix.lower() == ".mat":
-            variables = read_mat(path)
-            array = images_first(variables[pick_name(path, list(variables), key)])
-        else:
-            # A damaged header may declare more elements than an integer can count.
-            with np.errstate(over="ignore"):
-                loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                array = loaded
-                if key is not None:
-                    raise DatasetError(path, "holds one array without a name", "leave out key=")
-            else:
-                with loaded:
-                    # Only the requested array is decompressed.
-                    array = loaded[pick_name(path, loaded.files, key)]
+def read_arrays(path: Path, key: str | None = None, label: str | None = None) -> tuple[Rows, np.ndarray | None]:
+    """Read the signals of an array file, and the labels (n_signals,) called `label` if it holds them.
+
+    Signals are rows of real numbers of whatever type: a memory map, a sparse matrix, an open Zarr array or an array.
+    """
+    if path.suffix.lower() not in ARRAY_SUFFIXES:
+        known = ", ".join((*TABLE_SUFFIXES, *ARRAY_SUFFIXES))
+        raise DatasetError(path, f"the ending {path.suffix!r} is not known", f"use {known}")
+    remedy = "save it again with numpy.save or numpy.savez, without Python objects"
+    with reading(path, "an array of numbers", remedy), _opened(path) as arrays:
+        labels = np.ravel(arrays[label]) if label is not None and label in arrays else None
+        if key is None and {"format", "shape"} <= set(arrays):
+            with reading(path, "a sparse matrix", "save it again with scipy.sparse.save_npz"):
+                return sparse.csr_array(well_formed(sparse.load_npz(path), "the array")), labels
+        array = arrays[_pick_name(path, [name for name in arrays if name != label], key)]
     if array.dtype.kind not in "biuf":
         raise DatasetError(path, f"its values are {array.dtype}, not real numbers", "save it as float32 or float64")
     if array.size == 0:
         raise DatasetError(path, f"holds no signals (shape {array.shape})")
     if array.ndim < 2:
         raise DatasetError(path, f"its array is {array.ndim}-D", "signals are the rows of a 2-D array: reshape it")
-    return array if array.ndim == 2 else array.reshape(len(array), -1)
+    return array if array.ndim == 2 else np.reshape(array, (array.shape[0], -1)), labels
 
 
-def pick_name(path: Path, names: list[str], key: str | None) -> str:
+@contextmanager
+def _opened(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
+    """The arrays of a file by their names, read when they are asked for; an array without a name is called ""."""
+    if path.suffix.lower() == ".mat":
+        yield {name: images_first(array) for name, array in read_mat(path).items()}
+    elif path.suffix.lower() == ".zarr":
+        zarr = require(path, "zarr", "reading a Zarr array")
+        found = zarr.open(str(path), mode="r")
+        yield dict(found.arrays()) if isinstance(found, zarr.Group) else {"": found}
+    else:
+        # A damaged header may declare more elements than an integer can count.
+        with np.errstate(over="ignore"):
+            loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            yield {"": loaded}
+        else:
+            with loaded:
+                yield loaded
+
+
+def _pick_name(path: Path, names: list[str], key: str | None) -> str:
     if key is None and len(names) == 1:
         return names[0]
+    if names == [""]:
+        raise DatasetError(path, "holds one array without a name", "leave out key= or --key")
     candidates = [name for name in names if (name == key if key is not None else name in _SIGNAL_NAMES)]
     if len(candidates) == 1:
         return candidates[0]
@@ -192,12 +215,3 @@ def pick_name(path: Path, names: list[str], key: str | None) -> str:
     if key is not None:
         raise DatasetError(path, f"holds no array {key!r}", f"choose from: {found}")
     raise DatasetError(path, f"holds the arrays {found}", "choose one by its name (key= or --key), or save it as X")
-
-
-def _float_dtype(dtype: npt.DTypeLike) -> np.dtype[np.floating]:
-    """Return float32 or float64 as a dtype and refuse all others."""
-    for valid in (np.dtype(np.float32), np.dtype(np.float64)):
-        with suppress(TypeError):
-            if dtype is not None and np.dtype(dtype) == valid:
-                return valid
-    raise ValueError(f"dtype={dtype!r} is not valid; choose float32 or float64")
