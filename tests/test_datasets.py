@@ -24,7 +24,7 @@ import scipy.io
 import scipy.sparse
 
 from rkdl import datasets
-from rkdl.datasets import DatasetError, _cifar10, _home, _mnist
+from rkdl.datasets import DatasetError, _home, _published
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +34,7 @@ def _no_data_folder(monkeypatch, tmp_path, request):
         monkeypatch.delenv("RKDL_DATA", raising=False)
         monkeypatch.setenv("HOME", str(tmp_path / "user"))
         # Made-up files are not the published ones, and a test of that says so.
-        for module in (_mnist, _cifar10):
-            monkeypatch.setattr(module, "warn_if_changed", lambda *args: None)
+        monkeypatch.setattr(_published, "warn_if_changed", lambda *args: None)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
@@ -239,7 +238,7 @@ def test_files_that_are_not_the_published_ones_raise_a_warning(tmp_path, rng, mo
     assert len(told) == 2
     files = {name: content for name, content in mnist_files(rng).items() if name.startswith("t10k")}
     for name, content in files.items():
-        monkeypatch.setitem(_mnist._CONTENT_MD5, name.split("-idx")[0], hashlib.md5(content).hexdigest())
+        monkeypatch.setitem(_published._MNIST_MD5, name.split("-idx")[0], hashlib.md5(content).hexdigest())
     datasets.fetch_mnist(subset="test", data_home=write(tmp_path, files))
     write_tar(tmp_path / "cifar-10-binary.tar.gz", cifar_files(rng))
     with pytest.warns(UserWarning, match="cifar-10-binary.tar.gz is not the published file"):

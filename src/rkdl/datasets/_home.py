@@ -11,8 +11,6 @@ from pathlib import Path
 from rkdl._utils.text import shown
 from rkdl.datasets._errors import DatasetError, cause, require
 
-__all__ = ["HOME_REMEDY", "SOURCES", "as_path", "find_or_download", "get_data_home", "warn_if_changed"]
-
 HOME_REMEDY = "give its folder as data_home= or in the environment variable RKDL_DATA"
 
 # Of each data set, a URL and the MD5 checksums of its files.

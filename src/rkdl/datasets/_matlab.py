@@ -11,8 +11,6 @@ from sklearn.utils import Bunch
 from rkdl.datasets._errors import DatasetError, reading
 from rkdl.datasets._home import as_path
 
-__all__ = ["images_first", "load_matlab_digits", "read_mat"]
-
 _IMAGE_NAMES = ("XTrain", "X", "images")
 _LABEL_NAMES = ("YTrain", "y", "labels")
 _DESCRIPTION = """MATLAB's synthetic digits
