@@ -19,7 +19,7 @@ from rkdl._cli.models import CLASS_OF, load_model, read_new, remember_names, set
 from rkdl._cli.outputs import TABLES, check_outputs, write_table
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.outliers import KDLOutlierDetector
-from rkdl.datasets._signals import Rows
+from rkdl.datasets._arrays import Rows
 
 _Scaler: TypeAlias = StandardScaler | FunctionTransformer
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from rkdl._cli.images import read_images
 from rkdl.datasets import DatasetError
+from rkdl.datasets._arrays import Rows, read_arrays
 from rkdl.datasets._errors import reading
 from rkdl.datasets._home import as_path
-from rkdl.datasets._signals import Rows, read_arrays
 from rkdl.datasets._tables import TABLE_SUFFIXES, is_number, listed, read_table, table_numbers
 
 # What the options that concern reading apply to.
@@ -88,7 +88,7 @@ def read_inputs(
         signals, files, labels, shape = read_images(path, options.size, bool(options.color))
         inputs = Inputs(path, signals, None, labels, {"file": files}, shape)
     else:
-        X, labels = read_arrays(path, options.key, options.label)
+        X, labels = read_arrays(path, options.key, [] if options.label is None else [options.label])
         if labels is None and options.label is not None:
             labels = _read_labels(path, options.label, X.shape[0], is_new)
         inputs = Inputs(path, X, y=labels)

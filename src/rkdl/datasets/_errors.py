@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
+import numpy as np
+
 
 class DatasetError(ValueError):
     """Raised when a data set is missing, damaged, or cannot be downloaded.
@@ -79,11 +81,10 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name}={value!r} is not valid; choose one of {valid}")
 
 
-def check_label(label: object, n_classes: int) -> int | None:
-    """Return a class label as an int, or None for all classes."""
+def check_label(label: object) -> int | None:
+    """Return the label of one of ten classes as an int, or None for all classes."""
     if label is None:
         return None
-    index = getattr(label, "__index__", lambda: -1)()
-    if isinstance(label, bool) or not 0 <= index < n_classes:
-        raise ValueError(f"label={label!r} is not valid; use an integer from 0 to {n_classes - 1}, or None for all")
-    return int(index)
+    if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label <= 9:
+        raise ValueError(f"label={label!r} is not valid; use an integer from 0 to 9, or None for all")
+    return int(label)

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
+from rkdl.datasets._arrays import read_arrays
 from rkdl.datasets._errors import DatasetError, check_choice, check_label, reading
-from rkdl.datasets._home import HOME_REMEDY, SOURCES, find_or_download, get_data_home, warn_if_changed
-from rkdl.datasets._matlab import read_mat
+from rkdl.datasets._home import SOURCES, find_or_download, get_data_home, warn_if_changed
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ODDS_NAMES = ("arrhythmia", "cardio", "glass", "letter", "mnist", "musk", "pendigits", "satellite", "vowels")
@@ -100,7 +100,7 @@ def fetch_mnist(
     (5842, 784)
     """
     check_choice("subset", subset, tuple(_MNIST))
-    label, home = check_label(label, 10), get_data_home(data_home)
+    label, home = check_label(label), get_data_home(data_home)
     images, targets, files = [], [], []
     for part in _MNIST[subset]:
         image_path, part_images = _read_idx(home, f"{part}-images", (28, 28), download_if_missing)
@@ -169,7 +169,7 @@ def fetch_cifar10(
     (5000, 1024)
     """
     check_choice("subset", subset, tuple(_CIFAR10))
-    label, home = check_label(label, 10), get_data_home(data_home)
+    label, home = check_label(label), get_data_home(data_home)
     names = (_ARCHIVE, _FOLDER, _ONE_CLASS)
     for path in (folder / name for folder in (home, home / "cifar10") for name in _PICKLES):
         if path.exists() and not any((path.parent / name).exists() for name in names):
@@ -190,8 +190,8 @@ def fetch_odds(
 ) -> Bunch | tuple[np.ndarray, np.ndarray]:
     """Fetch an outlier-detection data set of the ODDS collection.
 
-    It is read from ``odds/NAME.mat`` in the data folder and never downloaded, because the collection has no source
-    with checksums.
+    It is read from ``NAME.mat`` in the data folder or its sub-folder ``odds``, and never downloaded, because the
+    collection has no source with checksums.
 
     Parameters
     ----------
@@ -224,19 +224,10 @@ def fetch_odds(
     (1831, 21)
     """
     check_choice("name", name, ODDS_NAMES)
-    home = get_data_home(data_home)
-    path = home / "odds" / f"{name}.mat"
-    if not path.exists():
-        what = "this ODDS data set was not found and cannot be downloaded"
-        raise DatasetError(path, what, f"put it there, or {HOME_REMEDY}")
-    variables = read_mat(path)
-    if "X" not in variables or "y" not in variables:
-        raise DatasetError(path, "it lacks the numeric variables X and y", "fetch it again")
-    data, labels = variables["X"], variables["y"].ravel()
-    if data.ndim != 2 or len(data) != len(labels) or data.dtype.kind == "c":
-        raise DatasetError(path, f"X of shape {data.shape} does not match {len(labels)} labels in y", "fetch it again")
-    if not np.isin(labels, (0, 1)).all():
-        raise DatasetError(path, "y holds values other than 0 and 1 (outlier)", "fetch it again")
+    path = find_or_download(get_data_home(data_home), "odds", [f"{name}.mat"], download_if_missing=False)
+    data, labels = read_arrays(path, "X", ["y"])
+    if labels is None or len(labels) != data.shape[0] or not np.isin(labels, (0, 1)).all():
+        raise DatasetError(path, f"y does not hold {data.shape[0]} times 0 or 1 (outlier)", "fetch it again")
     data, target = np.ascontiguousarray(data, dtype=np.float64), labels.astype(np.int64)
     if return_X_y:
         return data, target
@@ -322,8 +313,7 @@ def _read_one_class(path: Path, subset: str, label: int | None) -> tuple[np.ndar
     if subset != "train" or label != 0:
         what = f"holds only the training images of class 0 (airplane), not subset={subset!r}, label={label}"
         raise DatasetError(path, what, f"put the complete data set, {_ARCHIVE}, into the same folder")
-    with reading(path, "an .npz file of images", _AGAIN), np.load(path, allow_pickle=False) as arrays:
-        images = arrays["images"]
-        if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):
-            raise ValueError(f"`images` is {images.dtype} of shape {images.shape}, not uint8 of shape (n, 32, 32, 3)")
-    return images, np.zeros(len(images), dtype=np.int64)
+    images, _ = read_arrays(path, "images")
+    if images.dtype != np.uint8 or images.shape[1] != 3072:
+        raise DatasetError(path, "`images` does not hold bytes of shape (n, 32, 32, 3)", _AGAIN)
+    return images.reshape(-1, 32, 32, 3), np.zeros(images.shape[0], dtype=np.int64)

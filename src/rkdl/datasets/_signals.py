@@ -1,30 +1,26 @@
-"""Signals from array files and tables, and scaling to unit norm."""
+"""Signals from your own files, and scaling to unit norm."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from sklearn.utils import check_array
+from sklearn.utils import Bunch, check_array
 
-from rkdl._utils.inputs import well_formed
-from rkdl.datasets._errors import DatasetError, check_label, reading, require
+from rkdl.datasets._arrays import Rows, read_arrays
+from rkdl.datasets._errors import DatasetError, check_label
 from rkdl.datasets._home import as_path
-from rkdl.datasets._matlab import images_first, read_mat
 from rkdl.datasets._tables import TABLE_SUFFIXES, read_table, table_numbers
 
-ARRAY_SUFFIXES = (".npy", ".npz", ".mat", ".zarr")
-# Names that identify the signals in a file with several arrays.
-_SIGNAL_NAMES = ("XTrain", "X", "images", "signals")
+_LABEL_NAMES = ("YTrain", "y", "labels")
+_DESCRIPTION = """MATLAB's synthetic digits
 
-# Signals as they are read; Zarr arrays are sliced like arrays.
-Rows: TypeAlias = np.ndarray | sparse.csr_array
+5,000 grey images of 28 x 28 pixels, 500 of each digit, which MATLAB's Deep Learning Toolbox returns from
+digitTrain4DArrayData. They come only with MATLAB; this is the user's export.
+"""
 
 
 def load_signals(
@@ -78,6 +74,11 @@ def load_signals(
         found: Rows = table_numbers(file, read_table(file, header=header))
     else:
         found, _ = read_arrays(file, key)
+    return _checked(file, found)
+
+
+def _checked(file: Path, found: Rows) -> npt.NDArray[np.floating]:
+    """Signals as a finite matrix in single or double precision."""
     array = found.toarray() if isinstance(found, sparse.sparray) else found
     is_single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     with np.errstate(over="ignore"):
@@ -154,64 +155,52 @@ def load_digits_signals(*, label: int | None = None) -> npt.NDArray[np.float64]:
     """
     from sklearn.datasets import load_digits
 
-    label = check_label(label, 10)
+    label = check_label(label)
     data, target = load_digits(return_X_y=True)
     return np.ascontiguousarray(data if label is None else data[target == label], dtype=np.float64)
 
 
-def read_arrays(path: Path, key: str | None = None, label: str | None = None) -> tuple[Rows, np.ndarray | None]:
-    """Read the signals of an array file, and the labels (n_signals,) called `label` if it holds them.
+def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
+    """Load MATLAB's synthetic digits from your own export.
 
-    Signals are rows of real numbers of whatever type: a memory map, a sparse matrix, an open Zarr array or an array.
+    They are part of MATLAB's Deep Learning Toolbox and cannot be downloaded. In MATLAB::
+
+        [XTrain, YTrain] = digitTrain4DArrayData;
+        YTrain = double(YTrain) - 1;    % categories 1 to 10 are the digits 0 to 9
+        save('digits.mat', 'XTrain', 'YTrain', '-v7')
+
+    Parameters
+    ----------
+    path : path-like
+        The ``.mat`` file. The images are its variable ``XTrain``, ``X`` or ``images`` (28 x 28 x 1 x n or
+        28 x 28 x n), the labels ``YTrain``, ``y`` or ``labels``, if present. Labels that are not saved as numbers
+        (MATLAB's categories) cannot be read and are ignored. Files of version 7.3 are refused: save with ``-v7``.
+
+    Returns
+    -------
+    digits : :class:`~sklearn.utils.Bunch`
+        With the attributes ``data`` (n_samples, 784), ``target`` (n_samples,) of int64, or None without
+        labels, ``images`` (n_samples, 28, 28), which is a view of ``data``, and ``DESCR``.
+
+    Raises
+    ------
+    DatasetError
+        If the file is missing or damaged, or its variables are not such images and labels.
+
+    Examples
+    --------
+    >>> from rkdl.datasets import load_matlab_digits
+    >>> load_matlab_digits("digits.mat").data.shape  # doctest: +SKIP
+    (5000, 784)
     """
-    if path.suffix.lower() not in ARRAY_SUFFIXES:
-        known = ", ".join((*TABLE_SUFFIXES, *ARRAY_SUFFIXES))
-        raise DatasetError(path, f"the ending {path.suffix!r} is not known", f"use {known}")
-    remedy = "save it again with numpy.save or numpy.savez, without Python objects"
-    with reading(path, "an array of numbers", remedy), _opened(path) as arrays:
-        labels = np.ravel(arrays[label]) if label is not None and label in arrays else None
-        if key is None and {"format", "shape"} <= set(arrays):
-            with reading(path, "a sparse matrix", "save it again with scipy.sparse.save_npz"):
-                return sparse.csr_array(well_formed(sparse.load_npz(path), "the array")), labels
-        array = arrays[_pick_name(path, [name for name in arrays if name != label], key)]
-    if array.dtype.kind not in "biuf":
-        raise DatasetError(path, f"its values are {array.dtype}, not real numbers", "save it as float32 or float64")
-    if array.size == 0:
-        raise DatasetError(path, f"holds no signals (shape {array.shape})")
-    if array.ndim < 2:
-        raise DatasetError(path, f"its array is {array.ndim}-D", "signals are the rows of a 2-D array: reshape it")
-    return array if array.ndim == 2 else np.reshape(array, (array.shape[0], -1)), labels
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
-    """The arrays of a file by their names, read when they are asked for; an array without a name is called ""."""
-    if path.suffix.lower() == ".mat":
-        yield {name: images_first(array) for name, array in read_mat(path).items()}
-    elif path.suffix.lower() == ".zarr":
-        zarr = require(path, "zarr", "reading a Zarr array")
-        found = zarr.open(str(path), mode="r")
-        yield dict(found.arrays()) if isinstance(found, zarr.Group) else {"": found}
-    else:
-        # A damaged header may declare more elements than an integer can count.
-        with np.errstate(over="ignore"):
-            loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            yield {"": loaded}
-        else:
-            with loaded:
-                yield loaded
-
-
-def _pick_name(path: Path, names: list[str], key: str | None) -> str:
-    if key is None and len(names) == 1:
-        return names[0]
-    if names == [""]:
-        raise DatasetError(path, "holds one array without a name", "leave out key= or --key")
-    candidates = [name for name in names if (name == key if key is not None else name in _SIGNAL_NAMES)]
-    if len(candidates) == 1:
-        return candidates[0]
-    found = ", ".join(sorted(names)) or "none"
-    if key is not None:
-        raise DatasetError(path, f"holds no array {key!r}", f"choose from: {found}")
-    raise DatasetError(path, f"holds the arrays {found}", "choose one by its name (key= or --key), or save it as X")
+    file = as_path(path)
+    found, labels = read_arrays(file, labels=_LABEL_NAMES)
+    signals = _checked(file, found)
+    if signals.shape[1] != 28 * 28:
+        what = f"its images have {signals.shape[1]} values, not 28 x 28"
+        raise DatasetError(file, what, "save XTrain, 28 x 28 x 1 x N, as MATLAB returns it")
+    if labels is not None:
+        if len(labels) != len(signals) or not np.isin(labels, range(10)).all():
+            raise DatasetError(file, f"its labels are not {len(signals)} digits, one for each image", "save 0 to 9")
+        labels = labels.astype(np.int64)
+    return Bunch(data=signals, target=labels, images=signals.reshape(-1, 28, 28), DESCR=_DESCRIPTION)
