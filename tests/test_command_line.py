@@ -142,8 +142,8 @@ fit numbers.csv --out r --set speed -> give NAME=VALUE
 fit numbers.csv --out r --set n_components=many -> must be an int
 fit numbers.csv --out r --set gamma={[]:1} -> gamma
 fit numbers.csv --out r --method svd -> invalid choice
-fit numbers.csv --out r --atoms 0 -> '0' is not an integer of at least 1
-fit numbers.csv --out r --gamma=-1 -> '-1' is not a positive number
+fit numbers.csv --out r --atoms 0 -> 'n_components' parameter of ORKDL must be an int in the range [1, inf). Got 0
+fit numbers.csv --out r --gamma=-1 -> 'gamma' parameter of ORKDL must be
 fit numbers.csv --out no/such/folder/r -> does not exist: make it first
 fit numbers.csv --out r --standardize -> unrecognized arguments: --standardize
 fit --drop a numbers.csv --out r -> required: DATA; give it before --drop
@@ -204,14 +204,15 @@ denoise model images --out images/new -> is also an input
 fit X.npy --checkpoint X.npy --out r -> X.npy is also an input
 fit X.npy --checkpoint r --out ./r -> also the file of --out
 outliers numbers.csv --standardize --save r -> --save cannot be combined
-outliers numbers.csv --contamination 0.7 -> '0.7' is not above 0
+outliers numbers.csv --contamination 0 -> 'contamination' parameter of KDLOutlierDetector must be
 outliers numbers.csv --model model -> and rkdl outliers needs KDLOutlierDetector; give a file
-outliers numbers.csv --model detector --contamination 0.1 -> --contamination is for training
+outliers numbers.csv --model detector --contamination 0 -> --contamination is for training
 outliers numbers.csv --out r.npy -> use .csv, .tsv, .parquet, .npz
 classify iris.csv --drop name --label kind -> nothing to do
 classify iris.csv --drop name --label kind --out r.csv -> nothing to predict
 classify iris.csv --drop name --save r -> kind
 classify iris.csv --drop name --label kind --method dl --gamma 1 --save r -> --gamma does not apply to DL
+classify iris.csv --drop name --label kind --cv 1 -> n_splits=2 or more
 classify iris.csv --drop name --label kind --cv 90 -> --cv 90 needs 90 rows of every class, and one has 50
 classify label.csv --label c --save r -> the label of row 2 (from 1) is missing
 classify X.npy --label more.csv --save r -> there are 150 signals and 151 labels

@@ -47,7 +47,7 @@ def outliers(options: Namespace) -> int:
     say(options, f"{count:,} of {total:,} {inputs.unit} are outliers ({count / total:.1%}){saved}")
     if out is None:
         counted = " (from 1)" if "row" in inputs.ids else ""
-        for row in np.argsort(-scores, kind="stable")[: options.top]:
+        for row in np.argsort(-scores, kind="stable")[: max(options.top, 0)]:
             names = ", ".join(f"{name} {values[row]}{counted}" for name, values in inputs.ids.items())
             say(options, f"  {names}: anomaly {scores[row]:.3f}{'' if is_outlier[row] else ' (not an outlier)'}")
     return 0
@@ -60,7 +60,7 @@ def _fit_detector(options: Namespace) -> tuple[KDLOutlierDetector, Inputs, Rows,
         inputs = read_new(options.data, options, learned)
     inputs.check_results(("anomaly", "outlier"))
     detector = KDLOutlierDetector(
-        contamination=options.contamination or "auto",
+        contamination="auto" if options.contamination is None else options.contamination,
         random_state=options.seed,
         n_jobs=options.n_jobs,
         verbose=verbosity(options),
@@ -165,7 +165,7 @@ def _scaler(options: Namespace, inputs: Inputs) -> _Scaler:
 def _check_training(options: Namespace, training: list[str]) -> None:
     """Refuse options that contradict each other; those of `training` have no effect on a saved model."""
     if options.model is not None:
-        given = [name for name in (*training, "save", "standardize", "set") if getattr(options, name)]
+        given = [name for name in (*training, "save", "standardize", "set") if getattr(options, name) not in (None, [])]
         if given:
             raise ValueError(f"--{given[0]} is for training, and --model gives a model that is already trained")
     if options.save is not None and options.standardize:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
-
-T = TypeVar("T")
+from typing import Any, NamedTuple
 
 _METHODS = ("dl", "fourierdl", "kdl", "rkdl", "orkdl", "morkdl")
 
@@ -25,35 +23,11 @@ need optional libraries: pip install "rkdl[files]".
 """
 
 
-def _checked(kind: Callable[[str], T], expected: str, is_valid: Callable[[T], bool]) -> Callable[[str], T]:
-    """The type of an option, for argparse."""
-
-    def convert(text: str) -> T:
-        with suppress(ValueError):
-            value = kind(text)
-            if is_valid(value):
-                return value
-        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
-
-    return convert
-
-
-def _number_or(*words: str) -> Callable[[str], float | str]:
-    return lambda text: text if text in words else float(text)
-
-
-_positive = _checked(int, "an integer of at least 1", lambda value: value >= 1)
-_folds = _checked(int, "a number of at least 2 folds", lambda value: value >= 2)
-_jobs = _checked(int, "an integer other than 0", lambda value: value != 0)
-_seed = _checked(int, "an integer from 0 to 2**31 - 1", lambda value: 0 <= value < 2**31)
-_gamma = _checked(
-    _number_or("median", "scale"),
-    "a positive number, median or scale",
-    lambda value: isinstance(value, str) or 0.0 < value < float("inf"),
-)
-_contamination = _checked(
-    _number_or("auto"), "above 0 and at most 0.5", lambda value: isinstance(value, str) or 0.0 < value <= 0.5
-)
+def _number_or_word(text: str) -> float | str:
+    """The type of an option that takes a number, or a word such as median."""
+    with suppress(ValueError):
+        return float(text)
+    return text
 
 
 def _option(text: str, metavar: str | tuple[str, str], kind: Callable | None = None, **more: object) -> dict:
@@ -61,8 +35,8 @@ def _option(text: str, metavar: str | tuple[str, str], kind: Callable | None = N
     return {"help": text, "metavar": metavar, "type": kind, **more}
 
 
-def _flag(text: str, **more: object) -> dict:
-    return {"help": text, "action": "store_true", **more}
+def _flag(text: str) -> dict:
+    return {"help": text, "action": "store_true", "default": None}
 
 
 def _columns(text: str) -> dict:
@@ -75,32 +49,32 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "data": _option("a file with one signal per row, or a folder of images", "DATA"),
     "--out": _option("", "FILE"),
     "--method": {"help": "method (default: orkdl)", "choices": _METHODS, "type": str.lower, "default": "orkdl"},
-    "--atoms": _option("number of atoms (default: 20)", "N", _positive),
-    "--nonzeros": _option("nonzero coefficients per signal (default: 4)", "N", _positive),
-    "--gamma": _option("gamma of the kernel: a number, median or scale (default: median)", "GAMMA", _gamma),
-    "--kernel-vectors": _option("number of kernel vectors (default: 50)", "N", _positive),
+    "--atoms": _option("number of atoms (default: 20)", "N", int),
+    "--nonzeros": _option("nonzero coefficients per signal (default: 4)", "N", int),
+    "--gamma": _option("gamma of the kernel: a number, median or scale (default: median)", "GAMMA", _number_or_word),
+    "--kernel-vectors": _option("number of kernel vectors (default: 50)", "N", int),
     "--kernel": {"help": "kernel (default: rbf)", "choices": ("rbf", "poly", "linear")},
-    "--iterations": _option("maximum number of iterations (default: 30)", "N", _positive),
-    "--decoder": _flag("also learn to decode codes, for denoising with any kernel", default=None),
+    "--iterations": _option("maximum number of iterations (default: 30)", "N", int),
+    "--decoder": _flag("also learn to decode codes, for denoising with any kernel"),
     "--checkpoint": _option("save the state of every iteration, and resume from it", "FILE"),
     "--device": _option("compute on this device, such as cuda (needs torch)", "DEVICE"),
     "--standardize": _flag("scale columns to mean 0 and variance 1 in the training data"),
     "--noise": _option("standard deviation of the noise (default: use as many nonzeros as the model)", "SIGMA", float),
     "--train": _option("train on this data instead", "DATA"),
     "--test": _option("data to predict; the accuracy is printed if it has labels", "DATA"),
-    "--cv": _option("print the accuracy in K-fold cross-validation", "K", _folds),
+    "--cv": _option("print the accuracy in K-fold cross-validation", "K", int),
     "--model": _option("use a saved model instead of training", "MODEL"),
     "--save": _option("file to save the trained model to", "MODEL"),
     "--contamination": _option(
         "fraction of outliers, above 0 and at most 0.5 (default: auto, determined from the scores)",
         "SHARE",
-        _contamination,
+        _number_or_word,
     ),
-    "--top": _option("number of rows to print without --out (default: 10)", "N", _positive, default=10),
+    "--top": _option("number of rows to print without --out (default: 10)", "N", int, default=10),
     "--set": _option(
         "set any other parameter of the estimator; can be repeated", "NAME=VALUE", action="append", default=[]
     ),
-    "--seed": _option("random seed (default: 0)", "N", _seed, default=0),
+    "--seed": _option("random seed (default: 0)", "N", int, default=0),
     "--label": _option("column or array of class labels, or a .npy or .csv file of them", "NAME"),
     "--drop": _columns("columns to ignore"),
     "--keep": _columns("columns to copy to the results"),
@@ -109,10 +83,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "action": argparse.BooleanOptionalAction,
     },
     "--key": _option("name of the array, if an .npz, .mat or .zarr file has several", "NAME"),
-    "--color": _flag("keep the colors of images", default=None),
-    "--size": _option("resize images", ("WIDTH", "HEIGHT"), _positive, nargs=2),
+    "--color": _flag("keep the colors of images"),
+    "--size": _option("resize images", ("WIDTH", "HEIGHT"), int, nargs=2),
     "--float32": _flag("compute in single precision"),
-    "--n-jobs": _option("number of threads, or -1 for all cores", "J", _jobs),
+    "--n-jobs": _option("number of threads, or -1 for all cores", "J", int),
     "--quiet": _flag("print only warnings and errors"),
 }
 _SIZES = "--atoms --nonzeros --gamma"
