@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from scipy import sparse
 from sklearn.model_selection import StratifiedKFold, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from rkdl._cli.inputs import Inputs, read_inputs
@@ -19,9 +18,6 @@ from rkdl._cli.models import CLASS_OF, load_model, read_new, remember_names, set
 from rkdl._cli.outputs import TABLES, check_outputs, write_table
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.outliers import KDLOutlierDetector
-from rkdl.datasets._arrays import Rows
-
-_Scaler: TypeAlias = StandardScaler | FunctionTransformer
 
 
 def outliers(options: Namespace) -> int:
@@ -30,13 +26,20 @@ def outliers(options: Namespace) -> int:
     _check_training(options, ["train", "contamination"])
     if options.model is not None:
         detector: KDLOutlierDetector = load_model(options.model, ("KDLOutlierDetector",), "outliers")
-        inputs = read_new(options.data, options, detector)
+        inputs, model = read_new(options.data, options, detector), make_pipeline(detector)
         inputs.check_results(("anomaly", "outlier"))
-        X = inputs.X
-        labels = detector.predict(X)
+        labels = model.predict(inputs.X)
     else:
-        detector, inputs, X, labels = _fit_detector(options)
-    scores = -detector.score_samples(X)
+        learned = inputs = read_inputs(options.train or options.data, options)
+        if options.train is not None:
+            inputs = read_new(options.data, options, learned)
+        inputs.check_results(("anomaly", "outlier"))
+        detector = _make_detector(options)
+        model = _with_scaling(options, learned, detector)
+        # The training rows have a threshold of their own.
+        labels = model.fit_predict(inputs.X) if options.train is None else model.fit(learned.X).predict(inputs.X)
+        remember_names(detector, learned)
+    scores = -model.score_samples(inputs.X)
     is_outlier = (labels == -1).astype(int)
     if out is not None:
         write_table(out, {**inputs.ids, "anomaly": scores, "outlier": is_outlier})
@@ -53,29 +56,12 @@ def outliers(options: Namespace) -> int:
     return 0
 
 
-def _fit_detector(options: Namespace) -> tuple[KDLOutlierDetector, Inputs, Rows, np.ndarray]:
-    """A detector, the data to score, its features as the detector takes them, and its labels."""
-    learned = inputs = read_inputs(options.train or options.data, options)
-    if options.train is not None:
-        inputs = read_new(options.data, options, learned)
-    inputs.check_results(("anomaly", "outlier"))
-    detector = KDLOutlierDetector(
-        contamination="auto" if options.contamination is None else options.contamination,
-        random_state=options.seed,
-        n_jobs=options.n_jobs,
-        verbose=verbosity(options),
-    )
+def _make_detector(options: Namespace) -> KDLOutlierDetector:
+    detector = KDLOutlierDetector(random_state=options.seed, n_jobs=options.n_jobs, verbose=verbosity(options))
+    if options.contamination is not None:
+        detector.set_params(contamination=options.contamination)
     set_parameters(detector, options.set)
-    scaler = _scaler(options, learned)
-    rows = scaler.fit_transform(learned.X)
-    if options.train is None:
-        # The training rows have a threshold of their own.
-        X, labels = rows, detector.fit_predict(rows)
-    else:
-        X = scaler.transform(inputs.X)
-        labels = detector.fit(rows).predict(X)
-    remember_names(detector, learned)
-    return detector, inputs, X, labels
+    return detector
 
 
 def classify(options: Namespace) -> int:
@@ -83,10 +69,10 @@ def classify(options: Namespace) -> int:
     out = check_outputs(options, TABLES)
     _check_training(options, ["test", "cv", "method", "atoms", "nonzeros", "gamma"])
     if options.model is not None:
-        model: KDLClassifier = load_model(options.model, ("KDLClassifier",), "classify")
-        inputs = read_new(options.data, options, model)
-        inputs.check_results(_columns(model.classes_))
-        return _predict(options, model, inputs, inputs.X, out)
+        classifier: KDLClassifier = load_model(options.model, ("KDLClassifier",), "classify")
+        inputs = read_new(options.data, options, classifier)
+        inputs.check_results(_columns(classifier.classes_))
+        return _predict(options, make_pipeline(classifier), inputs, out)
     if out is not None and options.test is None:
         raise ValueError("--out is for predictions, and there is nothing to predict: give --test")
     if options.test is None and options.save is None and options.cv is None:
@@ -98,18 +84,19 @@ def classify(options: Namespace) -> int:
     test = None if options.test is None else read_new(options.test, options, inputs)
     if test is not None:
         test.check_results(_columns(np.unique(inputs.y)))
-    scaler, model = _scaler(options, inputs), _make_classifier(options)
+    classifier = _make_classifier(options)
+    model = _with_scaling(options, inputs, classifier)
     if options.cv is not None:
-        _cross_validate(options, scaler, model, inputs, inputs.y)
+        _cross_validate(options, model, inputs, inputs.y)
     if test is None and options.save is None:
         return 0
-    model.fit(scaler.fit_transform(inputs.X), inputs.y)
-    remember_names(model, inputs)
+    model.fit(inputs.X, inputs.y)
+    remember_names(classifier, inputs)
     if options.save is not None:
-        model.save(options.save)
+        classifier.save(options.save)
     learned = f"{len(model.classes_)} classes learned from {inputs.X.shape[0]:,} {inputs.unit}"
     say(options, f"{learned}{_saved(options.save)}")
-    return 0 if test is None else _predict(options, model, test, scaler.transform(test.X), out)
+    return 0 if test is None else _predict(options, model, test, out)
 
 
 def _make_classifier(options: Namespace) -> KDLClassifier:
@@ -128,10 +115,9 @@ def _columns(classes: np.ndarray) -> list[str]:
     return ["predicted", *(f"p({label})" for label in classes)]
 
 
-def _predict(options: Namespace, model: KDLClassifier, inputs: Inputs, X: Rows, out: Path | None) -> int:
+def _predict(options: Namespace, model: Pipeline, inputs: Inputs, out: Path | None) -> int:
     """Write predictions with their probabilities; print the accuracy if the labels are known."""
-    probabilities = model.predict_proba(X)
-    predictions = model.predict(X)
+    probabilities, predictions = model.predict_proba(inputs.X), model.predict(inputs.X)
     if out is not None:
         columns = dict(zip(_columns(model.classes_), [predictions, *probabilities.T], strict=True))
         write_table(out, {**inputs.ids, **columns})
@@ -143,23 +129,23 @@ def _predict(options: Namespace, model: KDLClassifier, inputs: Inputs, X: Rows, 
     return 0
 
 
-def _cross_validate(options: Namespace, scaler: _Scaler, model: KDLClassifier, inputs: Inputs, y: np.ndarray) -> None:
+def _cross_validate(options: Namespace, model: Pipeline, inputs: Inputs, y: np.ndarray) -> None:
     smallest = np.unique(y, return_counts=True)[1].min()
     if smallest < options.cv:
         raise ValueError(f"--cv {options.cv} needs {options.cv} {inputs.unit} of every class, and one has {smallest}")
     folds = StratifiedKFold(options.cv, shuffle=True, random_state=check_random_state(options.seed))
     X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
-    scores = cross_val_score(make_pipeline(scaler, model), X, y, cv=folds, error_score="raise")
+    scores = cross_val_score(model, X, y, cv=folds, error_score="raise")
     say(options, f"{options.cv} folds: accuracy {scores.mean():.1%}, from {scores.min():.1%} to {scores.max():.1%}")
 
 
-def _scaler(options: Namespace, inputs: Inputs) -> _Scaler:
-    """What --standardize does to features; without it they are left as they are, and a warning tells if they differ."""
-    if options.standardize:
-        # Centring would fill a sparse matrix.
-        return StandardScaler(with_mean=not sparse.issparse(inputs.X))
-    warn_of_scales(inputs, "scale the columns with --standardize")
-    return FunctionTransformer()
+def _with_scaling(options: Namespace, inputs: Inputs, model: KDLClassifier | KDLOutlierDetector) -> Pipeline:
+    """A model of standardized features, or without --standardize of features as they are, which may need a warning."""
+    if not options.standardize:
+        warn_of_scales(inputs, "scale the columns with --standardize")
+        return make_pipeline(model)
+    # Centring would fill a sparse matrix.
+    return make_pipeline(StandardScaler(with_mean=not sparse.issparse(inputs.X)), model)
 
 
 def _check_training(options: Namespace, training: list[str]) -> None:

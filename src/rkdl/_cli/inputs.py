@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -37,6 +38,8 @@ class Inputs:
     """Signals (n_signals, n_features), and what is known about them."""
 
     path: Path
+    # The word for the samples.
+    unit: Literal["rows", "signals", "images"]
     X: Rows
     # Of the features, if the file has names.
     names: list[str] | None = None
@@ -46,16 +49,6 @@ class Inputs:
     ids: Mapping[str, Sequence[object]] = field(default_factory=dict)
     # Height and width, and three for colours, of images, whose values are from 0 to 1.
     image_shape: tuple[int, ...] | None = None
-
-    @property
-    def is_table(self) -> bool:
-        """Whether features are columns with meanings of their own."""
-        return self.path.suffix.lower() in TABLE_SUFFIXES
-
-    @property
-    def unit(self) -> str:
-        """The word for the samples."""
-        return "rows" if self.is_table else "signals" if self.image_shape is None else "images"
 
     def check_results(self, names: Collection[str]) -> None:
         """Refuse to copy a column to results that have one of the same name."""
@@ -86,12 +79,12 @@ def read_inputs(
         inputs = _read_columns(path, options, model_names, is_new)
     elif kind == _FOLDERS:
         signals, files, labels, shape = read_images(path, options.size, bool(options.color))
-        inputs = Inputs(path, signals, None, labels, {"file": files}, shape)
+        inputs = Inputs(path, "images", signals, None, labels, {"file": files}, shape)
     else:
         X, labels = read_arrays(path, options.key, [] if options.label is None else [options.label])
         if labels is None and options.label is not None:
             labels = _read_labels(path, options.label, X.shape[0], is_new)
-        inputs = Inputs(path, X, y=labels)
+        inputs = Inputs(path, "signals", X, y=labels)
     X = inputs.X
     if options.float32 and X.dtype != np.float32:
         X = X.astype(np.float32) if hasattr(X, "astype") else np.asarray(X[:], dtype=np.float32)
@@ -125,7 +118,7 @@ def _read_columns(path: Path, options: Namespace, model_names: Sequence[str] | N
         raise DatasetError(path, "no column is left to learn from")
     y = _as_labels(path, table[options.label].to_numpy()) if options.label in names else None
     ids = {name: table[name].tolist() for name in options.keep if name in names}
-    return Inputs(path, table_numbers(path, table[features]), features if has_names else None, y, ids)
+    return Inputs(path, "rows", table_numbers(path, table[features]), features if has_names else None, y, ids)
 
 
 def _as_labels(path: Path, values: np.ndarray) -> np.ndarray:

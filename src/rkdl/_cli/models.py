@@ -70,7 +70,7 @@ def set_parameters(model: BaseEstimator, assignments: list[str]) -> None:
 
 def warn_of_scales(inputs: Inputs, remedy: str) -> None:
     """Warn if one column of a table varies so much that it decides all distances."""
-    if not inputs.is_table:
+    if inputs.unit != "rows":
         return
     names = inputs.names or [str(number) for number in range(1, inputs.X.shape[1] + 1)]
     spreads = np.std(inputs.X[:_ROWS_LOOKED_AT], axis=0)
