@@ -213,7 +213,7 @@ classify iris.csv --drop name --label kind --out r.csv -> nothing to predict
 classify iris.csv --drop name --save r -> kind
 classify iris.csv --drop name --label kind --method dl --gamma 1 --save r -> --gamma does not apply to DL
 classify iris.csv --drop name --label kind --cv 1 -> n_splits=2 or more
-classify iris.csv --drop name --label kind --cv 90 -> --cv 90 needs 90 rows of every class, and one has 50
+classify iris.csv --drop name --label kind --cv 90 -> n_splits=90 cannot be greater than the number of members
 classify label.csv --label c --save r -> the label of row 2 (from 1) is missing
 classify X.npy --label more.csv --save r -> there are 150 signals and 151 labels
 classify X.npy --save r -> the classes are not known: name them with --label

@@ -130,9 +130,6 @@ def _predict(options: Namespace, model: Pipeline, inputs: Inputs, out: Path | No
 
 
 def _cross_validate(options: Namespace, model: Pipeline, inputs: Inputs, y: np.ndarray) -> None:
-    smallest = np.unique(y, return_counts=True)[1].min()
-    if smallest < options.cv:
-        raise ValueError(f"--cv {options.cv} needs {options.cv} {inputs.unit} of every class, and one has {smallest}")
     folds = StratifiedKFold(options.cv, shuffle=True, random_state=check_random_state(options.seed))
     X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
     scores = cross_val_score(model, X, y, cv=folds, error_score="raise")

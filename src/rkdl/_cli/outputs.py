@@ -8,7 +8,6 @@ import zipfile
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
@@ -16,9 +15,6 @@ from scipy import sparse
 from rkdl._persistence.files import check_writable, replacing
 from rkdl.datasets._errors import require
 from rkdl.datasets._home import as_path
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 _FRAMES = (".csv", ".tsv", ".parquet")
 TABLES = (*_FRAMES, ".npz")
@@ -63,13 +59,24 @@ def check_outputs(options: Namespace, endings: Collection[str] = (), *, is_folde
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[object] | np.ndarray]) -> None:
-    """Write columns of equal lengths."""
-    if path.suffix.lower() == ".npz":
-        _write_npz(path, columns)
-    else:
+    """Write columns of equal lengths, or any arrays to an .npz file."""
+    suffix = path.suffix.lower()
+    with replacing(path) as stream:
+        if suffix == ".npz":
+            # numpy.savez cannot take arrays that are called like its own parameters.
+            with zipfile.ZipFile(stream, "w") as archive:
+                for name, values in columns.items():
+                    array = np.asarray(values)
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array.astype(str) if array.dtype == object else array)
+            return
         import pandas
 
-        _write_frame(path, pandas.DataFrame(dict(columns)))
+        frame = pandas.DataFrame(dict(columns))
+        if suffix == ".parquet":
+            frame.to_parquet(stream, index=False)
+        else:
+            frame.to_csv(stream, index=False, sep="\t" if suffix == ".tsv" else ",", lineterminator="\n")
 
 
 def write_matrix(
@@ -80,41 +87,16 @@ def write_matrix(
 ) -> None:
     """Write a matrix; in a table, `names` call its columns, and `ids` stand in front of them."""
     suffix = path.suffix.lower()
-    if suffix == ".npz" and sparse.issparse(matrix):
-        with replacing(path) as stream:
-            sparse.save_npz(stream, matrix)
-        return
-    dense = matrix.toarray() if isinstance(matrix, sparse.sparray) else matrix
-    if suffix == ".npz":
-        _write_npz(path, {"X": dense})
-    elif suffix == ".npy":
-        with replacing(path) as stream:
-            np.save(stream, dense)
+    dense = matrix.toarray() if suffix != ".npz" and isinstance(matrix, sparse.sparray) else matrix
+    if suffix in _FRAMES:
+        write_table(path, {**ids, **dict(zip(names, dense.T, strict=True))})
     elif suffix == ".zarr":
         _write_zarr(path, dense)
+    elif suffix == ".npz" and not sparse.issparse(dense):
+        write_table(path, {"X": dense})
     else:
-        import pandas
-
-        columns = pandas.DataFrame(dense, columns=list(names))
-        _write_frame(path, pandas.concat([pandas.DataFrame(dict(ids)), columns], axis=1))
-
-
-def _write_frame(path: Path, frame: DataFrame) -> None:
-    with replacing(path) as stream:
-        if path.suffix.lower() == ".parquet":
-            frame.to_parquet(stream, index=False)
-        else:
-            separator = "\t" if path.suffix.lower() == ".tsv" else ","
-            frame.to_csv(stream, index=False, sep=separator, lineterminator="\n")
-
-
-def _write_npz(path: Path, columns: Mapping[str, Sequence[object] | np.ndarray]) -> None:
-    """Write arrays by any names; numpy.savez cannot take those of its own parameters."""
-    with replacing(path) as stream, zipfile.ZipFile(stream, "w") as archive:
-        for name, values in columns.items():
-            array = np.asarray(values)
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array.astype(str) if array.dtype == object else array)
+        with replacing(path) as stream:
+            np.save(stream, dense) if suffix == ".npy" else sparse.save_npz(stream, dense)
 
 
 def _write_zarr(path: Path, matrix: np.ndarray) -> None:
