@@ -240,7 +240,8 @@ def test_files_that_are_not_the_published_ones_raise_a_warning(tmp_path, rng, mo
     assert len(told) == 2
     files = {name: content for name, content in mnist_files(rng).items() if name.startswith("t10k")}
     for name, content in files.items():
-        monkeypatch.setitem(_published._MNIST_MD5, name.split("-idx")[0], hashlib.md5(content).hexdigest())
+        published = ("", "", hashlib.md5(content).hexdigest())
+        monkeypatch.setitem(_home.FILES, f"{name}.gz", published)
     datasets.fetch_mnist(subset="test", data_home=write(tmp_path, files))
     write_tar(tmp_path / "cifar-10-binary.tar.gz", cifar_files(rng))
     with pytest.warns(UserWarning, match="cifar-10-binary.tar.gz is not the published file"):
@@ -282,7 +283,8 @@ def mnist_server(tmp_path, rng, monkeypatch):
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setitem(_home.SOURCES, "mnist", (f"http://127.0.0.1:{server.server_port}/", checksums))
+        for name, checksum in checksums.items():
+            monkeypatch.setitem(_home.FILES, name, (f"http://127.0.0.1:{server.server_port}/", checksum, ""))
         yield folder
         server.shutdown()
 

@@ -94,10 +94,9 @@ _READING = "--label --drop --keep --header --key --color --size --float32 --n-jo
 
 
 class _Command(NamedTuple):
-    """A command: module, line of help, description, examples, options in order, and what it changes of them."""
+    """A command: module, description, examples, options in order, and what it changes of them."""
 
     module: str
-    short: str
     description: str
     examples: str
     options: str
@@ -107,7 +106,6 @@ class _Command(NamedTuple):
 _COMMANDS = {
     "fit": _Command(
         "dictionaries",
-        "learn a dictionary and save it",
         "Learn a dictionary and save it to a file, for rkdl encode, rkdl denoise, and rkdl.load() in Python.",
         "  rkdl fit data.csv --out model.rkdl\n"
         "  rkdl fit data.csv --method orkdl --atoms 50 --kernel-vectors 100 --out model.rkdl\n"
@@ -118,7 +116,6 @@ _COMMANDS = {
     ),
     "encode": _Command(
         "dictionaries",
-        "compute sparse codes with a saved dictionary",
         "Compute the sparse codes of signals with a saved dictionary.",
         "  rkdl encode model.rkdl new.csv --out codes.npz     a sparse matrix, for scipy.sparse.load_npz\n"
         "  rkdl encode model.rkdl new.csv --out codes.csv     one column per atom\n",
@@ -127,7 +124,6 @@ _COMMANDS = {
     ),
     "denoise": _Command(
         "dictionaries",
-        "denoise signals with a saved dictionary",
         "Denoise signals with a saved dictionary.",
         "  rkdl denoise model.rkdl noisy.npy --noise 0.1 --out clean.npy\n"
         "  rkdl denoise photos.rkdl noisy/ --out clean/       images with the same names\n",
@@ -141,7 +137,6 @@ _COMMANDS = {
     ),
     "outliers": _Command(
         "decisions",
-        "find outliers",
         "Compute an anomaly score for every row (higher is more abnormal), and mark outliers with 1.",
         "  rkdl outliers data.csv                              prints the most abnormal rows\n"
         "  rkdl outliers data.csv --standardize --keep id --out scores.csv\n"
@@ -152,7 +147,6 @@ _COMMANDS = {
     ),
     "classify": _Command(
         "decisions",
-        "train a classifier and predict labels",
         "Learn one dictionary per class, and predict the class whose dictionary represents a signal best.",
         "  rkdl classify train.csv --label class --cv 5        prints the accuracy in five folds\n"
         "  rkdl classify train.csv --label class --test new.csv --out predictions.csv\n"
@@ -175,13 +169,11 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
     for name, command in _COMMANDS.items():
         parser = commands.add_parser(
             name,
-            help=command.short,
+            help=command.description,
             description=command.description,
             epilog=f"examples:\n{command.examples}\n{_DATA_HELP}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.set_defaults(module=command.module, command=name)
         for option in command.options.split():
-            changes = command.changes.get(option, {})
-            keywords = changes if "action" in changes else {**_OPTIONS[option], **changes}
-            parser.add_argument(option, **keywords)
+            parser.add_argument(option, **{**_OPTIONS[option], **command.changes.get(option, {})})

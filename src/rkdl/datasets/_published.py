@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import tarfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ from sklearn.utils import Bunch
 
 from rkdl.datasets._arrays import read_arrays
 from rkdl.datasets._errors import DatasetError, check_choice, check_label, reading
-from rkdl.datasets._home import SOURCES, find_or_download, get_data_home, warn_if_changed
+from rkdl.datasets._home import find_or_download, get_data_home, warn_if_changed
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ODDS_NAMES = ("arrhythmia", "cardio", "glass", "letter", "mnist", "musk", "pendigits", "satellite", "vowels")
@@ -25,13 +23,7 @@ _AGAIN = "delete it and fetch it again"
 _MNIST = {"train": ("train",), "test": ("t10k",), "all": ("train", "t10k")}
 _BATCHES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 _CIFAR10 = {"train": _BATCHES, "test": ("test_batch.bin",), "all": (*_BATCHES, "test_batch.bin")}
-# MD5 checksums of MNIST's files, decompressed, and the most images that one holds.
-_MNIST_MD5 = {
-    "train-images": "6bbc9ace898e44ae57da46a324031adb",
-    "train-labels": "a25bea736e30d166cdddb491f175f624",
-    "t10k-images": "2646ac647ad5339dbf082846283269ea",
-    "t10k-labels": "27ae3e4e09519cfbb04c329615203637",
-}
+# The most images that a file of MNIST holds.
 _MOST_IMAGES = 60_000
 _ARCHIVE, _FOLDER, _ONE_CLASS = "cifar-10-binary.tar.gz", "cifar-10-batches-bin", "cifar10_airplane.npz"
 # The same images as Python pickles, which could run code.
@@ -274,7 +266,7 @@ def _read_idx(home: Path, stem: str, shape: tuple[int, ...], download_if_missing
         values = np.frombuffer(content, dtype=np.uint8, offset=4 * (1 + n_dims))
         if values.size != lengths[0] * int(np.prod(shape)):
             raise ValueError(f"its header declares {lengths[0]} items, and {values.size} bytes follow")
-    warn_if_changed(path, hashlib.md5(content, usedforsecurity=False).hexdigest(), _MNIST_MD5[stem])
+    warn_if_changed(path, names[0], content)
     return path, values.reshape(-1, *shape)
 
 
@@ -286,8 +278,7 @@ def _read_batches(path: Path, names: tuple[str, ...]) -> Iterator[tuple[np.ndarr
                 yield _batch((path / name).read_bytes())
         return
     with reading(path, "the archive of CIFAR-10", _AGAIN), path.open("rb") as file:
-        digest = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-        warn_if_changed(path, digest, SOURCES["cifar10"][1][_ARCHIVE])
+        warn_if_changed(path, _ARCHIVE, file)
         contents = {}
         # One pass in file order: seeking back in a gzip file restarts decompression.
         with tarfile.open(path, "r|gz") as archive:
