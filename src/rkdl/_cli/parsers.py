@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
+
+from rkdl import __version__
+from rkdl._utils.text import shown
 
 _METHODS = ("dl", "fourierdl", "kdl", "rkdl", "orkdl", "morkdl")
 
@@ -164,8 +167,22 @@ _COMMANDS = {
 }
 
 
-def add_commands(commands: argparse._SubParsersAction) -> None:
-    """Add the commands to the parser."""
+class _Parser(argparse.ArgumentParser):
+    """A parser that prints errors on one line."""
+
+    def error(self, message: str) -> NoReturn:
+        text = shown(" ".join(message.split()))
+        if text.endswith("required: DATA"):
+            # As in `rkdl fit --drop id data.csv`, where the file counts as a column to drop.
+            text += "; give it before --drop and --keep, which take all names that follow them"
+        self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    top = _Parser(prog="rkdl", description="Reduced kernel dictionary learning.")
+    top.add_argument("--version", action="version", version=f"rkdl {__version__}", help="print the version and exit")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, command in _COMMANDS.items():
         parser = commands.add_parser(
             name,
@@ -177,3 +194,4 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
         parser.set_defaults(module=command.module, command=name)
         for option in command.options.split():
             parser.add_argument(option, **{**_OPTIONS[option], **command.changes.get(option, {})})
+    return top
