@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
 from rkdl._cli.inputs import Inputs, read_inputs
-from rkdl._cli.messages import say, verbosity
-from rkdl._cli.models import CLASS_OF, load_model, read_new, remember_names, set_parameters, warn_of_scales
+from rkdl._cli.messages import say
+from rkdl._cli.models import CLASS_OF, configure, load_model, read_new, remember_names, warn_of_scales
 from rkdl._cli.outputs import TABLES, check_outputs, write_table
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.outliers import KDLOutlierDetector
@@ -34,7 +34,8 @@ def outliers(options: Namespace) -> int:
         if options.train is not None:
             inputs = read_new(options.data, options, learned)
         inputs.check_results(("anomaly", "outlier"))
-        detector = _make_detector(options)
+        detector = KDLOutlierDetector()
+        configure(detector, options)
         model = _with_scaling(options, learned, detector)
         # The training rows have a threshold of their own.
         labels = model.fit_predict(inputs.X) if options.train is None else model.fit(learned.X).predict(inputs.X)
@@ -54,14 +55,6 @@ def outliers(options: Namespace) -> int:
             names = ", ".join(f"{name} {values[row]}{counted}" for name, values in inputs.ids.items())
             say(options, f"  {names}: anomaly {scores[row]:.3f}{'' if is_outlier[row] else ' (not an outlier)'}")
     return 0
-
-
-def _make_detector(options: Namespace) -> KDLOutlierDetector:
-    detector = KDLOutlierDetector(random_state=options.seed, n_jobs=options.n_jobs, verbose=verbosity(options))
-    if options.contamination is not None:
-        detector.set_params(contamination=options.contamination)
-    set_parameters(detector, options.set)
-    return detector
 
 
 def classify(options: Namespace) -> int:
@@ -84,7 +77,8 @@ def classify(options: Namespace) -> int:
     test = None if options.test is None else read_new(options.test, options, inputs)
     if test is not None:
         test.check_results(_columns(np.unique(inputs.y)))
-    classifier = _make_classifier(options)
+    classifier = KDLClassifier(CLASS_OF[options.method or "rkdl"])
+    configure(classifier, options)
     model = _with_scaling(options, inputs, classifier)
     if options.cv is not None:
         _cross_validate(options, model, inputs, inputs.y)
@@ -97,17 +91,6 @@ def classify(options: Namespace) -> int:
     learned = f"{len(model.classes_)} classes learned from {inputs.X.shape[0]:,} {inputs.unit}"
     say(options, f"{learned}{_saved(options.save)}")
     return 0 if test is None else _predict(options, model, test, out)
-
-
-def _make_classifier(options: Namespace) -> KDLClassifier:
-    method = CLASS_OF[options.method or "rkdl"]
-    if method == "DL" and options.gamma is not None:
-        raise ValueError("--gamma does not apply to DL, which has no kernel")
-    model = KDLClassifier(method, random_state=options.seed, n_jobs=options.n_jobs, verbose=verbosity(options))
-    values = {"n_components": options.atoms, "n_nonzero_coefs": options.nonzeros, "gamma": options.gamma}
-    model.set_params(**{f"estimator__{name}": value for name, value in values.items() if value is not None})
-    set_parameters(model, options.set)
-    return model
 
 
 def _columns(classes: np.ndarray) -> list[str]:

@@ -10,30 +10,18 @@ from sklearn.exceptions import NotFittedError
 from rkdl import _estimators as estimators
 from rkdl._cli.images import write_images
 from rkdl._cli.inputs import read_inputs
-from rkdl._cli.messages import say, say_aside, verbosity
-from rkdl._cli.models import CLASS_OF, KINDS, load_model, read_new, remember_names, set_parameters, warn_of_scales
+from rkdl._cli.messages import say, say_aside
+from rkdl._cli.models import CLASS_OF, KINDS, configure, load_model, read_new, remember_names, warn_of_scales
 from rkdl._cli.outputs import MATRICES, check_outputs, write_matrix
 from rkdl._estimators.learner import Learner
 from rkdl.datasets._home import as_path
-
-# Options that set parameters of the estimator.
-_PARAMETERS = {
-    "atoms": "n_components",
-    "nonzeros": "n_nonzero_coefs",
-    "kernel_vectors": "n_kernel_vectors",
-    "kernel": "kernel",
-    "gamma": "gamma",
-    "iterations": "max_iter",
-    "decoder": "fit_inverse_transform",
-    "n_jobs": "n_jobs",
-    "device": "device",
-}
 
 
 def fit(options: Namespace) -> int:
     """Learn a dictionary and save it."""
     check_outputs(options)
-    out, model = as_path(options.out), _make_model(options)
+    out, model = as_path(options.out), getattr(estimators, CLASS_OF[options.method])()
+    configure(model, options)
     inputs = read_inputs(options.data, options)
     warn_of_scales(inputs, "standardize the columns of the file, or the kernel will hardly see the others")
     try:
@@ -57,19 +45,6 @@ def fit(options: Namespace) -> int:
         f"{inputs.unit} with {n_features} features, saved to {out}",
     )
     return 0
-
-
-def _make_model(options: Namespace) -> Learner:
-    name = CLASS_OF[options.method]
-    model = getattr(estimators, name)(random_state=options.seed, verbose=verbosity(options))
-    for option, parameter in _PARAMETERS.items():
-        value = getattr(options, option)
-        if value is not None and parameter not in model.get_params():
-            raise ValueError(f"--{option.replace('_', '-')} does not apply to {name}")
-        if value is not None:
-            model.set_params(**{parameter: value})
-    set_parameters(model, options.set)
-    return model
 
 
 def encode(options: Namespace) -> int:

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import ast
 from argparse import Namespace
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from rkdl._cli.inputs import Inputs, read_inputs
-from rkdl._cli.messages import say_aside
+from rkdl._cli.messages import say_aside, verbosity
 from rkdl._estimators.saving import load
 
 KINDS = ("DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL")
 # Their names on the command line.
 CLASS_OF = {kind.lower(): kind for kind in KINDS}
+# Options that set parameters.
+_PARAMETERS = {
+    "atoms": "n_components",
+    "nonzeros": "n_nonzero_coefs",
+    "kernel_vectors": "n_kernel_vectors",
+    "iterations": "max_iter",
+    "decoder": "fit_inverse_transform",
+    **{name: name for name in ("kernel", "gamma", "contamination", "n_jobs", "device")},
+}
 # Columns whose standard deviations differ by more than this are likely to be of different units.
 _LARGEST_RATIO = 100.0
 _ROWS_LOOKED_AT = 10_000
@@ -53,18 +63,24 @@ def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
         model.feature_names_in_ = np.array(inputs.names, dtype=object)
 
 
-def set_parameters(model: BaseEstimator, assignments: list[str]) -> None:
-    """Set parameters that are given as NAME=VALUE."""
-    values = {}
-    for text in assignments:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip():
+def configure(model: BaseEstimator, options: Namespace) -> None:
+    """Set the parameters that options stand for, of a classifier also those of its method, and those of --set."""
+    known = model.get_params()
+    values = {"random_state": options.seed, "verbose": verbosity(options)}
+    for option, parameter in _PARAMETERS.items():
+        if getattr(options, option, None) is not None:
+            name = parameter if parameter in known else f"estimator__{parameter}"
+            if name not in known:
+                raise ValueError(f"--{option.replace('_', '-')} does not apply to {CLASS_OF[options.method]}")
+            values[name] = getattr(options, option)
+    for text in options.set:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name:
             raise ValueError(f"--set {text}: give NAME=VALUE")
-        try:
-            values[name.strip()] = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError, TypeError):
-            # Text need not be in quotes.
-            values[name.strip()] = value.strip()
+        values[name] = value
+        # Text need not be in quotes.
+        with suppress(ValueError, SyntaxError, TypeError):
+            values[name] = ast.literal_eval(value)
     model.set_params(**values)
 
 
