@@ -10,7 +10,6 @@ from scipy import sparse
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
 
 from rkdl._cli.inputs import Inputs, read_inputs
 from rkdl._cli.messages import say
@@ -113,7 +112,7 @@ def _predict(options: Namespace, model: Pipeline, inputs: Inputs, out: Path | No
 
 
 def _cross_validate(options: Namespace, model: Pipeline, inputs: Inputs, y: np.ndarray) -> None:
-    folds = StratifiedKFold(options.cv, shuffle=True, random_state=check_random_state(options.seed))
+    folds = StratifiedKFold(options.cv, shuffle=True, random_state=options.seed)
     X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
     scores = cross_val_score(model, X, y, cv=folds, error_score="raise")
     say(options, f"{options.cv} folds: accuracy {scores.mean():.1%}, from {scores.min():.1%} to {scores.max():.1%}")

@@ -11,7 +11,6 @@ from rkdl import __version__
 from rkdl._utils.text import shown
 
 _METHODS = ("dl", "fourierdl", "kdl", "rkdl", "orkdl", "morkdl")
-
 _DATA_HELP = """data:
   .csv, .tsv           a table, with or without a header line; without one, columns are called 1, 2, 3 ...
   .parquet             a table
@@ -40,10 +39,6 @@ def _option(text: str, metavar: str | tuple[str, str], kind: Callable | None = N
 
 def _flag(text: str) -> dict:
     return {"help": text, "action": "store_true", "default": None}
-
-
-def _columns(text: str) -> dict:
-    return _option(text, "COLUMN", nargs="+", default=[])
 
 
 # Keywords of add_argument. Where an option differs between commands, the commands change them.
@@ -79,8 +74,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     ),
     "--seed": _option("random seed (default: 0)", "N", int, default=0),
     "--label": _option("column or array of class labels, or a .npy or .csv file of them", "NAME"),
-    "--drop": _columns("columns to ignore"),
-    "--keep": _columns("columns to copy to the results"),
+    "--drop": _option("columns to ignore", "COLUMN", nargs="+", default=[]),
+    "--keep": _option("columns to copy to the results", "COLUMN", nargs="+", default=[]),
     "--header": {
         "help": "whether the first line of a CSV file is a header (default: if it holds no numbers, or 0, 1, 2 ...)",
         "action": argparse.BooleanOptionalAction,
