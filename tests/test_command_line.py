@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 import zlib
 
 import numpy as np
@@ -336,22 +335,6 @@ class TestTables:
         ):
             assert main([*argv, "--keep", column, "--out", "r.csv"]) == 2
             assert f"the results have a column '{column}' of their own" in capsys.readouterr().err
-
-    def test_many_columns(self, rng):
-        np.savetxt("wide.csv", rng.random((12, 50_000)), delimiter=",", fmt="%.3f")
-        begin = time.process_time()
-        argv = ["--method", "dl", "--atoms", "2", "--iterations", "1", "--nonzeros", "1", "--quiet", "--out", "m"]
-        run("fit wide.csv", *argv)
-        assert time.process_time() - begin < 30.0
-
-    def test_semicolons_tabs_and_the_index_of_pandas(self, iris):
-        X, _ = iris
-        write_csv("a.csv", ["", "a", "b"], [[9 - row, *X[row, :2]] for row in range(20)], ";")
-        write_csv("b.tsv", ["a", "b"], X[:20, :2], "\t")
-        for name in ("a.csv", "b.tsv"):
-            assert main(["fit", name, *QUICK, "--out", f"{name}.rkdl"]) == 0
-        one, other = (rkdl.load(f"{name}.rkdl") for name in ("a.csv", "b.tsv"))
-        np.testing.assert_array_equal(one.dual_components_, other.dual_components_)
 
     def test_columns_of_different_scales_raise_a_warning(self, rng, capsys):
         X = rng.standard_normal((60, 2)) * [1.0, 5000.0]
