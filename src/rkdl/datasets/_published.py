@@ -169,9 +169,7 @@ def fetch_cifar10(
     path = find_or_download(home, "cifar10", names, download_if_missing)
     parts = [_read_one_class(path, subset, label)] if path.suffix == ".npz" else _read_batches(path, _CIFAR10[subset])
     images, targets = (list(values) for values in zip(*parts, strict=True))
-    if gray:
-        images = [np.einsum("nxyc,c->nxy", part, [0.2989, 0.5870, 0.1140]) for part in images]
-    return _of_class(label, images, targets, return_X_y, list(CIFAR10_CLASSES), [path], _CIFAR10_DESCRIPTION)
+    return _of_class(label, images, targets, return_X_y, list(CIFAR10_CLASSES), [path], _CIFAR10_DESCRIPTION, gray)
 
 
 def fetch_odds(
@@ -235,11 +233,14 @@ def _of_class(
     names: list[str],
     files: list[Path],
     description: str,
+    gray: bool = False,
 ) -> Bunch | tuple[np.ndarray, np.ndarray]:
     """The images of one class or of all, as the loaders return them."""
     if label is not None:
         images = [part[classes == label] for part, classes in zip(images, targets, strict=True)]
         targets = [classes[classes == label] for classes in targets]
+    if gray:
+        images = [np.einsum("nxyc,c->nxy", part, [0.2989, 0.5870, 0.1140]) for part in images]
     # concatenate would keep the memory order of colour planes, and rows could not be viewed.
     pixels, target = np.ascontiguousarray(np.concatenate(images)), np.concatenate(targets)
     data = pixels.reshape(len(pixels), int(np.prod(pixels.shape[1:])))
