@@ -262,7 +262,7 @@ def test_arrays_of_nothing(code, tmp_path):
     stream = io.BytesIO()
     shape = (10**15,)
     np.lib.format.write_array_header_1_0(stream, {"descr": f"|{code}", "fortran_order": False, "shape": shape})
-    with pytest.raises(ValueError, match="without any letters"):
+    with pytest.raises(ValueError, match="not plain numbers or text"):
         read_npy(io.BytesIO(stream.getvalue()), len(stream.getvalue()))
 
 
@@ -300,7 +300,6 @@ def test_forged_streams(name, X, tmp_path):
             with pytest.raises(ValueError, match="was changed"):
                 rkdl.load(path).partial_fit(X[90:])
     for key, values in {
-        "scale": ["x", 10**400, 0.0, float("nan"), None],
         "gamma": ["x", float("inf"), 10**400],
         "running": [None, {}, {"energy": "x"}, {**header["stream"]["running"], "stranger": 1}],
         "buffered_chunks": [None, [[0]], [["x"]], [[10**6]], 7],

@@ -18,8 +18,8 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from rkdl._backends.arrays import cast, copied, host, is_tensor, joined, where
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import free_bytes
-from rkdl._coding.encoder import NotFiniteError, Pursuit
-from rkdl._data.signals import is_safe
+from rkdl._coding.encoder import Pursuit
+from rkdl._data.signals import NotFiniteError, is_safe
 from rkdl._execution.executor import Executor
 from rkdl._execution.machine import physical_memory
 from rkdl._features.kernels import Kernel
@@ -77,7 +77,7 @@ class KernelRows:
                 return (), None
 
             for start, stop in bounds:
-                executor.attempt(fill_rows, every[start:stop], matrix[start:stop])
+                executor.worker(fill_rows)(every[start:stop], matrix[start:stop])
             return cls(executor, kernel, matrix)
         matrix = np.empty((size, size), dtype=signals.dtype)
 
@@ -135,7 +135,9 @@ class KernelRows:
             if self.matrix is not None:
                 return self.matrix[start:stop] @ right
             every = self.executor.signals.read(0, self.size)
-            return self.executor.attempt(lambda rows, _: ((), self.kernel(rows, every) @ right), every[start:stop])[1]
+            return self.executor.worker(lambda rows, _: ((), self.kernel(rows, every) @ right))(
+                every[start:stop], None
+            )[1]
 
         return joined(self.for_chunks(multiply))
 
@@ -143,9 +145,7 @@ class KernelRows:
         """``task(number, start, stop)`` of every chunk."""
         if self.executor.signals.device is not None:
             return [task(number, *bound) for number, bound in enumerate(self.executor.bounds)]
-        found: list = []
-        self.executor.map_chunks(task, found.append)
-        return found
+        return self.executor.map_chunks(task)
 
 
 class FullModel(NamedTuple):
@@ -199,7 +199,9 @@ class FullProblem(LearningProblem):
 
     def model_of(self, state: dict[str, np.ndarray]) -> FullModel:
         check_full_state(state, *self.model.atoms.shape)
-        arrays = self.executor.to_signals({name: state[name] for name in ("atoms", "correlations", "gram")})
+        arrays: dict[str, Any] = self.executor.to_signals(
+            {name: state[name] for name in ("atoms", "correlations", "gram")}
+        )
         numbers = {name: type(value)(state[name]) for name, value in self.model._asdict().items() if name not in arrays}
         return FullModel(**arrays, **numbers)
 
@@ -249,7 +251,20 @@ class FullProblem(LearningProblem):
             update_objective=sweep.objective(self.energy, metric),
         )
         n_replaced = self.replace_unused_atoms(chunks, used, found)
-        self.model = found.normalized()._replace(n_revived=model.n_revived + n_replaced)
+        self.model = self._without_cancellation(found.normalized())._replace(n_revived=model.n_revived + n_replaced)
+
+    def _without_cancellation(self, model: FullModel) -> FullModel:
+        """The model with products of its atoms computed anew where large coefficients cancel in them.
+
+        An atom of unit norm whose coefficients leave nothing but rounding becomes zero, and is replaced later.
+        """
+        eps = float(np.finfo(self.executor.signals.dtype).eps)
+        rounding = eps * abs(model.atoms).sum(1) ** 2 * float(self.squared_norms.max())
+        if not bool((rounding > 10.0 * eps**0.75).any()):
+            return model
+        atoms = where((rounding < eps**0.3)[:, None], model.atoms, 0.0)
+        correlations = cast(self.kernel_rows.times(atoms.T), np.float64)
+        return model._replace(atoms=atoms, correlations=correlations, gram=atoms @ correlations).normalized()
 
     def replace_unused_atoms(self, chunks: list[ChunkState], used: np.ndarray, model: FullModel) -> int:
         """Replace unused atoms by the worst-represented signals, no two alike, in place; returns how many."""
