@@ -7,18 +7,17 @@ import os
 import shlex
 import subprocess
 import sys
-import time
+import zlib
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris
-from sklearn.preprocessing import StandardScaler
 
 import rkdl
 from rkdl import ORKDL, KDLClassifier, KDLOutlierDetector
-from rkdl._cli import decisions, main, messages
+from rkdl._cli import main, messages
 
 QUICK = ["--quiet", "--set", "max_iter=2", "--set", "n_kernel_vectors=12", "--atoms", "8"]
 
@@ -62,6 +61,24 @@ def tables(iris):
     return X[:100], y[:100], X[100:], y[100:]
 
 
+def png(kind, channels):
+    """A PNG file of 16 bits, which Pillow does not write."""
+    pixels = np.arange(16 * channels).reshape(4, 4, channels).astype(">u2")
+    data = b"".join(b"\0" + row.tobytes() for row in pixels)
+    parts = [
+        (b"IHDR", bytes([0, 0, 0, 4, 0, 0, 0, 4, 16, kind, 0, 0, 0])),
+        (b"IDAT", zlib.compress(data)),
+        (b"IEND", b""),
+    ]
+    chunks = (
+        len(body).to_bytes(4, "big") + name + body + zlib.crc32(name + body).to_bytes(4, "big") for name, body in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+PPM = b"P6\n2 2\n1023\n" + np.arange(12).astype(">u2").tobytes()
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory, iris):
     """A folder of files that are wrong, and of some that are right."""
@@ -82,6 +99,7 @@ def files(tmp_path_factory, iris):
                 stream.write(text.encode(errors="surrogateescape"))
         np.save("X.npy", X)
         np.save("y.npy", y)
+        write_csv("more.csv", None, [[number % 2] for number in range(151)])
         np.save("wide.npy", np.ones((3, 7)))
         np.save("line.npy", np.ones(5))
         np.save("nan.npy", np.where(np.arange(150)[:, np.newaxis] == 3, np.nan, X))
@@ -99,6 +117,15 @@ def files(tmp_path_factory, iris):
             os.mkfifo("fifo.csv")
         image = pytest.importorskip("PIL.Image")
         image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save("deep/deep.tiff")
+        for name, content in (("RGB.png", png(2, 3)), ("LA.png", png(4, 2)), ("RGBA.png", png(6, 4)), ("a.ppm", PPM)):
+            os.makedirs(f"deep {name}")
+            with open(f"deep {name}/{name}", "wb") as stream:
+                stream.write(content)
+        os.makedirs("frames")
+        frames = [image.fromarray(np.full((6, 6), number, np.uint8)) for number in range(3)]
+        frames[0].save("frames/a.gif", save_all=True, append_images=frames[1:])
+        os.makedirs("clear")
+        image.fromarray(np.arange(100, dtype=np.uint8).reshape(5, 5, 4)).save("clear/a.png")
         image.new("RGB", (10, 6), (255, 0, 0)).save("images/red.png")
         image.new("L", (8, 8)).save("images/sub/grey.png")
         run("fit numbers.csv --out model", *QUICK)
@@ -114,10 +141,10 @@ fit numbers.csv --out r --set speed -> give NAME=VALUE
 fit numbers.csv --out r --set n_components=many -> must be an int
 fit numbers.csv --out r --set gamma={[]:1} -> gamma
 fit numbers.csv --out r --method svd -> invalid choice
-fit numbers.csv --out r --atoms 0 -> '0' is not an integer of at least 1
-fit numbers.csv --out r --gamma=-1 -> '-1' is not a positive number
+fit numbers.csv --out r --atoms 0 -> 'n_components' parameter of ORKDL must be an int in the range [1, inf). Got 0
+fit numbers.csv --out r --gamma=-1 -> 'gamma' parameter of ORKDL must be
 fit numbers.csv --out no/such/folder/r -> does not exist: make it first
-fit numbers.csv --out r --standardize -> no --standardize here, because a model file
+fit numbers.csv --out r --standardize -> unrecognized arguments: --standardize
 fit --drop a numbers.csv --out r -> required: DATA; give it before --drop
 fit iris.csv --out r -> iris.csv: 2 columns are not numeric: name ('f0'), kind (
 fit iris.csv --out r -> ; leave them out (--drop), copy them to the results (--keep), name the classes (--label), or
@@ -139,17 +166,31 @@ fit objects.npy --out r -> cannot be read as an array
 fit line.npy --out r -> its array is 1-D
 fit nan.npy --out r -> contains NaN
 fit huge.npy --out r -> huge.npy
-fit X.npy --drop a --out r -> --drop is for tables
+fit X.npy --drop a --out r -> --drop is for tables, and X.npy is none
+fit X.npy --no-header --out r -> --header is for tables
+fit numbers.csv --key a --out r -> --key is for files of arrays, and numbers.csv is none
+fit numbers.csv --size 3 3 --out r -> --size is for folders of images, and numbers.csv is none
+fit numbers.csv --color --out r -> --color is for folders of images
+fit X.npy --key a --out r -> one array without a name
 fit data.xlsx --out r -> the ending '.xlsx' is not known
-fit old.zarr --out r -> cannot be read as a Zarr array
+fit old.zarr --out r -> old.zarr: cannot be read as an array
 fit none --out r -> there are no images in this folder
 fit broken --out r -> cannot be read as an image
 fit deep --out r -> more than 8 bits
+fit "deep RGB.png" --out r -> more than 8 bits
+fit "deep LA.png" --out r -> more than 8 bits
+fit "deep RGBA.png" --out r -> more than 8 bits
+fit "deep a.ppm" --out r -> more than 8 bits
+fit frames --out r -> a.gif: holds several images; save each as a file of its own
+fit clear --out r -> a.png: is transparent in places; save it with a background
 fit images --out r -> grey.png: is 8 x 8 pixels, and red.png 10 x 6; resize all images with --size WIDTH HEIGHT
 encode model iris.csv --out iris.csv -> iris.csv is also an input
 encode model iris.csv --out ./iris.csv -> is also an input
 encode model iris.csv --out r.xls -> the ending '.xls' is not known
 encode model iris.csv --out old.zarr -> exists already
+encode model iris.csv --keep name --out r.npz -> no columns for --keep: give a file that has, .csv, .tsv, .parquet
+encode model iris.csv --keep name --out r.npy -> no columns for --keep
+denoise model iris.csv --keep name --out r.zarr -> no columns for --keep
 encode model absent.csv --out r.npz -> no such file
 encode iris.csv iris.csv --out r.npz -> not a file of rkdl
 encode model two.csv --out r.npz -> there are no columns c, d, which the model was fitted on; its columns
@@ -162,16 +203,18 @@ denoise model images --out images/new -> is also an input
 fit X.npy --checkpoint X.npy --out r -> X.npy is also an input
 fit X.npy --checkpoint r --out ./r -> also the file of --out
 outliers numbers.csv --standardize --save r -> --save cannot be combined
-outliers numbers.csv --contamination 0.7 -> '0.7' is not above 0
+outliers numbers.csv --contamination 0 -> 'contamination' parameter of KDLOutlierDetector must be
 outliers numbers.csv --model model -> and rkdl outliers needs KDLOutlierDetector; give a file
-outliers numbers.csv --model detector --contamination 0.1 -> --contamination is for training
+outliers numbers.csv --model detector --contamination 0 -> --contamination is for training
 outliers numbers.csv --out r.npy -> use .csv, .tsv, .parquet, .npz
 classify iris.csv --drop name --label kind -> nothing to do
 classify iris.csv --drop name --label kind --out r.csv -> nothing to predict
 classify iris.csv --drop name --save r -> kind
 classify iris.csv --drop name --label kind --method dl --gamma 1 --save r -> --gamma does not apply to DL
-classify iris.csv --drop name --label kind --cv 90 -> --cv 90 needs 90 rows of every class, and one has 50
+classify iris.csv --drop name --label kind --cv 1 -> n_splits=2 or more
+classify iris.csv --drop name --label kind --cv 90 -> n_splits=90 cannot be greater than the number of members
 classify label.csv --label c --save r -> the label of row 2 (from 1) is missing
+classify X.npy --label more.csv --save r -> there are 150 signals and 151 labels
 classify X.npy --save r -> the classes are not known: name them with --label
 classify X.npy --label y.npy --save y.npy -> y.npy is also an input
 classify X.npy --label y.npy --test X.npy --out r.npz --save r.npz -> also the file of --out
@@ -293,22 +336,6 @@ class TestTables:
             assert main([*argv, "--keep", column, "--out", "r.csv"]) == 2
             assert f"the results have a column '{column}' of their own" in capsys.readouterr().err
 
-    def test_many_columns(self, rng):
-        np.savetxt("wide.csv", rng.random((12, 50_000)), delimiter=",", fmt="%.3f")
-        begin = time.process_time()
-        argv = ["--method", "dl", "--atoms", "2", "--iterations", "1", "--nonzeros", "1", "--quiet", "--out", "m"]
-        run("fit wide.csv", *argv)
-        assert time.process_time() - begin < 30.0
-
-    def test_semicolons_tabs_and_the_index_of_pandas(self, iris):
-        X, _ = iris
-        write_csv("a.csv", ["", "a", "b"], [[9 - row, *X[row, :2]] for row in range(20)], ";")
-        write_csv("b.tsv", ["a", "b"], X[:20, :2], "\t")
-        for name in ("a.csv", "b.tsv"):
-            assert main(["fit", name, *QUICK, "--out", f"{name}.rkdl"]) == 0
-        one, other = (rkdl.load(f"{name}.rkdl") for name in ("a.csv", "b.tsv"))
-        np.testing.assert_array_equal(one.dual_components_, other.dual_components_)
-
     def test_columns_of_different_scales_raise_a_warning(self, rng, capsys):
         X = rng.standard_normal((60, 2)) * [1.0, 5000.0]
         write_csv("data.csv", ["age", "income"], X)
@@ -354,11 +381,7 @@ class TestEncode:
         assert codes.dtype == expected.dtype
         np.testing.assert_array_equal(codes, expected)
 
-    def test_several_blocks(self, model, tables, monkeypatch):
-        from rkdl._cli import dictionaries, outputs
-
-        monkeypatch.setattr(dictionaries, "_BLOCK", 7)
-        monkeypatch.setattr(outputs, "_BLOCK", 11)
+    def test_dense_codes(self, model, tables):
         for name in ("codes.npy", "codes.csv"):
             assert main(["encode", "model.rkdl", "test.csv", "--out", name, "--quiet"]) == 0
         expected = self.expected(model, tables[2])
@@ -533,6 +556,11 @@ class TestClassify:
         n_right = int((model.predict(unseen) == truth).sum())
         assert f"{n_right} correctly ({n_right / 50:.1%})" in capsys.readouterr().out
 
+    def test_labels_with_leading_zeros_are_classes_of_their_own(self, rng):
+        write_csv("t.csv", ["y", "a", "b"], [[label, *rng.random(2)] for label in 10 * ["1", "01", "2"]])
+        run("classify t.csv --label y --method dl --save m --quiet")
+        assert list(rkdl.load("m").classes_) == ["01", "1", "2"]
+
     def test_save_and_use_again(self, tables, capsys):
         argv = ["classify", "train.csv", "--label", "species", "--drop", "name", "--method", "orkdl", "--atoms", "10"]
         assert main([*argv, "--set", "estimator__max_iter=2", "--set", "n_refinements=0", "--save", "m"]) == 0
@@ -589,6 +617,15 @@ class TestImages:
             given, clean = (np.asarray(picture, dtype=float) for picture in (before, after))
         expected = rkdl.load("m").denoise(given.reshape(1, -1) / 255.0) * 255.0
         np.testing.assert_allclose(clean.ravel(), np.clip(expected[0], 0, 255), atol=1.0)
+
+    def test_opaque_pixels_and_palettes_are_read(self, folder):
+        picture = folder.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
+        os.mkdir("all")
+        for number, mode in enumerate(["RGB", "RGBA", "P", "L", "1"]):
+            picture.convert(mode).save(f"all/{number}.png")
+        picture.save("all/5.ppm")
+        picture.save("all/6.tiff")
+        run("fit all --color --out m", *QUICK)
 
     def test_size_and_colour(self, folder):
         run("fit images --size 5 4 --color --out m", *QUICK)
@@ -656,11 +693,3 @@ def test_any_name_of_a_column_in_npz(iris):
     run("outliers data.csv --keep file allow_pickle --out s.npz --quiet")
     with np.load("s.npz") as arrays:
         assert set(arrays.files) == {"file", "allow_pickle", "anomaly", "outlier"}
-
-
-def test_standardizing_in_blocks(rng, monkeypatch):
-    X = rng.standard_normal((50, 4)) * [1.0, 10.0, 100.0, 0.0] + 5.0
-    monkeypatch.setattr(decisions, "_BLOCK", 28)
-    scaler = decisions._Scaler(True)
-    np.testing.assert_allclose(scaler.fit(X), StandardScaler().fit_transform(X), atol=1e-12)
-    assert scaler.transform(X.astype(np.float32)).dtype == np.float32

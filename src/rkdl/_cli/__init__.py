@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
 
-from rkdl import __version__
 from rkdl._cli.messages import readable_stderr, say_aside
-from rkdl._cli.parsers import add_commands
-from rkdl._utils.text import shown
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that prints errors on one line."""
-
-    def error(self, message: str) -> NoReturn:
-        text = shown(" ".join(message.split()))
-        if text.endswith("required: DATA"):
-            # As in `rkdl fit --drop id data.csv`, where the file counts as a column to drop.
-            text += "; give it before --drop and --keep, which take all names that follow them"
-        self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
+from rkdl._cli.parsers import make_parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # Text that the terminal cannot show must not end a command whose result is written.
             stream.reconfigure(errors="backslashreplace")
     try:
-        options = _parser().parse_args(argv)
+        options = make_parser().parse_args(argv)
     except SystemExit as end:
         return int(end.code or 0)
     try:
@@ -61,11 +46,3 @@ def _one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="rkdl", description="Reduced kernel dictionary learning.")
-    parser.add_argument("--version", action="version", version=f"rkdl {__version__}", help="print the version and exit")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    add_commands(commands)
-    return parser

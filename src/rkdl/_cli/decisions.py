@@ -7,24 +7,16 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from rkdl import _estimators as estimators
-from rkdl._cli.inputs import Inputs, Rows, read_inputs
-from rkdl._cli.messages import say, verbosity
-from rkdl._cli.models import (
-    CLASS_OF,
-    load_model,
-    read_for,
-    read_like,
-    remember_names,
-    set_parameters,
-    warn_of_scales,
-)
+from rkdl._cli.inputs import Inputs, read_inputs
+from rkdl._cli.messages import say
+from rkdl._cli.models import CLASS_OF, configure, load_model, read_new, remember_names, warn_of_scales
 from rkdl._cli.outputs import TABLES, check_outputs, write_table
-
-# Numbers that are standardized at a time.
-_BLOCK = 1 << 22
-_SCALE = "scale the columns with --standardize"
+from rkdl._estimators.classifier import KDLClassifier
+from rkdl._estimators.outliers import KDLOutlierDetector
 
 
 def outliers(options: Namespace) -> int:
@@ -32,14 +24,22 @@ def outliers(options: Namespace) -> int:
     out = check_outputs(options, TABLES)
     _check_training(options, ["train", "contamination"])
     if options.model is not None:
-        detector = load_model(options.model, ("KDLOutlierDetector",), "outliers")
-        inputs = read_for(detector, options.data, options)
+        detector: KDLOutlierDetector = load_model(options.model, ("KDLOutlierDetector",), "outliers")
+        inputs, model = read_new(options.data, options, detector), make_pipeline(detector)
         inputs.check_results(("anomaly", "outlier"))
-        X: Rows = inputs.X
-        labels = detector.predict(X)
+        labels = model.predict(inputs.X)
     else:
-        detector, inputs, X, labels = _fit_detector(options)
-    scores = -detector.score_samples(X)
+        learned = inputs = read_inputs(options.train or options.data, options)
+        if options.train is not None:
+            inputs = read_new(options.data, options, learned)
+        inputs.check_results(("anomaly", "outlier"))
+        detector = KDLOutlierDetector()
+        configure(detector, options)
+        model = _with_scaling(options, learned, detector)
+        # The training rows have a threshold of their own.
+        labels = model.fit_predict(inputs.X) if options.train is None else model.fit(learned.X).predict(inputs.X)
+        remember_names(detector, learned)
+    scores = -model.score_samples(inputs.X)
     is_outlier = (labels == -1).astype(int)
     if out is not None:
         write_table(out, {**inputs.ids, "anomaly": scores, "outlier": is_outlier})
@@ -50,37 +50,10 @@ def outliers(options: Namespace) -> int:
     say(options, f"{count:,} of {total:,} {inputs.unit} are outliers ({count / total:.1%}){saved}")
     if out is None:
         counted = " (from 1)" if "row" in inputs.ids else ""
-        for row in np.argsort(-scores, kind="stable")[: options.top]:
+        for row in np.argsort(-scores, kind="stable")[: max(options.top, 0)]:
             names = ", ".join(f"{name} {values[row]}{counted}" for name, values in inputs.ids.items())
             say(options, f"  {names}: anomaly {scores[row]:.3f}{'' if is_outlier[row] else ' (not an outlier)'}")
     return 0
-
-
-def _fit_detector(options: Namespace) -> tuple[estimators.KDLOutlierDetector, Inputs, Rows, np.ndarray]:
-    """A detector, the data to score, its features as the detector takes them, and its labels."""
-    learned = inputs = read_inputs(options.train or options.data, options)
-    if options.train is not None:
-        inputs = read_like(learned, options.data, options)
-    inputs.check_results(("anomaly", "outlier"))
-    detector = estimators.KDLOutlierDetector(
-        contamination=options.contamination or "auto",
-        random_state=options.seed,
-        n_jobs=options.n_jobs,
-        verbose=verbosity(options),
-    )
-    set_parameters(detector, options.set)
-    scaler = _Scaler(options.standardize)
-    if not options.standardize:
-        warn_of_scales(learned, _SCALE)
-    rows = scaler.fit(learned.X)
-    if options.train is None:
-        # The training rows have a threshold of their own.
-        X, labels = rows, detector.fit_predict(rows)
-    else:
-        X = scaler.transform(inputs.X)
-        labels = detector.fit(rows).predict(X)
-    remember_names(detector, learned)
-    return detector, inputs, X, labels
 
 
 def classify(options: Namespace) -> int:
@@ -88,10 +61,10 @@ def classify(options: Namespace) -> int:
     out = check_outputs(options, TABLES)
     _check_training(options, ["test", "cv", "method", "atoms", "nonzeros", "gamma"])
     if options.model is not None:
-        model = load_model(options.model, ("KDLClassifier",), "classify")
-        inputs = read_for(model, options.data, options)
-        inputs.check_results(_columns(model.classes_))
-        return _predict(options, model, inputs, inputs.X, out)
+        classifier: KDLClassifier = load_model(options.model, ("KDLClassifier",), "classify")
+        inputs = read_new(options.data, options, classifier)
+        inputs.check_results(_columns(classifier.classes_))
+        return _predict(options, make_pipeline(classifier), inputs, out)
     if out is not None and options.test is None:
         raise ValueError("--out is for predictions, and there is nothing to predict: give --test")
     if options.test is None and options.save is None and options.cv is None:
@@ -100,40 +73,23 @@ def classify(options: Namespace) -> int:
     if inputs.y is None:
         where = "put the images of each class into a subfolder" if inputs.image_shape else "name them with --label"
         raise ValueError(f"{inputs.path}: the classes are not known: {where}")
-    test = None if options.test is None else read_like(inputs, options.test, options)
+    test = None if options.test is None else read_new(options.test, options, inputs)
     if test is not None:
         test.check_results(_columns(np.unique(inputs.y)))
-    scaler = _Scaler(options.standardize)
-    if not options.standardize:
-        warn_of_scales(inputs, _SCALE)
-    model = _make_classifier(options)
+    classifier = KDLClassifier(CLASS_OF[options.method or "rkdl"])
+    configure(classifier, options)
+    model = _with_scaling(options, inputs, classifier)
     if options.cv is not None:
         _cross_validate(options, model, inputs, inputs.y)
     if test is None and options.save is None:
         return 0
-    model.fit(scaler.fit(inputs.X), inputs.y)
-    remember_names(model, inputs)
+    model.fit(inputs.X, inputs.y)
+    remember_names(classifier, inputs)
     if options.save is not None:
-        model.save(options.save)
+        classifier.save(options.save)
     learned = f"{len(model.classes_)} classes learned from {inputs.X.shape[0]:,} {inputs.unit}"
     say(options, f"{learned}{_saved(options.save)}")
-    return 0 if test is None else _predict(options, model, test, scaler.transform(test.X), out)
-
-
-def _make_classifier(options: Namespace) -> estimators.KDLClassifier:
-    method = CLASS_OF[options.method or "rkdl"]
-    model = estimators.KDLClassifier(
-        method,
-        random_state=options.seed,
-        n_jobs=options.n_jobs,
-        verbose=verbosity(options),
-    )
-    if method == "DL" and options.gamma is not None:
-        raise ValueError("--gamma does not apply to DL, which has no kernel")
-    values = {"n_components": options.atoms, "n_nonzero_coefs": options.nonzeros, "gamma": options.gamma}
-    model.set_params(**{f"estimator__{name}": value for name, value in values.items() if value is not None})
-    set_parameters(model, options.set)
-    return model
+    return 0 if test is None else _predict(options, model, test, out)
 
 
 def _columns(classes: np.ndarray) -> list[str]:
@@ -141,10 +97,9 @@ def _columns(classes: np.ndarray) -> list[str]:
     return ["predicted", *(f"p({label})" for label in classes)]
 
 
-def _predict(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs, X: Rows, out: Path | None) -> int:
+def _predict(options: Namespace, model: Pipeline, inputs: Inputs, out: Path | None) -> int:
     """Write predictions with their probabilities; print the accuracy if the labels are known."""
-    probabilities = model.predict_proba(X)
-    predictions = model.predict(X)
+    probabilities, predictions = model.predict_proba(inputs.X), model.predict(inputs.X)
     if out is not None:
         columns = dict(zip(_columns(model.classes_), [predictions, *probabilities.T], strict=True))
         write_table(out, {**inputs.ids, **columns})
@@ -156,61 +111,26 @@ def _predict(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs
     return 0
 
 
-def _cross_validate(options: Namespace, model: estimators.KDLClassifier, inputs: Inputs, y: np.ndarray) -> None:
-    from sklearn.base import clone
-    from sklearn.model_selection import StratifiedKFold
-    from sklearn.utils import check_random_state
-    from tqdm import tqdm
-
-    smallest = np.unique(y, return_counts=True)[1].min()
-    if smallest < options.cv:
-        raise ValueError(f"--cv {options.cv} needs {options.cv} {inputs.unit} of every class, and one has {smallest}")
-    folds = StratifiedKFold(options.cv, shuffle=True, random_state=check_random_state(options.seed))
-    scaler, scores = _Scaler(options.standardize), []
+def _cross_validate(options: Namespace, model: Pipeline, inputs: Inputs, y: np.ndarray) -> None:
+    folds = StratifiedKFold(options.cv, shuffle=True, random_state=options.seed)
     X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
-    for train, test in tqdm(folds.split(y, y), "folds", options.cv, disable=not verbosity(options)):
-        fitted = clone(model).set_params(verbose=0).fit(scaler.fit(X[train]), y[train])
-        scores.append(float(fitted.score(scaler.transform(X[test]), y[test])))
-    say(options, f"{options.cv} folds: accuracy {np.mean(scores):.1%}, from {min(scores):.1%} to {max(scores):.1%}")
+    scores = cross_val_score(model, X, y, cv=folds, error_score="raise")
+    say(options, f"{options.cv} folds: accuracy {scores.mean():.1%}, from {scores.min():.1%} to {scores.max():.1%}")
 
 
-class _Scaler:
-    """Scales columns to mean 0 and variance 1 if --standardize is given, in blocks that take little memory."""
-
-    def __init__(self, is_wanted: bool) -> None:
-        self._is_wanted = is_wanted
-
-    def fit(self, X: Rows) -> Rows:
-        """Scale the training data, and others from now on in the same way."""
-        if not self._is_wanted:
-            return X
-        from sklearn.preprocessing import StandardScaler
-
-        # Centring would fill a sparse matrix.
-        self._scaler = StandardScaler(with_mean=not sparse.issparse(X))
-        for rows in _row_blocks(X):
-            self._scaler.partial_fit(X[rows])
-        return self.transform(X)
-
-    def transform(self, X: Rows) -> Rows:
-        """Scale data like the training data."""
-        if not self._is_wanted or sparse.issparse(X):
-            return self._scaler.transform(X) if self._is_wanted else X
-        scaled = np.empty(X.shape, np.float32 if X.dtype == np.float32 else np.float64)
-        for rows in _row_blocks(X):
-            scaled[rows] = self._scaler.transform(X[rows])
-        return scaled
-
-
-def _row_blocks(X: Rows) -> list[slice]:
-    size = max(1, _BLOCK // X.shape[1])
-    return [slice(start, start + size) for start in range(0, X.shape[0], size)]
+def _with_scaling(options: Namespace, inputs: Inputs, model: KDLClassifier | KDLOutlierDetector) -> Pipeline:
+    """A model of standardized features, or without --standardize of features as they are, which may need a warning."""
+    if not options.standardize:
+        warn_of_scales(inputs, "scale the columns with --standardize")
+        return make_pipeline(model)
+    # Centring would fill a sparse matrix.
+    return make_pipeline(StandardScaler(with_mean=not sparse.issparse(inputs.X)), model)
 
 
 def _check_training(options: Namespace, training: list[str]) -> None:
     """Refuse options that contradict each other; those of `training` have no effect on a saved model."""
     if options.model is not None:
-        given = [name for name in (*training, "save", "standardize", "set") if getattr(options, name)]
+        given = [name for name in (*training, "save", "standardize", "set") if getattr(options, name) not in (None, [])]
         if given:
             raise ValueError(f"--{given[0]} is for training, and --model gives a model that is already trained")
     if options.save is not None and options.standardize:

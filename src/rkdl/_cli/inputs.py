@@ -5,27 +5,32 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal
 
 import numpy as np
-from scipy import sparse
 
-from rkdl._utils.inputs import well_formed
-from rkdl._utils.text import shown
+from rkdl._cli.images import read_images
 from rkdl.datasets import DatasetError
-from rkdl.datasets._errors import reading, require
+from rkdl.datasets._arrays import Rows, read_arrays
+from rkdl.datasets._errors import reading
 from rkdl.datasets._home import as_path
-from rkdl.datasets._signals import pick_name, read_array
-from rkdl.datasets._tables import TABLE_SUFFIXES, listed, read_table, table_numbers
+from rkdl.datasets._tables import TABLE_SUFFIXES, is_number, listed, read_table, table_numbers
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
-
-# Signals; Zarr arrays are sliced like arrays.
-Rows: TypeAlias = np.ndarray | sparse.csr_array
+# What the options that concern reading apply to.
+_TABLES, _ARRAYS, _FOLDERS = "tables", "files of arrays", "folders of images"
+_APPLY_TO = {
+    "label": (_TABLES, _ARRAYS),
+    "drop": (_TABLES,),
+    "keep": (_TABLES,),
+    "header": (_TABLES,),
+    "key": (_ARRAYS,),
+    "color": (_FOLDERS,),
+    "size": (_FOLDERS,),
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class Inputs:
     """Signals (n_signals, n_features), and what is known about them."""
 
     path: Path
+    # The word for the samples.
+    unit: Literal["rows", "signals", "images"]
     X: Rows
     # Of the features, if the file has names.
     names: list[str] | None = None
@@ -42,16 +49,6 @@ class Inputs:
     ids: Mapping[str, Sequence[object]] = field(default_factory=dict)
     # Height and width, and three for colours, of images, whose values are from 0 to 1.
     image_shape: tuple[int, ...] | None = None
-
-    @property
-    def is_table(self) -> bool:
-        """Whether features are columns with meanings of their own."""
-        return self.path.suffix.lower() in TABLE_SUFFIXES
-
-    @property
-    def unit(self) -> str:
-        """The word for the samples."""
-        return "rows" if self.is_table else "signals" if self.image_shape is None else "images"
 
     def check_results(self, names: Collection[str]) -> None:
         """Refuse to copy a column to results that have one of the same name."""
@@ -73,19 +70,21 @@ def read_inputs(
     if not os.path.exists(path):
         raise DatasetError(path, "there is no such file or folder", "check the path")
     suffix = path.suffix.lower()
-    if suffix in TABLE_SUFFIXES:
+    kind = _TABLES if suffix in TABLE_SUFFIXES else _FOLDERS if path.is_dir() and suffix != ".zarr" else _ARRAYS
+    for option, kinds in _APPLY_TO.items():
+        if kind not in kinds and getattr(options, option) not in (None, []):
+            note = ": classes of images are the subfolders that they are in" if option == "label" else ""
+            raise ValueError(f"--{option} is for {' and '.join(kinds)}, and {path.name} is none{note}")
+    if kind == _TABLES:
         inputs = _read_columns(path, options, model_names, is_new)
+    elif kind == _FOLDERS:
+        signals, files, labels, shape = read_images(path, options.size, bool(options.color))
+        inputs = Inputs(path, "images", signals, None, labels, {"file": files}, shape)
     else:
-        for option, value in (("--drop", options.drop), ("--keep", options.keep), ("--header", options.header)):
-            if value:
-                raise ValueError(f"{option} is for tables, and {path.name} is none")
-        reader = _READERS.get(suffix, _read_images if path.is_dir() else None)
-        if reader is None:
-            known = ", ".join((*TABLE_SUFFIXES, *_READERS))
-            raise DatasetError(path, f"the ending {suffix!r} is not known", f"use {known}, or a folder of images")
-        inputs = reader(path, options)
-        if inputs.y is None and inputs.image_shape is None and options.label is not None:
-            inputs = replace(inputs, y=_read_labels(path, options.label, inputs.X.shape[0], is_new))
+        X, labels = read_arrays(path, options.key, [] if options.label is None else [options.label])
+        if labels is None and options.label is not None:
+            labels = _read_labels(path, options.label, X.shape[0], is_new)
+        inputs = Inputs(path, "signals", X, y=labels)
     X = inputs.X
     if options.float32 and X.dtype != np.float32:
         X = X.astype(np.float32) if hasattr(X, "astype") else np.asarray(X[:], dtype=np.float32)
@@ -119,18 +118,20 @@ def _read_columns(path: Path, options: Namespace, model_names: Sequence[str] | N
         raise DatasetError(path, "no column is left to learn from")
     y = _as_labels(path, table[options.label].to_numpy()) if options.label in names else None
     ids = {name: table[name].tolist() for name in options.keep if name in names}
-    return Inputs(path, table_numbers(path, table[features]), features if has_names else None, y, ids)
+    return Inputs(path, "rows", table_numbers(path, table[features]), features if has_names else None, y, ids)
 
 
 def _as_labels(path: Path, values: np.ndarray) -> np.ndarray:
-    """Labels as integers if they are written so, else as text or numbers; missing ones are refused."""
+    """Labels as integers if all are written as such, else as text or numbers; missing ones are refused."""
     if values.dtype.kind in "biuf":
         labels, is_missing = values, ~np.isfinite(values)
     else:
         labels = np.array(["" if value is None else str(value).strip() for value in values])
         is_missing = labels == ""
-        with suppress(ValueError):
-            labels = labels.astype(np.int64)
+        with suppress(ValueError, OverflowError):
+            integers = labels.astype(np.int64)
+            # 01 and 1 are two classes.
+            labels = integers if np.array_equal(integers.astype(str), labels) else labels
     if is_missing.any():
         what = f"the label of row {is_missing.argmax() + 1} (from 1) is missing"
         raise DatasetError(path, what, "fill it, or remove the row")
@@ -153,79 +154,6 @@ def _read_labels(path: Path, label: str, n_signals: int, is_new: bool) -> np.nda
     table = read_table(other, header=False, text=["1"])
     if table.shape[1] != 1:
         raise DatasetError(other, f"has {table.shape[1]} columns", "labels are a file of one column")
-    # The first line is a header if there is a line too many.
-    return _as_labels(other, table[1].to_numpy()[len(table) == n_signals + 1 :])
-
-
-def _read_array(path: Path, options: Namespace) -> Inputs:
-    return Inputs(path, read_array(path, options.key))
-
-
-def _read_npz(path: Path, options: Namespace) -> Inputs:
-    """A dense array, or a matrix that scipy.sparse.save_npz wrote."""
-    labels = None
-    with reading(path, "an .npz file"), np.load(path, allow_pickle=False) as arrays:
-        names = arrays.files
-        if options.label in names:
-            labels = arrays[options.label].ravel()
-    if options.key is not None or not {"format", "shape"} <= set(names):
-        return Inputs(path, read_array(path, options.key), y=labels)
-    with reading(path, "a sparse matrix", "save it again with scipy.sparse.save_npz"):
-        return Inputs(path, sparse.csr_array(well_formed(sparse.load_npz(path), "the array")), y=labels)
-
-
-def _read_zarr(path: Path, options: Namespace) -> Inputs:
-    """A Zarr array, which is read chunk by chunk, alone or in a group."""
-    zarr = require(path, "zarr", "reading a Zarr array")
-    # Zarr and its codecs raise many kinds of exceptions on damaged stores.
-    try:
-        found = zarr.open(str(path), mode="r")
-    except Exception as error:
-        raise DatasetError(path, f"cannot be read as a Zarr array ({error})", "save it again") from error
-    labels = None
-    if isinstance(found, zarr.Group):
-        names = sorted(found.array_keys())
-        if options.label in names:
-            labels = found[options.label][:].ravel()
-        found = found[pick_name(path, [name for name in names if name != options.label], options.key)]
-    elif options.key is not None:
-        raise ValueError(f"--key is for files with several arrays; {path.name} holds one array only")
-    return Inputs(path, found if found.ndim == 2 else np.reshape(found[:], (found.shape[0], -1)), y=labels)
-
-
-def _read_images(path: Path, options: Namespace) -> Inputs:
-    """Images of one size, grey unless colours are to be kept, from 0 to 1; subfolders are classes."""
-    if options.label is not None:
-        raise ValueError(f"--label does not apply to {path}: classes of images are the subfolders that they are in")
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
-    if not files:
-        raise DatasetError(path, "there are no images in this folder", f"their endings are {', '.join(IMAGE_SUFFIXES)}")
-    image_module = require(path, "PIL.Image", "reading images")
-    rows: list[np.ndarray] = []
-    for file in files:
-        with reading(file, "an image", "remove or repair it"), image_module.open(file) as image:
-            if image.mode.startswith(("I", "F")):
-                what = f"has more than 8 bits per pixel (mode {image.mode})"
-                raise DatasetError(file, what, "convert it to 8 bits, or give the pixels as an .npy file")
-            pixels = image.convert("RGB" if options.color else "L")
-        if options.size is not None:
-            pixels = pixels.resize(options.size)
-        rows.append(np.asarray(pixels, dtype=np.float32) / np.float32(255.0))
-        if rows[-1].shape != rows[0].shape:
-            (height, width), (first_height, first_width) = rows[-1].shape[:2], rows[0].shape[:2]
-            what = f"is {width} x {height} pixels, and {files[0].name} {first_width} x {first_height}"
-            raise DatasetError(file, what, "resize all images with --size WIDTH HEIGHT")
-    names = [file.relative_to(path) for file in files]
-    has_classes = any(name.parent != Path() for name in names)
-    labels = np.array([shown(name.parent.as_posix()) for name in names]) if has_classes else None
-    ids = {"file": [name.as_posix() for name in names]}
-    return Inputs(path, np.stack(rows).reshape(len(rows), -1), y=labels, ids=ids, image_shape=rows[0].shape)
-
-
-# What reads a file that is no table, by its ending.
-_READERS: dict[str, Callable[[Path, Namespace], Inputs]] = {
-    ".npy": _read_array,
-    ".npz": _read_npz,
-    ".mat": _read_array,
-    ".zarr": _read_zarr,
-}
+    # A first line that is no number is a header if there is a line too many.
+    has_header = len(table) == n_signals + 1 and not is_number(table.iloc[0, 0])
+    return _as_labels(other, table[1].to_numpy()[int(has_header) :])

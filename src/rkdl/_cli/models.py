@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import ast
 from argparse import Namespace
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from rkdl._cli.inputs import Inputs, read_inputs
-from rkdl._cli.messages import say_aside
+from rkdl._cli.messages import say_aside, verbosity
 from rkdl._estimators.saving import load
 
 KINDS = ("DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL")
 # Their names on the command line.
 CLASS_OF = {kind.lower(): kind for kind in KINDS}
+# Options that set parameters.
+_PARAMETERS = {
+    "atoms": "n_components",
+    "nonzeros": "n_nonzero_coefs",
+    "kernel_vectors": "n_kernel_vectors",
+    "iterations": "max_iter",
+    "decoder": "fit_inverse_transform",
+    **{name: name for name in ("kernel", "gamma", "contamination", "n_jobs", "device")},
+}
 # Columns whose standard deviations differ by more than this are likely to be of different units.
 _LARGEST_RATIO = 100.0
 _ROWS_LOOKED_AT = 10_000
@@ -23,59 +34,59 @@ _ROWS_LOOKED_AT = 10_000
 def load_model(path: str, kinds: tuple[str, ...], command: str) -> Any:
     """A saved estimator of one of the classes."""
     model = load(path)
-    name = type(model).__name__
-    if name not in kinds:
+    if type(model).__name__ not in kinds:
         source = f"rkdl {command} --save" if command in ("outliers", "classify") else "rkdl fit"
         raise ValueError(
-            f"{path} holds a {name}, and rkdl {command} needs {' or '.join(kinds)}; give a file written by {source} "
-            f"or by save() in Python"
+            f"{path} holds a {type(model).__name__}, and rkdl {command} needs {' or '.join(kinds)}; give a file "
+            f"written by {source} or by save() in Python"
         )
     return model
 
 
-def read_for(model: Any, name: str, options: Namespace) -> Inputs:
-    """Data for a fitted model, with as many features as it was fitted on."""
-    inputs = read_inputs(name, options, getattr(model, "feature_names_in_", None), is_new=True)
-    width, expected = inputs.X.shape[1], model.n_features_in_
-    if width != expected:
+def read_new(name: str, options: Namespace, fitted: BaseEstimator | Inputs) -> Inputs:
+    """Data with the features of a fitted model, or of the training data."""
+    if isinstance(fitted, Inputs):
+        names, width, source = fitted.names, fitted.X.shape[1], f"{fitted.path} has"
+    else:
+        names, width = getattr(fitted, "feature_names_in_", None), fitted.n_features_in_
+        source = "the model was fitted on"
+    inputs = read_inputs(name, options, names, is_new=True)
+    if inputs.X.shape[1] != width:
         images = "; give --size and --color as for the model" if inputs.image_shape is not None else ""
-        raise ValueError(f"{inputs.path} has {width} features, and the model was fitted on {expected}{images}")
+        raise ValueError(f"{inputs.path} has {inputs.X.shape[1]} features, and {source} {width}{images}")
     return inputs
 
 
-def read_like(learned: Inputs, name: str, options: Namespace) -> Inputs:
-    """Data with the same features as the training data."""
-    inputs = read_inputs(name, options, learned.names, is_new=True)
-    if learned.X.shape[1] != inputs.X.shape[1]:
-        widths = f"{inputs.path} has {inputs.X.shape[1]} features and {learned.path} {learned.X.shape[1]}"
-        raise ValueError(f"{widths}: both must agree")
-    return inputs
-
-
-def remember_names(model: Any, inputs: Inputs) -> None:
+def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
     """Keep the names of the columns, as after a fit on a data frame, so that later files are read by name."""
     if inputs.names is not None:
         model.feature_names_in_ = np.array(inputs.names, dtype=object)
 
 
-def set_parameters(model: Any, assignments: list[str]) -> None:
-    """Set parameters that are given as NAME=VALUE."""
-    values = {}
-    for text in assignments:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip():
+def configure(model: BaseEstimator, options: Namespace) -> None:
+    """Set the parameters that options stand for, of a classifier also those of its method, and those of --set."""
+    known = model.get_params()
+    values = {"random_state": options.seed, "verbose": verbosity(options)}
+    for option, parameter in _PARAMETERS.items():
+        if getattr(options, option, None) is not None:
+            name = parameter if parameter in known else f"estimator__{parameter}"
+            if name not in known:
+                raise ValueError(f"--{option.replace('_', '-')} does not apply to {CLASS_OF[options.method]}")
+            values[name] = getattr(options, option)
+    for text in options.set:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name:
             raise ValueError(f"--set {text}: give NAME=VALUE")
-        try:
-            values[name.strip()] = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError, TypeError):
-            # Text need not be in quotes.
-            values[name.strip()] = value.strip()
+        values[name] = value
+        # Text need not be in quotes.
+        with suppress(ValueError, SyntaxError, TypeError):
+            values[name] = ast.literal_eval(value)
     model.set_params(**values)
 
 
 def warn_of_scales(inputs: Inputs, remedy: str) -> None:
     """Warn if one column of a table varies so much that it decides all distances."""
-    if not inputs.is_table:
+    if inputs.unit != "rows":
         return
     names = inputs.names or [str(number) for number in range(1, inputs.X.shape[1] + 1)]
     spreads = np.std(inputs.X[:_ROWS_LOOKED_AT], axis=0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn
 
-T = TypeVar("T")
+from rkdl import __version__
+from rkdl._utils.text import shown
 
 _METHODS = ("dl", "fourierdl", "kdl", "rkdl", "orkdl", "morkdl")
-
 _DATA_HELP = """data:
   .csv, .tsv           a table, with or without a header line; without one, columns are called 1, 2, 3 ...
   .parquet             a table
@@ -25,45 +25,11 @@ need optional libraries: pip install "rkdl[files]".
 """
 
 
-def _checked(kind: Callable[[str], T], expected: str, is_valid: Callable[[T], bool]) -> Callable[[str], T]:
-    """The type of an option, for argparse."""
-
-    def convert(text: str) -> T:
-        with suppress(ValueError):
-            value = kind(text)
-            if is_valid(value):
-                return value
-        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
-
-    return convert
-
-
-def _number_or(*words: str) -> Callable[[str], float | str]:
-    return lambda text: text if text in words else float(text)
-
-
-_positive = _checked(int, "an integer of at least 1", lambda value: value >= 1)
-_folds = _checked(int, "a number of at least 2 folds", lambda value: value >= 2)
-_jobs = _checked(int, "an integer other than 0", lambda value: value != 0)
-_seed = _checked(int, "an integer from 0 to 2**31 - 1", lambda value: 0 <= value < 2**31)
-_gamma = _checked(
-    _number_or("median", "scale"),
-    "a positive number, median or scale",
-    lambda value: isinstance(value, str) or 0.0 < value < float("inf"),
-)
-_contamination = _checked(
-    _number_or("auto"), "above 0 and at most 0.5", lambda value: isinstance(value, str) or 0.0 < value <= 0.5
-)
-
-
-class _NoScaling(argparse.Action):
-    """Says why a command has no --standardize, which others have."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *rest: object) -> None:
-        parser.error(
-            "there is no --standardize here, because a model file holds no scaling: standardize the columns of the "
-            "file first, or use a scikit-learn pipeline in Python"
-        )
+def _number_or_word(text: str) -> float | str:
+    """The type of an option that takes a number, or a word such as median."""
+    with suppress(ValueError):
+        return float(text)
+    return text
 
 
 def _option(text: str, metavar: str | tuple[str, str], kind: Callable | None = None, **more: object) -> dict:
@@ -71,12 +37,8 @@ def _option(text: str, metavar: str | tuple[str, str], kind: Callable | None = N
     return {"help": text, "metavar": metavar, "type": kind, **more}
 
 
-def _flag(text: str, **more: object) -> dict:
-    return {"help": text, "action": "store_true", **more}
-
-
-def _columns(text: str) -> dict:
-    return _option(text, "COLUMN", nargs="+", default=[])
+def _flag(text: str) -> dict:
+    return {"help": text, "action": "store_true", "default": None}
 
 
 # Keywords of add_argument. Where an option differs between commands, the commands change them.
@@ -85,44 +47,44 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "data": _option("a file with one signal per row, or a folder of images", "DATA"),
     "--out": _option("", "FILE"),
     "--method": {"help": "method (default: orkdl)", "choices": _METHODS, "type": str.lower, "default": "orkdl"},
-    "--atoms": _option("number of atoms (default: 20)", "N", _positive),
-    "--nonzeros": _option("nonzero coefficients per signal (default: 4)", "N", _positive),
-    "--gamma": _option("gamma of the kernel: a number, median or scale (default: median)", "GAMMA", _gamma),
-    "--kernel-vectors": _option("number of kernel vectors (default: 50)", "N", _positive),
+    "--atoms": _option("number of atoms (default: 20)", "N", int),
+    "--nonzeros": _option("nonzero coefficients per signal (default: 4)", "N", int),
+    "--gamma": _option("gamma of the kernel: a number, median or scale (default: median)", "GAMMA", _number_or_word),
+    "--kernel-vectors": _option("number of kernel vectors (default: 50)", "N", int),
     "--kernel": {"help": "kernel (default: rbf)", "choices": ("rbf", "poly", "linear")},
-    "--iterations": _option("maximum number of iterations (default: 30)", "N", _positive),
-    "--decoder": _flag("also learn to decode codes, for denoising with any kernel", default=None),
+    "--iterations": _option("maximum number of iterations (default: 30)", "N", int),
+    "--decoder": _flag("also learn to decode codes, for denoising with any kernel"),
     "--checkpoint": _option("save the state of every iteration, and resume from it", "FILE"),
     "--device": _option("compute on this device, such as cuda (needs torch)", "DEVICE"),
     "--standardize": _flag("scale columns to mean 0 and variance 1 in the training data"),
     "--noise": _option("standard deviation of the noise (default: use as many nonzeros as the model)", "SIGMA", float),
     "--train": _option("train on this data instead", "DATA"),
     "--test": _option("data to predict; the accuracy is printed if it has labels", "DATA"),
-    "--cv": _option("print the accuracy in K-fold cross-validation", "K", _folds),
+    "--cv": _option("print the accuracy in K-fold cross-validation", "K", int),
     "--model": _option("use a saved model instead of training", "MODEL"),
     "--save": _option("file to save the trained model to", "MODEL"),
     "--contamination": _option(
         "fraction of outliers, above 0 and at most 0.5 (default: auto, determined from the scores)",
         "SHARE",
-        _contamination,
+        _number_or_word,
     ),
-    "--top": _option("number of rows to print without --out (default: 10)", "N", _positive, default=10),
+    "--top": _option("number of rows to print without --out (default: 10)", "N", int, default=10),
     "--set": _option(
         "set any other parameter of the estimator; can be repeated", "NAME=VALUE", action="append", default=[]
     ),
-    "--seed": _option("random seed (default: 0)", "N", _seed, default=0),
+    "--seed": _option("random seed (default: 0)", "N", int, default=0),
     "--label": _option("column or array of class labels, or a .npy or .csv file of them", "NAME"),
-    "--drop": _columns("columns to ignore"),
-    "--keep": _columns("columns to copy to the results"),
+    "--drop": _option("columns to ignore", "COLUMN", nargs="+", default=[]),
+    "--keep": _option("columns to copy to the results", "COLUMN", nargs="+", default=[]),
     "--header": {
         "help": "whether the first line of a CSV file is a header (default: if it holds no numbers, or 0, 1, 2 ...)",
         "action": argparse.BooleanOptionalAction,
     },
     "--key": _option("name of the array, if an .npz, .mat or .zarr file has several", "NAME"),
     "--color": _flag("keep the colors of images"),
-    "--size": _option("resize images", ("WIDTH", "HEIGHT"), _positive, nargs=2),
+    "--size": _option("resize images", ("WIDTH", "HEIGHT"), int, nargs=2),
     "--float32": _flag("compute in single precision"),
-    "--n-jobs": _option("number of threads, or -1 for all cores", "J", _jobs),
+    "--n-jobs": _option("number of threads, or -1 for all cores", "J", int),
     "--quiet": _flag("print only warnings and errors"),
 }
 _SIZES = "--atoms --nonzeros --gamma"
@@ -130,10 +92,9 @@ _READING = "--label --drop --keep --header --key --color --size --float32 --n-jo
 
 
 class _Command(NamedTuple):
-    """A command: module, line of help, description, examples, options in order, and what it changes of them."""
+    """A command: module, description, examples, options in order, and what it changes of them."""
 
     module: str
-    short: str
     description: str
     examples: str
     options: str
@@ -143,21 +104,16 @@ class _Command(NamedTuple):
 _COMMANDS = {
     "fit": _Command(
         "dictionaries",
-        "learn a dictionary and save it",
         "Learn a dictionary and save it to a file, for rkdl encode, rkdl denoise, and rkdl.load() in Python.",
         "  rkdl fit data.csv --out model.rkdl\n"
         "  rkdl fit data.csv --method orkdl --atoms 50 --kernel-vectors 100 --out model.rkdl\n"
         "  rkdl fit photos/ --size 32 32 --out photos.rkdl\n",
         f"data --out --method {_SIZES} --kernel-vectors --kernel --iterations --decoder --checkpoint --device "
-        f"--standardize --set --seed {_READING}",
-        {
-            "--out": {"required": True, "metavar": "MODEL", "help": "file to save the model to"},
-            "--standardize": {"action": _NoScaling, "nargs": 0, "help": argparse.SUPPRESS},
-        },
+        f"--set --seed {_READING}",
+        {"--out": {"required": True, "metavar": "MODEL", "help": "file to save the model to"}},
     ),
     "encode": _Command(
         "dictionaries",
-        "compute sparse codes with a saved dictionary",
         "Compute the sparse codes of signals with a saved dictionary.",
         "  rkdl encode model.rkdl new.csv --out codes.npz     a sparse matrix, for scipy.sparse.load_npz\n"
         "  rkdl encode model.rkdl new.csv --out codes.csv     one column per atom\n",
@@ -166,7 +122,6 @@ _COMMANDS = {
     ),
     "denoise": _Command(
         "dictionaries",
-        "denoise signals with a saved dictionary",
         "Denoise signals with a saved dictionary.",
         "  rkdl denoise model.rkdl noisy.npy --noise 0.1 --out clean.npy\n"
         "  rkdl denoise photos.rkdl noisy/ --out clean/       images with the same names\n",
@@ -180,7 +135,6 @@ _COMMANDS = {
     ),
     "outliers": _Command(
         "decisions",
-        "find outliers",
         "Compute an anomaly score for every row (higher is more abnormal), and mark outliers with 1.",
         "  rkdl outliers data.csv                              prints the most abnormal rows\n"
         "  rkdl outliers data.csv --standardize --keep id --out scores.csv\n"
@@ -191,7 +145,6 @@ _COMMANDS = {
     ),
     "classify": _Command(
         "decisions",
-        "train a classifier and predict labels",
         "Learn one dictionary per class, and predict the class whose dictionary represents a signal best.",
         "  rkdl classify train.csv --label class --cv 5        prints the accuracy in five folds\n"
         "  rkdl classify train.csv --label class --test new.csv --out predictions.csv\n"
@@ -209,18 +162,31 @@ _COMMANDS = {
 }
 
 
-def add_commands(commands: argparse._SubParsersAction) -> None:
-    """Add the commands to the parser."""
+class _Parser(argparse.ArgumentParser):
+    """A parser that prints errors on one line."""
+
+    def error(self, message: str) -> NoReturn:
+        text = shown(" ".join(message.split()))
+        if text.endswith("required: DATA"):
+            # As in `rkdl fit --drop id data.csv`, where the file counts as a column to drop.
+            text += "; give it before --drop and --keep, which take all names that follow them"
+        self.exit(2, f"{self.prog}: error: {text} (see {self.prog} --help)\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    top = _Parser(prog="rkdl", description="Reduced kernel dictionary learning.")
+    top.add_argument("--version", action="version", version=f"rkdl {__version__}", help="print the version and exit")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, command in _COMMANDS.items():
         parser = commands.add_parser(
             name,
-            help=command.short,
+            help=command.description,
             description=command.description,
             epilog=f"examples:\n{command.examples}\n{_DATA_HELP}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.set_defaults(module=command.module, command=name)
         for option in command.options.split():
-            changes = command.changes.get(option, {})
-            keywords = changes if "action" in changes else {**_OPTIONS[option], **changes}
-            parser.add_argument(option, **keywords)
+            parser.add_argument(option, **{**_OPTIONS[option], **command.changes.get(option, {})})
+    return top

@@ -4,13 +4,10 @@ Loaders look in the folder given as ``data_home``, else in the one named by the 
 else in ``~/rkdl_data``, and download missing files with checksums where possible and allowed.
 """
 
-from rkdl.datasets._cifar10 import CIFAR10_CLASSES, fetch_cifar10
 from rkdl.datasets._errors import DatasetError
 from rkdl.datasets._home import get_data_home
-from rkdl.datasets._matlab import load_matlab_digits
-from rkdl.datasets._mnist import fetch_mnist
-from rkdl.datasets._odds import ODDS_NAMES, fetch_odds
-from rkdl.datasets._signals import load_digits_signals, load_signals, normalize_signals
+from rkdl.datasets._published import CIFAR10_CLASSES, ODDS_NAMES, fetch_cifar10, fetch_mnist, fetch_odds
+from rkdl.datasets._signals import load_digits_signals, load_matlab_digits, load_signals, normalize_signals
 
 __all__ = [
     "CIFAR10_CLASSES",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-__all__ = ["DatasetError", "cause", "check_choice", "check_label", "reading", "require"]
+import numpy as np
 
 
 class DatasetError(ValueError):
@@ -46,9 +46,9 @@ def reading(path: str | os.PathLike[str], kind: str, remedy: str = "save it agai
     """Turn every way in which a file cannot be read into one DatasetError that names it.
 
     Libraries raise many kinds of exceptions on damaged files. Pipes are refused before they are opened, which would
-    block.
+    block. Only Zarr arrays are folders.
     """
-    if not os.path.isfile(path):
+    if not os.path.isfile(path) and not (os.path.isdir(path) and os.fspath(path).lower().endswith(".zarr")):
         what = "this is not a regular file" if os.path.exists(path) else "there is no such file"
         raise DatasetError(path, what, "check the path")
     try:
@@ -81,11 +81,10 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name}={value!r} is not valid; choose one of {valid}")
 
 
-def check_label(label: object, n_classes: int) -> int | None:
-    """Return a class label as an int, or None for all classes."""
+def check_label(label: object) -> int | None:
+    """Return the label of one of ten classes as an int, or None for all classes."""
     if label is None:
         return None
-    index = getattr(label, "__index__", lambda: -1)()
-    if isinstance(label, bool) or not 0 <= index < n_classes:
-        raise ValueError(f"label={label!r} is not valid; use an integer from 0 to {n_classes - 1}, or None for all")
-    return int(index)
+    if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label <= 9:
+        raise ValueError(f"label={label!r} is not valid; use an integer from 0 to 9, or None for all")
+    return int(label)

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
+from io import BufferedReader
 from pathlib import Path
 
 from rkdl._utils.text import shown
 from rkdl.datasets._errors import DatasetError, cause, require
 
-__all__ = ["HOME_REMEDY", "SOURCES", "as_path", "find_or_download", "get_data_home", "warn_if_changed"]
-
 HOME_REMEDY = "give its folder as data_home= or in the environment variable RKDL_DATA"
 
-# Of each data set, a URL and the MD5 checksums of its files.
-SOURCES: dict[str, tuple[str, dict[str, str]]] = {
-    "mnist": (
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        {
-            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-        },
-    ),
-    "cifar10": (
-        "https://www.cs.toronto.edu/~kriz/",
-        {"cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
-    ),
+_MNIST, _CIFAR10 = "https://ossci-datasets.s3.amazonaws.com/mnist/", "https://www.cs.toronto.edu/~kriz/"
+# Of published files, the place and the MD5 checksums of the file and of what is compared: MNIST's files unpacked.
+FILES = {
+    "train-images-idx3-ubyte.gz": (_MNIST, "f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"),
+    "train-labels-idx1-ubyte.gz": (_MNIST, "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"),
+    "t10k-images-idx3-ubyte.gz": (_MNIST, "9fb629c4189551a2d022fa330f9573f3", "2646ac647ad5339dbf082846283269ea"),
+    "t10k-labels-idx1-ubyte.gz": (_MNIST, "ec29112dd5afa0611ce80d1b7f02629c", "27ae3e4e09519cfbb04c329615203637"),
+    "cifar-10-binary.tar.gz": (_CIFAR10, "c32a1d4ab5d03f1284b67883e8d87530", "c32a1d4ab5d03f1284b67883e8d87530"),
 }
 
 
@@ -79,18 +73,20 @@ def find_or_download(home: Path, source: str, names: Sequence[str], download_if_
     if not download_if_missing:
         what = f"none of {', '.join(names)} is in this folder or its sub-folder {source}"
         raise DatasetError(home, what, HOME_REMEDY)
-    url, checksums = SOURCES[source]
+    url, checksum, _ = FILES[names[0]]
     pooch = require(folder, "pooch", f"{names[0]} was not found, and downloading it", extra="data")
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    known = f"md5:{checksums[names[0]]}"
+    bar = sys.stderr is not None and sys.stderr.isatty()
     try:
-        return Path(pooch.retrieve(url + names[0], known, fname=names[0], path=folder, progressbar=is_terminal))
+        return Path(pooch.retrieve(url + names[0], f"md5:{checksum}", fname=names[0], path=folder, progressbar=bar))
     except (OSError, ValueError) as error:
         raise DatasetError(url + names[0], f"cannot be downloaded ({cause(error)})", f"try again, {by_hand}") from error
 
 
-def warn_if_changed(path: Path, found: str, published: str) -> None:
-    """Warn if the MD5 checksum of a local file is not that of the published one."""
+def warn_if_changed(path: Path, name: str, content: bytes | BufferedReader) -> None:
+    """Warn if the content of a local file is not that of the published file `name`."""
+    md5 = partial(hashlib.md5, usedforsecurity=False)
+    digest = md5(content) if isinstance(content, bytes) else hashlib.file_digest(content, md5)
+    found, published = digest.hexdigest(), FILES[name][2]
     if found != published:
         warnings.warn(
             f"{shown(path)} is not the published file: its MD5 checksum is {found}, expected {published}. Results "

@@ -1,25 +1,26 @@
-"""Signals from array files, and scaling to unit norm."""
+"""Signals from your own files, and scaling to unit norm."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_array
+from scipy import sparse
+from sklearn.utils import Bunch, check_array
 
-from rkdl.datasets._errors import DatasetError, check_label, reading
+from rkdl.datasets._arrays import Rows, read_arrays
+from rkdl.datasets._errors import DatasetError, check_label
 from rkdl.datasets._home import as_path
-from rkdl.datasets._matlab import images_first, read_mat
 from rkdl.datasets._tables import TABLE_SUFFIXES, read_table, table_numbers
 
-__all__ = ["ARRAY_SUFFIXES", "load_digits_signals", "load_signals", "normalize_signals", "pick_name", "read_array"]
+_LABEL_NAMES = ("YTrain", "y", "labels")
+_DESCRIPTION = """MATLAB's synthetic digits
 
-ARRAY_SUFFIXES = (".npy", ".npz", ".mat")
-# Names that identify the signals in a file with several arrays.
-_SIGNAL_NAMES = ("XTrain", "X", "images", "signals")
+5,000 grey images of 28 x 28 pixels, 500 of each digit, which MATLAB's Deep Learning Toolbox returns from
+digitTrain4DArrayData. They come only with MATLAB; this is the user's export.
+"""
 
 
 def load_signals(
@@ -30,13 +31,14 @@ def load_signals(
     Parameters
     ----------
     path : path-like
-        A NumPy ``.npy`` or ``.npz`` file (without Python objects), a table of numbers in ``.csv``, ``.tsv`` or
-        ``.parquet`` (needs pandas, ``pip install "rkdl[files]"``), or a MATLAB ``.mat`` file up to version 7.
+        A NumPy ``.npy`` or ``.npz`` file (without Python objects), a sparse matrix that SciPy wrote as ``.npz``, a
+        MATLAB ``.mat`` file up to version 7, or a table of numbers in ``.csv``, ``.tsv`` or ``.parquet``, or a Zarr
+        array ``.zarr``, which need ``pip install "rkdl[files]"``.
         Signals are rows. With three or more axes, the first one counts signals (in ``.mat`` files the last one, as in
         MATLAB), and the others are flattened.
     key : str, default=None
-        The name of the array in a ``.npz`` or ``.mat`` file. None selects the file's only array, or the one named
-        ``XTrain``, ``X``, ``images`` or ``signals``.
+        The name of the array in a ``.npz``, ``.mat`` or ``.zarr`` file. None selects the file's only array, or the one
+        named ``XTrain``, ``X``, ``images`` or ``signals``.
     header : bool, default=None
         Whether the first line of a CSV file is a header. None: if it holds no number, or if its numbers are 0, 1, 2
         and so on, as pandas writes them, of which a warning tells.
@@ -66,16 +68,18 @@ def load_signals(
     ((5, 12), dtype('float32'))
     """
     file = as_path(path)
-    suffix = file.suffix.lower()
-    if suffix not in (*ARRAY_SUFFIXES, *TABLE_SUFFIXES):
-        known = ", ".join((*ARRAY_SUFFIXES, *TABLE_SUFFIXES))
-        raise DatasetError(file, f"the ending {suffix!r} is not known", f"use {known}")
-    if suffix in ARRAY_SUFFIXES:
-        array = read_array(file, key)
-    elif key is not None:
-        raise ValueError(f"key={key!r} is for .npz and .mat files; {file.name} is a table")
+    if file.suffix.lower() in TABLE_SUFFIXES:
+        if key is not None:
+            raise ValueError(f"key={key!r} is for files of arrays; {file.name} is a table")
+        found: Rows = table_numbers(file, read_table(file, header=header))
     else:
-        array = table_numbers(file, read_table(file, header=header))
+        found, _ = read_arrays(file, key)
+    return _checked(file, found)
+
+
+def _checked(file: Path, found: Rows) -> npt.NDArray[np.floating]:
+    """Signals as a finite matrix in single or double precision."""
+    array = found.toarray() if isinstance(found, sparse.sparray) else found
     is_single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     with np.errstate(over="ignore"):
         # A copy of a memory map, which would follow later changes of the file.
@@ -114,9 +118,10 @@ def normalize_signals(X: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> np
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    target_dtype = _float_dtype(dtype)
+    if dtype not in (np.float32, np.float64, float, "float32", "float64"):
+        raise ValueError(f"dtype={dtype!r} is not valid; choose float32 or float64")
     checked: np.ndarray = check_array(X, dtype="numeric", input_name="X")
-    signals = np.empty(checked.shape, dtype=target_dtype)
+    signals = np.empty(checked.shape, dtype=dtype)
     # Blocks of about 8 MB, so that large integer or float32 arrays are never converted to float64 as a whole.
     n_rows = max(1, 2**20 // checked.shape[1])
     for start in range(0, len(checked), n_rows):
@@ -150,54 +155,52 @@ def load_digits_signals(*, label: int | None = None) -> npt.NDArray[np.float64]:
     """
     from sklearn.datasets import load_digits
 
-    label = check_label(label, 10)
+    label = check_label(label)
     data, target = load_digits(return_X_y=True)
     return np.ascontiguousarray(data if label is None else data[target == label], dtype=np.float64)
 
 
-def read_array(path: Path, key: str | None = None) -> np.ndarray:
-    """Read an ``.npy`` (memory-mapped), ``.npz`` or ``.mat`` file as rows of real numbers of whatever type."""
-    with reading(path, "an array of numbers", "save it again with numpy.save or numpy.savez, without Python objects"):
-        if path.suffix.lower() == ".mat":
-            variables = read_mat(path)
-            array = images_first(variables[pick_name(path, list(variables), key)])
-        else:
-            # A damaged header may declare more elements than an integer can count.
-            with np.errstate(over="ignore"):
-                loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                array = loaded
-                if key is not None:
-                    raise DatasetError(path, "holds one array without a name", "leave out key=")
-            else:
-                with loaded:
-                    # Only the requested array is decompressed.
-                    array = loaded[pick_name(path, loaded.files, key)]
-    if array.dtype.kind not in "biuf":
-        raise DatasetError(path, f"its values are {array.dtype}, not real numbers", "save it as float32 or float64")
-    if array.size == 0:
-        raise DatasetError(path, f"holds no signals (shape {array.shape})")
-    if array.ndim < 2:
-        raise DatasetError(path, f"its array is {array.ndim}-D", "signals are the rows of a 2-D array: reshape it")
-    return array if array.ndim == 2 else array.reshape(len(array), -1)
+def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
+    """Load MATLAB's synthetic digits from your own export.
 
+    They are part of MATLAB's Deep Learning Toolbox and cannot be downloaded. In MATLAB::
 
-def pick_name(path: Path, names: list[str], key: str | None) -> str:
-    if key is None and len(names) == 1:
-        return names[0]
-    candidates = [name for name in names if (name == key if key is not None else name in _SIGNAL_NAMES)]
-    if len(candidates) == 1:
-        return candidates[0]
-    found = ", ".join(sorted(names)) or "none"
-    if key is not None:
-        raise DatasetError(path, f"holds no array {key!r}", f"choose from: {found}")
-    raise DatasetError(path, f"holds the arrays {found}", "choose one by its name (key= or --key), or save it as X")
+        [XTrain, YTrain] = digitTrain4DArrayData;
+        YTrain = double(YTrain) - 1;    % categories 1 to 10 are the digits 0 to 9
+        save('digits.mat', 'XTrain', 'YTrain', '-v7')
 
+    Parameters
+    ----------
+    path : path-like
+        The ``.mat`` file. The images are its variable ``XTrain``, ``X`` or ``images`` (28 x 28 x 1 x n or
+        28 x 28 x n), the labels ``YTrain``, ``y`` or ``labels``, if present. Labels that are not saved as numbers
+        (MATLAB's categories) cannot be read and are ignored. Files of version 7.3 are refused: save with ``-v7``.
 
-def _float_dtype(dtype: npt.DTypeLike) -> np.dtype[np.floating]:
-    """Return float32 or float64 as a dtype and refuse all others."""
-    for valid in (np.dtype(np.float32), np.dtype(np.float64)):
-        with suppress(TypeError):
-            if dtype is not None and np.dtype(dtype) == valid:
-                return valid
-    raise ValueError(f"dtype={dtype!r} is not valid; choose float32 or float64")
+    Returns
+    -------
+    digits : :class:`~sklearn.utils.Bunch`
+        With the attributes ``data`` (n_samples, 784), ``target`` (n_samples,) of int64, or None without
+        labels, ``images`` (n_samples, 28, 28), which is a view of ``data``, and ``DESCR``.
+
+    Raises
+    ------
+    DatasetError
+        If the file is missing or damaged, or its variables are not such images and labels.
+
+    Examples
+    --------
+    >>> from rkdl.datasets import load_matlab_digits
+    >>> load_matlab_digits("digits.mat").data.shape  # doctest: +SKIP
+    (5000, 784)
+    """
+    file = as_path(path)
+    found, labels = read_arrays(file, labels=_LABEL_NAMES)
+    signals = _checked(file, found)
+    if signals.shape[1] != 28 * 28:
+        what = f"its images have {signals.shape[1]} values, not 28 x 28"
+        raise DatasetError(file, what, "save XTrain, 28 x 28 x 1 x N, as MATLAB returns it")
+    if labels is not None:
+        if len(labels) != len(signals) or not np.isin(labels, range(10)).all():
+            raise DatasetError(file, f"its labels are not {len(signals)} digits, one for each image", "save 0 to 9")
+        labels = labels.astype(np.int64)
+    return Bunch(data=signals, target=labels, images=signals.reshape(-1, 28, 28), DESCR=_DESCRIPTION)
