@@ -21,8 +21,6 @@ from rkdl._utils.text import shown
 
 # Versions of the layouts of our files; raise one when its layout changes. Others are refused.
 FORMATS = {"estimator": 5, "checkpoint": 6}
-#: Prefix of the names of our temporary files.
-OWN_PREFIX = ".rkdl-"
 _HEADER = "header"
 # Parsed JSON takes up to fifty times its length in memory, so the header has a limit of its own.
 _LONGEST_HEADER = 16 << 20
@@ -40,13 +38,22 @@ def open_regular(path: str | os.PathLike) -> IO[bytes]:
 def check_writable(path: Path) -> None:
     """Raise if no file can be written at a path, before there is anything to write."""
     check_place(path)
+    part = _part_of(path)
     try:
-        with _part_of(path) as part:
-            _create(part).close()
-            # Here too: an interrupt just before the removal at the end would leave it.
-            part.unlink()
+        open(part, "xb").close()
+        part.unlink()
     except OSError as error:
         raise type(error)(f"'{shown(path)}' cannot be written ({error}): give another path.") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_place(path: Path) -> None:
+    """Refuse a path whose folder is missing, or where there is something other than a regular file."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder of '{shown(path)}' does not exist: make it first.")
+    with suppress(FileNotFoundError):
+        _check_regular(os.stat(path), path)
 
 
 @contextmanager
@@ -61,19 +68,38 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     mode = None
     with suppress(OSError):
         mode = os.stat(path).st_mode & 0o777
-    with _part_of(path) as part:
-        # Not readable by more users than the file that it replaces; a new file gets the mode of the umask.
-        with _create(part, 0o666 if mode is None else 0o600) as stream:
+    # Named before there is a file, so that an interrupt leaves none.
+    part = _part_of(path)
+    # Not readable by more users than the file that it replaces; a new file gets the mode of the umask.
+    create = partial(os.open, mode=0o666 if mode is None else 0o600)
+    try:
+        # "x": a file that exists is an error, and a link is not followed.
+        with open(part, "xb", opener=create) as stream:
             if mode is not None:
                 # Some file systems do not support modes.
                 with suppress(OSError):
                     os.chmod(part, mode)
             # The clock of the file system, which may be another machine's.
-            _remove_leftovers(path, os.fstat(stream.fileno()).st_mtime - _LEFTOVER_SECONDS)
+            _remove_leftovers(part, os.fstat(stream.fileno()).st_mtime - _LEFTOVER_SECONDS)
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _part_of(path: Path) -> Path:
+    """A new name for a temporary file: short, and with a beginning of its own for every path."""
+    return path.parent / f".rkdl-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}-{secrets.token_hex(8)}.part"
+
+
+def _remove_leftovers(part: Path, oldest: float) -> None:
+    """Remove temporary files for the same path that were last written to before a time."""
+    for other in part.parent.glob(f"{part.name.rpartition('-')[0]}-*.part"):
+        with suppress(OSError):
+            if other.lstat().st_mtime < oldest:
+                other.unlink()
 
 
 def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[str, np.ndarray]) -> None:
@@ -149,43 +175,3 @@ def _check_regular(found: os.stat_result, path: str | os.PathLike) -> None:
         raise IsADirectoryError(errno.EISDIR, f"'{shown(path)}' is a folder: give the path of a file.")
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, f"'{shown(path)}' is not a regular file: give another path.")
-
-
-def check_place(path: Path) -> None:
-    """Refuse a path whose folder is missing, or where there is something other than a regular file."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"The folder of '{shown(path)}' does not exist: make it first.")
-    with suppress(FileNotFoundError):
-        _check_regular(os.stat(path), path)
-
-
-def _stem(path: Path) -> str:
-    """Prefix of the names of our own files for `path`: short, and different for every name."""
-    return f"{OWN_PREFIX}{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}"
-
-
-@contextmanager
-def _part_of(path: Path) -> Iterator[Path]:
-    """The name of a new file in the folder of `path`, which is removed at the end if it is still there.
-
-    The name is chosen before there is a file, so that an interrupt leaves none.
-    """
-    part = path.parent / f"{_stem(path)}-{secrets.token_hex(8)}.part"
-    try:
-        yield part
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _create(part: Path, mode: int = 0o600) -> IO[bytes]:
-    """A new file, opened for writing; one that exists is an error, and a link is not followed."""
-    # No code of Python has the descriptor between the system and the stream: an interrupt would leave it open.
-    return open(part, "xb", opener=partial(os.open, mode=mode))
-
-
-def _remove_leftovers(path: Path, oldest: float) -> None:
-    """Remove temporary files of `path` that were last written to before a time."""
-    for part in path.parent.glob(f"{_stem(path)}-*.part"):
-        with suppress(OSError):
-            if part.lstat().st_mtime < oldest:
-                part.unlink()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Iterable, Sequence
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
 
-# Numbers, text and times; no Python objects, no records.
-_PLAIN_KINDS = "biufcSUMm"
-_ENDING = ".npy"
+_HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def npz_names(stream: IO[bytes]) -> list[str]:
@@ -55,32 +53,21 @@ def read_npz(
         return found
 
 
-def read_npy(stream: Any, n_bytes: int) -> np.ndarray:
+def read_npy(stream: IO[bytes], n_bytes: int) -> np.ndarray:
     """The array of an .npy file of `n_bytes`, header included; raises ValueError if it is not exactly that long."""
     version = npy.read_magic(stream)
-    if version not in ((1, 0), (2, 0)):
+    if version not in _HEADER_READERS:
         raise ValueError(f"its arrays have version {version} of the format")
-    shape, is_fortran, dtype = (
-        npy.read_array_header_1_0(stream) if version == (1, 0) else npy.read_array_header_2_0(stream)
-    )
-    if dtype.kind not in _PLAIN_KINDS or dtype.hasobject:
+    shape, _, dtype = _HEADER_READERS[version](stream)
+    # Numbers, text and times; no Python objects, no records. Any number of texts without letters takes no bytes.
+    if dtype.kind not in "biufcSUMm" or dtype.hasobject or not dtype.itemsize:
         raise ValueError(f"its arrays hold {dtype}, not plain numbers or text")
-    if not dtype.itemsize:
-        # Any number of these takes no bytes.
-        raise ValueError("its arrays hold text without any letters")
     size = math.prod(shape) * dtype.itemsize
     if any(length < 0 for length in shape) or stream.tell() + size != n_bytes:
         raise ValueError(f"an array of shape {shape} takes {size:,} bytes, and {n_bytes - stream.tell():,} follow")
-    if not size:
-        return np.empty(shape, dtype=dtype)
-    content: Any = np.empty(size, dtype=np.uint8)
-    filled = 0
-    while filled < size:
-        count = stream.readinto(memoryview(content)[filled:])
-        if not count:
-            raise ValueError(f"{size - filled:,} bytes are missing at its end")
-        filled += count
-    return content.view(dtype).reshape(shape, order="F" if is_fortran else "C")
+    stream.seek(0)
+    array: np.ndarray = npy.read_array(stream, allow_pickle=False)
+    return array
 
 
 def _open(stream: IO[bytes]) -> zipfile.ZipFile:
@@ -93,7 +80,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Members by the name of their array; duplicates are refused."""
     found: dict[str, zipfile.ZipInfo] = {}
     for member in archive.infolist():
-        name = member.filename.removesuffix(_ENDING)
+        name = member.filename.removesuffix(".npy")
         if name in found:
             raise ValueError(f"it holds {name!r} twice")
         found[name] = member
