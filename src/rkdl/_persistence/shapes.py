@@ -2,57 +2,50 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeGuard
+from typing import NamedTuple
 
 import numpy as np
 
 DOUBLE = (np.dtype(np.float64),)
 INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
+FLAGS = (np.dtype(np.bool_),)
+POSITIVE = float(np.nextafter(0.0, 1.0))
+# Axes that have at least one element: atoms, features, kernel vectors, frequencies, iterations.
+NEVER_EMPTY = "nmpqi"
 
 
 class Expected(NamedTuple):
-    """Shape and dtype that an array must have.
+    """What an array must be; a number is an array without axes.
 
     The shape has one letter per axis; axes with the same letter have the same length, also in other arrays. Arrays of
     one group are all there or all missing; those without a group must be there.
     """
 
-    shape: str
+    shape: str = ""
     dtypes: tuple[np.dtype, ...] = DOUBLE
     group: str = ""
     is_finite: bool = True
+    least: float = -np.inf
+    most: str = ""  # letter of the axis whose length no number exceeds
 
 
 class ArrayError(ValueError):
     """An array is missing, or has the wrong shape, dtype or content."""
 
 
-def is_finite_number(value: Any) -> TypeGuard[int | float]:
-    """Whether a JSON value is a finite number, and no integer too large for a float."""
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
-
-
 def check_arrays(
-    arrays: Mapping[str, np.ndarray],
-    expected: Mapping[str, Expected],
-    sizes: Mapping[str, int],
-    *,
-    has_others: bool = False,
+    arrays: Mapping[str, object], expected: Mapping[str, Expected], sizes: Mapping[str, int]
 ) -> dict[str, int]:
-    """Raise an ArrayError unless all arrays are there, finite, and of consistent shapes and dtypes.
-
-    Lengths of axes go in and come out by their letters. With `has_others`, arrays that are not expected are ignored.
-    """
-    unknown = sorted(set(arrays) - set(expected))
-    if unknown and not has_others:
-        raise ArrayError(f"{unknown[0]} is not expected")
+    """Raise an ArrayError unless the arrays are those that are expected; lengths of axes go in and out by letter."""
     found = dict(sizes)
-    groups = {"", *(expected[name].group for name in arrays if name in expected)}
+    unknown = sorted(set(arrays) - set(expected))
+    if unknown:
+        raise ArrayError(f"{unknown[0]} is not expected")
+    groups = {"", *(expected[name].group for name in arrays)}
     for name, wanted in expected.items():
         if name in arrays:
-            _check_array(name, arrays[name], wanted, found)
+            _check_array(name, np.asarray(arrays[name]), wanted, found)
         elif wanted.group in groups:
             raise ArrayError(f"{name} is missing")
     return found
@@ -60,9 +53,9 @@ def check_arrays(
 
 def _check_array(name: str, array: np.ndarray, wanted: Expected, sizes: dict[str, int]) -> None:
     """Check one array; lengths of new axes are added to `sizes`."""
-    if not isinstance(array, np.ndarray) or array.dtype not in wanted.dtypes:
+    if array.dtype not in wanted.dtypes:
         kinds = " or ".join(dtype.name for dtype in wanted.dtypes)
-        raise ArrayError(f"{name} is {getattr(array, 'dtype', type(array).__name__)}, expected {kinds}")
+        raise ArrayError(f"{name} is {array.dtype}, expected {kinds}")
     if array.ndim == len(wanted.shape):
         for letter, length in zip(wanted.shape, array.shape, strict=True):
             sizes.setdefault(letter, length)
@@ -70,5 +63,12 @@ def _check_array(name: str, array: np.ndarray, wanted: Expected, sizes: dict[str
     if array.shape != shape:
         message = ", ".join("any" if length is None else str(length) for length in shape)
         raise ArrayError(f"{name} has shape {array.shape}, expected ({message})")
-    if wanted.is_finite and not np.isfinite(array).all():
+    if any(letter in NEVER_EMPTY and length == 0 for letter, length in zip(wanted.shape, array.shape, strict=True)):
+        raise ArrayError(f"{name} is empty")
+    if wanted.is_finite and array.dtype.kind in "fc" and not np.isfinite(array).all():
         raise ArrayError(f"{name} holds numbers that are not finite")
+    if np.isfinite(wanted.least) and (array < wanted.least).any():
+        least = "a number above 0" if wanted.least == POSITIVE else f"{wanted.least:g} or more"
+        raise ArrayError(f"{name} holds {array.min()}, expected {least}")
+    if wanted.most and (array > sizes[wanted.most]).any():
+        raise ArrayError(f"{name} holds {array.max()}, expected {sizes[wanted.most]} or less")
