@@ -7,7 +7,7 @@ little noise, written to --folder and deleted afterwards); twenty fits killed at
 a poor batch; a stream against a batch fit, and one whose classes change halfway; passes and bytes of every method, by
 formula and measured; one and two Dask workers; and an estimate for a billion signals from the measured speed of a core
 and overhead of a task. `--write` puts the lines into docs/scale.md and the plot into docs/images/drift.png; `--only
-memory` (or kills, starts, stream, costs, workers, plan) runs one measurement; `--small` uses small sizes and
+memory` (or kills, stream, costs, workers, plan) runs one measurement; `--small` uses small sizes and
 scikit-learn's digits, and writes nothing.
 """
 
@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 
 from benchmarks.data import enlarged_mnist, mnist
 from benchmarks.pages import put
@@ -197,38 +196,6 @@ def stream_models(small: bool) -> dict[str, DL]:
     }
 
 
-def measure_starts(folder: Path, small: bool) -> Iterator[str]:
-    """Errors of streams of digits that begin with a poor batch, relative to streams without it."""
-    rng = np.random.default_rng(0)
-    X = rng.permutation(load_digits().data) / 16.0
-    count = 4 if small else 10
-    batches = np.split(X[: 160 * count], count)
-    some, one = X[:200], X[-1:]
-    starts = {
-        "200 zeros": np.zeros_like(some),
-        "200 copies": np.repeat(one, 200, axis=0),
-        "one signal": one,
-        "200 signals / 1000": some / 1000.0,
-        "200 signals x 1000": some * 1000.0,
-    }
-    yield f"| method | {' | '.join(starts)} |"
-    yield "|---" * (1 + len(starts)) + "|"
-    for name, model in stream_models(small).items():
-        model.set_params(n_components=20)
-        if hasattr(model, "gamma"):
-            model.set_params(gamma="median")
-        if hasattr(model, "n_kernel_vectors"):
-            model.set_params(n_kernel_vectors=40)
-        usual = learn(model, batches)
-        cells = []
-        for start in starts.values():
-            found = learn(model, [start, *batches])
-            change = round(100.0 * (root_error(found, X) / root_error(usual, X) - 1.0))
-            ratio = f"{getattr(found, 'gamma_', 1.0) / getattr(usual, 'gamma_', 1.0):.2f}"
-            cells.append((f"{change:+d} %" if change else "0 %") + (f", gamma x {ratio}" if ratio != "1.00" else ""))
-        yield f"| {name} | {' | '.join(cells)} |"
-
-
 def learn(model: DL, batches: Sequence[np.ndarray]) -> DL:
     """A copy of the model, fitted to the batches one by one."""
     stream = clone(model)
@@ -359,9 +326,8 @@ def measured_cost(model: DL, X: np.ndarray, iterations: tuple[int, int]) -> tupl
         sums, states = map_reduce(self, task, *arguments, **options)
         passes.append((1, len(pickle.dumps(task, protocol=5)), sum(np.asarray(part).nbytes for part in sums)))
         if states and isinstance(states[0], ChunkState):
-            # Row pointers have one entry more than there are rows.
             numbers = sum(part.nbytes for item in states for part in (*item.codes, item.residuals))
-            state_bytes.append((numbers - 4 * len(states)) / self.signals.shape[0])
+            state_bytes.append(numbers / self.signals.shape[0])
         return sums, states
 
     totals = []
@@ -523,7 +489,6 @@ def measure_plan(folder: Path, small: bool) -> Iterator[str]:
 MEASURES = {
     "memory": measure_memory,
     "kills": measure_kills,
-    "starts": measure_starts,
     "stream": measure_stream,
     "costs": measure_costs,
     "workers": measure_workers,

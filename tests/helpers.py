@@ -134,20 +134,6 @@ class RowSlices:
         return self.data[rows]
 
 
-def interrupt_after(monkeypatch, count, owner, attribute):
-    """Raise KeyboardInterrupt in place of every call of a function after the first `count`."""
-    original = getattr(owner, attribute)
-    calls = []
-
-    def interrupted(*args, **kwargs):
-        calls.append(None)
-        if len(calls) > count:
-            raise KeyboardInterrupt
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(owner, attribute, interrupted)
-
-
 def _interrupt(action, at=None):
     """Ctrl-C at the call of that number of a function of the package; returns the number of calls."""
     count = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -17,16 +18,16 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Run a benchmark as its users do; returns what it prints, whose tables have been checked."""
+def run(monkeypatch, capsys):
+    """Run a benchmark with a command line; returns what it prints, whose tables have been checked."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(ROOT))
 
-    def run(*command, status=0):
-        done = subprocess.run(
-            [sys.executable, "-m", *command], cwd=ROOT, check=False, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == status, done.stdout + done.stderr
-        check_tables(done.stdout)
-        return done.stdout
+    def run(name, *arguments):
+        assert not importlib.import_module(f"benchmarks.{name}").main(arguments)
+        printed = capsys.readouterr().out
+        check_tables(printed)
+        return printed
 
     return run
 
@@ -44,8 +45,10 @@ def check_tables(text):
     return count
 
 
-def test_comparison_with_peers(run, tmp_path):
-    printed = run("benchmarks", "--tiny", "--out", str(tmp_path), "small", "dl")
+def test_comparison_with_peers(tmp_path):
+    command = [sys.executable, "-m", "benchmarks", "--tiny", "--out", str(tmp_path), "small", "dl"]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
     content = json.loads((tmp_path / "benchmarks.json").read_text())
     assert content["cases"] == ["small", "dl"]
     assert {"python", "rkdl", "numpy"} <= set(content["versions"])
@@ -59,27 +62,27 @@ def test_comparison_with_peers(run, tmp_path):
     markdown = (tmp_path / "benchmarks.md").read_text()
     assert check_tables(markdown) >= len(content["comparisons"])
     assert "its figures mean nothing" in markdown
-    assert "benchmarks.json" in printed
+    assert "benchmarks.json" in done.stdout
 
 
 def test_data_of_many_kinds(run, tmp_path):
     file = str(tmp_path / "runs.json")
     methods = ["--sets", "30-signals", "--methods", "RKDL-kmeans", "--seeds", "1", "--jobs", "1"]
-    printed = run("benchmarks.any_data", *methods, "--check", "--json", file)
+    printed = run("any_data", *methods, "--check", "--json", file)
     assert not any("failed" in one for one in json.loads(Path(file).read_text())["runs"])
     assert "| 30-signals (30 x " in printed
-    assert run("benchmarks.any_data", "--load", file, "--check") == printed
+    assert run("any_data", "--load", file, "--check") == printed
 
 
 def test_thresholds_of_the_detector(run):
-    assert "| normal | 3 | 40 | " in run("benchmarks.threshold", "--seeds", "1", "--sizes", "40", "--widths", "3")
+    assert "| normal | 3 | 40 | " in run("threshold", "--seeds", "1", "--sizes", "40", "--widths", "3")
 
 
 def test_choices_for_denoising(run):
-    assert check_tables(run("benchmarks.denoising", "--only", "choices", "--small")) > 2
+    assert check_tables(run("denoising", "--only", "choices", "--small")) > 2
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks and limits of Linux")
 def test_faults(run):
-    printed = run("benchmarks.chaos", "--small", "--only", "flips", "cuts")
+    printed = run("chaos", "--small", "--only", "flips", "cuts")
     assert "no data lost, no wrong result, no crash" in printed

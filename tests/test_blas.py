@@ -42,8 +42,6 @@ BEFORE = {"fit", "partial_fit", "fit_predict", "_fit_scores", "replaced_at_once"
 BEFORE |= {"<dictcomp>", "get_params", "_learns_from_sums", "gather", "is_dask", "is_source", "is_tensor"}
 # The public methods themselves, whose first line it is.
 BEFORE |= {*METHODS, "inverse_transform"}
-# A team of threads that is deleted has nothing left to do.
-BEFORE |= {"__del__", "close"}
 
 
 @pytest.fixture

@@ -231,6 +231,8 @@ class TestDecoder:
 class TestStreams:
     @every_streamed
     def test_an_epoch_with_still_atoms_learns_the_decoder_of_all(self, kind, X):
+        if kind in (ORKDL, MORKDL):
+            pytest.skip("their batches wait for the update")
         model = make(kind, fit_inverse_transform=True)
         for batch in (X[:100], X[100:130], X[130:]):
             model.partial_fit(batch, update=False)

@@ -210,6 +210,7 @@ NUMBER = re.compile(r"\d+\.\d+")
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_snippets_run(page, tmp_path, monkeypatch):
     """The snippets of a page run in order, in one session, without a warning, and print what the page says."""

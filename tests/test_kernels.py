@@ -274,8 +274,8 @@ class TestFits:
     def test_a_kernel_of_numpy_sees_no_tensor(self, X):
         torch = pytest.importorskip("torch")
         kernel = Cauchy()
-        RKDL(4, kernel=kernel, **SMALL).fit(torch.as_tensor(X))
-        # But for the trial.
+        RKDL(4, kernel=kernel, **SMALL).fit(torch.as_tensor(X)).transform(torch.as_tensor(X))
+        # But for the trials.
         assert kernel.seen[-1] is np.ndarray
 
     def test_bad_kernels(self, X):

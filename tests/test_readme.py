@@ -5,10 +5,13 @@ import io
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_snippets():
     found = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README.read_text(), re.DOTALL)
     assert len(found) == 3

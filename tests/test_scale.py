@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import threading
 import tracemalloc
 
@@ -13,7 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from helpers import Estimators, RowSlices, correlated_signals, fitted_bytes, make, poor_models
-from rkdl import DL, MORKDL, ORKDL, RKDL, FourierDL, config_context, sparse_encode
+from rkdl import DL, RKDL, config_context, sparse_encode
 from rkdl._data import sources as _sources
 from rkdl._data.sources import RowSource, is_source
 from rkdl._execution import config as _config
@@ -133,13 +132,12 @@ def test_reading_ahead_is_bounded():
     def task(number, start, stop):
         source.read(start, stop)
         done.append(number)
-        return len(read) - number
+        return len(read) - len(done)
 
-    for n_jobs, most in ((1, 3), (4, 11)):
+    for n_jobs, most in ((1, 2), (4, 8)):
         read.clear(), done.clear()
         with ThreadExecutor(source, bounds, n_jobs) as executor:
-            in_flight = []
-            executor.map_chunks(task, in_flight.append)
+            in_flight = executor.map_chunks(task)
         assert max(in_flight) <= most
         assert read == [start for start, _ in bounds]
 
@@ -265,7 +263,7 @@ def test_a_source_of_masked_rows(X):
             return np.ma.masked_greater(super().__getitem__(place), self.limit)
 
     rows = Masked(X)
-    assert outcome(ESTIMATORS["RKDL"], rows) == outcome(ESTIMATORS["RKDL"], Rows(X))
+    assert outcome(ESTIMATORS["RKDL"], rows) == outcome(ESTIMATORS["RKDL"], X)
     rows.limit = 1.0
     for name in ("RKDL", "KDL"):
         with pytest.raises(ValueError, match="X is a masked array"):
@@ -283,18 +281,15 @@ def test_a_source_that_gives_fewer_rows_is_refused(X):
 
 
 @pytest.mark.parametrize("chunks", [None, (None, 20), ((100, 200), (20,)), "rows", ()])
-def test_other_ways_to_declare_blocks(chunks, X):
-    source = Rows(X)
-    source.chunks = chunks
-    np.testing.assert_array_equal(make(RKDL).fit(source).errors_, make(RKDL).fit(X).errors_)
-
-
-def test_slices_that_are_sparse(X):
+def test_sparse_slices_and_other_ways_to_declare_blocks(chunks, X):
     class Sparse(Rows):
         def __getitem__(self, rows):
             return sparse.csr_array(super().__getitem__(rows))
 
-    np.testing.assert_array_equal(make(RKDL).fit(Sparse(X)).errors_, make(RKDL).fit(X).errors_)
+    expected = make(RKDL).fit(X).errors_
+    for source in (Rows(X), Sparse(X)):
+        source.chunks = chunks
+        np.testing.assert_array_equal(make(RKDL).fit(source).errors_, expected)
 
 
 def test_large_blocks_give_a_warning_and_are_read_one_by_one(X, monkeypatch):
@@ -366,14 +361,10 @@ def test_settings_that_are_not_named_stay():
 
     outside = now()
     with config_context(chunk_rows=400, tf32=True, persist=False, kept_bytes=0):
-        assert now() == [400, True, False, 0]
-        with config_context():
-            assert now() == [400, True, False, 0]
-        with config_context(tf32=False):
+        with config_context(), config_context(tf32=False):
             assert now() == [400, False, False, 0]
             with config_context(chunk_rows=None, kept_bytes=None, persist="unchanged"):
                 assert now() == [None, False, False, None]
-            assert now() == [400, False, False, 0]
         assert now() == [400, True, False, 0]
     assert now() == outside
 
@@ -382,45 +373,9 @@ def test_settings_that_are_not_named_stay():
 def test_the_benchmark_runs(capsys):
     """Small sizes; what needs minutes is left to the benchmark itself."""
     scale = pytest.importorskip("benchmarks.scale", reason="the benchmarks are not part of an installed package")
-    has_dask = importlib.util.find_spec("distributed") is not None
-    scale.main(["--small", "--only", "starts", "stream", "costs", *(["plan"] if has_dask else [])])
+    scale.main(["--small", "--only", "stream", "costs"])
     told = capsys.readouterr().out
     rows = [line for line in told.splitlines() if line.startswith("| ") and "at most" in line]
-    assert len(rows) == 5
     assert all(float(row.split("|")[4].split()[-1]) <= 1.02 for row in rows)
-    assert sum(" % | " in line for line in told.splitlines()) == 5
+    assert len(rows) == 5
     assert "For n = 20, p = 30, m = 64, s = 5, k = 3" in told
-    assert not has_dask or told.count("30 iterations: ") == 2
-    with pytest.raises(SystemExit):
-        scale.main(["--small", "--write"])
-    assert "drop one of them" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("estimator", [DL, FourierDL, RKDL, ORKDL, MORKDL])
-@pytest.mark.parametrize("n_inner_iter", [0, 1, 3])
-def test_costs_are_those_of_the_formulas(estimator, n_inner_iter):
-    """Passes, bytes of the chunk tasks and bytes of the sums; each backtracking step adds a pass."""
-    scale = pytest.importorskip("benchmarks.scale", reason="the benchmarks are not part of an installed package")
-    options = {"n_components": 10, "n_nonzero_coefs": 4, "tol": 0.0, "random_state": 0}
-    if estimator is not DL:
-        options |= {"gamma": 0.2}
-    if estimator is FourierDL:
-        options |= {"n_fourier_features": 30}
-    elif estimator is not DL:
-        options |= {"n_kernel_vectors": 30, "kernel_vectors": "random"}
-    if issubclass(estimator, ORKDL):
-        options |= {"n_inner_iter": n_inner_iter}
-    elif n_inner_iter:
-        pytest.skip("no inner iterations")
-    X = np.random.default_rng(0).standard_normal((600, 16)).astype(np.float32)
-    model = estimator(**options)
-    found, kept = scale.measured_cost(model, X, (3, 4))
-    expected = scale.cost_by_formula(model, 10, 16 if estimator is DL else 30, 16, 4)
-    backtracks = found.passes - expected.passes
-    assert 0 <= backtracks <= (2 if expected.passes > 1 else 0)
-    projections, gradient = 10 * 30, 30 * 16
-    assert 0 <= found.returned - expected.returned - backtracks * projections * 8 <= backtracks * gradient * 8
-    # Besides the arrays, the overhead of a pickle: a few hundred bytes per task.
-    beyond = found.sent - expected.sent - backtracks * gradient * 4
-    assert 0 <= beyond <= backtracks * projections * 4 + 1500 * found.passes
-    assert kept == 8 * 4 + 8

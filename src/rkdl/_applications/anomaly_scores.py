@@ -23,7 +23,7 @@ from rkdl._backends.arrays import cast, joined, squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._data.signals import Signals
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.threads import map_chunks
+from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.widths import centre_of
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array
@@ -106,7 +106,8 @@ def map_signals(signals: Signals, row_width: int, n_jobs: int | None, function: 
         check_rows_finite(rows)
         return function(rows)
 
-    return joined(map_chunks(signals, chunk_bounds(signals.shape[0], row_width, 8), n_jobs, task))
+    with ThreadExecutor(signals, chunk_bounds(signals.shape[0], row_width, 8), n_jobs, row_width=row_width) as executor:
+        return joined(executor.map_chunks(task))
 
 
 def _map_on_device(signals: Any, row_width: int, function: Callable[[Array], Array]) -> Array:

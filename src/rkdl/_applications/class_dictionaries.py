@@ -29,8 +29,8 @@ from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhitenedMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.initial_atoms import first_coordinates
-from rkdl._learning.learn import Report, inspected, iterate, start_problem, warm_up
-from rkdl._learning.loop import LearningProblem
+from rkdl._learning.learn import Report, inspected, loop_options, start_problem, warm_up
+from rkdl._learning.loop import LearningProblem, alternate
 from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._learning.specification import Specification
 from rkdl._utils.types import Array, Device
@@ -113,7 +113,8 @@ def shared_features(
         is_interrupted = warm_up(specification, problem, report)
         if specification.vector_update is not None and not is_interrupted:
             of_all = report._replace(name=f"{report.name} of all classes")
-            _, is_interrupted = iterate(specification, problem, of_all, specification.max_iter)
+            options = loop_options(specification, problem, of_all)
+            _, is_interrupted = alternate(problem, max_iter=specification.max_iter, **options)
         if is_interrupted:
             raise KeyboardInterrupt
         yield executor, SharedFeatures.of(specification, problem, gamma)

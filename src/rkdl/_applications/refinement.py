@@ -102,7 +102,7 @@ class Refinement:
         features = backend_of(like).full((signals.shape[0], size), 0.0, like)
 
         def keep(number: int, start: int, stop: int) -> None:
-            features[start:stop] = self.executor.attempt(Features(self.feature_map), signals.read(start, stop))[1]
+            features[start:stop] = self.executor.worker(Features(self.feature_map))(signals.read(start, stop), None)[1]
 
         for_each_chunk(signals, signals.shape[1] + 2 * size, self.executor.n_jobs, keep)
         return features

@@ -17,6 +17,7 @@ import numpy as np
 from rkdl._backends.cpu.backend import CPU
 from rkdl._backends.cpu.codes import Codes as Codes
 from rkdl._backends.cpu.sweeps import SHORT as SHORT
+from rkdl._backends.cpu.sweeps import SHORT_IN_METRIC as SHORT_IN_METRIC
 from rkdl._utils.types import Array
 
 

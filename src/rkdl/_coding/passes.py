@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
@@ -15,9 +15,12 @@ from rkdl._coding.encoder import Encoder, NotFiniteError, square_sum
 from rkdl._data.signals import Signals, is_safe
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.executor import Executor, Result
 from rkdl._execution.pool import side_by_side
-from rkdl._execution.threads import map_chunks
+from rkdl._execution.threads import ThreadExecutor
+from rkdl._features.maps import KernelMap
 from rkdl._utils.types import Array
+from rkdl._utils.warnings import warn
 
 # Atoms per block of a Gram matrix, and the number of atoms from which on threads gain something.
 _BLOCK, _MANY = 256, 1024
@@ -41,17 +44,12 @@ class Coder(Protocol):
         """The coder and the signals, both in float64 if squares of the signals leave the range of float32."""
 
 
-def for_each_chunk(
-    signals: Signals,
-    width: int,
-    n_jobs: int | None,
-    task: Callable[[int, int, int], Any],
-    multiplications: float = math.inf,
-) -> list[Any]:
-    """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
+@contextmanager
+def open_pass(signals: Signals, width: int, n_jobs: int | None) -> Iterator[Executor]:
+    """What runs a pass over signals that take `width` numbers each, whose results are written in this process.
 
-    All together take about `multiplications`. Chunks on a device are processed one after another. Where features are
-    not finite because the signals are not, the error is scikit-learn's, which says so.
+    Chunks on a device are processed one after another. Where features are not finite because the signals are not, the
+    error is scikit-learn's, which says so.
     """
     choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
     if signals.device is not None:
@@ -60,10 +58,19 @@ def for_each_chunk(
         choose, n_jobs = bounds_on(signals.device), 1
     bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
     try:
-        return map_chunks(signals, bounds, n_jobs, task, multiplications)
+        with ThreadExecutor(signals, bounds, n_jobs, row_width=width) as executor:
+            yield executor
     except NotFiniteError:
         signals.check_finite()
         raise
+
+
+def for_each_chunk(
+    signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int, int], Result]
+) -> list[Result]:
+    """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned."""
+    with open_pass(signals, width, n_jobs) as executor:
+        return executor.map_chunks(task)
 
 
 def encode_signals(
@@ -91,23 +98,22 @@ def encode_signals(
     factors = np.ones(n_atoms, dtype=signals.dtype) if factors is None else factors.astype(signals.dtype, copy=False)
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=signals.dtype)
 
+    n_coefficients: list[int] = []
+
     def task(number: int, start: int, stop: int) -> Codes | None:
         norms = None if squared_norms is None else squared_norms[start:stop]
         codes = encoder.codes(signals.read(start, stop), norms)
-        if dense is None:
-            return codes.scaled(factors)
-        return codes.scatter(factors, dense[start:stop])
+        n_coefficients.append(len(codes.values))
+        return codes.scaled(factors) if dense is None else codes.scatter(factors, dense[start:stop])
 
-    parts = for_each_chunk(signals, encoder.row_width, n_jobs, task, _multiplications(signals, encoder))
+    with open_pass(signals, encoder.row_width, n_jobs) as executor:
+        parts: Any = executor.map_chunks(task)
+    if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0 and isinstance(encoder.feature_map, KernelMap):
+        warn(
+            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
+            "signals that the dictionary was learned from."
+        )
     return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
-
-
-def _multiplications(signals: Signals, encoder: Encoder) -> float:
-    """About how many the coding takes; infinite with a kernel, whose share is not known."""
-    n_signals, n_features = signals.shape
-    n_nonzero = encoder.pursuit.n_nonzero
-    # A step takes as long as a few multiplications with every atom beside those of the factor's rows.
-    return n_signals * encoder.n_atoms * (n_features + n_nonzero * (n_nonzero / 2 + 8)) if encoder.is_linear else np.inf
 
 
 def _joined_codes(parts: list[Codes]) -> Codes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from threading import Lock
 from typing import Any, Self
@@ -13,9 +14,10 @@ from dask import threaded
 from dask.base import get_scheduler
 from dask.optimization import cull
 
-from rkdl._data.signals import Moments, Signals, float_dtype
+from rkdl._data.signals import Result, Signals, float_dtype
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.nested import map_parts
+from rkdl._utils.types import Array
 
 # One fit at a time changes Dask's settings.
 _sending = Lock()
@@ -75,20 +77,10 @@ class DaskSignals(Signals):
         """The same signals, computed and kept by the workers."""
         return self._replaced(data=self.data.persist(), _blocks_of=None)
 
-    def check_finite(self, name: str = "X") -> None:
-        self._of_blocks("check_finite", "rkdl-check")
+    def _of_blocks(self, function: Callable[[Array], Result], name: str) -> list[Result]:
+        return list(itertools.chain(*self.map_blocks(_pieces_of, f"rkdl-{name}", (function, self.dtype))))
 
-    def largest(self) -> float:
-        return max(self._of_blocks("largest", "rkdl-extent"))
-
-    def moments(self) -> Moments:
-        return sum(self._of_blocks("moments", "rkdl-moments"), Moments())
-
-    def _of_blocks(self, method: str, name: str) -> list:
-        """What a method of `Signals` returns for every block."""
-        return self.map_blocks(_call_method, name, (method, self.dtype))
-
-    def map_blocks(self, function: Callable, name: str, argument: Any) -> list:
+    def map_blocks(self, function: Callable[[Any, Any], Result], name: str, argument: Any) -> list[Result]:
         """Results of ``function(block, argument)`` for every block, in this process."""
         graph, blocks = self.blocks()
         token = uuid4().hex
@@ -146,11 +138,6 @@ def checked_block(block: Any, number: int, shape: tuple[int, int]) -> Any:
     return well_formed(block)
 
 
-def _call(sent: tuple[Callable, int, Any], block: Any, number: int, n_rows: int) -> Any:
-    function, width, argument = sent
-    return function(checked_block(block, number, (n_rows, width)), argument)
-
-
 def aligned(value: Any) -> Any:
     """The same with every array at an address its numbers can be read from.
 
@@ -165,9 +152,14 @@ def _rows(block: Any, number: int, n_rows: int, width: int, indices: np.ndarray)
     return checked_block(block, number, (n_rows, width))[indices]
 
 
-def _call_method(block: Any, argument: tuple[str, np.dtype]) -> Any:
-    method, dtype = argument
-    return getattr(Signals(block, dtype), method)()
+def _call(sent: tuple[Callable[[Any, Any], Result], int, Any], block: Any, number: int, n_rows: int) -> Result:
+    function, width, argument = sent
+    return function(checked_block(block, number, (n_rows, width)), argument)
+
+
+def _pieces_of(block: Any, argument: tuple[Callable[[Array], Result], np.dtype]) -> list[Result]:
+    function, dtype = argument
+    return Signals(block, dtype)._of_blocks(function, "")
 
 
 def _value_of(held: Any) -> Any:

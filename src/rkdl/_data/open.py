@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from rkdl._backends.devices import resolve_device
 from rkdl._data.signals import Signals, float_dtype
 from rkdl._data.sources import RowSource, check_source, is_source
 from rkdl._utils.inputs import check_numbers, well_formed
-from rkdl._utils.types import FLOATS
+from rkdl._utils.types import FLOATS, MatrixLike
 
 
 def open_signals(X: Any, *, caller: str, device: Any = None, name: str = "X") -> Signals:
@@ -26,8 +25,31 @@ def open_signals(X: Any, *, caller: str, device: Any = None, name: str = "X") ->
     if device is None and is_plain(X):
         return Signals(X, X.dtype)
     X = well_formed(X, name)
-    opener = next(opener for is_own, opener in OPENERS if is_own(X))
-    return opener(X, device, caller, name)
+    if is_tensor(X):
+        from rkdl._data.tensors import open_tensor
+
+        return open_tensor(X, device, caller)
+    if is_dask(X):
+        from rkdl._data.dask import DaskSignals
+
+        if device is not None:
+            raise ValueError(
+                f"device={str(device)!r} is for signals of one machine, and X is a Dask array: device=None."
+            )
+        check_source(X, caller)
+        return DaskSignals(X)
+    if is_source(X):
+        check_source(X, caller)
+        rows: Signals = RowSource(X)
+    else:
+        rows = _open_array(X, caller, name)
+    if device is None:
+        return rows
+    # First: it says what to do where torch is not installed.
+    place = resolve_device(device)
+    from rkdl._data.tensors import StreamedSignals
+
+    return StreamedSignals(rows, place)
 
 
 def is_dask(X: Any) -> bool:
@@ -57,27 +79,8 @@ def is_plain(X: Any) -> bool:
     return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in FLOATS and X.flags.aligned
 
 
-def _open_tensor(X: Any, device: Any, caller: str, name: str) -> Signals:
-    from rkdl._data.tensors import open_tensor
-
-    return open_tensor(X, device, caller)
-
-
-def _open_dask(X: Any, device: Any, caller: str, name: str) -> Signals:
-    if device is not None:
-        raise ValueError(f"device={str(device)!r} is for signals of one machine, and X is a Dask array: device=None.")
-    from rkdl._data.dask import DaskSignals
-
-    check_source(X, caller)
-    return DaskSignals(X)
-
-
-def _open_source(X: Any, device: Any, caller: str, name: str) -> Signals:
-    check_source(X, caller)
-    return _through(RowSource(X), device)
-
-
-def _open_array(X: Any, device: Any, caller: str, name: str) -> Signals:
+def _open_array(X: MatrixLike, caller: str, name: str) -> Signals:
+    """Signals of whatever NumPy can convert."""
     # Integers and the like become floats chunk by chunk, not all at once.
     kind = getattr(getattr(X, "dtype", None), "kind", "O")
     dtype: Any = None if isinstance(X, np.ndarray) and kind in "iub" else FLOATS
@@ -88,23 +91,4 @@ def _open_array(X: Any, device: Any, caller: str, name: str) -> Signals:
     if isinstance(X, np.ndarray) and not X.flags.aligned:
         # From a wire or a file: NumPy does not use BLAS for such arrays, and the bits change.
         X = X.copy()
-    return _through(Signals(X, float_dtype(X.dtype)), device)
-
-
-def _through(rows: Signals, device: Any) -> Signals:
-    if device is None:
-        return rows
-    # First: it says what to do where torch is not installed.
-    place = resolve_device(device)
-    from rkdl._data.tensors import StreamedSignals
-
-    return StreamedSignals(rows, place)
-
-
-# The first that recognises the signals opens them; the last takes whatever NumPy can convert.
-OPENERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any, str, str], Signals]], ...] = (
-    (is_tensor, _open_tensor),
-    (is_dask, _open_dask),
-    (is_source, _open_source),
-    (lambda X: True, _open_array),
-)
+    return Signals(X, float_dtype(X.dtype))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from dataclasses import dataclass
-from typing import Any, Final, Self
+from functools import partial
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -15,44 +16,13 @@ from rkdl._backends.arrays import cast
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array
 
-# Numbers that are in float64 together while their variance is found.
-MOMENTS_AT_ONCE = 1 << 20
+# Numbers that are looked at together, in float64, where all are to be seen.
+PIECE_SIZE = 1 << 20
+Result = TypeVar("Result")
 
 # Mean squares up to this, and from its inverse on, are safe: squares of sums over signals stay in the range of float64,
 # and squares of correlations in that of float32.
 _SAFE_LIMIT = {np.dtype(np.float32): 2.0**60, np.dtype(np.float64): 2.0**440}
-
-
-@dataclass(frozen=True)
-class Moments:
-    """Of some numbers: how many there are, their mean, and the sum of their squared deviations from it."""
-
-    count: int = 0
-    mean: float = 0.0
-    deviation: float = 0.0
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> Moments:
-        """Those of all numbers of an array of float64."""
-        if values.size == 0:
-            return cls()
-        mean = float(values.mean(dtype=np.float64))
-        flat = values.ravel() - mean
-        return cls(values.size, mean, float(np.dot(flat, flat)))
-
-    def __add__(self, other: Moments) -> Moments:
-        """Those of the numbers of both, without the cancellation of a mean of squares less a squared mean."""
-        count = self.count + other.count
-        if count == 0:
-            return self
-        step = other.mean - self.mean
-        mean = self.mean + step * (other.count / count)
-        return Moments(count, mean, self.deviation + other.deviation + step * step * (self.count * other.count / count))
-
-    @property
-    def variance(self) -> float:
-        """Mean squared deviation from the mean."""
-        return self.deviation / self.count if self.count else 0.0
 
 
 class Signals:
@@ -113,38 +83,55 @@ class Signals:
         """Some of the signals, in memory."""
         return Signals(self.take(indices), self.dtype)
 
-    def reading(self) -> AbstractContextManager:
-        """Lasts as long as a pass; a source that is slow to read reads announced rows ahead."""
+    def reading(self, bounds: Sequence[tuple[int, int]], at_once: int) -> AbstractContextManager[None]:
+        """Lasts as long as a pass that reads rows `bounds` in this order, so many at once; slow sources read ahead."""
         return nullcontext()
 
-    def announce(self, start: int, stop: int) -> None:
-        """These rows will be read soon."""
+    def make_resident(self) -> None:
+        """Take the memory on the device that all signals will stay in, where there is enough."""
 
-    def worked_on(self) -> None:
+    def release_buffer(self) -> None:
         """The chunk read last has been given to the device: when it is done its place may be filled again."""
 
     def check_finite(self, name: str = "X") -> None:
         """Refuse NaN and infinity with scikit-learn's words and the columns concerned."""
-        for block in self._blocks():
-            check_rows_finite(block, name)
+        self._of_blocks(partial(check_rows_finite, name=name), "check")
 
     def largest(self) -> float:
         """The largest magnitude of all numbers."""
-        extents = [max(block.max(initial=0.0), -block.min(initial=0.0)) for block in self._blocks()]
-        return float(max(extents, default=0.0))
+        return max(self._of_blocks(_largest, "extent"), default=0.0)
 
-    def moments(self) -> Moments:
-        """Moments of all numbers; the zeros of a sparse matrix are among them."""
-        total = Moments()
-        for block in self._blocks():
-            step = MOMENTS_AT_ONCE if block.ndim == 1 else max(1, MOMENTS_AT_ONCE // block.shape[1])
-            for start in range(0, len(block), step):
-                total += Moments.of(block[start : start + step].astype(np.float64))
-        return total + Moments(self.shape[0] * self.shape[1] - total.count)
+    def variance(self) -> float:
+        """Variance of all numbers, the zeros of a sparse matrix among them."""
+        counts, means, deviations = np.array([(0.0, 0.0, 0.0), *self._of_blocks(_moments, "moments")]).T
+        size = self.shape[0] * self.shape[1]
+        mean = float(counts @ means) / size
+        between = float(counts @ (means - mean) ** 2) + (size - counts.sum()) * mean**2
+        return float(deviations.sum() + between) / size
 
-    def _blocks(self) -> Iterator[np.ndarray]:
-        """All numbers; of a sparse matrix, its values."""
+    def _of_blocks(self, function: Callable[[Array], Result], name: str) -> list[Result]:
+        """The function of pieces of all numbers; of a sparse matrix, of its values."""
+        return [function(piece) for block in self._blocks() for piece in _pieces(block)]
+
+    def _blocks(self) -> Iterator[Array]:
         yield _values_of(self.data) if sparse.issparse(self.data) else np.asarray(self.data)
+
+
+def _pieces(rows: Array) -> Iterator[Array]:
+    step = max(1, PIECE_SIZE // math.prod(rows.shape[1:]))
+    return (rows[start : start + step] for start in range(0, len(rows), step))
+
+
+def _largest(numbers: Array) -> float:
+    return max(float(numbers.max()), -float(numbers.min()))
+
+
+def _moments(numbers: Array) -> tuple[int, float, float]:
+    """How many there are, their mean, and the sum of their squared deviations from it."""
+    wide = cast(numbers, np.float64).reshape(-1)
+    mean = float(wide.mean())
+    wide = wide - mean
+    return len(wide), mean, float(wide @ wide)
 
 
 def _values_of(matrix: Any) -> np.ndarray:

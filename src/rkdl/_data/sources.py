@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from itertools import islice
 from numbers import Integral
 from typing import Any, Self
 
@@ -20,10 +21,6 @@ from rkdl._utils.warnings import warn
 
 # Bytes of a storage block that is kept while its rows are asked for; larger ones are read piece by piece.
 LARGEST_BLOCK = 64 << 20
-# Rows of a memory map between two looks at its pages; a row may bring in some hundred kilobytes of them.
-_TAKEN_AT_ONCE = 128
-# The system maps pages around the one that was asked for; those are let go with it.
-_AROUND = 256 << 10
 
 
 def is_source(X: Any) -> bool:
@@ -65,42 +62,47 @@ class RowSource(Signals):
                 f"that is read of it: store them in blocks of at most {LARGEST_BLOCK >> 20} MiB."
             )
         self._block: tuple[int, np.ndarray] | None = None
-        self._lock = threading.Lock()
+        self._lock, self._taking = threading.Lock(), threading.Lock()
+        # What reads the next chunks of a pass while one is worked on.
         self._reader: ThreadPoolExecutor | None = None
+        self._upcoming: Iterator[tuple[int, int]] = iter(())
         self._ahead: dict[tuple[int, int], Future] = {}
 
     def _replaced(self, **changes: Any) -> Self:
         return super()._replaced(_reader=None, _ahead={}, **changes)
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self, bounds: Sequence[tuple[int, int]], at_once: int) -> Iterator[None]:
         if self._reader is not None:
             yield
             return
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="rkdl-read")
-        try:
-            yield
-        finally:
-            reader, self._reader = self._reader, None
-            reader.shutdown(wait=True, cancel_futures=True)
-            self._ahead.clear()
-            self._block = None
+        with ThreadPoolExecutor(1, thread_name_prefix="rkdl-read") as self._reader:
+            self._upcoming = iter(bounds)
+            try:
+                self._read_ahead(at_once + 1)
+                yield
+            finally:
+                reader, self._reader = self._reader, None
+                reader.shutdown(cancel_futures=True)
+                self._ahead.clear()
+                self._block = None
 
-    def announce(self, start: int, stop: int) -> None:
+    def _read_ahead(self, count: int) -> None:
         if self._reader is not None:
-            # While the interpreter ends nothing is read ahead any more.
-            with suppress(RuntimeError):
-                self._ahead[start, stop] = self._reader.submit(copy_context().run, self._read, start, stop)
+            for start, stop in islice(self._upcoming, count):
+                # While the interpreter ends nothing is read ahead any more.
+                with suppress(RuntimeError):
+                    self._ahead[start, stop] = self._reader.submit(copy_context().run, self._read, start, stop)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        future = self._ahead.pop((start, stop), None)
+        # One thread at a time, so that rows are read ahead in their order.
+        with self._taking:
+            future = self._ahead.pop((start, stop), None)
+            if future is not None:
+                self._read_ahead(1)
         return self._read(start, stop) if future is None else future.result()
 
     def _read(self, start: int, stop: int) -> np.ndarray:
-        if isinstance(self.data, np.memmap):
-            rows = self._finish(np.array(self.data[start:stop], dtype=self.dtype))
-            _forget_pages(self.data, start, stop)
-            return rows
         size = self._block_rows
         if size <= stop - start:
             return self._finish(self._slice(start, stop))
@@ -116,6 +118,9 @@ class RowSource(Signals):
     def _slice(self, start: int, stop: int) -> np.ndarray:
         """Rows as they are stored, dense; a source that gives other rows than it was asked for is refused."""
         rows = well_formed(self.data[start:stop])
+        if isinstance(rows, np.memmap):
+            rows = np.array(rows)
+            _forget_pages(self.data)
         rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
         if rows.shape != (stop - start, self.shape[1]):
             raise ValueError(
@@ -129,10 +134,10 @@ class RowSource(Signals):
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
         rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
         if isinstance(self.data, np.memmap):
-            for begin in range(0, len(wanted), _TAKEN_AT_ONCE):
-                own = wanted[begin : begin + _TAKEN_AT_ONCE]
-                rows[begin : begin + len(own)] = np.asarray(self.data)[own]
-                _forget_pages(self.data, int(own[0]), int(own[-1]) + 1)
+            # A few at a time: a row may bring some hundred kilobytes of pages into memory.
+            for begin in range(0, len(wanted), 128):
+                rows[begin : begin + 128] = np.asarray(self.data)[wanted[begin : begin + 128]]
+                _forget_pages(self.data)
             return self._finish(rows)[inverse]
         # Rows of one storage block, or without blocks neighbouring rows, are one slice.
         group = wanted // self._storage_rows if self._storage_rows > 1 else wanted - np.arange(len(wanted))
@@ -146,10 +151,7 @@ class RowSource(Signals):
     def _blocks(self) -> Iterator[np.ndarray]:
         rows = max(self._block_rows, (4 << 20) // (self.shape[1] * self.dtype.itemsize), 1)
         for start in range(0, self.shape[0], rows):
-            block = self._slice(start, min(start + rows, self.shape[0])).astype(self.dtype)
-            if isinstance(self.data, np.memmap):
-                _forget_pages(self.data, start, start + rows)
-            yield block
+            yield self._slice(start, min(start + rows, self.shape[0])).astype(self.dtype)
 
 
 def _rows_of_blocks(data: Any) -> int:
@@ -160,18 +162,11 @@ def _rows_of_blocks(data: Any) -> int:
     return max(1, int(chunks[0]))
 
 
-def _forget_pages(data: np.memmap, start: int, stop: int) -> None:
+def _forget_pages(data: np.memmap) -> None:
     """Let go of a memory map's pages that were read; the system's file cache still has them.
 
     Pages of a copy-on-write map may hold changes that are nowhere else, so those stay.
     """
     mapped = getattr(data, "_mmap", None)
-    if mapped is None or data.mode == "c" or not data.flags.c_contiguous or not hasattr(mmap, "MADV_DONTNEED"):
-        return
-    base = np.frombuffer(mapped, dtype=np.uint8).__array_interface__["data"][0]
-    rows = data[start:stop]
-    place = rows.__array_interface__["data"][0] - base
-    first = max(0, place - _AROUND) // mmap.PAGESIZE * mmap.PAGESIZE
-    last = min(place + rows.nbytes + _AROUND, len(mapped))
-    if place >= 0 and first < last:
-        mapped.madvise(mmap.MADV_DONTNEED, first, last - first)
+    if mapped is not None and data.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)

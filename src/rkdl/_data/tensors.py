@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ import torch
 
 from rkdl._backends.arrays import host
 from rkdl._backends.devices import CACHE_SHARE, free_bytes, resolve_device, torch_dtype
-from rkdl._data.signals import MOMENTS_AT_ONCE, Moments, Signals, check_shape
+from rkdl._data.signals import Signals, _pieces, check_shape
 from rkdl._utils.inputs import check_rows_finite
 
 _DTYPES = {torch.float32: np.float32, torch.float16: np.float32, torch.bfloat16: np.float32}
@@ -81,19 +81,8 @@ class TensorSignals(Signals):
             bad = self.data[~self.data.isfinite().all(dim=1)][:1]
             check_rows_finite(host(bad), name)
 
-    def largest(self) -> float:
-        return float(self.data.abs().max()) if self.data.numel() else 0.0
-
-    def moments(self) -> Moments:
-        total, n_rows = Moments(), max(1, MOMENTS_AT_ONCE // max(1, self.shape[1]))
-        for start in range(0, self.shape[0], n_rows):
-            rows = self.data[start : start + n_rows].double()
-            deviation, mean = torch.var_mean(rows, correction=0)
-            total += Moments(rows.numel(), float(mean), float(deviation) * rows.numel())
-        return total
-
-    def make_resident(self) -> None:
-        """They are on the device."""
+    def _blocks(self) -> Iterator[torch.Tensor]:
+        yield self.data
 
 
 class HostTensor(Signals):
@@ -109,9 +98,7 @@ class HostTensor(Signals):
         return self._finish(self.data[torch.from_numpy(np.asarray(indices, dtype=np.int64))])
 
     def _blocks(self) -> Iterator[np.ndarray]:
-        n_rows = max(1, MOMENTS_AT_ONCE // max(1, self.shape[1]))
-        for start in range(0, self.shape[0], n_rows):
-            yield host(self.data[start : start + n_rows])
+        yield from map(host, _pieces(self.data))
 
 
 class StreamedSignals(Signals):
@@ -141,7 +128,6 @@ class StreamedSignals(Signals):
         return super()._replaced(source=self.source._replaced(**changes), _buffers=buffers, **changes)
 
     def make_resident(self) -> None:
-        """Take the memory on the device that all signals will stay in, where there is enough."""
         if self._buffers is not None:
             self._buffers.make_resident()
 
@@ -156,7 +142,7 @@ class StreamedSignals(Signals):
         """Rows as they travel."""
         return self.data[start:stop] if self._is_stored else self.source.read(start, stop)
 
-    def worked_on(self) -> None:
+    def release_buffer(self) -> None:
         if self._buffers is not None:
             self._buffers.release()
 
@@ -173,12 +159,9 @@ class StreamedSignals(Signals):
         rows = torch.from_numpy(np.ascontiguousarray(self.take(indices)))
         return TensorSignals(rows.to(self.device), self.dtype, self.device)
 
-    def reading(self) -> AbstractContextManager:
-        return self.source.reading()
-
-    def announce(self, start: int, stop: int) -> None:
-        if self._buffers is None or not self._buffers.has(start, stop):
-            self.source.announce(start, stop)
+    def reading(self, bounds: Sequence[tuple[int, int]], at_once: int) -> AbstractContextManager[None]:
+        missing = [bound for bound in bounds if self._buffers is None or not self._buffers.has(*bound)]
+        return self.source.reading(missing, at_once)
 
     def _blocks(self) -> Iterator[np.ndarray]:
         return self.source._blocks()

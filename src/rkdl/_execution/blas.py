@@ -3,51 +3,51 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import os
 import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import cache
 from numbers import Integral
-from typing import Any
 
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
 _lock = threading.Lock()
 _users = 0
 _saved: list[int | None] = []
 
 
-@cache
-def _libraries() -> list:
-    return ThreadpoolController().select(user_api="blas").lib_controllers
+# Names of OpenBLAS's functions in the builds of its distributors.
+_OPENBLAS = [
+    [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
+    for prefix in ("", "scipy_")
+    for suffix in ("", "64_", "_64")
+]
 
 
 @cache
-def _controls() -> list[tuple[Callable[[], int | None], Callable[[int], Any]]]:
+def _libraries() -> list[LibController]:
+    controllers: list[LibController] = ThreadpoolController().select(user_api="blas").lib_controllers
+    return controllers
+
+
+@cache
+def _controls() -> list[tuple[Callable[[], int | None], Callable[[int], object]]]:
     """What gets and sets the number of threads of each library."""
-    return [_openblas_control(library) or _control(library) for library in _libraries()]
+    return [_control(library) for library in _libraries()]
 
 
-def _control(library: Any) -> tuple[Callable[[], int | None], Callable[[int], Any]]:
-    # threadpoolctl lets one thread alone set the limit for as long as it lives; the count of users below serves
-    # fits in any thread.
+def _control(library: LibController) -> tuple[Callable[[], int | None], Callable[[int], object]]:
+    if library.internal_api == "openblas" and getattr(library, "threading_layer", "") == "pthreads":
+        # Not through threadpoolctl, whose calls give up Python's lock: an eighth of the time of coding one signal.
+        functions = ctypes.PyDLL(library.filepath)
+        for names in _OPENBLAS:
+            if all(hasattr(functions, name) for name in names):
+                return getattr(functions, names[0]), getattr(functions, names[1])
+    # threadpoolctl lets one thread alone set the limit for as long as it lives; `_users` serves fits in any thread.
     return library.get_num_threads, getattr(library, "_real_set_num_threads", library.set_num_threads)
-
-
-def _openblas_control(library: Any) -> tuple[Callable[[], int | None], Callable[[int], Any]] | None:
-    """OpenBLAS's own functions, called without giving up Python's lock: that takes longer than the calls."""
-    if library.internal_api != "openblas" or getattr(library, "threading_layer", "") != "pthreads":
-        return None
-    functions = ctypes.PyDLL(library.filepath)
-    for prefix, suffix in itertools.product(("", "scipy_"), ("", "64_", "_64")):
-        names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
-        if all(hasattr(functions, name) for name in names):
-            return getattr(functions, names[0]), getattr(functions, names[1])
-    return None
 
 
 def _allowed_threads() -> list[int | None]:
@@ -97,8 +97,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class OneBlasThread(ContextDecorator):
-    """Holds BLAS to one thread; the last of several concurrent users restores what was there."""
+class one_blas_thread(ContextDecorator):  # noqa: N801
+    """Hold BLAS to one thread, as a context manager or as the decorator of a public method that computes.
+
+    The last of several concurrent users restores what was there. `fit` and `partial_fit` enter it inside what undoes a
+    failure. Threads of BLAS would compete with those that run the chunk tasks, and a fork during a product of several
+    leaves OpenBLAS locked in the child and in the parent.
+    """
 
     def __enter__(self) -> None:
         global _users
@@ -110,21 +115,9 @@ class OneBlasThread(ContextDecorator):
                         set_threads(1)
             _users += 1
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         global _users
         with _lock:
             _users -= 1
             if _users == 0:
                 _restore_threads()
-
-
-_ONE_BLAS_THREAD = OneBlasThread()
-
-
-def one_blas_thread() -> OneBlasThread:
-    """Hold BLAS to one thread, as a context manager or as the decorator of a public method that computes.
-
-    `fit` and `partial_fit` enter it inside what undoes a failure. Threads of BLAS would compete with those that run the
-    chunk tasks, and a fork during a product of several leaves OpenBLAS locked in the child and in the parent.
-    """
-    return _ONE_BLAS_THREAD

@@ -11,7 +11,7 @@ from typing import Any
 
 from rkdl._execution.chunks import chunk_bounds
 
-_chunk_rows: ContextVar[int | tuple[int, ...] | None] = ContextVar("rkdl_chunk_rows", default=None)
+_chunk_rows: ContextVar[int | Sequence[int] | None] = ContextVar("rkdl_chunk_rows", default=None)
 TF32: ContextVar[bool] = ContextVar("rkdl_tf32", default=False)
 PERSIST: ContextVar[bool] = ContextVar("rkdl_persist", default=True)
 _kept_bytes: ContextVar[int | None] = ContextVar("rkdl_kept_bytes", default=None)
@@ -67,34 +67,20 @@ def config_context(
     >>> with config_context(chunk_rows=300):
     ...     model = DL(n_components=32, random_state=0).fit(X)
     """
-    named: dict[ContextVar, Any] = {
-        setting: value
-        for setting, value in ((_chunk_rows, chunk_rows), (TF32, tf32), (PERSIST, persist), (_kept_bytes, kept_bytes))
-        if not (isinstance(value, str) and value == UNCHANGED)
-    }
-    if _chunk_rows in named:
-        named[_chunk_rows] = _check_rows(chunk_rows)
-    most = named.get(_kept_bytes)
+    given: dict[ContextVar, Any] = {_chunk_rows: chunk_rows, TF32: tf32, PERSIST: persist, _kept_bytes: kept_bytes}
+    named = {key: value for key, value in given.items() if not (isinstance(value, str) and value == UNCHANGED)}
+    rows, most = named.get(_chunk_rows), named.get(_kept_bytes)
+    for count in rows if isinstance(rows, Sequence) and not isinstance(rows, str) else [rows]:
+        if count is not None and not (isinstance(count, Integral) and int(count) > 0):
+            raise ValueError(f"chunk_rows={rows!r} must be a number of rows, several of them, or None.")
     if most is not None and (isinstance(most, bool) or not isinstance(most, Integral) or most < 0):
         raise ValueError(f"kept_bytes={most!r} must be a number of bytes, at least 0, or None.")
-    for setting in (TF32, PERSIST):
-        if setting in named:
-            named[setting] = bool(named[setting])
     tokens = [setting.set(value) for setting, value in named.items()]
     try:
         yield
     finally:
         for token in tokens:
             token.var.reset(token)
-
-
-def _check_rows(rows: int | Sequence[int] | None) -> int | tuple[int, ...] | None:
-    """Rows of a chunk, or of every chunk in turn, checked."""
-    found = tuple(rows) if isinstance(rows, Sequence) and not isinstance(rows, str) else rows
-    for count in found if isinstance(found, tuple) else (found,):
-        if count is not None and not (isinstance(count, Integral) and int(count) > 0):
-            raise ValueError(f"chunk_rows={rows!r} must be a number of rows, several of them, or None.")
-    return found
 
 
 def cache_limit(n_bytes: int) -> int:
@@ -113,7 +99,7 @@ def plan_chunks(
     rows = _chunk_rows.get()
     if rows is None:
         return choose(n_signals, row_width, itemsize)
-    if isinstance(rows, tuple):
+    if isinstance(rows, Sequence):
         edges = [0, *itertools.accumulate(rows)]
         if edges[-1] != n_signals:
             raise ValueError(f"chunk_rows add up to {edges[-1]} rows, and there are {n_signals} signals.")

@@ -30,8 +30,7 @@ from rkdl._data.dask import (
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import PERSIST
-from rkdl._execution.executor import ChunkTask, Executor, add_sums, makes_state
-from rkdl._execution.threads import threads_for
+from rkdl._execution.executor import ChunkTask, Executor, Result, State, Sums, add_sums
 
 # Chunks whose sums one Dask task adds to the total.
 ADDED_AT_ONCE = 16
@@ -57,25 +56,24 @@ class DaskExecutor(Executor):
             self.signals = self.signals.persisted()
         return self
 
-    def for_signals(self, signals: Signals) -> Executor:
-        return threads_for(signals, self.n_jobs)
-
-    def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
+    def map_reduce(
+        self, task: ChunkTask, states: list[State] | None = None, start: Sums | None = None
+    ) -> tuple[Sums, list[State]]:
         graph, key, new_states = pass_graph(self.signals, task, states, start)
         total, *pairs = _submit(graph, [key, *new_states])
         if new_states:
             states = _without_sums(pairs)
         return _result(total), states if states is not None else [None] * len(self.bounds)
 
-    def map_states(self, function: Callable[[Any], Any], states: list) -> list:
-        return _without_sums(_submit(*_states_graph(_map_state, function, states, "rkdl-map")))
+    def map_states(self, function: Callable[[State], State], states: list[State]) -> list[State]:
+        return _without_sums(_submit(*_states_graph(lambda item: ((), function(_state_of(item))), states, "rkdl-map")))
 
-    def gather(self, function: Callable[[Any], Any], states: list) -> list:
-        return _compute(*_states_graph(_evaluate, function, states, "rkdl-gather"))
+    def gather(self, function: Callable[[State], Result], states: list[State]) -> list[Result]:
+        return _compute(*_states_graph(lambda item: function(_state_of(item)), states, "rkdl-gather"))
 
 
 def pass_graph(
-    signals: DaskSignals, task: ChunkTask, states: list | None, start: tuple | None
+    signals: DaskSignals, task: ChunkTask, states: list[State] | None, start: Sums | None
 ) -> tuple[dict, str, list[str]]:
     """The graph of one pass: a Dask task per chunk, another where there is a new chunk state, and the additions.
 
@@ -90,10 +88,9 @@ def pass_graph(
     items = _references(states, graph) if states is not None else [None] * len(keys)
     chunks = list(zip(keys, items, range(len(keys)), signals.data.chunks[0], strict=True))
     applied = [f"{name}-{token}-{i}" for i in range(len(keys))]
-    sums = applied
-    apply = _apply if makes_state(task) else _apply_for_sums
-    graph.update(zip(applied, ((apply, sent, *chunk) for chunk in chunks), strict=True))
-    if makes_state(task):
+    sums, has_states = applied, _makes_state(task)
+    graph.update(zip(applied, ((_apply, sent, *chunk) for chunk in chunks), strict=True))
+    if has_states:
         # Apart, for what is added elsewhere must not take the codes along.
         sums = [f"rkdl-sums-{token}-{i}" for i in range(len(keys))]
         graph.update((key, (itemgetter(0), pair)) for key, pair in zip(sums, applied, strict=True))
@@ -102,14 +99,14 @@ def pass_graph(
         key = f"rkdl-add-{token}-{i}"
         graph[key] = (_add, total, sums[i : i + ADDED_AT_ONCE])
         total = key
-    return graph, total, applied if makes_state(task) else []
+    return graph, total, applied if has_states else []
 
 
-def _states_graph(task: Callable, function: Callable, states: list, name: str) -> tuple[dict, list[str]]:
-    """The graph of ``task(function, state)`` for every chunk state, and its keys."""
+def _states_graph(task: Callable, states: list[State], name: str) -> tuple[dict, list[str]]:
+    """The graph of ``task(item)`` for every chunk state, and its keys."""
     graph: dict = {}
     token = uuid4().hex
-    tasks = {f"{name}-{token}-{i}": (task, function, item) for i, item in enumerate(_references(states, graph))}
+    tasks = {f"{name}-{token}-{i}": (task, item) for i, item in enumerate(_references(states, graph))}
     return {**graph, **tasks}, list(tasks)
 
 
@@ -130,42 +127,37 @@ def _without_sums(pairs: list) -> list:
     return [_Literal(pair.value[1]) if isinstance(pair, _Literal) else pair for pair in pairs]
 
 
+def _makes_state(task: ChunkTask) -> bool:
+    return bool(getattr(task, "makes_state", True))
+
+
 def _task_name(task: Any) -> str:
     name = getattr(task, "__name__", type(task).__name__).strip("_").lower().removesuffix("task")
     return f"rkdl-{_NAMES.get(name, name)}"
 
 
 def _apply(
-    sent: tuple[ChunkTask, np.dtype, int], block: Any, state: Any, number: int, n_rows: int
-) -> tuple[tuple, Any]:
-    """A chunk's sums and its state."""
+    sent: tuple[ChunkTask, np.dtype, int], block: Any, item: Any, number: int, n_rows: int
+) -> tuple[Sums, State] | Sums:
+    """A chunk's sums, and its state where the task makes one."""
     task, dtype, width = sent
     block = checked_block(block, number, (n_rows, width))
     with one_blas_thread():
         rows = aligned(Signals(block, dtype).read(0, block.shape[0]))
-        return aligned(task)(rows, aligned(_state_of(state)))
+        sums, state = aligned(task)(rows, aligned(_state_of(item)))
+    return (sums, state) if _makes_state(task) else sums
 
 
-def _apply_for_sums(*arguments: Any) -> tuple:
-    return _apply(*arguments)[0]
-
-
-def _state_of(item: Any) -> Any:
+def _state_of(item: Any) -> State:
     """A chunk state: a value held, or that of the pair that a task returned."""
     return _value_of(item) if item is None or isinstance(item, _Literal) else item[1]
 
 
-def _evaluate(function: Callable[[Any], Any], item: Any) -> Any:
-    return function(_state_of(item))
-
-
-def _map_state(function: Callable[[Any], Any], item: Any) -> tuple[tuple, Any]:
-    return (), _evaluate(function, item)
-
-
-def _add(total: Any, parts: Sequence[tuple]) -> tuple:
-    total = _value_of(total)
-    for position, part in enumerate(parts):
-        total = add_sums(total, part, fresh=position == 0)
-    assert total is not None
-    return total
+def _add(total: Any, parts: Sequence[Sums]) -> Sums:
+    earlier = _value_of(total)
+    # A copy to add to: what other tasks hold is not changed.
+    totals = None if earlier is None else add_sums(None, earlier)
+    for part in parts:
+        totals = add_sums(totals, part)
+    assert totals is not None
+    return totals

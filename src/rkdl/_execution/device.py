@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +13,12 @@ import torch
 from scipy import sparse
 
 from rkdl._backends.devices import BLOCK_ROWS, CACHE_SHARE, csr_tensor, free_bytes, to_device, to_host, upload
-from rkdl._data.tensors import StreamedSignals, TensorSignals
+from rkdl._data.signals import Signals
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import TF32, cache_limit
-from rkdl._execution.executor import ChunkTask, Executor
+from rkdl._execution.executor import Bounds, ChunkTask, Executor, State, Sums, Value, add_sums
 from rkdl._utils.nested import map_parts
+from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
 
 # Bytes that a chunk's signals, features and correlations take together on a GPU: many enough to fill it.
@@ -41,21 +41,18 @@ class DeviceExecutor(Executor):
     library's choice.
     """
 
-    signals: TensorSignals | StreamedSignals
-
     def __init__(
         self,
-        signals: TensorSignals | StreamedSignals,
+        signals: Signals,
         row_width: int,
         is_light: bool = False,
         is_alone: bool = False,
-        bounds: list[tuple[int, int]] | None = None,
+        bounds: Bounds | None = None,
         cache_bytes: int | None = None,
     ) -> None:
         if bounds is None:
             bounds = bounds_on(signals.device)(signals.shape[0], row_width, signals.dtype.itemsize)
         super().__init__(signals, bounds, 1, cache_bytes)
-        self.row_width = row_width
         self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
         signals.make_resident()
@@ -63,8 +60,10 @@ class DeviceExecutor(Executor):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._context.enter_context(product_precision(self.device))
         if self.device.type == "cuda":
+            # float32 products in float32, or in TF32 where the configuration says so.
+            self._context.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            torch.set_float32_matmul_precision("high" if TF32.get() else "highest")
             self._context.enter_context(torch.cuda.device(self.device))
         if self.is_light and self.is_alone:
             # No tensor of a fit outlives it.
@@ -76,23 +75,19 @@ class DeviceExecutor(Executor):
         # Asked once, and not for a few signals to code: the answer takes as long as many a kernel.
         return int(CACHE_SHARE * free_bytes(self.device)) if self.cache_bytes is None else self.cache_bytes
 
-    def to_backend(self, value: Any) -> Any:
-        return to_host(value) if self.is_light else to_device(value, self.device)
+    def to_backend(self, value: Value) -> Value:
+        if not self.is_light:
+            return to_device(value, self.device)
+        return fetched(value)
 
-    def to_signals(self, value: Any) -> Any:
+    def to_signals(self, value: Value) -> Value:
         return to_device(value, self.device)
 
-    def small_to_host(self, sums: tuple) -> tuple:
-        return fetched(sums) if self.is_light else sums
-
-    def with_vectors_on_device(self, feature_map: Any) -> Any:
+    def with_vectors_on_device(self, feature_map: Value) -> Value:
         if not self.is_light:
             return feature_map
         # Kernel vectors are as long as signals, so they are on the device even where small matrices are not.
         return replace(to_device(feature_map, self.device), has_host_matrix=True)
-
-    def for_signals(self, signals: Any) -> DeviceExecutor:
-        return DeviceExecutor(signals, self.row_width, self.is_light, self.is_alone)
 
     def can_cache(self, n_bytes: int) -> bool:
         if self.device.type == "cpu":
@@ -102,39 +97,30 @@ class DeviceExecutor(Executor):
     def cache_room(self, n_bytes: int) -> int:
         return super().cache_room(n_bytes) if self.device.type == "cpu" else self._cache_limit
 
-    def attempt_chunks(self, work: Callable, states: Any = None) -> tuple[list[float], list]:
+    def worker(self, task: ChunkTask) -> ChunkTask:
+        return partial(self.attempt, self.to_signals(task))
+
+    def attempt_chunks(self, work: ChunkTask, states: Array | None = None) -> tuple[list[float], list]:
         """``work(rows, state)`` of every chunk, whose one sum is a check: mean checks per number, and the results.
 
         `states` are rows of something of the signals' length. Nothing waits for the device until the end.
         """
-        checks, found = [], []
+        home = self.signals.home
 
-        def apply(number: int, start: int, stop: int) -> None:
+        def apply(number: int, start: int, stop: int) -> tuple[Array, Any]:
             state = None if states is None else states[start:stop]
             (check,), results = self.attempt(work, self.signals.read(start, stop), state)
-            checks.append(check.double())
-            home = self.signals.home
-            found.append(to_host(results) if home is None else to_device(results, home))
+            return check.double(), to_host(results) if home is None else to_device(results, home)
 
-        self.map_chunks(apply)
+        checks, found = zip(*self.map_chunks(apply), strict=True)
         sizes = [max(1, (stop - start) * self.signals.shape[1]) for start, stop in self.bounds]
-        return [check / size for check, size in zip(torch.stack(checks).tolist(), sizes, strict=True)], found
+        return [check / size for check, size in zip(torch.stack(checks).tolist(), sizes, strict=True)], list(found)
 
-    def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
-        work: Any = to_device(task, self.device)
-        totals = None if start is None else tuple(_wide(part, self.device) for part in start)
+    def _wide(self, part: Array) -> torch.Tensor:
+        tensor = part if isinstance(part, torch.Tensor) else torch.from_numpy(np.array(part))
+        return tensor.to(self.device, torch.float64, copy=True)
 
-        def apply(number: int, first: int, last: int) -> tuple[tuple, Any]:
-            return self.attempt(work, self.signals.read(first, last), None if states is None else states[number])
-
-        found = []
-        for sums, state in self.iter_chunks(apply):
-            found.append(state)
-            totals = add_tensors(totals, sums)
-        assert totals is not None
-        return totals, found
-
-    def attempt(self, work: Callable, rows: torch.Tensor, state: Any = None) -> tuple[tuple, Any]:
+    def attempt(self, work: ChunkTask, rows: torch.Tensor, state: State = None) -> tuple[Sums, State]:
         while True:
             try:
                 if self._pieces == 1:
@@ -158,25 +144,9 @@ class DeviceExecutor(Executor):
             )
         totals = None
         for sums, _ in found:
-            totals = add_tensors(totals, sums)
+            totals = add_sums(totals, sums)
         assert totals is not None
         return totals, join_states([item for _, item in found])
-
-
-def _wide(part: Any, device: torch.device) -> torch.Tensor:
-    """A copy in float64 on the device, of a tensor, an array or a number."""
-    tensor = part if isinstance(part, torch.Tensor) else torch.from_numpy(np.array(part))
-    return tensor.to(device, torch.float64, copy=True)
-
-
-def add_tensors(totals: tuple | None, sums: tuple) -> tuple:
-    """A chunk's sums added to those before it, in float64 and in place."""
-    if totals is None:
-        # What a task returns is its own, and may be added to.
-        return tuple(part.to(torch.float64) for part in sums)
-    for total, part in zip(totals, sums, strict=True):
-        total += part
-    return totals
 
 
 def send_home(results: Any, signals: Any) -> Any:
@@ -191,13 +161,14 @@ def send_home(results: Any, signals: Any) -> Any:
     return results.to(signals.home)
 
 
-def fetched(sums: tuple) -> tuple:
-    """Tensors in float64 as arrays, in one copy."""
-    if len(sums) < 2:
-        return tuple(part.cpu().numpy() for part in sums)
-    flat = torch.cat([part.reshape(-1) for part in sums]).cpu().numpy()
+def fetched(value: Any) -> Any:
+    """The value with its tensors as arrays; the sums of a pass, a tuple of tensors in float64, in one copy."""
+    is_sums = type(value) is tuple and all(isinstance(part, torch.Tensor) for part in value)
+    if not is_sums or len({part.dtype for part in value}) != 1:
+        return to_host(value)
+    flat = torch.cat([part.reshape(-1) for part in value]).cpu().numpy()
     parts, start = [], 0
-    for part in sums:
+    for part in value:
         stop = start + part.numel()
         parts.append(flat[start:stop].reshape(part.shape))
         start = stop
@@ -245,17 +216,3 @@ def is_light(row_width: int, n_features: int) -> bool:
     """
     own = max(0, row_width - n_features)
     return own * own * row_width <= HOST_WORK
-
-
-@contextmanager
-def product_precision(device: torch.device) -> Iterator[None]:
-    """float32 products in float32, or in TF32 where the configuration says so; torch's own setting is restored."""
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if TF32.get() else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

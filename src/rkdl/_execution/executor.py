@@ -1,121 +1,157 @@
 """Executors: map-reduce over the chunks of the signals.
 
-A *pass over the data* applies a *chunk task* to every chunk. The task is a picklable function
-``(rows, state) -> (sums, state)``: sums of all chunks are added in float64 and in chunk order, so that a result is
-bitwise identical whatever the number of threads or workers; a *chunk state* (codes, features) stays where its chunk is,
-for a later pass. There is one executor for each place that chunks are worked on in: `rkdl._execution.threads`,
-`rkdl._execution.device` (torch) and `rkdl._execution.dask`.
+A *pass over the data* applies a *chunk task* to every chunk. Sums of all chunks are added in float64 and in chunk
+order, so that a result is bitwise identical whatever the number of threads or workers; a *chunk state* (codes,
+features) stays where its chunk is, for a later pass. There is one executor for each place that chunks are worked on in:
+`rkdl._execution.threads`, `rkdl._execution.device` (torch) and `rkdl._execution.dask`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from copy import copy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._data.signals import RangeError, Signals, is_safe
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import cache_limit
+from rkdl._execution.pool import in_order
+from rkdl._utils.types import Array
 
 # Features are cached between passes while they take no more than this.
 CACHE_BYTES = 64 << 20
 
-ChunkTask = Callable[[Any, Any], tuple[tuple, Any]]
+_ONE_BLAS_THREAD = one_blas_thread()
+
+Bounds = Sequence[tuple[int, int]]
+Sums = tuple[Array, ...]
+# What a chunk task keeps with its chunk; on a cluster, where it is.
+State = Any
+Value = TypeVar("Value")
+Result = TypeVar("Result")
 
 
-class Executor(ABC):
-    """Runs chunk tasks on rows `bounds` of the signals; a context manager that holds BLAS to one thread.
+class ChunkTask(Protocol):
+    """What is done to every chunk: a picklable function.
+
+    Where its attribute `makes_state` is False, it returns the chunk state that it was given.
+    """
+
+    def __call__(self, rows: Array, state: State, /) -> tuple[Sums, State]:
+        """Sums over the rows, and the new chunk state."""
+
+
+class Executor:
+    """Runs chunk tasks on rows `bounds` of the signals, here one after another; holds BLAS to one thread while open.
 
     At most `cache_bytes` are cached between passes; None for `CACHE_BYTES`, or what the user's configuration says.
     """
 
-    def __init__(
-        self, signals: Signals, bounds: Sequence[tuple[int, int]], n_jobs: int | None, cache_bytes: int | None = None
-    ) -> None:
+    def __init__(self, signals: Signals, bounds: Bounds, n_jobs: int | None, cache_bytes: int | None = None) -> None:
         self.signals = signals
         self.bounds = list(bounds)
         self.n_jobs = n_jobs
         self.cache_bytes = cache_bytes
         self._context = ExitStack()
+        self._threads, self._pool = 1, None
+
+    _pool: ThreadPoolExecutor | None
 
     def __enter__(self) -> Self:
-        self._context.enter_context(one_blas_thread())
+        _ONE_BLAS_THREAD.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._context.close()
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._context.close()
+        finally:
+            _ONE_BLAS_THREAD.__exit__()
 
-    @abstractmethod
-    def map_reduce(self, task: ChunkTask, states: list | None = None, start: tuple | None = None) -> tuple[tuple, list]:
+    def map_reduce(
+        self, task: ChunkTask, states: list[State] | None = None, start: Sums | None = None
+    ) -> tuple[Sums, list[State]]:
         """One pass over the data: the sums of all chunks, and their new states.
 
         `states` are those of an earlier pass, one per chunk. Sums are added in chunk order and in float64, to those of
         earlier signals where `start` gives them.
         """
+        work = self.worker(task)
+        totals, found = None if start is None else tuple(map(self._wide, start)), []
 
-    def map_chunks(
-        self, task: Callable[[int, int, int], Any], consume: Callable[[Any], Any] = lambda result: None
-    ) -> None:
-        """``consume(task(number, start, stop))`` for every chunk, in chunk order, in this process.
+        def apply(number: int, first: int, last: int) -> tuple[Sums, State]:
+            return work(self.signals.read(first, last), None if states is None else states[number])
 
-        For results of the signals' size, such as codes, which tasks write into arrays of this process.
+        def consume(result: tuple[Sums, State]) -> None:
+            nonlocal totals
+            sums, state = result
+            found.append(state)
+            totals = add_sums(totals, sums)
+
+        self._each(apply, consume)
+        assert totals is not None
+        return totals, found
+
+    def map_chunks(self, task: Callable[[int, int, int], Result]) -> list[Result]:
+        """``task(number, start, stop)`` of every chunk, in this process; what each returned.
+
+        For results of the signals' size, such as codes, which tasks may write into arrays of this process.
         """
-        for result in self.iter_chunks(task):
-            consume(result)
+        found: list[Result] = []
+        self._each(task, found.append, len(self.bounds))
+        return found
 
-    def iter_chunks(self, task: Callable[[int, int, int], Any]) -> Iterator[Any]:
-        """Yield ``task(number, start, stop)`` for every chunk, in chunk order; announced rows are read ahead."""
-        upcoming = iter(self.bounds)
-        with self.signals.reading():
-            self._announce(upcoming, 2)
-            for number, (start, stop) in enumerate(self.bounds):
-                yield task(number, start, stop)
-                self.signals.worked_on()
-                self._announce(upcoming, 1)
+    def _each(
+        self, task: Callable[[int, int, int], Result], consume: Callable[[Result], object], window: int | None = None
+    ) -> None:
+        """``consume(task(number, start, stop))`` for every chunk, in chunk order.
 
-    def _announce(self, upcoming: Iterator[tuple[int, int]], count: int) -> None:
-        for bound in itertools.islice(upcoming, count):
-            self.signals.announce(*bound)
+        Of `window` chunks at most there are results that are not consumed; a few where it is None.
+        """
+        n_threads = self._threads
+        with self.signals.reading(self.bounds, n_threads):
+            if self._pool is None:
+                for number, (start, stop) in enumerate(self.bounds):
+                    consume(task(number, start, stop))
+                    self.signals.release_buffer()
+                return
+            # Twice the threads keeps them busy and the results in flight few.
+            items = [(number, *bound) for number, bound in enumerate(self.bounds)]
+            in_order(self._pool, task, items, n_threads, window or 2 * n_threads, consume)
 
-    def map_states(self, function: Callable[[Any], Any], states: list) -> list:
+    def _wide(self, part: Array) -> Array:
+        """A copy in float64, where sums are added."""
+        return np.array(part, dtype=np.float64)
+
+    def map_states(self, function: Callable[[State], State], states: list[State]) -> list[State]:
         """`function` of every chunk state; the results stay with the chunks."""
         return [function(state) for state in states]
 
-    def gather(self, function: Callable[[Any], Any], states: list) -> list:
+    def gather(self, function: Callable[[State], Result], states: list[State]) -> list[Result]:
         """`function` of every chunk state, in this process."""
         return [function(state) for state in states]
 
-    def to_backend(self, value: Any) -> Any:
-        """The value with its arrays where the small matrices are computed: here in NumPy."""
+    def to_backend(self, value: Value) -> Value:
+        """The value with its arrays, or the sums of a pass, where the small matrices are computed: here in NumPy."""
         return to_host(value)
 
-    def to_signals(self, value: Any) -> Any:
+    def to_signals(self, value: Value) -> Value:
         """The value with its arrays where the signals are."""
         return value
 
-    def attempt(self, work: Callable, rows: Any, state: Any = None) -> tuple[tuple, Any]:
-        """``work(rows, state)``, in pieces where the memory of a device does not hold all rows."""
-        return work(rows, state)
+    def worker(self, task: ChunkTask) -> ChunkTask:
+        """The task where the signals are, in pieces where the memory of a device does not hold all rows of a chunk."""
+        return task
 
-    def small_to_host(self, sums: tuple) -> tuple:
-        """Sums of a pass where the small matrices are computed."""
-        return sums
-
-    def with_vectors_on_device(self, feature_map: Any) -> Any:
+    def with_vectors_on_device(self, feature_map: Value) -> Value:
         """A kernel map with its kernel vectors where their gradient is computed."""
         return feature_map
-
-    @abstractmethod
-    def for_signals(self, signals: Signals) -> Executor:
-        """An executor for other signals in the same place."""
 
     def with_signals(self, signals: Signals) -> Self:
         """This executor for the same rows, read in another dtype; lives as long as this one."""
@@ -176,17 +212,11 @@ class DigestTask(SquaresTask):
         return super().__call__(rows, None)[0], hashlib.sha256(np.ascontiguousarray(host(rows)).data).digest()
 
 
-def makes_state(task: ChunkTask) -> bool:
-    """Whether a task makes a new chunk state; one that does not returns the earlier one, or None."""
-    return bool(getattr(task, "makes_state", True))
-
-
-def add_sums(totals: tuple | None, sums: tuple, *, fresh: bool = True) -> tuple:
-    """A chunk's sums added to those of the chunks before it, in float64; in place unless `fresh`."""
+def add_sums(totals: Sums | None, sums: Sums) -> Sums:
+    """A chunk's sums added to those of the chunks before it, in float64 and in place; the first become the totals."""
     if totals is None:
-        return tuple(np.array(part, dtype=np.float64) for part in sums)
-    if fresh:
-        totals = tuple(np.array(total, dtype=np.float64) for total in totals)
+        # Tensors that a task returns are its own, and may be added to.
+        return tuple(part.double() if is_tensor(part) else np.array(part, dtype=np.float64) for part in sums)
     for total, part in zip(totals, sums, strict=True):
         total += part
     return totals

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 # Where Linux says which groups of processes this one is in, and what each may use.
@@ -17,29 +18,23 @@ def physical_memory() -> int:
     except (AttributeError, OSError, ValueError):
         return 8 << 30
     for path in _limit_files():
-        try:
+        # No such file, or the word for no limit, are no limit.
+        with suppress(OSError, ValueError):
             limit = int(path.read_text())
-        except (OSError, ValueError):
-            # No such file, or the word for no limit.
-            continue
-        if limit > 0:
-            memory = min(memory, limit)
+            memory = min(memory, limit) if limit > 0 else memory
     return memory
 
 
 def _limit_files() -> Iterator[Path]:
     """Where Linux may say how much memory this process has: its own group, and all around it."""
-    try:
-        groups = PROCESS_GROUPS.read_text().splitlines()
-    except OSError:
-        groups = []
-    for line in ["0::/", *groups]:
+    groups = ["0::/"]
+    with suppress(OSError):
+        groups += PROCESS_GROUPS.read_text().splitlines()
+    for line in groups:
         _, controllers, group = line.split(":", 2)
-        root, name = (GROUP_ROOT, "memory.max")
-        if controllers:
-            root, name = GROUP_ROOT / "memory", "memory.limit_in_bytes"
-            if "memory" not in controllers.split(","):
-                continue
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        name = "memory/{}/memory.limit_in_bytes" if controllers else "{}/memory.max"
         place = Path(group.lstrip("/"))
         for part in (place, *place.parents):
-            yield root / part / name
+            yield GROUP_ROOT / name.format(part)

@@ -7,13 +7,16 @@ from typing import Self
 
 import numpy as np
 
-from rkdl._backends.base import backend_of
+from rkdl._backends.base import backend_of, is_tensor
 from rkdl._features.kernels import Kernel, Linear
 from rkdl._features.kernels.base import BuiltIn
 from rkdl._features.kernels.composites import Composite
 from rkdl._features.kernels.radial import Radial
 from rkdl._features.metric import IdentityMetric, Metric, make_metric
 from rkdl._utils.types import Array
+
+# Phases up to this keep three digits in float32.
+MOST_PHASE = 1e3
 
 
 class FeatureMap:
@@ -84,6 +87,10 @@ class FourierMap(FeatureMap):
     def features(self, signals: Array) -> Array:
         backend = backend_of(signals)
         phases = backend.product(signals, backend.as_like(self.frequencies, signals))
+        if not is_tensor(phases) and float(abs(phases).max(initial=0.0)) > MOST_PHASE:
+            # Rounded to the dtype of the signals, phases of far ones would say nothing.
+            phases = (signals.astype(np.float64) @ self.frequencies.astype(np.float64).T) % (2.0 * np.pi)
+            phases = phases.astype(signals.dtype)
         return backend.cos_and_sin(phases, float(1.0 / np.sqrt(len(self.frequencies))))
 
     def squared_norms(self, signals: Array) -> Array:

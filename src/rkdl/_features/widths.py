@@ -35,7 +35,7 @@ def scale_gamma(signals: Signals) -> float:
 
     1.0 where all numbers are equal.
     """
-    variance = signals.moments().variance
+    variance = signals.variance()
     if variance == 0.0:
         return 1.0
     gamma = 1.0 / (signals.shape[1] * variance)

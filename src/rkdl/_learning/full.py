@@ -78,7 +78,7 @@ class KernelRows:
                 return (), None
 
             for start, stop in bounds:
-                executor.attempt(fill_rows, every[start:stop], matrix[start:stop])
+                executor.worker(fill_rows)(every[start:stop], matrix[start:stop])
             return cls(executor, kernel, matrix)
         matrix = np.empty((size, size), dtype=signals.dtype)
 
@@ -136,7 +136,9 @@ class KernelRows:
             if self.matrix is not None:
                 return self.matrix[start:stop] @ right
             every = self.executor.signals.read(0, self.size)
-            return self.executor.attempt(lambda rows, _: ((), self.kernel(rows, every) @ right), every[start:stop])[1]
+            return self.executor.worker(lambda rows, _: ((), self.kernel(rows, every) @ right))(
+                every[start:stop], None
+            )[1]
 
         return joined(self.for_chunks(multiply))
 
@@ -144,9 +146,7 @@ class KernelRows:
         """``task(number, start, stop)`` of every chunk."""
         if self.executor.signals.device is not None:
             return [task(number, *bound) for number, bound in enumerate(self.executor.bounds)]
-        found: list = []
-        self.executor.map_chunks(task, found.append)
-        return found
+        return self.executor.map_chunks(task)
 
 
 _ARRAYS = {"atoms": Expected("nN"), "correlations": Expected("Nn"), "gram": Expected("nn")}
@@ -204,7 +204,7 @@ class FullProblem(LearningProblem):
     def model_of(self, state: dict[str, np.ndarray]) -> FullModel:
         sizes = dict(zip("nN", self.model.atoms.shape, strict=True))
         check_arrays(state, {**NUMBERS, **_ARRAYS}, sizes)
-        arrays = self.executor.to_signals({name: state[name] for name in _ARRAYS})
+        arrays: dict[str, Any] = self.executor.to_signals({name: state[name] for name in _ARRAYS})
         return FullModel(**arrays, **{name: state[name].item() for name in NUMBERS})
 
     def encode(self) -> None:
@@ -253,7 +253,20 @@ class FullProblem(LearningProblem):
             update_objective=sweep.objective(self.energy, metric),
         )
         n_replaced = self.replace_unused_atoms(chunks, used, found)
-        self.model = found.normalized()._replace(n_revived=model.n_revived + n_replaced)
+        self.model = self._without_cancellation(found.normalized())._replace(n_revived=model.n_revived + n_replaced)
+
+    def _without_cancellation(self, model: FullModel) -> FullModel:
+        """The model with products of its atoms computed anew where large coefficients cancel in them.
+
+        An atom of unit norm whose coefficients leave nothing but rounding becomes zero, and is replaced later.
+        """
+        eps = float(np.finfo(self.executor.signals.dtype).eps)
+        rounding = eps * abs(model.atoms).sum(1) ** 2 * float(self.squared_norms.max())
+        if not bool((rounding > 10.0 * eps**0.75).any()):
+            return model
+        atoms = where((rounding < eps**0.3)[:, None], model.atoms, 0.0)
+        correlations = cast(self.kernel_rows.times(atoms.T), np.float64)
+        return model._replace(atoms=atoms, correlations=correlations, gram=atoms @ correlations).normalized()
 
     def replace_unused_atoms(self, chunks: list[ChunkState], used: np.ndarray, model: FullModel) -> int:
         """Replace unused atoms by the worst-represented signals, no two alike, in place; returns how many."""

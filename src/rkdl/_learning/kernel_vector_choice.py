@@ -13,6 +13,7 @@ from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import NotFiniteError, Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.executor import Executor
+from rkdl._execution.open import open_part
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import RBF, Kernel
 from rkdl._features.maps import LinearMap
@@ -95,7 +96,8 @@ def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Itera
             Signals(signals.read(0, n_signals), signals.dtype), executor.bounds, executor.n_jobs
         )
     else:
-        few = executor.for_signals(signals.subset(np.sort(rng.choice(n_signals, size, replace=False))))
+        chosen = signals.subset(np.sort(rng.choice(n_signals, size, replace=False)))
+        few = open_part(chosen, 2 * signals.shape[1], executor.n_jobs)
     with few:
         yield few
 

@@ -84,7 +84,8 @@ def learn(
             was_interrupted = saved is None and warm_up(specification, problem, report)
             # What an interrupted warm-up ended with is stored.
             max_iter = 0 if was_interrupted else specification.max_iter
-            history, is_interrupted = iterate(specification, problem, report, max_iter, checkpoint)
+            options = loop_options(specification, problem, report)
+            history, is_interrupted = alternate(problem, max_iter=max_iter, checkpoint=checkpoint, **options)
         except ArrayError as error:
             assert checkpoint is not None
             raise checkpoint.refused(error) from error
@@ -218,29 +219,17 @@ def warm_up(specification: Specification, problem: LearningProblem, report: Repo
     assert isinstance(problem, ReducedProblem)
     fixed = ReducedProblem(problem.executor, problem.model, problem.pursuit, atom_update=problem.atom_update)
     held = report._replace(name=f"{report.name}, kernel vectors held")
-    _, is_interrupted = iterate(specification, fixed, held, FIXED_VECTOR_ITERATIONS)
+    options = loop_options(specification, fixed, held)
+    _, is_interrupted = alternate(fixed, max_iter=FIXED_VECTOR_ITERATIONS, **options)
     problem.continue_from(fixed)
     return is_interrupted
 
 
-def iterate(
-    specification: Specification,
-    problem: LearningProblem,
-    report: Report,
-    max_iter: int,
-    checkpoint: Checkpoint | None = None,
-) -> tuple[History, bool]:
-    """Alternate coding and updates; the errors, and whether Ctrl-C ended it."""
+def loop_options(specification: Specification, problem: LearningProblem, report: Report) -> dict[str, Any]:
+    """What `alternate` is told besides the problem and the number of iterations."""
     n_signals, n_features = problem.executor.signals.shape
-    return alternate(
-        problem,
-        max_iter=max_iter,
-        tol=specification.tol,
-        n_numbers=n_signals * n_features,
-        verbose=report.verbose,
-        name=report.name,
-        checkpoint=checkpoint,
-    )
+    numbers = n_signals * n_features
+    return {"tol": specification.tol, "n_numbers": numbers, "verbose": report.verbose, "name": report.name}
 
 
 def learned_of(specification: Specification, problem: LearningProblem, gamma: float | None) -> Learned:

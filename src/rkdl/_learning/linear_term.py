@@ -60,7 +60,7 @@ class LinearTermChoice:
         dtype = executor.signals.dtype
         gram = cast(unit @ unit.T, dtype)
         task = EncodeTask(LinearMap(vectors.shape[1]), cast(unit, dtype), gram, self.pursuit, makes_state=False)
-        found = SufficientStatistics(*executor.small_to_host(executor.map_reduce(task)[0]))
+        found = SufficientStatistics(*executor.to_backend(executor.map_reduce(task)[0]))
         code_gram, cross_products = found.code_gram / norms / norms[:, None], found.cross_products / norms[:, None]
         if past is None:
             return SufficientStatistics(code_gram, cross_products, float(found.energy))

@@ -321,7 +321,7 @@ class ReducedProblem(LearningProblem):
         sums, chunks = self.executor.map_reduce(task, chunks, start=past)
         if task.caches_features and not self.moves_vectors:
             self._cache(feature_map, chunks)
-        return SufficientStatistics(*self.executor.small_to_host(sums)), chunks
+        return SufficientStatistics(*self.executor.to_backend(sums)), chunks
 
     @property
     def _caches_features(self) -> bool:

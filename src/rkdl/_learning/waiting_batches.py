@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -106,15 +107,13 @@ class JoinedSignals(Signals):
             taken[own] = part.take(indices[own] - self.edges[number])
         return taken
 
-    def reading(self) -> AbstractContextManager:
-        stack = ExitStack()
-        for part in self.parts:
-            stack.enter_context(part.reading())
+    def reading(self, bounds: Sequence[tuple[int, int]], at_once: int) -> AbstractContextManager:
+        stack, own = ExitStack(), defaultdict[Signals, list[tuple[int, int]]](list)
+        for part, first, last in itertools.chain.from_iterable(itertools.starmap(self._pieces, bounds)):
+            own[part].append((first, last))
+        for part, pieces in own.items():
+            stack.enter_context(part.reading(pieces, at_once))
         return stack
-
-    def announce(self, start: int, stop: int) -> None:
-        for part, first, last in self._pieces(start, stop):
-            part.announce(first, last)
 
     def _blocks(self) -> Iterator[np.ndarray]:
         for part in self.parts:

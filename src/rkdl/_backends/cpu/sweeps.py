@@ -12,6 +12,8 @@ from rkdl._backends.cpu.vectors import prefetch
 
 # A combination whose squared norm is this small relative to its terms' is rounding, not a direction.
 SHORT = 1e-24
+# A norm by a metric is itself a difference of large numbers, whose rounding is this share of them.
+SHORT_IN_METRIC = 1e-12
 
 
 def gram_sweep(
@@ -36,7 +38,7 @@ def gram_sweep(
         couplings[j] = 0.0
         direction = targets[j] - couplings @ atoms
         square = float(direction @ (metric @ direction))
-        if square > SHORT * float(targets[j] @ (metric @ targets[j]) + couplings @ couplings):
+        if square > SHORT_IN_METRIC * float(targets[j] @ (metric @ targets[j]) + couplings @ couplings):
             norm = float(np.sqrt(square))
             atoms[j] = direction / norm
             scales[j] = norm / code_gram[j, j]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from rkdl._backends.cpu import sweeps
-from rkdl._backends.cpu.sweeps import SHORT
+from rkdl._backends.cpu.sweeps import SHORT, SHORT_IN_METRIC
 from rkdl._backends.torch.pursuit import TensorCodes
 
 
@@ -31,7 +31,7 @@ def gram_sweep(
     couplings = (code_gram * scales).tril(-1) + code_gram.triu(1)
     terms = torch.linalg.vecdot(targets, targets if metric is None else targets @ metric)
     terms = terms + couplings.square().sum(1)
-    is_short = used & ~(lengths > SHORT * terms)
+    is_short = used & ~(lengths > (SHORT if metric is None else SHORT_IN_METRIC) * terms)
     if is_short.any():
         # An atom without a direction of its own stays as it is, and the ones after it see that.
         rows = atoms.cpu().numpy()

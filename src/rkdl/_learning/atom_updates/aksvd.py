@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rkdl._backends.arrays import copied
-from rkdl._backends.base import SHORT, backend_of
+from rkdl._backends.base import SHORT, SHORT_IN_METRIC, backend_of
 from rkdl._learning.atom_updates.base import CodedSignals, Sweep
 
 
@@ -33,7 +33,7 @@ class AKSVDUpdate:
             own, square, terms = backend_of(atoms).stack(numbers).tolist()
             if not own > 0.0:
                 continue
-            if square > SHORT * terms:
+            if square > (SHORT if metric is None else SHORT_IN_METRIC) * terms:
                 norm = square**0.5
                 atoms[j] = direction / norm
                 signals.update(j, couplings, norm)

@@ -127,7 +127,7 @@ class Objective:
             self.chunks[:] = chunks
         # What has a signal's length stays with the vectors.
         n_small = 1 if is_tensor(vectors) else len(sums)
-        sums = (*self.executor.small_to_host(sums[:n_small]), *sums[n_small:])
+        sums = (*self.executor.to_backend(sums[:n_small]), *sums[n_small:])
         cross_products, signal_gradient = sums[0], sums[1] if len(sums) > 1 else None
         if self.past is not None:
             places, combinations = self.past
