@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rkdl._persistence.shapes import DOUBLE, INTEGERS, POSITIVE, ArrayError, Expected, check_arrays
+from rkdl._persistence.named_arrays import DOUBLE, INTEGERS, POSITIVE, ArrayError, Expected, check_arrays
 from rkdl._utils.types import FLOATS
 
 # Axes: m features, n atoms, p kernel vectors, q frequencies, f Fourier features, c classes, k members of a detector.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +18,17 @@ from rkdl._estimators.fitting import as_fitted, remember_parameters
 from rkdl._features.kernels import PUBLIC, Kernel, from_plain, to_plain
 from rkdl._learning.stream_state import restored_stream, stream_state
 from rkdl._persistence.files import read_file, write_file
-from rkdl._persistence.shapes import ArrayError
-from rkdl._persistence.states import flattened, part_of
+from rkdl._persistence.named_arrays import ArrayError, flattened, part_of
 from rkdl._utils.text import shown
 from rkdl._utils.types import plain_scalar
 
 _PLAIN = (bool, int, float, str)
+# Lists in a header: what they become, and what they hold.
+_LISTS: dict[str, tuple[Callable, Any]] = {
+    "tuple": (tuple, _PLAIN),
+    "list": (list, _PLAIN),
+    "names": (partial(np.array, dtype=object), str),
+}
 _WORDS_OF_MT19937 = 624
 
 
@@ -172,29 +178,24 @@ class _File(NamedTuple):
             model._stream = restored_stream(stream, model._dictionary())
         if hasattr(model, "_settings"):
             model._fit_settings = model._settings()
-        if len(stream) != len(self.arrays):
-            raise TypeError(f"{max(self.arrays, key=lambda key: not key.startswith('stream.'))} is not expected")
+        unknown = [key for key in self.arrays if not key.startswith("stream.")]
+        if unknown:
+            raise TypeError(f"{unknown[0]} is not expected")
         return model
 
     def _estimator(self, name: str, header: dict[str, Any]) -> Any:
         """The estimator with these parameters, not fitted."""
         from rkdl import _estimators as estimators
 
-        found = header["estimator"]
-        if found not in estimators.__all__:
+        found, parameters = header["estimator"], header["parameters"]
+        cls = getattr(estimators, found) if found in estimators.__all__ else None
+        unknown = [found] if cls is None else sorted(set(parameters) - set(cls().get_params(deep=False)))
+        if unknown or cls is None:
             raise ValueError(
-                f"{self.name} holds a '{_brief(found)}', which this version of rkdl does not know: use a newer one."
+                f"{self.name} holds '{_brief(', '.join(map(str, unknown)))}', which this version of rkdl does not "
+                f"know: use a newer one."
             )
-        cls = getattr(estimators, found)
-        unknown = set(header["parameters"]) - set(cls().get_params(deep=False))
-        if unknown:
-            raise ValueError(
-                f"{self.name} holds a {found} with {_brief(', '.join(sorted(unknown)))}, which this version of "
-                f"rkdl does not know: use a newer one."
-            )
-        model = cls(
-            **{key: self._value(f"{name}parameter.{key}", value) for key, value in header["parameters"].items()}
-        )
+        model = cls(**{key: self._value(f"{name}parameter.{key}", value) for key, value in parameters.items()})
         model._validate_params()
         return model
 
@@ -205,12 +206,11 @@ class _File(NamedTuple):
         if "estimator" in value:
             return self._estimator(f"{name}.", value)
         kind, content = value.popitem()
-        if kind in ("tuple", "list", "names"):
-            if not isinstance(content, list) or not all(
-                isinstance(item, str if kind == "names" else _PLAIN) for item in content
-            ):
+        if kind in _LISTS:
+            make, kinds = _LISTS[kind]
+            if not isinstance(content, list) or not all(isinstance(item, kinds) for item in content):
                 raise TypeError(f"{name} holds something other than plain values")
-            return np.array(content, dtype=object) if kind == "names" else {"tuple": tuple, "list": list}[kind](content)
+            return make(content)
         if kind == "function":
             if not callable(self.kernel):
                 raise ValueError(

@@ -28,8 +28,7 @@ from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.chunk_tasks import ChunkState, count_empty
 from rkdl._learning.initial_atoms import Products, first_signals, given_atoms
 from rkdl._learning.loop import NUMBERS, LearningProblem
-from rkdl._persistence.shapes import Expected, check_arrays
-from rkdl._persistence.states import flattened
+from rkdl._persistence.named_arrays import Expected, check_arrays, flattened
 from rkdl._utils.warnings import warn
 
 # Share of the memory that a kernel matrix may take.

@@ -28,7 +28,7 @@ from rkdl._learning.loop import LearningProblem, alternate
 from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._learning.specification import Specification
 from rkdl._persistence.checkpoint import Checkpoint, History, describe
-from rkdl._persistence.shapes import ArrayError, Expected, check_arrays
+from rkdl._persistence.named_arrays import ArrayError, Expected, check_arrays
 from rkdl._utils.warnings import warn
 
 # Iterations before the kernel vectors are learned, at most; whatever max_iter is, so that it may be raised.

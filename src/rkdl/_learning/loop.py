@@ -11,7 +11,7 @@ import numpy as np
 from rkdl._coding.encoder import NotFiniteError
 from rkdl._execution.executor import Executor
 from rkdl._persistence.checkpoint import Checkpoint, History
-from rkdl._persistence.shapes import INTEGERS, Expected
+from rkdl._persistence.named_arrays import INTEGERS, Expected
 
 # Numbers of every saved model. Those of the objective are infinite before they are known.
 NUMBERS = {

@@ -22,8 +22,7 @@ from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, Objective, 
 from rkdl._learning.linear_term import LinearTerm, LinearTermChoice
 from rkdl._learning.loop import NUMBERS, LearningProblem
 from rkdl._learning.statistics import SufficientStatistics
-from rkdl._persistence.shapes import Expected, check_arrays
-from rkdl._persistence.states import flattened
+from rkdl._persistence.named_arrays import Expected, check_arrays, flattened
 
 # Where less than this share of the signals' energy is left, few of their codes are empty.
 POOR_SHARE = 0.25

@@ -12,8 +12,17 @@ from rkdl._learning.running_statistics import RunningStatistics
 from rkdl._learning.statistics import SufficientStatistics
 from rkdl._learning.stream import Stream
 from rkdl._learning.waiting_batches import WaitingBatch
-from rkdl._persistence.shapes import FLAGS, INTEGERS, POSITIVE, ArrayError, Expected, check_arrays
-from rkdl._persistence.states import flattened, nested, part_of
+from rkdl._persistence.named_arrays import (
+    FLAGS,
+    INTEGERS,
+    POSITIVE,
+    ArrayError,
+    Expected,
+    check_arrays,
+    flattened,
+    nested,
+    part_of,
+)
 from rkdl._utils.types import FLOATS
 
 # Axes: m features of a signal, s of its feature map, n atoms, w worst signals, h signals in b chunks.

@@ -16,8 +16,7 @@ from rkdl._execution.config import TF32
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, from_plain, make_kernel, to_plain
 from rkdl._persistence.files import check_place, check_writable, read_file, write_file
-from rkdl._persistence.shapes import FLAGS, ArrayError, Expected, check_arrays
-from rkdl._persistence.states import flattened, part_of
+from rkdl._persistence.named_arrays import FLAGS, ArrayError, Expected, check_arrays, flattened, part_of
 from rkdl._utils.text import shown
 from rkdl._utils.types import plain_scalar
 from rkdl._utils.warnings import warn

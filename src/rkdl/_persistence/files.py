@@ -119,63 +119,56 @@ def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[st
 def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, dict[str, np.ndarray]]:
     """Read the header and arrays of a file of `kind`; anything else is refused, with a message that ends in `remedy`.
 
-    Nothing is decompressed, and no part of the file is read twice: memory is bounded by the file's size.
+    Nothing is decompressed or read twice: memory is bounded by the file's size.
     """
     name = shown(Path(path))
     # Before it is opened: a pipe without a writer would block.
     _check_regular(os.stat(path), path)
     with open(path, "rb") as stream:
         try:
-            with zipfile.ZipFile(stream) as archive:
-                members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-                if any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
-                    raise ValueError("its arrays are compressed")
-                total = sum(member.file_size for member in members.values())
-                if len(members) != len(archive.infolist()) or total > os.fstat(stream.fileno()).st_size:
-                    raise ValueError("its arrays overlap")
-                text = _read_array(archive, members.pop(_HEADER)) if _HEADER in members else None
-                if text is None or text.dtype != np.uint8 or text.nbytes > _LONGEST_HEADER:
-                    raise ValueError("it has no header")
-                header = json.loads(text.tobytes().decode())
-                _check_kind(name, header, kind, remedy)
-                return header, {key: _read_array(archive, member) for key, member in members.items()}
-        except _KindError:
-            raise
+            arrays = _read_arrays(stream)
+            text = arrays.pop(_HEADER)
+            if text.dtype != np.uint8 or text.nbytes > _LONGEST_HEADER:
+                raise ValueError("its header is no text")
+            header = json.loads(text.tobytes().decode())
+            found, version = header.pop("rkdl"), header.pop("format")
         except Exception as error:
             # NumPy and zipfile raise nearly anything on damaged bytes, with advice that does not help.
             raise ValueError(f"{name} is truncated or not a file of rkdl ({shown(error)}): {remedy}") from error
-
-
-def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    with archive.open(member) as stream:
-        array: np.ndarray = read_array(stream, allow_pickle=False)
-        # To the end: there the checksum is compared.
-        if stream.read(1):
-            raise ValueError("more bytes follow an array")
-    # No records. Any number of texts without letters takes no bytes.
-    if array.dtype.kind not in "biufcSUMm" or not array.dtype.itemsize:
-        raise ValueError(f"its arrays hold {array.dtype}, not plain numbers or text")
-    return array
-
-
-class _KindError(ValueError):
-    """An intact file of rkdl of another kind or format."""
-
-
-def _check_kind(name: str, header: Any, kind: str, remedy: str) -> None:
-    found = header.get("rkdl", "something else") if isinstance(header, dict) else "something else"
     if found != kind:
-        raise _KindError(f"{name} is not a file of rkdl of the kind {kind!r} but {str(found)[:40]!r}: {remedy}")
-    version = header.get("format")
+        raise ValueError(f"{name} is not a file of rkdl of the kind {kind!r} but {str(found)[:40]!r}: {remedy}")
     if version != FORMATS[kind]:
+        which, advice = "a later", "Update rkdl"
         if isinstance(version, int) and version < FORMATS[kind]:
-            advice = "it was written by an earlier version. Fit again with this one"
-        else:
-            advice = "it was written by a later version. Update rkdl"
-        raise _KindError(
-            f"{name} has format {str(version)[:20]} and this version of rkdl reads format {FORMATS[kind]}: {advice}, "
-            f"or {remedy}"
+            which, advice = "an earlier", "Fit again with this one"
+        raise ValueError(
+            f"{name} has format {shown(version)[:20]} and this version of rkdl reads format {FORMATS[kind]}: it was "
+            f"written by {which} version. {advice}, or {remedy}"
         )
+    return header, arrays
+
+
+def _read_arrays(stream: IO[bytes]) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file, which must be plain and not compressed."""
+    found: dict[str, np.ndarray] = {}
+    with zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("its arrays are compressed")
+        if sum(member.file_size for member in members) > os.fstat(stream.fileno()).st_size:
+            raise ValueError("its arrays overlap")
+        for member in members:
+            with archive.open(member) as part:
+                array = read_array(part, allow_pickle=False)
+                # To the end: there the checksum is compared.
+                if part.read(1):
+                    raise ValueError("more bytes follow an array")
+            # No records. Any number of texts without letters takes no bytes.
+            if array.dtype.kind not in "biufcSUMm" or not array.dtype.itemsize:
+                raise ValueError(f"its arrays hold {array.dtype}, not plain numbers or text")
+            if found.setdefault(member.filename.removesuffix(".npy"), array) is not array:
+                raise ValueError("it holds an array twice")
+    return found
 
 
 def _check_regular(found: os.stat_result, path: str | os.PathLike) -> None:

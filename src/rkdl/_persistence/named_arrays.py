@@ -1,11 +1,14 @@
-"""Checks of arrays read from files, before anything computes with them: compiled code does not check bounds."""
+"""What is saved as named arrays, and what they must be when they are read: compiled code does not check bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import is_dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from rkdl._backends.arrays import host
 
 DOUBLE = (np.dtype(np.float64),)
 INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
@@ -72,3 +75,37 @@ def _check_array(name: str, array: np.ndarray, wanted: Expected, sizes: dict[str
         raise ArrayError(f"{name} holds {array.min()}, expected {least}")
     if wanted.most and (array > sizes[wanted.most]).any():
         raise ArrayError(f"{name} holds {array.max()}, expected {sizes[wanted.most]} or less")
+
+
+def flattened(parts: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
+    """Numbers and arrays of parts, and of their parts, by names ``part.of_part``; what is None is left out."""
+    found: dict[str, np.ndarray] = {}
+    for name, value in parts.items():
+        if hasattr(value, "_asdict"):
+            value = value._asdict()
+        elif is_dataclass(value):
+            value = vars(value)
+        if isinstance(value, Mapping):
+            found |= flattened(value, f"{prefix}{name}.")
+        elif value is not None:
+            array = np.asarray(host(value))
+            found[prefix + name] = array.astype(np.float64) if array.ndim == 0 and array.dtype.kind == "f" else array
+    return found
+
+
+def part_of(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """The arrays of one part, by their names in it."""
+    start = f"{name}."
+    return {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
+
+
+def nested(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The parts that were flattened, as dictionaries; arrays without axes become numbers of Python."""
+    found: dict[str, Any] = {}
+    for name, array in arrays.items():
+        *parents, last = name.split(".")
+        place = found
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = array if array.ndim else array.item()
+    return found
