@@ -90,10 +90,7 @@ def load(path: str | os.PathLike, *, kernel: Callable | None = None) -> Any:
     file = _File(shown(path), *read_file(path, "estimator", "give a file that an estimator's save wrote."), kernel)
     try:
         return file.model()
-    except (
-        *(KeyError, TypeError, AttributeError, OverflowError, RecursionError),
-        *(ArrayError, InvalidParameterError),
-    ) as error:
+    except (LookupError, TypeError, AttributeError, ArithmeticError, ArrayError, InvalidParameterError) as error:
         message = f"{type(error).__name__}: {_brief(error, 300)}"
         raise ValueError(f"{file.name} was changed: its header does not fit what it holds ({message}).") from error
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rkdl._backends.arrays import host
 from rkdl._execution.config import TF32
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, from_plain, make_kernel, to_plain
-from rkdl._persistence.files import check_place, check_writable, read_file, write_file
+from rkdl._persistence.files import check_writable, read_file, write_file
 from rkdl._persistence.named_arrays import FLAGS, ArrayError, Expected, check_arrays, flattened, part_of
 from rkdl._utils.text import shown
 from rkdl._utils.types import plain_scalar
@@ -51,7 +52,7 @@ class History:
     def extended(self, error: float, total: float, update_error: float, is_settled: bool) -> History:
         """The history with one iteration more."""
         errors, totals, updates = [*self.errors, error], [*self.totals, total], [*self.update_errors, update_error]
-        return History(errors, updates, totals, is_settled, self.start_error, self.start_total)
+        return replace(self, errors=errors, totals=totals, update_errors=updates, is_settled=is_settled)
 
     @property
     def has_improved(self) -> bool:
@@ -84,7 +85,6 @@ class Checkpoint:
         self._name = shown(self.path)
         self._found: dict = {}
         self._has_warned = self._has_warned_of_others = False
-        check_place(self.path)
         self._last_seen = self._identity()
         if os.path.lexists(self.path):
             self._read()
@@ -92,11 +92,10 @@ class Checkpoint:
 
     def _identity(self) -> tuple[int, int, int] | None:
         """What tells a file at the path from others that were there before; None without a file."""
-        try:
+        with suppress(OSError):
             found = os.stat(self.path)
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+            return found.st_ino, found.st_mtime_ns, found.st_size
+        return None
 
     def _read(self) -> None:
         header, arrays = read_file(self.path, "checkpoint", _REMEDY)
