@@ -55,11 +55,10 @@ _PARTS = {"statistics": SufficientStatistics, "linear": SufficientStatistics, "w
 
 
 def stream_state(stream: Stream) -> dict[str, np.ndarray]:
-    """Everything that a stream with a model continues from."""
+    """Everything that a stream with a model continues from, after it has forgotten what its last batch made of it."""
     assert stream.model is not None
     waiting = {str(number): batch for number, batch in enumerate(stream.waiting)}
-    without = {"learned": None, "error": None}
-    return flattened({**vars(stream), **without, "model": stream.model.state(), "waiting": waiting})
+    return flattened({**vars(stream), "model": stream.model.state(), "waiting": waiting})
 
 
 def restored_stream(state: dict[str, np.ndarray], dictionary: FittedDictionary) -> Stream:
