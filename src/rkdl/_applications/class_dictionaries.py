@@ -17,9 +17,9 @@ from rkdl._backends.arrays import cast, host, is_tensor, normalize_rows
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import to_device, to_host
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encoder import NotFiniteError, Pursuit
+from rkdl._coding.encoder import Pursuit
 from rkdl._coding.passes import map_rows
-from rkdl._data.signals import Signals, needs_float64
+from rkdl._data.signals import NotFiniteError, Signals, needs_float64
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.config import cache_limit
 from rkdl._execution.executor import Executor

@@ -228,7 +228,6 @@ class FittedDictionary:
 
 
 def _decoded(encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Array]:
-    features, correlations = (rows, None) if encoder.is_linear else encoder.correlate(rows)
-    codes = encoder.codes(rows)
-    checked = features if correlations is None else correlations
-    return checked, decoder(densify(codes, encoder.n_atoms))
+    features, correlations = encoder.correlate(rows)
+    codes = encoder.codes(rows, correlations=correlations)
+    return features if encoder.is_linear else correlations, decoder(densify(codes, encoder.n_atoms))

@@ -10,23 +10,9 @@ import numpy as np
 
 from rkdl._backends.arrays import normalize_rows
 from rkdl._backends.base import ChunkCodes, backend_of, is_tensor
-from rkdl._data.signals import is_safe, needs_float64
+from rkdl._data.signals import NotFiniteError, is_safe, needs_float64
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._utils.types import Array
-
-
-class NotFiniteError(ValueError):
-    """Features left the range of their dtype, or the signals were not finite."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The signals' features are not finite in their dtype: scale the signals, lower the kernel's gamma or "
-            "degree, or use float64."
-        )
-
-    def __reduce__(self) -> tuple:
-        # From a worker to the client: the message is not an argument.
-        return NotFiniteError, ()
 
 
 class Pursuit(NamedTuple):
@@ -70,6 +56,11 @@ class Encoder:
         return None if self.gram is None else backend_of(self.gram).padded_gram(self.gram)
 
     @cached_property
+    def ones(self) -> np.ndarray:
+        """A factor of one per atom."""
+        return np.ones(self.n_atoms, dtype=self.atoms.dtype)
+
+    @cached_property
     def limited(self) -> Pursuit:
         """The pursuit of no more atoms than there are coordinates: a further one could only fit rounding."""
         return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, self.feature_map.size))
@@ -85,10 +76,11 @@ class Encoder:
         own_features = 0 if self.is_linear else self.feature_map.size
         return self.feature_map.signal_size + own_features + 2 * self.n_atoms
 
-    def codes(self, signals: Array, squared_norms: Array | None = None) -> Any:
-        """Codes (`ChunkCodes`) of a chunk, in its dtype; `squared_norms` are those of the signals, where given."""
+    def codes(self, signals: Array, squared_norms: Array | None = None, correlations: Array | None = None) -> Any:
+        """Codes (`ChunkCodes`) of a chunk, in its dtype; norms of the signals and correlations where they are known."""
         with np.errstate(over="ignore", invalid="ignore"):
-            _, correlations = self.correlate(signals)
+            if correlations is None:
+                _, correlations = self.correlate(signals)
             norms = self._norms(signals, correlations) if squared_norms is None else squared_norms
             if not is_tensor(correlations) and not self._is_in_range(signals, correlations, norms):
                 codes = self._wide.codes(signals.astype(np.float64), squared_norms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
@@ -11,8 +10,8 @@ import numpy as np
 
 from rkdl._backends.base import Codes, backend_of, is_tensor
 from rkdl._backends.devices import to_host
-from rkdl._coding.encoder import Encoder, NotFiniteError, square_sum
-from rkdl._data.signals import Signals, is_safe
+from rkdl._coding.encoder import Encoder, square_sum
+from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.executor import Executor, Result
@@ -44,12 +43,10 @@ class Coder(Protocol):
         """The coder and the signals, both in float64 if squares of the signals leave the range of float32."""
 
 
-@contextmanager
-def open_pass(signals: Signals, width: int, n_jobs: int | None) -> Iterator[Executor]:
+def open_pass(signals: Signals, width: int, n_jobs: int | None) -> Executor:
     """What runs a pass over signals that take `width` numbers each, whose results are written in this process.
 
-    Chunks on a device are processed one after another. Where features are not finite because the signals are not, the
-    error is scikit-learn's, which says so.
+    Chunks on a device are processed one after another.
     """
     choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
     if signals.device is not None:
@@ -57,12 +54,7 @@ def open_pass(signals: Signals, width: int, n_jobs: int | None) -> Iterator[Exec
 
         choose, n_jobs = bounds_on(signals.device), 1
     bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
-    try:
-        with ThreadExecutor(signals, bounds, n_jobs, row_width=width) as executor:
-            yield executor
-    except NotFiniteError:
-        signals.check_finite()
-        raise
+    return ThreadExecutor(signals, bounds, n_jobs, row_width=width)
 
 
 def for_each_chunk(
@@ -95,7 +87,7 @@ def encode_signals(
     # A few signals choose few atoms, whose rows of the Gram matrix alone are computed.
     if encoder.gram is None and n_signals * encoder.pursuit.n_nonzero >= n_atoms // 2:
         encoder = replace(encoder, gram=gram_matrix(encoder.atoms, n_jobs))
-    factors = np.ones(n_atoms, dtype=signals.dtype) if factors is None else factors.astype(signals.dtype, copy=False)
+    factors = encoder.ones if factors is None else factors.astype(signals.dtype, copy=False)
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=signals.dtype)
 
     n_coefficients: list[int] = []
@@ -157,7 +149,7 @@ def _encode_on_device(
 
         def work(rows: Array, own: Array) -> tuple[tuple, Any]:
             features, correlations = placed.correlate(rows)
-            codes = placed.codes(rows, own)
+            codes = placed.codes(rows, own, correlations)
             if scale is not None:
                 codes = codes._replace(values=codes.values * scale[codes.indices])
             checked = square_sum(features if placed.is_linear else correlations)

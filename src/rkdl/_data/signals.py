@@ -165,6 +165,20 @@ def is_safe(mean_square: float, dtype: Any) -> bool:
     return 1.0 / limit <= mean_square <= limit
 
 
+class NotFiniteError(ValueError):
+    """Features left the range of their dtype, or the signals were not finite."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The signals' features are not finite in their dtype: scale the signals, lower the kernel's gamma or "
+            "degree, or use float64."
+        )
+
+    def __reduce__(self) -> tuple:
+        # From a worker to the client: the message is not an argument.
+        return NotFiniteError, ()
+
+
 class RangeError(ValueError):
     """Squares of the signals leave the range of float64."""
 

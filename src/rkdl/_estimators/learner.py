@@ -17,7 +17,6 @@ from sklearn.utils.metaestimators import available_if
 
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encode import PURSUITS
-from rkdl._coding.encoder import NotFiniteError
 from rkdl._coding.preimages import LinearDecoder
 from rkdl._estimators.base import DictionaryEstimator
 from rkdl._estimators.fitting import constant, freeze, replaced_at_once
@@ -241,18 +240,14 @@ def _learn_batch(work: Any, X: MatrixLike, update: bool) -> None:
     signals = work._read_signals(X, reset=is_first)
     specification = work._specification()
     stream = _stream_of(work, specification)
-    try:
-        stream = stream.update(
-            signals,
-            specification,
-            check_random_state(work.random_state),
-            Report(type(work).__name__, work.verbose),
-            work.n_jobs,
-            ends_epoch=update,
-        )
-    except NotFiniteError:
-        signals.check_finite()
-        raise
+    stream = stream.update(
+        signals,
+        specification,
+        check_random_state(work.random_state),
+        Report(type(work).__name__, work.verbose),
+        work.n_jobs,
+        ends_epoch=update,
+    )
     work._fit_settings = work._settings()
     if stream.learned is not None:
         work._set(stream.learned)
@@ -306,11 +301,7 @@ def fit_decoder(self: Any, X: MatrixLike) -> Any:
         signals = self._signals_for(dictionary, X)
         width = dictionary.encoder(signals.dtype).row_width
         with open_executor(signals, width, self.n_jobs, is_alone=not dictionary.runs_user_code) as executor:
-            try:
-                sums = decoder_sums(dictionary, executor)
-            except NotFiniteError:
-                signals.check_finite()
-                raise
+            sums = decoder_sums(dictionary, executor)
         decoder = solved_decoder(dictionary, sums, self.decoder_alpha)
         self.decoder_, self.decoder_intercept_ = decoder.matrix, decoder.intercept
         freeze(self, self._parts)

@@ -121,3 +121,6 @@ class one_blas_thread(ContextDecorator):  # noqa: N801
             _users -= 1
             if _users == 0:
                 _restore_threads()
+
+
+ONE_BLAS_THREAD = one_blas_thread()

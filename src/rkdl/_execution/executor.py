@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from copy import copy
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
-from rkdl._data.signals import RangeError, Signals, is_safe
-from rkdl._execution.blas import one_blas_thread
+from rkdl._data.signals import NotFiniteError, RangeError, Signals, is_safe
+from rkdl._execution.blas import ONE_BLAS_THREAD
 from rkdl._execution.config import cache_limit
 from rkdl._execution.pool import in_order
 from rkdl._utils.types import Array
@@ -28,7 +29,6 @@ from rkdl._utils.types import Array
 # Features are cached between passes while they take no more than this.
 CACHE_BYTES = 64 << 20
 
-_ONE_BLAS_THREAD = one_blas_thread()
 
 Bounds = Sequence[tuple[int, int]]
 Sums = tuple[Array, ...]
@@ -59,20 +59,28 @@ class Executor:
         self.bounds = list(bounds)
         self.n_jobs = n_jobs
         self.cache_bytes = cache_bytes
-        self._context = ExitStack()
         self._threads, self._pool = 1, None
 
     _pool: ThreadPoolExecutor | None
 
     def __enter__(self) -> Self:
-        _ONE_BLAS_THREAD.__enter__()
+        ONE_BLAS_THREAD.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         try:
-            self._context.close()
+            if "_context" in vars(self):
+                self._context.close()
         finally:
-            _ONE_BLAS_THREAD.__exit__()
+            ONE_BLAS_THREAD.__exit__()
+        if kind is not None and issubclass(kind, NotFiniteError):
+            # Where features are not finite because the signals are not, the error says so.
+            self.signals.check_finite()
+
+    @cached_property
+    def _context(self) -> ExitStack:
+        """What ends with the executor."""
+        return ExitStack()
 
     def map_reduce(
         self, task: ChunkTask, states: list[State] | None = None, start: Sums | None = None
@@ -104,6 +112,9 @@ class Executor:
         For results of the signals' size, such as codes, which tasks may write into arrays of this process.
         """
         found: list[Result] = []
+        if self._pool is None and self.signals.is_in_memory and len(self.bounds) == 1:
+            # The rest would take a tenth of the time of coding one signal.
+            return [task(0, *self.bounds[0])]
         self._each(task, found.append, len(self.bounds))
         return found
 

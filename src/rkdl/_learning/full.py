@@ -18,8 +18,8 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from rkdl._backends.arrays import cast, copied, host, is_tensor, joined, where
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import free_bytes
-from rkdl._coding.encoder import NotFiniteError, Pursuit
-from rkdl._data.signals import is_safe
+from rkdl._coding.encoder import Pursuit
+from rkdl._data.signals import NotFiniteError, is_safe
 from rkdl._execution.executor import Executor
 from rkdl._execution.machine import physical_memory
 from rkdl._features.kernels import Kernel

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
 from rkdl._backends.arrays import host
-from rkdl._coding.encoder import NotFiniteError
-from rkdl._data.signals import Signals
+from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._features.maps import FeatureMap, KernelMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._utils.inputs import well_formed

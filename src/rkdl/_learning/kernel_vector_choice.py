@@ -10,8 +10,8 @@ import numpy as np
 
 from rkdl._backends.arrays import cast, host
 from rkdl._backends.base import backend_of
-from rkdl._coding.encoder import NotFiniteError, Pursuit
-from rkdl._data.signals import Signals
+from rkdl._coding.encoder import Pursuit
+from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.executor import Executor
 from rkdl._execution.open import open_part
 from rkdl._execution.threads import ThreadExecutor

@@ -12,9 +12,8 @@ import numpy as np
 
 from rkdl._backends.arrays import host
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encoder import NotFiniteError
 from rkdl._coding.preimages import Decode, DecoderSums, LinearDecoder, learn_decoder
-from rkdl._data.signals import Signals, is_safe
+from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.executor import Executor
 from rkdl._execution.open import open_executor
 from rkdl._features.maps import FeatureMap, FourierMap, KernelMap

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rkdl._coding.encoder import NotFiniteError
+from rkdl._data.signals import NotFiniteError
 from rkdl._execution.executor import Executor
 from rkdl._persistence.checkpoint import Checkpoint, History
 from rkdl._persistence.named_arrays import INTEGERS, Expected

@@ -10,9 +10,8 @@ import numpy as np
 
 from rkdl._backends.devices import to_host
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encoder import NotFiniteError
 from rkdl._coding.preimages import DecoderSums
-from rkdl._data.signals import Signals
+from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
 from rkdl._features.widths import SAMPLE, median_gamma, spread_sample

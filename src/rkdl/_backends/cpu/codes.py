@@ -82,7 +82,7 @@ def padded_gram(gram: np.ndarray) -> np.ndarray:
     n_atoms = len(gram)
     if gram.shape[1] * gram.itemsize % VECTOR_BYTES == 0:
         # Writeable, or the pursuit would be compiled once more, for an argument that it must not fill in.
-        return np.require(gram, requirements=("C", "W"))
+        return gram if gram.flags.carray else np.require(gram, requirements=("C", "A", "W"))
     padded = np.zeros((n_atoms, _padded_width(n_atoms, gram.dtype)), dtype=gram.dtype)
     padded[:, :n_atoms] = gram
     return padded
