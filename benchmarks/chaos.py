@@ -336,7 +336,7 @@ def try_writers(folder: Path, rng: random.Random, is_small: bool) -> Iterator[Tr
     for _ in range(1 if is_small else 12):
         children = [Child(fit_or_be_refused, folder / "shared.rkdl", model, X, expected) for _ in range(3)]
         trial.outcomes.update(child.result() for child in children)
-        if len(read_file(folder / "shared.rkdl", "checkpoint", "")[0]["errors"]) != model.max_iter:
+        if len(read_file(folder / "shared.rkdl", "checkpoint", "")[1]["history.errors"]) != model.max_iter:
             trial.outcomes["LOST"] += 1
         (folder / "shared.rkdl").unlink()
     yield trial

@@ -159,7 +159,7 @@ def measure_kills(folder: Path, small: bool) -> Iterator[str]:
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        resumed.append(len(read_file(path, "checkpoint", "")[0]["errors"]) if path.exists() else 0)
+        resumed.append(len(read_file(path, "checkpoint", "")[1]["history.errors"]) if path.exists() else 0)
         same += fitted(killed_model().fit(X, checkpoint=path)) == expected
         path.unlink()
     yield f"- processes killed (SIGKILL) at random moments of a MORKDL fit of 25 iterations: {count}"

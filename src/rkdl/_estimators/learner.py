@@ -29,7 +29,6 @@ from rkdl._learning.initial_atoms import INITS
 from rkdl._learning.learn import CheckpointRequest, Learned, Report, decoder_sums, learn, solved_decoder
 from rkdl._learning.specification import Specification
 from rkdl._learning.stream import Stream
-from rkdl._learning.stream_state import StreamState, restored_stream
 from rkdl._utils.types import MatrixLike, plain_scalar
 
 # Constraints of the parameters that several methods have.
@@ -281,11 +280,6 @@ def _check_settings(work: Any) -> None:
                 f"{name}={now.get(name)!r} was {value!r} when this {type(work).__name__} began to learn, and what it "
                 f"learned holds for that alone: set it back, or begin anew with fit or a clone."
             )
-
-
-def restore_stream(estimator: Any, state: StreamState, sizes: dict[str, int]) -> None:
-    """Give a loaded estimator the stream of its file."""
-    estimator._stream = restored_stream(state, estimator._specification(), sizes, estimator._dictionary().atoms.dtype)
 
 
 def fit_decoder(self: Any, X: MatrixLike) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,13 +16,19 @@ from rkdl._backends.arrays import host
 from rkdl._estimators.fitted import check_fitted
 from rkdl._estimators.fitting import as_fitted, remember_parameters
 from rkdl._features.kernels import PUBLIC, Kernel, from_plain, to_plain
-from rkdl._learning.stream_state import StreamState, stream_state
+from rkdl._learning.stream_state import restored_stream, stream_state
 from rkdl._persistence.files import read_file, write_file
-from rkdl._persistence.shapes import ArrayError
+from rkdl._persistence.named_arrays import ArrayError, flattened, part_of
 from rkdl._utils.text import shown
 from rkdl._utils.types import plain_scalar
 
 _PLAIN = (bool, int, float, str)
+# Lists in a header: what they become, and what they hold.
+_LISTS: dict[str, tuple[Callable, Any]] = {
+    "tuple": (tuple, _PLAIN),
+    "list": (list, _PLAIN),
+    "names": (partial(np.array, dtype=object), str),
+}
 _WORDS_OF_MT19937 = 624
 
 
@@ -33,30 +40,17 @@ def save(self: Any, path: str | os.PathLike) -> None:
     path : str or path
         The file; an existing one is replaced.
     """
-    from rkdl import _estimators as estimators
-
     check_is_fitted(self, "n_features_in_")
-    if getattr(estimators, type(self).__name__, None) is not type(self):
-        raise ValueError(
-            f"{type(self).__qualname__} is a class of your own, which rkdl.load could not make again: save its "
-            f"parts, or use skops or pickle."
-        )
     self = as_fitted(self)
-    # Other values would make a file that cannot be loaded.
-    self._validate_params()
     arrays: dict[str, np.ndarray] = {}
-    parameters = {
-        name: _encode(f"parameter.{name}", value, arrays) for name, value in self.get_params(deep=False).items()
-    }
-    attributes = {
+    header = _encode_estimator("", self, arrays)
+    header["attributes"] = {
         name: _encode(f"attribute.{name}", value, arrays)
         for name, value in vars(self).items()
         if name.endswith("_") and not name.startswith("_")
     }
-    header = {"estimator": type(self).__name__, "parameters": parameters, "attributes": attributes}
     if "_stream" in vars(self):
-        header["stream"], state = stream_state(self._stream)
-        arrays |= {f"stream.{name}": value for name, value in state.items()}
+        arrays |= flattened({"stream": stream_state(self._stream)})
     write_file(path, "estimator", header, arrays)
 
 
@@ -93,16 +87,12 @@ def load(path: str | os.PathLike, *, kernel: Callable | None = None) -> Any:
     >>> load(path).components_.shape
     (32, 64)
     """
-    header, arrays = read_file(path, "estimator", "give a file that an estimator's save wrote.")
-    name = shown(path)
+    file = _File(shown(path), *read_file(path, "estimator", "give a file that an estimator's save wrote."), kernel)
     try:
-        return _rebuild(name, header, arrays, kernel)
-    except (
-        *(KeyError, TypeError, AttributeError, OverflowError, RecursionError),
-        *(ArrayError, InvalidParameterError),
-    ) as error:
+        return file.model()
+    except (LookupError, TypeError, AttributeError, ArithmeticError, ArrayError, InvalidParameterError) as error:
         message = f"{type(error).__name__}: {_brief(error, 300)}"
-        raise ValueError(f"{name} was changed: its header does not fit what it holds ({message}).") from error
+        raise ValueError(f"{file.name} was changed: its header does not fit what it holds ({message}).") from error
 
 
 def _brief(text: object, longest: int = 80) -> str:
@@ -111,60 +101,20 @@ def _brief(text: object, longest: int = 80) -> str:
     return message if len(message) <= longest else f"{message[:longest]}..."
 
 
-def _rebuild(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
-    """The fitted estimator of a file."""
-    model = _restore(path, header, arrays, kernel)
-    attributes = {}
-    for key, value in header["attributes"].items():
-        if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
-            raise ValueError(f"{path} was changed: '{_brief(key)}' is no fitted attribute.")
-        attributes[key] = _decode(path, f"attribute.{key}", value, arrays, kernel)
-    from rkdl._estimators.learner import restore_stream
-
-    sizes = check_fitted(model, attributes)
-    vars(model).update(attributes)
-    if "stream" in header:
-        if not isinstance(header["stream"], dict):
-            raise ValueError(f"{path} was changed: its stream is {type(header['stream']).__name__}, expected a dict.")
-        names = [key for key in arrays if key.startswith("stream.")]
-        state = {key.removeprefix("stream."): arrays.pop(key) for key in names}
-        restore_stream(model, StreamState(header["stream"], state), sizes)
-    remember_parameters(model)
-    if hasattr(model, "_settings"):
-        model._fit_settings = model._settings()
-    if arrays:
-        raise ValueError(f"{path} was changed: its array '{_brief(next(iter(arrays)))}' is not expected.")
-    return model
-
-
-def _restore(path: str, header: dict, arrays: dict[str, np.ndarray], kernel: Any, prefix: str = "") -> Any:
-    """The estimator of a header, with its parameters but not fitted."""
+def _encode_estimator(name: str, estimator: BaseEstimator, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Class and parameters of an estimator as they are written in the header; what `load` would refuse is an error."""
     from rkdl import _estimators as estimators
 
-    name = header.get("estimator")
-    if name not in estimators.__all__:
-        raise ValueError(f"{path} holds a '{_brief(name)}', which this version of rkdl does not know: use a newer one.")
-    cls = getattr(estimators, name)
-    unknown = set(header["parameters"]) - set(cls().get_params(deep=False))
-    if unknown:
+    cls = type(estimator)
+    if getattr(estimators, cls.__name__, None) is not cls:
         raise ValueError(
-            f"{path} holds a {name} with {_brief(', '.join(sorted(unknown)))}, which this version of "
-            f"rkdl does not know: use a newer one."
+            f"{cls.__qualname__} is a class of your own, which rkdl.load could not make again: save its parts, or use "
+            f"skops or pickle."
         )
-    values = {}
-    for key, value in header["parameters"].items():
-        if isinstance(value, dict) and "function" in value:
-            if not callable(kernel):
-                raise ValueError(
-                    f"{path} was saved with {key}={_brief(value['function'])}, your own, which a file does not "
-                    f"hold: give it as load(path, kernel=...)."
-                )
-            values[key] = kernel
-        else:
-            values[key] = _decode(path, f"{prefix}parameter.{key}", value, arrays, kernel)
-    model = cls(**values)
-    model._validate_params()
-    return model
+    estimator._validate_params()
+    parameters = estimator.get_params(deep=False).items()
+    encoded = {key: _encode(f"{name}parameter.{key}", value, arrays) for key, value in parameters}
+    return {"estimator": cls.__name__, "parameters": encoded}
 
 
 def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -182,9 +132,7 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return str(value)
     if isinstance(value, BaseEstimator):
         # The method of a classifier, with its settings.
-        parameters = value.get_params(deep=False).items()
-        held = {key: _encode(f"{name}.parameter.{key}", item, arrays) for key, item in parameters}
-        return {"method": {"estimator": type(value).__name__, "parameters": held}}
+        return _encode_estimator(f"{name}.", value, arrays)
     if isinstance(value, Kernel) and (not value._has_user_code or type(value).__name__ in PUBLIC):
         return {"kernel": to_plain(value)}
     if callable(value):
@@ -203,30 +151,74 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     return {"array": True}
 
 
-def _decode(path: str, name: str, value: Any, arrays: dict[str, np.ndarray], kernel: Any) -> Any:
-    """The value of an entry of the header; an array is taken out of the arrays."""
-    if value is None or isinstance(value, _PLAIN):
-        return value
-    if "kernel" in value:
-        return from_plain(value["kernel"])
-    if "method" in value:
-        return _restore(path, value["method"], arrays, kernel, f"{name}.")
-    if "tuple" in value or "list" in value:
-        return tuple(_items(value["tuple"], _PLAIN)) if "tuple" in value else _items(value["list"], _PLAIN)
-    if "names" in value:
-        return np.array(_items(value["names"], str), dtype=object)
-    if "random_state" in value:
-        return _random_state(arrays.pop(name), *value["random_state"])
-    if value != {"array": True}:
-        raise TypeError(f"{name} is not a value that is ever saved")
-    return arrays.pop(name)
+class _File(NamedTuple):
+    """What was read of a file of an estimator; arrays are taken out of it."""
 
+    name: str
+    header: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    kernel: Callable | None
 
-def _items(values: Any, kinds: Any) -> list:
-    """A list of plain values."""
-    if not isinstance(values, list) or not all(isinstance(item, kinds) for item in values):
-        raise TypeError("a list holds something other than plain values")
-    return values
+    def model(self) -> Any:
+        """The fitted estimator."""
+        model = self._estimator("", self.header)
+        attributes = {}
+        for key, value in self.header["attributes"].items():
+            if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
+                raise TypeError(f"'{key}' is no fitted attribute")
+            attributes[key] = self._value(f"attribute.{key}", value)
+        check_fitted(model, attributes)
+        vars(model).update(attributes)
+        remember_parameters(model)
+        stream = part_of(self.arrays, "stream")
+        if stream:
+            model._stream = restored_stream(stream, model._dictionary())
+        if hasattr(model, "_settings"):
+            model._fit_settings = model._settings()
+        unknown = [key for key in self.arrays if not key.startswith("stream.")]
+        if unknown:
+            raise TypeError(f"{unknown[0]} is not expected")
+        return model
+
+    def _estimator(self, name: str, header: dict[str, Any]) -> Any:
+        """The estimator with these parameters, not fitted."""
+        from rkdl import _estimators as estimators
+
+        found, parameters = header["estimator"], header["parameters"]
+        cls = getattr(estimators, found) if found in estimators.__all__ else None
+        unknown = [found] if cls is None else sorted(set(parameters) - set(cls().get_params(deep=False)))
+        if unknown or cls is None:
+            raise ValueError(
+                f"{self.name} holds '{_brief(', '.join(map(str, unknown)))}', which this version of rkdl does not "
+                f"know: use a newer one."
+            )
+        model = cls(**{key: self._value(f"{name}parameter.{key}", value) for key, value in parameters.items()})
+        model._validate_params()
+        return model
+
+    def _value(self, name: str, value: Any) -> Any:
+        """The value of an entry of the header."""
+        if value is None or isinstance(value, _PLAIN):
+            return value
+        if "estimator" in value:
+            return self._estimator(f"{name}.", value)
+        kind, content = value.popitem()
+        if kind in _LISTS:
+            make, kinds = _LISTS[kind]
+            if not isinstance(content, list) or not all(isinstance(item, kinds) for item in content):
+                raise TypeError(f"{name} holds something other than plain values")
+            return make(content)
+        if kind == "function":
+            if not callable(self.kernel):
+                raise ValueError(
+                    f"{self.name} was saved with {name.rpartition('.')[2]}={_brief(content)}, your own, which a file "
+                    f"does not hold: give it as load(path, kernel=...)."
+                )
+            return self.kernel
+        if kind == "kernel":
+            return from_plain(content)
+        array = self.arrays.pop(name)
+        return _random_state(array, *content) if kind == "random_state" else array if array.ndim else array.item()
 
 
 def _random_state(keys: np.ndarray, position: int, has_normal: int, normal: float) -> np.random.RandomState:

@@ -27,8 +27,8 @@ from rkdl._learning.atom_replacement import worst_signals
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.chunk_tasks import ChunkState, count_empty
 from rkdl._learning.initial_atoms import Products, first_signals, given_atoms
-from rkdl._learning.loop import LearningProblem
-from rkdl._persistence.states import check_full_state
+from rkdl._learning.loop import NUMBERS, LearningProblem
+from rkdl._persistence.named_arrays import Expected, check_arrays, flattened
 from rkdl._utils.warnings import warn
 
 # Share of the memory that a kernel matrix may take.
@@ -148,6 +148,9 @@ class KernelRows:
         return self.executor.map_chunks(task)
 
 
+_ARRAYS = {"atoms": Expected("nN"), "correlations": Expected("Nn"), "gram": Expected("nn")}
+
+
 class FullModel(NamedTuple):
     """What an iteration of `FullProblem` ends with; its numbers are described in `LearningProblem`."""
 
@@ -177,7 +180,7 @@ class FullModel(NamedTuple):
 
     def state(self) -> dict[str, np.ndarray]:
         """The model as arrays for a file."""
-        return {name: np.asarray(host(value)) for name, value in self._asdict().items()}
+        return flattened(self._asdict())
 
 
 class FullProblem(LearningProblem):
@@ -198,12 +201,10 @@ class FullProblem(LearningProblem):
         super().__init__(kernel_rows.executor, FullModel(atoms, correlations, atoms @ correlations).normalized())
 
     def model_of(self, state: dict[str, np.ndarray]) -> FullModel:
-        check_full_state(state, *self.model.atoms.shape)
-        arrays: dict[str, Any] = self.executor.to_signals(
-            {name: state[name] for name in ("atoms", "correlations", "gram")}
-        )
-        numbers = {name: type(value)(state[name]) for name, value in self.model._asdict().items() if name not in arrays}
-        return FullModel(**arrays, **numbers)
+        sizes = dict(zip("nN", self.model.atoms.shape, strict=True))
+        check_arrays(state, {**NUMBERS, **_ARRAYS}, sizes)
+        arrays: dict[str, Any] = self.executor.to_signals({name: state[name] for name in _ARRAYS})
+        return FullModel(**arrays, **{name: state[name].item() for name in NUMBERS})
 
     def encode(self) -> None:
         dtype, correlations = self.executor.signals.dtype, self.model.correlations

@@ -27,8 +27,7 @@ from rkdl._learning.loop import LearningProblem, alternate
 from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._learning.specification import Specification
 from rkdl._persistence.checkpoint import Checkpoint, History, describe
-from rkdl._persistence.shapes import ArrayError
-from rkdl._persistence.states import check_kernel_vectors
+from rkdl._persistence.named_arrays import ArrayError, Expected, check_arrays
 from rkdl._utils.warnings import warn
 
 # Iterations before the kernel vectors are learned, at most; whatever max_iter is, so that it may be raised.
@@ -176,7 +175,9 @@ def start_problem(
     update, linear = None, specification.linear
     if isinstance(features, KernelFeatures):
         kernel = features.checked_kernel(signals, gamma)
-        known = None if saved is None else check_kernel_vectors(saved, signals.shape[1])
+        known = None if saved is None else saved.get("kernel_vectors", np.empty((0, 0)))
+        if known is not None:
+            check_arrays({"kernel_vectors": known}, {"kernel_vectors": Expected("pm")}, {"m": signals.shape[1]})
         norm = None
         if linear is not None:
             norm = linear.find_norm(executor) if known is None else linear.find_norm_of(known)

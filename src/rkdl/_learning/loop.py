@@ -11,6 +11,13 @@ import numpy as np
 from rkdl._data.signals import NotFiniteError
 from rkdl._execution.executor import Executor
 from rkdl._persistence.checkpoint import Checkpoint, History
+from rkdl._persistence.named_arrays import INTEGERS, Expected
+
+# Numbers of every saved model. Those of the objective are infinite before they are known.
+NUMBERS = {
+    **dict.fromkeys(["objective", "update_objective"], Expected(is_finite=False)),
+    **dict.fromkeys(["n_revived", "n_empty"], Expected("", INTEGERS, least=0)),
+}
 
 
 class LearningProblem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -19,9 +20,9 @@ from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
 from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, count_empty
 from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, Objective, PastSignals
 from rkdl._learning.linear_term import LinearTerm, LinearTermChoice
-from rkdl._learning.loop import LearningProblem
+from rkdl._learning.loop import NUMBERS, LearningProblem
 from rkdl._learning.statistics import SufficientStatistics
-from rkdl._persistence.states import check_reduced_state, check_shape
+from rkdl._persistence.named_arrays import Expected, check_arrays, flattened
 
 # Where less than this share of the signals' energy is left, few of their codes are empty.
 POOR_SHARE = 0.25
@@ -55,16 +56,30 @@ class Model(NamedTuple):
 
     def state(self) -> dict[str, np.ndarray]:
         """The model as arrays for a file."""
-        arrays = {"whitened_atoms": self.whitened_atoms, **self.feature_map.state()}
-        return {name: np.asarray(host(value)) for name, value in (arrays | self._numbers()).items()}
+        return flattened({**self._asdict(), "feature_map": None, "metric": None, **self.feature_map.state()})
 
-    def with_numbers(self, state: dict[str, np.ndarray]) -> Model:
-        """The model with the numbers of a saved state, whose arrays it was made of; atoms as they were saved."""
-        numbers = {name: type(value)(state[name]) for name, value in self._numbers().items()}
-        return self._replace(whitened_atoms=state["whitened_atoms"], **numbers)
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], feature_map: FeatureMap, metric: Metric | IdentityMetric) -> Model:
+        """The model of a state that was checked; an ArrayError if its atoms are not those of the metric."""
+        whitened_atoms = state["whitened_atoms"]
+        check_arrays({"whitened_atoms": host(whitened_atoms)}, {"whitened_atoms": Expected("nr")}, {"r": metric.rank})
+        return cls(feature_map, metric, whitened_atoms, **{name: host(state[name]).item() for name in _NUMBERS})
 
-    def _numbers(self) -> dict[str, Any]:
-        return {name: value for name, value in self._asdict().items() if isinstance(value, float | int)}
+
+_NUMBERS = {**NUMBERS, "penalty": Expected()}
+
+
+def check_state(
+    state: dict[str, np.ndarray],
+    feature_map: FeatureMap,
+    n_atoms: int,
+    of_update: Mapping[str, Expected],
+) -> None:
+    """Raise an ArrayError unless a state is of so many atoms on features like these, and of a kernel-vector update."""
+    vectors = feature_map.state()
+    sizes = {"n": n_atoms, "m": feature_map.signal_size, "p": sum(map(len, vectors.values()))}
+    expected = {**_NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(vectors, Expected("pm"))}
+    check_arrays(state, {**expected, **of_update}, sizes)
 
 
 class Iterate(NamedTuple):
@@ -320,21 +335,15 @@ class ReducedProblem(LearningProblem):
         self._cached = None if chunks is None else (feature_map, [state.features_alone() for state in chunks])
 
     def state(self) -> dict[str, np.ndarray]:
-        vector_update = {} if self.vector_update is None else self.vector_update.state()
-        return {**self.model.state(), **{name: host(value) for name, value in vector_update.items()}}
+        return flattened({**self.model.state(), **({} if self.vector_update is None else self.vector_update.state())})
 
     def model_of(self, state: dict[str, np.ndarray]) -> Model:
-        feature_map, n_atoms = self.model.feature_map, len(self.model.whitened_atoms)
-        of_update = {} if self.vector_update is None else self.vector_update.state_arrays
-        check_reduced_state(state, n_atoms, feature_map.signal_size, of_update)
-        for name, array in feature_map.state().items():
-            check_shape(name, state[name] if name in state else np.empty(0), tuple(array.shape))
+        model, update = self.model, self.vector_update
+        of_update = {} if update is None else update.state_arrays
+        check_state(state, model.feature_map, len(model.whitened_atoms), of_update)
         state = self.executor.to_backend(state)
-        feature_map = feature_map.restored(state)
-        metric = self._movable(feature_map).metric(self.executor.signals.dtype)
-        check_shape("whitened_atoms", state["whitened_atoms"], (n_atoms, metric.rank))
-        numbers = {name: type(value)(state[name]) for name, value in self.model._numbers().items()}
-        return Model(feature_map, metric, state["whitened_atoms"], **numbers)
+        feature_map = model.feature_map.restored(state)
+        return Model.restored(state, feature_map, self._movable(feature_map).metric(self.executor.signals.dtype))
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         super().restore(state)

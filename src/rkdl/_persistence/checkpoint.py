@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from rkdl._backends.arrays import host
 from rkdl._execution.config import TF32
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, from_plain, make_kernel, to_plain
-from rkdl._persistence.files import check_place, check_writable, read_file, write_file
-from rkdl._persistence.shapes import ArrayError, is_finite_number
+from rkdl._persistence.files import check_writable, read_file, write_file
+from rkdl._persistence.named_arrays import FLAGS, ArrayError, Expected, check_arrays, flattened, part_of
 from rkdl._utils.text import shown
 from rkdl._utils.types import plain_scalar
 from rkdl._utils.warnings import warn
@@ -25,8 +25,13 @@ from rkdl._utils.warnings import warn
 # Parameters that do not affect the result of an iteration.
 _FREE = {"n_jobs", "verbose", "sparse_output", "max_iter", "half_life", "fit_inverse_transform", "decoder_alpha"}
 _SAMPLE = 16
-# Prefix of the arrays of the best model, where it is not the last.
-_BEST = "best."
+_HISTORY = {
+    **dict.fromkeys(["errors", "update_errors", "totals"], Expected("i", least=0.0)),
+    **dict.fromkeys(["start_error", "start_total"], Expected(least=0.0)),
+    "is_settled": Expected("", FLAGS),
+}
+# The best model where it is not the last.
+_PARTS = ("history", "state", "best")
 _REMEDY = "delete it to start afresh, or give another path as checkpoint."
 
 
@@ -47,7 +52,7 @@ class History:
     def extended(self, error: float, total: float, update_error: float, is_settled: bool) -> History:
         """The history with one iteration more."""
         errors, totals, updates = [*self.errors, error], [*self.totals, total], [*self.update_errors, update_error]
-        return History(errors, updates, totals, is_settled, self.start_error, self.start_total)
+        return replace(self, errors=errors, totals=totals, update_errors=updates, is_settled=is_settled)
 
     @property
     def has_improved(self) -> bool:
@@ -80,7 +85,6 @@ class Checkpoint:
         self._name = shown(self.path)
         self._found: dict = {}
         self._has_warned = self._has_warned_of_others = False
-        check_place(self.path)
         self._last_seen = self._identity()
         if os.path.lexists(self.path):
             self._read()
@@ -88,32 +92,33 @@ class Checkpoint:
 
     def _identity(self) -> tuple[int, int, int] | None:
         """What tells a file at the path from others that were there before; None without a file."""
-        try:
+        with suppress(OSError):
             found = os.stat(self.path)
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+            return found.st_ino, found.st_mtime_ns, found.st_size
+        return None
 
     def _read(self) -> None:
-        header, state = read_file(self.path, "checkpoint", _REMEDY)
-        found: Any = header.get("fit")
-        history: dict[str, Any] = {name: header.get(name) for name in vars(History())}
-        if not isinstance(found, dict) or not _is_history(history):
-            raise ValueError(f"{self._name} was changed: its header is not that of a checkpoint. To fix it, {_REMEDY}")
+        header, arrays = read_file(self.path, "checkpoint", _REMEDY)
+        found, history, state, best = header.get("fit"), *(part_of(arrays, name) for name in _PARTS)
+        try:
+            check_arrays(history, _HISTORY, {})
+            if not isinstance(found, dict) or len(history) + len(state) + len(best) != len(arrays):
+                raise ArrayError("it is not what a fit writes")
+        except ArrayError as error:
+            raise self.refused(error) from error
         self._found = found
         self._check(self.description)
-        self.history = History(**history)
+        lists = {name: array.tolist() for name, array in history.items()}
+        self.history = History(**lists)
         made = len(self.history)
         if made > self.max_iter:
             raise ValueError(
                 f"{self._name} is the checkpoint of iteration {made}, and max_iter is {self.max_iter}: {_REMEDY}"
             )
-        best = {name: array for name, array in state.items() if name.startswith(_BEST)}
         if bool(best) == self.history.has_improved:
             what = "a best model although the last one is better" if best else "no best model"
-            raise ValueError(f"{self._name} was changed: by its errors it holds {what}. To fix it, {_REMEDY}")
-        self.state = {name: array for name, array in state.items() if name not in best}
-        self.best_state = {name.removeprefix(_BEST): array for name, array in best.items()} or None
+            raise self.refused(ArrayError(f"by its errors it holds {what}"))
+        self.state, self.best_state = state, best or None
 
     def check_signals(self, digest: str) -> None:
         """Refuse the checkpoint if it is of other signals than those with this digest; call it before `write`."""
@@ -149,9 +154,9 @@ class Checkpoint:
                 f"Another fit has written to the checkpoint {self._name} since this one began: both go on, and the "
                 f"file holds the state of the one that wrote last. Give every fit a path of its own."
             )
-        best = {f"{_BEST}{name}": array for name, array in (best_state or {}).items()}
+        arrays = flattened(dict(zip(_PARTS, (history, state, best_state), strict=True)))
         try:
-            write_file(self.path, "checkpoint", {"fit": self.description, **vars(history)}, {**state, **best})
+            write_file(self.path, "checkpoint", {"fit": self.description}, arrays)
         except OSError as error:
             if not self._has_warned:
                 warn(
@@ -163,16 +168,6 @@ class Checkpoint:
         else:
             self._has_warned = False
             self._last_seen = self._identity()
-
-
-def _is_history(found: dict[str, Any]) -> bool:
-    """Whether these are the fields of a History of at least one iteration."""
-    lists = [found["errors"], found["update_errors"], found["totals"]]
-    if type(found["is_settled"]) is not bool or not all(isinstance(errors, list) for errors in lists):
-        return False
-    errors = [*itertools.chain(*lists), found["start_error"], found["start_total"]]
-    has_errors = all(is_finite_number(error) and error >= 0.0 for error in errors)
-    return has_errors and len(lists[0]) == len(lists[1]) == len(lists[2]) > 0
 
 
 def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:

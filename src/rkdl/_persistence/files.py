@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import stat
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -15,24 +16,17 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.lib.format import read_array
 
-from rkdl._persistence.npz import read_npz
 from rkdl._utils.text import shown
 
 # Versions of the layouts of our files; raise one when its layout changes. Others are refused.
-FORMATS = {"estimator": 5, "checkpoint": 6}
+FORMATS = {"estimator": 6, "checkpoint": 7}
 _HEADER = "header"
 # Parsed JSON takes up to fifty times its length in memory, so the header has a limit of its own.
 _LONGEST_HEADER = 16 << 20
 # A temporary file that nobody has written to for so many seconds was left by a process that was killed.
 _LEFTOVER_SECONDS = 3600.0
-
-
-def open_regular(path: str | os.PathLike) -> IO[bytes]:
-    """Open a regular file for reading; pipes, devices and folders are refused immediately."""
-    # Before it is opened: a pipe without a writer would block.
-    _check_regular(os.stat(path), path)
-    return open(path, "rb")
 
 
 def check_writable(path: Path) -> None:
@@ -105,7 +99,7 @@ def _remove_leftovers(part: Path, oldest: float) -> None:
 def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[str, np.ndarray]) -> None:
     """Write arrays of numbers or text and a JSON header to a file of `kind`, atomically."""
     assert all(array.dtype != object for array in arrays.values())
-    text = json.dumps({"rkdl": kind, "format": FORMATS[kind], "arrays": _shapes(arrays), **header}).encode()
+    text = json.dumps({"rkdl": kind, "format": FORMATS[kind], **header}).encode()
     if len(text) > _LONGEST_HEADER:
         raise ValueError(
             f"The settings and names of this {kind} take {len(text) / 2**20:.0f} MiB, more than the "
@@ -113,61 +107,68 @@ def write_file(path: str | os.PathLike, kind: str, header: dict, arrays: dict[st
         )
     members: dict[str, Any] = {_HEADER: np.frombuffer(text, dtype=np.uint8), **arrays}
     with replacing(Path(path)) as stream:
-        np.savez(stream, **members)
+        try:
+            np.savez(stream, **members)
+        except ValueError as error:
+            # zipfile refuses to close an archive in the middle of which it was interrupted.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None
+            raise
 
 
 def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, dict[str, np.ndarray]]:
     """Read the header and arrays of a file of `kind`; anything else is refused, with a message that ends in `remedy`.
 
-    Only arrays that the header lists are read, and nothing is decompressed: memory is bounded by the file's size.
+    Nothing is decompressed or read twice: memory is bounded by the file's size.
     """
-    path = Path(path)
-    name = shown(path)
-    with open_regular(path) as stream:
+    name = shown(Path(path))
+    # Before it is opened: a pipe without a writer would block.
+    _check_regular(os.stat(path), path)
+    with open(path, "rb") as stream:
         try:
-            size = os.fstat(stream.fileno()).st_size
-            (text,) = read_npz(stream, [_HEADER], size, is_packed=False).values()
+            arrays = _read_arrays(stream)
+            text = arrays.pop(_HEADER)
             if text.dtype != np.uint8 or text.nbytes > _LONGEST_HEADER:
-                raise ValueError("it has no header")
+                raise ValueError("its header is no text")
             header = json.loads(text.tobytes().decode())
-            _check_kind(name, header, kind, remedy)
-            promised = header.pop("arrays", None)
-            if not isinstance(promised, dict):
-                raise ValueError("it has no list of arrays")
-            arrays = read_npz(stream, None, size, is_packed=False, known=[_HEADER, *promised])
-        except _KindError:
-            raise
+            found, version = header.pop("rkdl"), header.pop("format")
         except Exception as error:
             # NumPy and zipfile raise nearly anything on damaged bytes, with advice that does not help.
             raise ValueError(f"{name} is truncated or not a file of rkdl ({shown(error)}): {remedy}") from error
-    del arrays[_HEADER]
-    if promised != _shapes(arrays):
-        raise ValueError(f"{name} was changed: its arrays are not those that were written. To fix it, {remedy}")
+    if found != kind:
+        raise ValueError(f"{name} is not a file of rkdl of the kind {kind!r} but {str(found)[:40]!r}: {remedy}")
+    if version != FORMATS[kind]:
+        which, advice = "a later", "Update rkdl"
+        if isinstance(version, int) and version < FORMATS[kind]:
+            which, advice = "an earlier", "Fit again with this one"
+        raise ValueError(
+            f"{name} has format {shown(version)[:20]} and this version of rkdl reads format {FORMATS[kind]}: it was "
+            f"written by {which} version. {advice}, or {remedy}"
+        )
     return header, arrays
 
 
-class _KindError(ValueError):
-    """An intact file of rkdl of another kind or format."""
-
-
-def _check_kind(name: str, header: Any, kind: str, remedy: str) -> None:
-    found = header.get("rkdl", "something else") if isinstance(header, dict) else "something else"
-    if found != kind:
-        raise _KindError(f"{name} is not a file of rkdl of the kind {kind!r} but {str(found)[:40]!r}: {remedy}")
-    version = header.get("format")
-    if version != FORMATS[kind]:
-        if isinstance(version, int) and version < FORMATS[kind]:
-            advice = "it was written by an earlier version. Fit again with this one"
-        else:
-            advice = "it was written by a later version. Update rkdl"
-        raise _KindError(
-            f"{name} has format {str(version)[:20]} and this version of rkdl reads format {FORMATS[kind]}: {advice}, "
-            f"or {remedy}"
-        )
-
-
-def _shapes(arrays: dict[str, np.ndarray]) -> dict[str, list]:
-    return {name: [array.dtype.str, *array.shape] for name, array in sorted(arrays.items())}
+def _read_arrays(stream: IO[bytes]) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file, which must be plain and not compressed."""
+    found: dict[str, np.ndarray] = {}
+    with zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("its arrays are compressed")
+        if sum(member.file_size for member in members) > os.fstat(stream.fileno()).st_size:
+            raise ValueError("its arrays overlap")
+        for member in members:
+            with archive.open(member) as part:
+                array = read_array(part, allow_pickle=False)
+                # To the end: there the checksum is compared.
+                if part.read(1):
+                    raise ValueError("more bytes follow an array")
+            # No records. Any number of texts without letters takes no bytes.
+            if array.dtype.kind not in "biufcSUMm" or not array.dtype.itemsize:
+                raise ValueError(f"its arrays hold {array.dtype}, not plain numbers or text")
+            if found.setdefault(member.filename.removesuffix(".npy"), array) is not array:
+                raise ValueError("it holds an array twice")
+    return found
 
 
 def _check_regular(found: os.stat_result, path: str | os.PathLike) -> None:

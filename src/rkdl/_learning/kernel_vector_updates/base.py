@@ -29,7 +29,7 @@ from rkdl._features.maps import KernelMap
 from rkdl._features.metric import Metric, make_metric
 from rkdl._learning.chunk_tasks import GradientTask
 from rkdl._learning.linear_term import LinearTerm
-from rkdl._persistence.shapes import Expected
+from rkdl._persistence.named_arrays import Expected
 
 
 class Point(NamedTuple):

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._backends.arrays import copied, norm, row_norms
 from rkdl._learning.kernel_vector_updates.base import Objective, Point
-from rkdl._persistence.shapes import Expected
+from rkdl._persistence.named_arrays import Expected
 from rkdl._utils.warnings import warn
 
 

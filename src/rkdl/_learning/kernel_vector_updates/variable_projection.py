@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from rkdl._backends.arrays import norm, row_norms
 from rkdl._backends.base import backend_of
 from rkdl._learning.kernel_vector_updates.base import Objective, Point
-from rkdl._persistence.shapes import Expected
+from rkdl._persistence.named_arrays import Expected
 from rkdl._utils.warnings import warn
 
 
