@@ -142,7 +142,7 @@ def _sparse_problem(X: MatrixLike) -> str | None:
         keys = np.array(list(X.keys())).reshape(-1, len(X.shape))
         lengths, coordinates, n_values = X.shape, list(keys.T), len(keys)
     else:
-        lengths, coordinates, n_values = X.shape, getattr(X, "coords", None) or (X.row, X.col), len(X.data)
+        lengths, coordinates, n_values = X.shape, list(getattr(X, "coords", None) or (X.row, X.col)), len(X.data)
     for name, length, indices in zip(names, lengths, coordinates, strict=True):
         if indices.shape != (n_values,):
             return f"there are {len(indices)} indices for {n_values} values"

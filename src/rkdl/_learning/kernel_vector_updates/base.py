@@ -15,11 +15,12 @@ step is accepted by the exact value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._backends.arrays import cast, dot, is_tensor
 from rkdl._backends.base import backend_of
@@ -30,6 +31,7 @@ from rkdl._features.metric import Metric, make_metric
 from rkdl._learning.chunk_tasks import GradientTask
 from rkdl._learning.linear_term import LinearTerm
 from rkdl._persistence.shapes import Expected
+from rkdl._utils.warnings import warn
 
 
 class Point(NamedTuple):
@@ -159,26 +161,37 @@ class Objective:
         return gradient
 
 
-class KernelVectorUpdate(Protocol):
+@dataclass
+class KernelVectorUpdate:
     """Moves the kernel vectors to a smaller objective, codes fixed."""
+
+    n_steps: int  # steps per iteration; 0 leaves the kernel vectors where they are
+    radius: float | None  # norm that every kernel vector is held to; None for none
+    has_warned: bool = field(default=False, kw_only=True)
 
     # Whether the objective has the best atoms at every point, so that no atom update is needed before; else the atoms
     # are held.
-    eliminates_atoms: bool
-    n_steps: int  # steps per iteration; 0 leaves the kernel vectors where they are
-    radius: float | None  # norm that every kernel vector is held to; None for none
-    has_warned: bool  # whether the user was warned of something that would be said again in every iteration
+    eliminates_atoms: ClassVar[bool]
     # The arrays that `state` may return, by which what is read from a file is checked.
-    state_arrays: dict[str, Expected]
+    state_arrays: ClassVar[dict[str, Expected]] = {"radius": Expected("", group="radius")}
 
     def minimize(self, objective: Objective, start: Point) -> Point:
         """A point of `objective` that is no worse than `start`, where the rule can promise that."""
+        raise NotImplementedError
 
     def state(self) -> dict[str, np.ndarray]:
         """What it carries from one iteration to the next, as arrays for a file."""
+        return {} if self.radius is None else {"radius": np.array(self.radius)}
 
     def restored(self, state: dict[str, np.ndarray]) -> Self:
         """The same update in a state that was saved."""
+        return replace(self, radius=float(state["radius"]) if "radius" in state else None)
+
+    def warn_once(self, message: str) -> None:
+        """Warn of something that would be said again in every iteration."""
+        if not self.has_warned:
+            self.has_warned = True
+            warn(message, ConvergenceWarning)
 
 
 def _stays_finite(vectors: np.ndarray, dtype: np.dtype) -> bool:
