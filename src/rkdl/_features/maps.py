@@ -108,7 +108,7 @@ class KernelMap(FeatureMap):
 
     @property
     def has_unit_norms(self) -> bool:  # type: ignore[override]
-        if isinstance(self.kernel._core, Radial):
+        if isinstance(self.kernel, Radial):
             return True
         if isinstance(self.kernel, BuiltIn) and not isinstance(self.kernel, Composite):
             return False

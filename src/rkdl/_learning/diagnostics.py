@@ -47,8 +47,7 @@ def needs_float64(matrix: np.ndarray, count: int) -> bool:
 
 def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
     """Warn of a kernel that is nearly constant, or nearly the identity, on a sample of signals; zeros do not count."""
-    core = kernel._core
-    if isinstance(core, Linear):
+    if isinstance(kernel, Linear):
         return
     # Without repetitions; zero has one sign.
     rows = np.array(list({row.tobytes(): row for row in sample[np.any(sample, axis=1)] + 0.0}.values()), np.float64)
@@ -68,12 +67,12 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
         warn(
             f"The kernel is nearly constant on a sample of the signals (nine tenths of all pairs have a similarity "
             f"within {FLAT} of one): every signal looks the same to it, and any error is small. "
-            f"{_remedy(core, rows, 'small')}"
+            f"{_remedy(kernel, rows, 'small')}"
         )
-    elif not isinstance(core, InnerProduct) and np.median(others.max(axis=1)) < ALONE:
+    elif not isinstance(kernel, InnerProduct) and np.median(others.max(axis=1)) < ALONE:
         warn(
             f"The kernel is nearly the identity on a sample of the signals (half of them have no other one with a "
-            f"value above {ALONE}): atoms represent little but themselves. {_remedy(core, rows, 'large')}"
+            f"value above {ALONE}): atoms represent little but themselves. {_remedy(kernel, rows, 'large')}"
         )
 
 

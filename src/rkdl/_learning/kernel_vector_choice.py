@@ -158,7 +158,7 @@ def _cluster_centres(executor: Executor, count: int, kernel: Kernel, rng: np.ran
     For an RBF kernel in the distances of its feature space: a centre is then the weighted mean of its signals that a
     fixed point of the pre-image would be, and heavy tails do not draw the centres away from where signals are.
     """
-    gamma = kernel._core._gamma if isinstance(kernel._core, RBF) else None
+    gamma = kernel._gamma if isinstance(kernel, RBF) else None
     signals = executor.signals
     size = max(count, min(4 * count, LARGEST_START), min(10 * count, START_SAMPLE))
     sample = signals.take(rng.choice(signals.shape[0], min(signals.shape[0], size), replace=False))

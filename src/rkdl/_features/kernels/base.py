@@ -145,11 +145,6 @@ class Kernel:
         """Whether it runs code of the user's."""
         return not all(isinstance(leaf, BuiltIn) for leaf in self._leaves())
 
-    @property
-    def _core(self) -> Kernel:
-        """The kernel without the shift that `_prepared` adds for signals far from zero."""
-        return self
-
     def _leaves(self) -> list[Kernel]:
         """The kernels that sums and products are made of."""
         return [self]
