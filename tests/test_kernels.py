@@ -60,11 +60,10 @@ class Quadratic(Kernel):
         return (2 * weights * (X @ Y.T)).T @ X
 
 
-class QuadraticAtOnce(Kernel):
+class QuadraticAtOnce(Quadratic):
     """Gives its gradient with the values, as the library's own kernels do."""
 
-    def __call__(self, X, Y):
-        return (X @ Y.T) ** 2 + 1.0
+    gradient = Kernel.gradient
 
     def value_and_gradient(self, X, Y, values=None):
         products = X @ Y.T
@@ -79,7 +78,7 @@ class Cauchy(Kernel):
         self.seen = []
 
     def __call__(self, X, Y):
-        self.seen.append(type(X))
+        self.seen.append(X)
         return np.reciprocal(1 + squares(np.asarray(X), np.asarray(Y)) / np.float64(self.width))
 
     def diagonal(self, X):
@@ -185,16 +184,12 @@ class TestObjects:
             assert hash(again) == hash(kernel)
         assert kernel != Linear() or name == "Linear"
 
-    def test_repr(self):
-        assert repr(RBF()) == "RBF(gamma='median')"
-        assert repr(RBF(0.5) + 0.5 * Linear()) == "RBF(gamma=0.5) + 0.5 * Linear()"
-        assert repr((RBF(0.5) + Linear()) * Matern(2.0)).startswith("(RBF(gamma=0.5) + Linear()) * Matern(")
-
     def test_algebra(self):
         a, b, c = RBF(0.1), Linear(), Matern(1.0)
         assert a + b + c == Sum((a, b, c))
         assert a * b * c == Product((a, b, c))
         assert 2 * a == a * 2.0 == Scaled(a, 2.0)
+        assert repr((RBF() + 0.5 * b) * b) == "(RBF(gamma='median') + 0.5 * Linear()) * Linear()"
         for bad in ("rbf", None, np.ones(3)):
             with pytest.raises(TypeError):
                 a + bad
@@ -243,9 +238,8 @@ class TestFits:
         arrays = kind(4, kernel=kernel, **SMALL).fit(Y)
         np.testing.assert_allclose(model.errors_, arrays.errors_, rtol=1e-2 if dtype == np.float32 else 1e-6)
 
-    @pytest.mark.parametrize("kind", [ORKDL, MORKDL])
-    def test_a_gradient_with_the_values_is_one(self, kind, give, X):
-        found, expected = (kind(4, kernel=own(), **SMALL).fit(give(X)) for own in (QuadraticAtOnce, Quadratic))
+    def test_a_gradient_with_the_values_is_one(self, give, X):
+        found, expected = (ORKDL(4, kernel=own(), **SMALL).fit(give(X)) for own in (QuadraticAtOnce, Quadratic))
         np.testing.assert_allclose(found.errors_, expected.errors_, rtol=1e-9)
 
     @pytest.mark.parametrize("name", ["rbf", "poly", "linear"])
@@ -275,20 +269,14 @@ class TestFits:
         torch = pytest.importorskip("torch")
         kernel = Cauchy()
         RKDL(4, kernel=kernel, **SMALL).fit(torch.as_tensor(X))
-        # But for the trial.
-        assert kernel.seen[-1] is np.ndarray
+        # But for trials, without numbers.
+        assert all(isinstance(rows, np.ndarray) or rows.is_meta for rows in kernel.seen)
 
     def test_bad_kernels(self, X):
-        class Wrong(Kernel):
-            def __call__(self, X, Y):
-                return np.ones(3)
-
         class WrongGradient(Quadratic):
             def gradient(self, X, Y, weights):
                 return weights
 
-        with pytest.raises(ValueError, match="fix its __call__"):
-            RKDL(4, kernel=Wrong(), **SMALL).fit(X)
         with pytest.raises(ValueError, match="fix its gradient"):
             ORKDL(4, kernel=WrongGradient(), **SMALL).fit(X)
         with pytest.raises(ValueError, match="fix its __call__"):
@@ -317,15 +305,13 @@ class TestFits:
             with pytest.raises(ValueError, match="kernel="):
                 rkdl.load(tmp_path / "model.rkdl")
             again = rkdl.load(tmp_path / "model.rkdl", kernel=FITTED[name])
+            with pytest.raises(ValueError, match=name):
+                RKDL(4, kernel=FITTED[name] + RBF(), **SMALL).fit(X).save(tmp_path / "sum.rkdl")
         else:
             again = rkdl.load(tmp_path / "model.rkdl")
             assert again.kernel == model.kernel
             assert again.kernel_ == model.kernel_
         np.testing.assert_array_equal(again.transform(X), model.transform(X))
-
-    def test_a_file_cannot_hold_parts_of_the_users(self, X, tmp_path):
-        with pytest.raises(ValueError, match="Quadratic"):
-            RKDL(4, kernel=Quadratic() + RBF(), **SMALL).fit(X).save(tmp_path / "model.rkdl")
 
     def test_checkpoint(self, X, tmp_path):
         path = tmp_path / "fit.ckpt"
@@ -343,10 +329,5 @@ class TestFits:
 
 
 def test_public_module():
-    assert "kernels" in dir(rkdl)
-    assert set(rkdl.kernels.__all__) >= {"RBF", "Matern", "Kernel"}
-    assert set(rkdl.kernels.__all__) == {type(kernel).__name__ for kernel, _ in GRID.values()} | {
-        "Kernel",
-        "Product",
-        "Scaled",
-    }
+    found = {type(kernel).__name__ for kernel, _ in GRID.values()} | {"Kernel", "Product", "Scaled"}
+    assert set(rkdl.kernels.__all__) == found

@@ -74,10 +74,15 @@ class TestPreimages:
         fitted = make(kind, **({"fit_inverse_transform": True} if kind is FourierDL else {})).fit(digits[:300])
         signals = fitted.atom_preimages()
         assert signals.shape == (8, 64)
-        space = fitted._space.feature_map(np.dtype(float), 1.0)
-        atoms, _ = fitted._atoms_and_gram()
-        found = np.abs((space.features(signals) * atoms).sum(axis=1))
-        nearest = np.abs(space.features(digits[:300]) @ atoms.T).max(axis=0)
+
+        def products(rows):
+            if kind is not FourierDL:
+                return fitted.kernel_(rows, fitted.kernel_vectors_) @ fitted.dual_components_.T
+            phases = rows @ fitted.frequencies_.T
+            features = np.hstack([np.cos(phases), np.sin(phases)]) / np.sqrt(len(fitted.frequencies_))
+            return features @ fitted.components_.T
+
+        found, nearest = np.abs(products(signals).diagonal()), np.abs(products(digits[:300])).max(axis=0)
         # A linear decoder is no maximiser.
         assert (found >= (0.8 if kind is FourierDL else 0.999) * nearest).all()
 
@@ -113,13 +118,8 @@ class TestPreimages:
         found = classifier.atom_preimages()
         assert [signals.shape for signals in found] == [(count, 64) for count in classifier.n_atoms_]
         np.testing.assert_array_equal(found[3], classifier.components_[3, : len(found[3])])
-        classifier = KDLClassifier(make(RKDL, kernel="linear"), random_state=0).fit(digits[:200], labels[:200])
-        expected = classifier.components_[4, : classifier.n_atoms_[4]] @ classifier.kernel_vectors_
-        np.testing.assert_allclose(classifier.atom_preimages()[4], expected)
 
     def test_refusals_of_classifiers(self, digits, labels):
-        with pytest.raises(NotFittedError):
-            KDLClassifier().atom_preimages()
         for method in (make(RKDL, kernel="poly"), make(FourierDL)):
             classifier = KDLClassifier(method, n_refinements=0, random_state=0).fit(digits[:200], labels[:200])
             with pytest.raises(ValueError, match="have no pre-images here"):
@@ -141,14 +141,15 @@ class TestAtoms:
         np.testing.assert_array_equal(drawn[9:, 27:], atoms[7])
         assert np.ma.getmaskarray(display.image_.get_array())[8].all(), "gaps are transparent"
         assert display.figure_ is display.ax_.figure
+        assert display.ax_ is not display.plot(cmap="viridis").ax_
+        assert display.image_.get_cmap().name == "viridis"
 
     def test_colours_say_whether_there_are_negative_values(self, model, digits):
         assert AtomsDisplay.from_estimator(model, image_shape=(8, 8)).image_.get_cmap().name == "gray"
         signed = make(DL).fit(digits - digits.mean(axis=0))
         image = AtomsDisplay.from_estimator(signed, image_shape=(8, 8)).image_
         low, high = image.get_clim()
-        assert image.get_cmap().name == "RdBu_r"
-        assert low == -high
+        assert (image.get_cmap().name, low) == ("RdBu_r", -high)
         assert np.quantile(np.abs(signed.components_), 0.99) < high <= np.abs(signed.components_).max()
         extreme = np.full((100, 64), 0.9)
         extreme[3, 5] = 500.0
@@ -161,9 +162,7 @@ class TestAtoms:
         images = rng.uniform(0.0, 255.0, (60, 4 * 5 * 3))
         display = AtomsDisplay(images[:6], image_shape=(4, 5, 3)).plot(n_columns=3)
         drawn = np.asarray(display.image_.get_array())
-        assert drawn.shape == (9, 17, 3)
-        assert drawn.min() == 0.0
-        assert drawn.max() == 1.0
+        assert (drawn.shape, drawn.min(), drawn.max()) == ((9, 17, 3), 0.0, 1.0)
 
     def test_signals_one_above_the_other(self, model):
         display = AtomsDisplay.from_estimator(model, atoms=[5, 2])
@@ -176,9 +175,9 @@ class TestAtoms:
         assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == ["5", "2"]
 
     def test_points_in_the_plane_in_the_units_of_a_pipeline(self, moons):
-        X, _ = moons
-        pipeline = make_pipeline(StandardScaler(), make(RKDL)).fit(100.0 * X)
-        display = AtomsDisplay.from_estimator(pipeline, X=100.0 * X)
+        X = 100.0 * moons[0]
+        pipeline = make_pipeline(StandardScaler(), make(RKDL)).fit(X)
+        display = AtomsDisplay.from_estimator(pipeline, X=X)
         expected = pipeline[0].inverse_transform(pipeline[-1].atom_preimages())
         np.testing.assert_allclose(display.points_.get_offsets(), expected)
         assert len(display.ax_.collections) == 2
@@ -243,11 +242,12 @@ class TestNames:
         (ResidualsDisplay, (np.eye(64),), "no reconstruction_error: give DL or a kernel method"),
         (ReconstructionDisplay, (np.eye(64),), "no denoise: give DL or a kernel method"),
         (ClassResidualsDisplay, (np.eye(64), np.ones(64)), "no class_residuals: give a KDLClassifier"),
+        (DecisionContourDisplay, (np.eye(64),), "contours are drawn for signals with two features"),
     ],
 )
 def test_estimators_without_what_is_drawn(display, data, message, digits):
     detector = KDLOutlierDetector(n_members=2, random_state=0).fit(digits[:100])
-    with pytest.raises(ValueError, match=f"KDLOutlierDetector .*{message}|KDLOutlierDetector {message}"):
+    with pytest.raises(ValueError, match=message):
         display.from_estimator(detector, *data)
 
 
@@ -275,13 +275,10 @@ def test_error_curves(model, digits, classifier):
 
 def test_codes_are_grouped_by_label(model, digits, labels):
     X, y = digits[:50], labels[:50]
-    plain = CodesDisplay.from_estimator(model, X)
-    np.testing.assert_array_equal(plain.image_.get_array(), model.transform(X))
     grouped = CodesDisplay.from_estimator(model, X, y)
     np.testing.assert_array_equal(grouped.image_.get_array(), model.transform(X)[np.argsort(y, kind="stable")])
     assert [tick.get_text() for tick in grouped.ax_.get_yticklabels()] == [str(digit) for digit in range(10)]
-    low, high = grouped.image_.get_clim()
-    assert low == -high
+    assert sum(grouped.image_.get_clim()) == 0.0
     sparse = CodesDisplay(make(ORKDL, sparse_output=True).fit(digits).transform(X)).plot()
     np.testing.assert_array_equal(sparse.image_.get_array(), model.transform(X))
     with pytest.raises(ValueError, match="one label per signal"):
@@ -325,8 +322,7 @@ def test_class_residuals(classifier, digits, labels):
     np.testing.assert_allclose(drawn[4, 7], residuals[y == 4, 7].mean())
     assert display.text_[4, 7].get_text() == f"{drawn[4, 7]:.3f}"
     some = ClassResidualsDisplay.from_estimator(classifier, X[y < 3], y[y < 3], include_values=False)
-    assert some.text_ is None
-    assert np.asarray(some.image_.get_array()).shape == (3, 10)
+    assert (some.text_, some.image_.get_array().shape) == (None, (3, 10))
     with pytest.raises(ValueError, match="y is missing"):
         ClassResidualsDisplay.from_estimator(classifier, X)
 
@@ -358,10 +354,6 @@ class TestContours:
         worst = display.surface_.cmap(0.0 if is_detector else 1.0)
         assert min(worst[:2]) > 0.8 > 0.4 > worst[2]
 
-    def test_other_dimensions(self, model, digits):
-        with pytest.raises(ValueError, match="two features"):
-            DecisionContourDisplay.from_estimator(model, digits)
-
 
 @pytest.mark.parametrize("name", plotting.__all__)
 def test_display_convention(name):
@@ -369,12 +361,6 @@ def test_display_convention(name):
     for method in (cls.plot, cls.from_estimator):
         assert inspect.signature(method).parameters["ax"].default is None
         assert "ax : matplotlib Axes, default=None" in method.__doc__
-
-
-def test_plot_again(model):
-    display = AtomsDisplay.from_estimator(model, image_shape=(8, 8))
-    assert display.ax_ is not display.plot(cmap="viridis").ax_
-    assert display.image_.get_cmap().name == "viridis"
 
 
 @pytest.mark.slow
