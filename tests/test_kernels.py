@@ -321,12 +321,6 @@ class TestFits:
         with pytest.raises(ValueError, match="kernel"):
             ORKDL(4, kernel=RBF() + 0.6 * Linear(), **SMALL).fit(X, checkpoint=path)
 
-    def test_diagnostics(self, X):
-        with pytest.warns(UserWarning, match="nearly constant"):
-            RKDL(4, kernel=Matern(1e4), **SMALL).fit(X)
-        with pytest.warns(UserWarning, match="nearly the identity"):
-            RKDL(4, kernel=RationalQuadratic(1e-3), **SMALL).fit(X)
-
 
 def test_public_module():
     found = {type(kernel).__name__ for kernel, _ in GRID.values()} | {"Kernel", "Product", "Scaled"}
