@@ -135,8 +135,8 @@ class KernelMap(FeatureMap):
     def matrix(self, dtype: np.dtype) -> Array:
         """``K(D, D)`` in float64, of kernel vectors rounded to `dtype`: features of signals see no others."""
         backend = backend_of(self.kernel_vectors)
-        vectors = backend.cast(backend.cast(self.kernel_vectors, dtype), np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
+            vectors = backend.cast(backend.cast(self.kernel_vectors, dtype), np.float64)
             matrix, diagonal = self.kernel(vectors, vectors), self.kernel.diagonal(vectors)
             if self.has_host_matrix:
                 matrix, diagonal = backend.to_host(matrix), backend.to_host(diagonal)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,25 +78,17 @@ def draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np
     return np.concatenate([drawn, share * drawn[first] + (1.0 - share) * drawn[second]])
 
 
-@contextmanager
-def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Iterator[Executor]:
+def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> AbstractContextManager[Executor]:
     """An executor over `size` random signals in memory, or the executor itself where there are no more.
 
     A rule of sizes alone: wherever the signals lie, the same ones are chosen.
     """
-    signals = executor.signals
-    n_signals = signals.shape[0]
-    if n_signals <= size and not signals.is_remote:
-        yield executor
-        return
-    if n_signals <= size:
-        few: Executor = ThreadExecutor(
-            Signals(signals.read(0, n_signals), signals.dtype), executor.bounds, executor.n_jobs
-        )
-    else:
-        few = executor.for_signals(signals.subset(np.sort(rng.choice(n_signals, size, replace=False))))
-    with few:
-        yield few
+    signals, n_signals = executor.signals, executor.signals.shape[0]
+    if n_signals > size:
+        return executor.for_signals(signals.subset(np.sort(rng.choice(n_signals, size, replace=False))))
+    if signals.is_remote:
+        return ThreadExecutor(Signals(signals.read(0, n_signals), signals.dtype), executor.bounds, executor.n_jobs)
+    return nullcontext(executor)
 
 
 def train_dictionary(

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from rkdl._backends.base import backend_of
+from rkdl._features.widths import RULES
 from rkdl._utils.types import Array
 
 __all__ = ["Kernel"]
 
 # Rows of a block whose diagonal is read.
 _BLOCK = 32
-# Rules that find gamma, one over the square of a width, from the signals.
-RULES = ("median", "scale")
 
 Weighting = Callable[[Array], Array]
 ValueAndGradient = tuple[Array, Callable[[Weighting], Array]]

@@ -90,9 +90,8 @@ class Objective:
         `cross_products` are ``P`` there, where it is known. The gradient is taken in the same pass, with
         `gradient_atoms`; None for the value alone.
         """
-        metric, dtype = None, self.executor.signals.dtype
-        if is_tensor(vectors) or _stays_finite(vectors, dtype):
-            metric = make_metric(replace(self.feature_map, kernel_vectors=vectors).matrix(dtype), dtype)
+        dtype = self.executor.signals.dtype
+        metric = make_metric(replace(self.feature_map, kernel_vectors=vectors).matrix(dtype), dtype)
         if metric is None:
             return Point(vectors, np.inf)
         signal_gradient = features = None
@@ -192,11 +191,3 @@ class KernelVectorUpdate:
         if not self.has_warned:
             self.has_warned = True
             warn(message, ConvergenceWarning)
-
-
-def _stays_finite(vectors: np.ndarray, dtype: np.dtype) -> bool:
-    """Whether vectors in float64 are finite in the signals' dtype too."""
-    if float(np.vdot(vectors, vectors)) < float(np.finfo(dtype).max):
-        return True
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(vectors.astype(dtype)).all())
