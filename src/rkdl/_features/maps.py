@@ -145,12 +145,7 @@ class KernelMap(FeatureMap):
         return matrix
 
     def metric(self, dtype: np.dtype) -> Metric:
-        metric: Metric | None = make_metric(self.matrix(dtype), dtype)
-        if metric is None:
-            raise ValueError(
-                "The kernel overflows on the kernel vectors: scale the signals down, or lower gamma or degree."
-            )
-        return metric
+        return make_metric(self.matrix(dtype), dtype)
 
     def state(self) -> dict[str, Array]:
         return {"kernel_vectors": self.kernel_vectors}

@@ -9,7 +9,6 @@ import numpy as np
 from rkdl._backends.arrays import host, normalize_rows
 from rkdl._features.kernels import has_user_code
 from rkdl._features.maps import KernelMap
-from rkdl._features.metric import make_metric
 from rkdl._learning.atom_replacement import find_worst
 from rkdl._learning.chunk_tasks import GradientTask
 from rkdl._learning.kernel_vector_replacement import MIN_SIGNALS_PER_ATOM, keep_kernel_vectors
@@ -117,7 +116,7 @@ class StreamProblem:
         if chosen[-1] < len(vectors):
             return iterate
         fresh = replace(feature_map, kernel_vectors=place(everything[chosen]))
-        fresh_metric = make_metric(fresh.matrix(signals.dtype), signals.dtype)
+        fresh_metric = fresh.metric(signals.dtype)
         moved = fresh_metric.whiten(metric.unwhiten(iterate.whitened_atoms) @ kernel(vectors, fresh.kernel_vectors))
         return self.problem.update_atoms(
             iterate._replace(

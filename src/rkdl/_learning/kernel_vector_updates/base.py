@@ -27,7 +27,7 @@ from rkdl._backends.base import backend_of
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import KernelMap
-from rkdl._features.metric import Metric, make_metric
+from rkdl._features.metric import Metric, OverflowingKernelError, make_metric
 from rkdl._learning.chunk_tasks import GradientTask
 from rkdl._learning.linear_term import LinearTerm
 from rkdl._persistence.shapes import Expected
@@ -91,8 +91,9 @@ class Objective:
         `gradient_atoms`; None for the value alone.
         """
         dtype = self.executor.signals.dtype
-        metric = make_metric(replace(self.feature_map, kernel_vectors=vectors).matrix(dtype), dtype)
-        if metric is None:
+        try:
+            metric = replace(self.feature_map, kernel_vectors=vectors).metric(dtype)
+        except OverflowingKernelError:
             return Point(vectors, np.inf)
         signal_gradient = features = None
         if cross_products is None:
