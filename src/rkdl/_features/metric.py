@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -21,10 +22,11 @@ class Metric:
     matrix: Array  # (p, p), symmetric, positive semidefinite up to rounding, float64
     pivots: Array  # coordinates (rank,); None for all of them in order
     factor: Array  # the lower triangular factor (rank, rank) of their part of the matrix
-    inverse: Array = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "inverse", backend_of(self.factor).inverse_factor(self.factor))
+    @cached_property
+    def inverse(self) -> Array | None:
+        """The inverse of the factor, where products are faster than solves."""
+        return backend_of(self.factor).inverse_factor(self.factor)
 
     @property
     def rank(self) -> int:

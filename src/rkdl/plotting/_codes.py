@@ -59,7 +59,7 @@ class CodesDisplay(_SignalsDisplay):
         self.codes = dense(codes)
         self.y = y
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, **kwargs: object) -> Self:
         """Draw the display."""
         groups = group_rows(len(self.codes), self.y)
         ax = self._start(ax)
@@ -106,7 +106,7 @@ class ResidualsDisplay(_SignalsDisplay):
         self.residuals = np.asarray(residuals)
         self.y = y
 
-    def plot(self, ax: Axes | None = None, *, bins: int = 40, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, *, bins: int = 40, **kwargs: object) -> Self:
         """Draw the display."""
         groups = group_rows(len(self.residuals), self.y)
         ax = self._start(ax)
@@ -153,7 +153,7 @@ class ErrorCurveDisplay(Display):
         self.update_errors = None if update_errors is None else np.asarray(update_errors)
         self.name = name
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, **kwargs: object) -> Self:
         """Draw the display."""
         ax = self._start(ax)
         # Each curve that is added to the same axes has the next colour.
@@ -179,7 +179,7 @@ class ErrorCurveDisplay(Display):
         show_updates: bool = True,
         name: str | None = None,
         ax: Axes | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Self:
         """Draw the errors of DL, a kernel method or KDLClassifier."""
         fitted = Fitted(estimator)

@@ -103,7 +103,7 @@ class DecisionContourDisplay(Display):
         eps: float = 0.15,
         show_signals: bool = True,
         ax: Axes | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Self:
         """Draw what an estimator that was fitted on signals of two features makes of the plane around signals.
 

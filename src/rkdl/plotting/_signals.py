@@ -229,7 +229,7 @@ class ReconstructionDisplay(Display):
         self.image_shape = check_image_shape(image_shape, self.signals.shape[1])
         self.feature_names = feature_names
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, **kwargs: object) -> Self:
         """Draw the display."""
         ax = self._start(ax)
         self.image_ = None
@@ -262,7 +262,7 @@ class ReconstructionDisplay(Display):
         noise: float | None = None,
         image_shape: ImageShape = None,
         ax: Axes | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Self:
         """Draw signals beside what their codes by DL or a kernel method represent."""
         fitted = Fitted(estimator)
