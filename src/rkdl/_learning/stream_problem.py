@@ -59,10 +59,10 @@ class StreamProblem:
         problem, running = self.problem, self.running
         statistics, chunks = problem.encode_with(problem.model.whitened_atoms, past=running.past)
         worst = find_worst(problem.executor, chunks, len(problem.model.whitened_atoms), running.worst)
-        energies = {"energy": float(statistics.energy), "residual_energy": float(statistics.residual_energy)}
+        energy, residual_energy = map(float, statistics[2:])
         self.running = replace(
             running,
-            statistics=statistics._replace(**energies),
+            statistics=statistics._replace(energy=energy, residual_energy=residual_energy),
             weight=running.weight + problem.executor.signals.shape[0],
             linear=None if problem.linear is None else problem.linear_statistics(running.linear),
             worst=worst,
@@ -87,9 +87,9 @@ class StreamProblem:
         new.
         """
         past, executor, feature_map, metric = self.running.past, self.problem.executor, *iterate[:2]
-        if past is None or self.n_candidates == 0 or not isinstance(feature_map, KernelMap) or metric.rank == 0:
+        if past is None or self.n_candidates == 0 or metric.rank == 0:
             return iterate
-        if has_user_code(feature_map.kernel):
+        if not isinstance(feature_map, KernelMap) or has_user_code(feature_map.kernel):
             return iterate
         signals, place = executor.signals, executor.to_backend
         kernel, vectors = feature_map.kernel, feature_map.kernel_vectors
