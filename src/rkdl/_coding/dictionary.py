@@ -176,7 +176,7 @@ class FittedDictionary:
             return LinearDecoder(self.atoms.astype(dtype, copy=False))
         if not isinstance(feature_map, KernelMap):
             return None
-        vectors, core = feature_map.kernel_vectors, feature_map.kernel._core
+        vectors, core = feature_map.kernel_vectors, feature_map.kernel
         if feature_map.is_linear:
             return LinearDecoder((self.atoms.astype(np.float64) @ vectors.astype(np.float64)).astype(dtype))
         return FixedPoint.prepare(core._gamma, self.atoms, vectors, dtype) if isinstance(core, RBF) else None
@@ -205,7 +205,7 @@ class FittedDictionary:
         feature_map = self.feature_map
         if feature_map.is_linear:
             return squared_residual_of_noise(noise, self.n_features, None)
-        core = feature_map.kernel._core if isinstance(feature_map, KernelMap) else None
+        core = feature_map.kernel if isinstance(feature_map, KernelMap) else None
         if isinstance(core, RBF):
             return squared_residual_of_noise(noise, self.n_features, core._gamma)
         if isinstance(feature_map, FourierMap):

@@ -115,7 +115,7 @@ class KernelMap(FeatureMap):
 
     @property
     def has_unit_norms(self) -> bool:  # type: ignore[override]
-        if isinstance(self.kernel._core, Radial):
+        if isinstance(self.kernel, Radial):
             return True
         if isinstance(self.kernel, BuiltIn) and not isinstance(self.kernel, Composite):
             return False
@@ -142,8 +142,8 @@ class KernelMap(FeatureMap):
     def matrix(self, dtype: np.dtype) -> Array:
         """``K(D, D)`` in float64, of kernel vectors rounded to `dtype`: features of signals see no others."""
         backend = backend_of(self.kernel_vectors)
-        vectors = backend.cast(backend.cast(self.kernel_vectors, dtype), np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
+            vectors = backend.cast(backend.cast(self.kernel_vectors, dtype), np.float64)
             matrix, diagonal = self.kernel(vectors, vectors), self.kernel.diagonal(vectors)
             if self.has_host_matrix:
                 matrix, diagonal = backend.to_host(matrix), backend.to_host(diagonal)
@@ -152,12 +152,7 @@ class KernelMap(FeatureMap):
         return matrix
 
     def metric(self, dtype: np.dtype) -> Metric:
-        metric: Metric | None = make_metric(self.matrix(dtype), dtype)
-        if metric is None:
-            raise ValueError(
-                "The kernel overflows on the kernel vectors: scale the signals down, or lower gamma or degree."
-            )
-        return metric
+        return make_metric(self.matrix(dtype), dtype)
 
     def state(self) -> dict[str, Array]:
         return {"kernel_vectors": self.kernel_vectors}

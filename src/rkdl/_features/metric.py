@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from rkdl._backends.base import backend_of
+from rkdl._utils.types import Array
 
 
 @dataclass(frozen=True)
@@ -18,20 +19,21 @@ class Metric:
     the metric is the identity.
     """
 
-    matrix: Any  # (p, p), symmetric, positive semidefinite up to rounding, float64
-    pivots: Any  # coordinates (rank,); None for all of them in order
-    factor: Any  # the lower triangular factor (rank, rank) of their part of the matrix
-    inverse: Any = field(init=False, repr=False)
+    matrix: Array  # (p, p), symmetric, positive semidefinite up to rounding, float64
+    pivots: Array  # coordinates (rank,); None for all of them in order
+    factor: Array  # the lower triangular factor (rank, rank) of their part of the matrix
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "inverse", backend_of(self.factor).inverse_factor(self.factor))
+    @cached_property
+    def inverse(self) -> Array | None:
+        """The inverse of the factor, where products are faster than solves."""
+        return backend_of(self.factor).inverse_factor(self.factor)
 
     @property
     def rank(self) -> int:
         """Number of pivots."""
         return len(self.factor)
 
-    def whiten(self, products: Any) -> Any:
+    def whiten(self, products: Array) -> Array:
         """Products with the coordinates (n, p) to coordinates in which the metric is the identity (n, rank)."""
         backend = backend_of(self.factor)
         if self.rank == 0:
@@ -39,7 +41,7 @@ class Metric:
         pivots = products if self.pivots is None else products[:, self.pivots]
         return backend.solve_rows(self.factor, self.inverse, pivots, transposed=False)
 
-    def unwhiten(self, coordinates: Any) -> Any:
+    def unwhiten(self, coordinates: Array) -> Array:
         """Whitened coordinates (n, rank) back to combinations of the original ones (n, p)."""
         backend = backend_of(self.factor)
         if self.rank == 0:
@@ -51,18 +53,26 @@ class Metric:
         full[:, self.pivots] = combined
         return full
 
-    def whiten_combinations(self, combinations: Any) -> Any:
+    def whiten_combinations(self, combinations: Array) -> Array:
         """Combinations (n, p) to whitened coordinates: those of their projection on the pivots' span."""
         return self.whiten(combinations @ self.matrix)
 
 
-def make_metric(matrix: Any, dtype: np.dtype | type) -> Any:
-    """The metric of a matrix (p, p), where the matrix is; None for a matrix that is not finite.
+class OverflowingKernelError(ValueError):
+    """A kernel matrix is not finite."""
+
+
+def make_metric(matrix: Array, dtype: np.dtype | type) -> Metric:
+    """The metric of a matrix (p, p), where the matrix is.
 
     `dtype` is that of the data behind the matrix: it decides what counts as zero.
     """
     found = backend_of(matrix).cholesky(matrix, dtype)
-    return None if found is None else Metric(matrix, *found)
+    if found is None:
+        raise OverflowingKernelError(
+            "The kernel overflows on the kernel vectors: scale the signals down, or lower gamma or degree."
+        )
+    return Metric(matrix, *found)
 
 
 class IdentityMetric:
@@ -71,7 +81,7 @@ class IdentityMetric:
     def __init__(self, size: int) -> None:
         self.rank = size
 
-    def whiten(self, products: Any) -> Any:
+    def whiten(self, products: Array) -> Array:
         """Products are coordinates."""
         return products
 

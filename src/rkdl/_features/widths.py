@@ -36,17 +36,17 @@ def scale_gamma(signals: Signals) -> float:
     1.0 where all numbers are equal.
     """
     variance = signals.variance()
-    if variance == 0.0:
-        return 1.0
-    gamma = 1.0 / (signals.shape[1] * variance)
-    return min(max(gamma, float(np.finfo(np.float64).tiny)), float(np.finfo(np.float64).max))
+    return 1.0 if variance == 0.0 else _in_range(1.0 / (signals.shape[1] * variance))
+
+
+def _in_range(gamma: float) -> float:
+    limits = np.finfo(np.float64)
+    return min(max(gamma, float(limits.tiny)), float(limits.max))
 
 
 def sample_gamma(gamma: float | str, sample: np.ndarray) -> float:
     """`gamma` as these few signals would have it."""
-    if not isinstance(gamma, str):
-        return float(gamma)
-    return median_gamma(sample) if gamma == "median" else scale_gamma(Signals(sample, sample.dtype))
+    return find_gamma(gamma, Signals(sample, sample.dtype))
 
 
 def median_gamma(sample: np.ndarray) -> float:
@@ -66,8 +66,7 @@ def median_gamma(sample: np.ndarray) -> float:
     squares = squares[squares > 1e-12 * sizes]
     if squares.size == 0:
         return 1.0
-    gamma = 1.0 / float(np.median(squares)) / float(largest) / float(largest)
-    return min(max(gamma, np.finfo(np.float64).tiny), np.finfo(np.float64).max)
+    return _in_range(1.0 / float(np.median(squares)) / float(largest) / float(largest))
 
 
 def offset_of(sample: np.ndarray) -> np.ndarray | None:

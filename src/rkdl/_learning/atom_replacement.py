@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -29,24 +30,39 @@ def find_worst(
     starts = [start for start, _ in executor.bounds]
     rows = np.concatenate([start + own for start, (_, own) in zip(starts, found, strict=True)])
     order = worst_first(residuals)[:count]
-    n_signals = executor.signals.shape[0]
-    worst = WorstSignals(n_signals, residuals[order], executor.signals.take(rows[order]))
+    worst = WorstSignals(executor.signals.shape[0], residuals[order], executor.signals.take(rows[order]))
     if waiting is None:
         return worst
-    residuals = np.concatenate([host(waiting.residuals), worst.residuals])
-    signals = np.concatenate([host(waiting.signals), worst.signals])
+    residuals, signals = (np.concatenate([host(old), new]) for old, new in zip(waiting[1:], worst[1:], strict=True))
     order = worst_first(residuals)[:count]
-    return WorstSignals(n_signals + waiting.n_signals, residuals[order], signals[order])
+    return WorstSignals(worst.n_signals + waiting.n_signals, residuals[order], signals[order])
 
 
 def replace_atoms(atoms: np.ndarray, unused: np.ndarray, rows: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, int]:
     """Atoms (n, r), the unused ones replaced by the first of `rows` (k, r) that differ; and how many were."""
-    norms = np.linalg.norm(rows, axis=1)
-    usable = norms > 1e-12 * max(float(norms.max()), np.finfo(np.float64).tiny)
-    rows = _distinct(rows[usable] / norms[usable, None], unused.size, dtype)
+    squares = np.einsum("ij,ij->i", rows, rows)
+    chosen = first_distinct(squares, lambda i: rows @ rows[i], unused.size, dtype)
     atoms = atoms.copy()
-    atoms[unused[: len(rows)]] = rows
-    return atoms, len(rows)
+    atoms[unused[: len(chosen)]] = rows[chosen] / np.linalg.norm(rows[chosen], axis=1)[:, None]
+    return atoms, len(chosen)
+
+
+def first_distinct(
+    squared_norms: np.ndarray, products: Callable[[int], np.ndarray], count: int, dtype: np.dtype
+) -> list[int]:
+    """The first `count` of k signals in feature space that have a direction, no two, to rounding, the same one.
+
+    ``products(i)`` are the inner products (k,) with signal i; `dtype` is that of the signals.
+    """
+    lengths = np.sqrt(squared_norms.astype(np.float64))
+    chosen: list[int] = []
+    for i in np.flatnonzero(lengths > 1e-12 * lengths.max(initial=0.0)).tolist():
+        if len(chosen) == count:
+            break
+        distances = 2.0 - 2.0 * products(i)[chosen] / (lengths[i] * lengths[chosen]) if chosen else np.empty(0)
+        if not (distances <= 1e2 * float(np.finfo(dtype).eps)).any():
+            chosen.append(i)
+    return chosen
 
 
 def worst_first(residuals: np.ndarray) -> np.ndarray:
@@ -67,18 +83,6 @@ def worst_signals(residuals: np.ndarray, count: int) -> np.ndarray:
 def rounding_level(dtype: np.dtype, mean: float) -> float:
     """Squared residuals up to this are rounding where their mean is `mean`."""
     return 1e3 * float(np.finfo(dtype).eps) * mean
-
-
-def _distinct(rows: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
-    """The first `count` of unit rows that are not, to rounding, one of those before them."""
-    chosen: list[int] = []
-    for i, row in enumerate(rows):
-        if len(chosen) == count:
-            break
-        squares = ((rows[chosen] - row) ** 2).sum(axis=1)
-        if not (squares <= 1e2 * float(np.finfo(dtype).eps)).any():
-            chosen.append(i)
-    return rows[chosen]
 
 
 def _worst_of(state: ChunkState, count: int) -> tuple[np.ndarray, np.ndarray]:

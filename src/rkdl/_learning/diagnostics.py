@@ -47,10 +47,10 @@ def needs_float64(matrix: np.ndarray, count: int) -> bool:
 
 def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
     """Warn of a kernel that is nearly constant, or nearly the identity, on a sample of signals; zeros do not count."""
-    core = kernel._core
-    if isinstance(core, Linear):
+    if isinstance(kernel, Linear):
         return
-    rows = _distinct(sample[np.any(sample, axis=1)]).astype(np.float64)
+    # Without repetitions; zero has one sign.
+    rows = np.array(list({row.tobytes(): row for row in sample[np.any(sample, axis=1)] + 0.0}.values()), np.float64)
     if len(rows) < 3:
         return
     with np.errstate(over="ignore", invalid="ignore"):
@@ -58,44 +58,33 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
     if not np.isfinite(matrix).all():
         return
     lengths = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
-    inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
     # k(x, y) / sqrt(k(x, x) k(y, y)); 0 where a signal has norm zero.
-    pairs = matrix * inverse * inverse[:, None]
+    lengths[lengths == 0.0] = np.inf
+    pairs = matrix / lengths / lengths[:, None]
     others = np.abs(pairs)
     np.fill_diagonal(others, 0.0)
     if np.quantile(1.0 - pairs[np.triu_indices(len(rows), k=1)], 0.9) < FLAT:
         warn(
             f"The kernel is nearly constant on a sample of the signals (nine tenths of all pairs have a similarity "
             f"within {FLAT} of one): every signal looks the same to it, and any error is small. "
-            f"{_remedy(core, rows, 'small')}"
+            f"{_remedy(kernel, rows, 'small')}"
         )
-    elif not isinstance(core, InnerProduct) and np.median(others.max(axis=1)) < ALONE:
+    elif not isinstance(kernel, InnerProduct) and np.median(others.max(axis=1)) < ALONE:
         warn(
             f"The kernel is nearly the identity on a sample of the signals (half of them have no other one with a "
-            f"value above {ALONE}): atoms represent little but themselves. {_remedy(core, rows, 'large')}"
+            f"value above {ALONE}): atoms represent little but themselves. {_remedy(kernel, rows, 'large')}"
         )
-
-
-def _distinct(rows: np.ndarray) -> np.ndarray:
-    """The rows without repetitions, by their bytes: NumPy's own way makes a record of as many fields as columns."""
-    # Zero has one sign.
-    rows = np.ascontiguousarray(rows + 0.0)
-    if rows.size == 0:
-        return rows
-    records = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
-    return rows[np.unique(records, return_index=True)[1]]
 
 
 def _remedy(kernel: Kernel, sample: np.ndarray, fault: str) -> str:
-    if isinstance(kernel, Radial):
-        name = kernel._width_name
-        power = 1.0 if name == "gamma" else -0.5
-        ratio = (median_gamma(sample) / kernel._gamma) ** power
-        fault = fault if power > 0.0 else {"small": "large", "large": "small"}[fault]
-        return f"{name} is too {fault} for them: {name}='median' would be {ratio:.1g} times it."
-    if not isinstance(kernel, InnerProduct):
+    if isinstance(kernel, InnerProduct):
+        return "Raise gamma, lower coef0, or scale the signals."
+    if not isinstance(kernel, Radial):
         return "Change the kernel's width, or scale the signals."
-    return "Raise gamma, lower coef0, or scale the signals."
+    name, ratio = kernel._width_name, median_gamma(sample) / kernel._gamma
+    if name != "gamma":
+        fault, ratio = "large" if fault == "small" else "small", ratio**-0.5
+    return f"{name} is too {fault} for them: {name}='median' would be {ratio:.1g} times it."
 
 
 def check_codes(name: str, n_empty: int, n_signals: int, residual_tol: float | None, features: FeatureChoice) -> None:
@@ -103,10 +92,8 @@ def check_codes(name: str, n_empty: int, n_signals: int, residual_tol: float | N
     share = n_empty / max(1, n_signals)
     if share <= EMPTY_SHARE:
         return
-    if residual_tol is not None:
-        cause = f"residual_tol={residual_tol} is not below their squared norm in feature space: lower it."
-    else:
-        cause = features.why_empty()
+    too_large = f"residual_tol={residual_tol} is not below their squared norm in feature space: lower it."
+    cause = features.why_empty() if residual_tol is None else too_large
     warn(f"{name}: {share:.0%} of the signals have a code of zeros: {cause}")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,26 +79,18 @@ def draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np
     return np.concatenate([drawn, share * drawn[first] + (1.0 - share) * drawn[second]])
 
 
-@contextmanager
-def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Iterator[Executor]:
+def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> AbstractContextManager[Executor]:
     """An executor over `size` random signals in memory, or the executor itself where there are no more.
 
     A rule of sizes alone: wherever the signals lie, the same ones are chosen.
     """
-    signals = executor.signals
-    n_signals = signals.shape[0]
-    if n_signals <= size and not signals.is_remote:
-        yield executor
-        return
-    if n_signals <= size:
-        few: Executor = ThreadExecutor(
-            Signals(signals.read(0, n_signals), signals.dtype), executor.bounds, executor.n_jobs
-        )
-    else:
+    signals, n_signals = executor.signals, executor.signals.shape[0]
+    if n_signals > size:
         chosen = signals.subset(np.sort(rng.choice(n_signals, size, replace=False)))
-        few = open_part(chosen, 2 * signals.shape[1], executor.n_jobs)
-    with few:
-        yield few
+        return open_part(chosen, 2 * signals.shape[1], executor.n_jobs)
+    if signals.is_remote:
+        return ThreadExecutor(Signals(signals.read(0, n_signals), signals.dtype), executor.bounds, executor.n_jobs)
+    return nullcontext(executor)
 
 
 def train_dictionary(
@@ -160,7 +151,7 @@ def _cluster_centres(executor: Executor, count: int, kernel: Kernel, rng: np.ran
     For an RBF kernel in the distances of its feature space: a centre is then the weighted mean of its signals that a
     fixed point of the pre-image would be, and heavy tails do not draw the centres away from where signals are.
     """
-    gamma = kernel._core._gamma if isinstance(kernel._core, RBF) else None
+    gamma = kernel._gamma if isinstance(kernel, RBF) else None
     signals = executor.signals
     size = max(count, min(4 * count, LARGEST_START), min(10 * count, START_SAMPLE))
     sample = signals.take(rng.choice(signals.shape[0], min(signals.shape[0], size), replace=False))

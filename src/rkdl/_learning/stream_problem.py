@@ -9,7 +9,6 @@ import numpy as np
 from rkdl._backends.arrays import host, normalize_rows
 from rkdl._features.kernels import has_user_code
 from rkdl._features.maps import KernelMap
-from rkdl._features.metric import make_metric
 from rkdl._learning.atom_replacement import find_worst
 from rkdl._learning.chunk_tasks import GradientTask
 from rkdl._learning.kernel_vector_replacement import MIN_SIGNALS_PER_ATOM, keep_kernel_vectors
@@ -60,10 +59,10 @@ class StreamProblem:
         problem, running = self.problem, self.running
         statistics, chunks = problem.encode_with(problem.model.whitened_atoms, past=running.past)
         worst = find_worst(problem.executor, chunks, len(problem.model.whitened_atoms), running.worst)
-        energies = {"energy": float(statistics.energy), "residual_energy": float(statistics.residual_energy)}
+        energy, residual_energy = map(float, statistics[2:])
         self.running = replace(
             running,
-            statistics=statistics._replace(**energies),
+            statistics=statistics._replace(energy=energy, residual_energy=residual_energy),
             weight=running.weight + problem.executor.signals.shape[0],
             linear=None if problem.linear is None else problem.linear_statistics(running.linear),
             worst=worst,
@@ -88,9 +87,9 @@ class StreamProblem:
         new.
         """
         past, executor, feature_map, metric = self.running.past, self.problem.executor, *iterate[:2]
-        if past is None or self.n_candidates == 0 or not isinstance(feature_map, KernelMap) or metric.rank == 0:
+        if past is None or self.n_candidates == 0 or metric.rank == 0:
             return iterate
-        if has_user_code(feature_map.kernel):
+        if not isinstance(feature_map, KernelMap) or has_user_code(feature_map.kernel):
             return iterate
         signals, place = executor.signals, executor.to_backend
         kernel, vectors = feature_map.kernel, feature_map.kernel_vectors
@@ -117,7 +116,7 @@ class StreamProblem:
         if chosen[-1] < len(vectors):
             return iterate
         fresh = replace(feature_map, kernel_vectors=place(everything[chosen]))
-        fresh_metric = make_metric(fresh.matrix(signals.dtype), signals.dtype)
+        fresh_metric = fresh.metric(signals.dtype)
         moved = fresh_metric.whiten(metric.unwhiten(iterate.whitened_atoms) @ kernel(vectors, fresh.kernel_vectors))
         return self.problem.update_atoms(
             iterate._replace(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 from scipy import sparse
 from sklearn.utils import assert_all_finite, check_array
 
-from rkdl._utils.types import Array, MatrixLike
+from rkdl._utils.types import MatrixLike
 
 # Columns that a message lists by name.
 _MAX_LISTED = 5
@@ -75,15 +76,15 @@ def check_numbers(X: MatrixLike, *, dtype: DTypeLike, caller: str, name: str) ->
 def _text_columns(X: MatrixLike) -> list[int]:
     """Numbers of the columns that cannot be converted to floats; none if X is not a table."""
     table = np.asarray(X, dtype=object)
-    found: list[int] = []
-    if table.ndim != 2:
-        return found
-    for number in range(table.shape[1]):
-        try:
-            table[:, number].astype(np.float64)
-        except (TypeError, ValueError):
-            found.append(number)
-    return found
+    return [i for i in range(table.shape[1]) if not _is_numeric(table[:, i])] if table.ndim == 2 else []
+
+
+def _is_numeric(column: np.ndarray) -> bool:
+    try:
+        column.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[object] | None) -> str:
@@ -108,66 +109,46 @@ def _check_sparse(X: MatrixLike, name: str) -> None:
 
 
 def _sparse_problem(X: MatrixLike) -> str | None:
-    """Describe the first problem of a sparse matrix, without a conversion or a method of it that uses the indices."""
-    if X.format in ("csr", "csc", "bsr"):
-        return _compressed_problem(X)
+    """Describe the first problem of a sparse matrix, without a conversion or a method of it that uses the indices.
+
+    SciPy's `check_format` accepts indices that are not integers, and any `indptr` that ends with 0.
+    """
+    names = ("row", "column")[-len(X.shape) :]
     if X.format == "dia":
         # Diagonals outside the matrix are skipped.
         offsets = np.asarray(X.offsets)
         is_wrong = X.data.ndim != 2 or offsets.shape != X.data.shape[:1] or offsets.dtype.kind not in "iu"
         return f"there are {offsets.size} offsets for data of shape {X.data.shape}" if is_wrong else None
-    if X.format == "lil":
-        if not X.rows.shape == X.data.shape == X.shape[:1]:
-            return f"it has {len(X.rows)} lists of columns and {len(X.data)} of values"
-        uneven = [row for row, (at, values) in enumerate(zip(X.rows, X.data, strict=True)) if len(at) != len(values)]
-        if uneven:
-            return f"row {uneven[0]} has {len(X.rows[uneven[0]])} columns for {len(X.data[uneven[0]])} values"
-        return _index_problem([column for row in X.rows for column in row], X.shape[1], "column")
-    if X.format == "dok":
-        keys = np.array(list(X.keys())) if len(X.keys()) else np.empty((0, len(X.shape)), dtype=int)
-        coordinates: Array = keys.reshape(len(keys), -1).T
+    if X.format in ("csr", "csc", "bsr"):
+        blocks = X.data.shape[1:] if X.format == "bsr" else (1, 1)
+        # One-dimensional CSR arrays are one row.
+        rows, columns = (length // size for length, size in zip((1, *X.shape)[-2:], blocks, strict=True))
+        major, minor, name = (columns, rows, "row") if X.format == "csc" else (rows, columns, "column")
+        if X.indptr.shape != (major + 1,) or X.indptr.dtype.kind not in "iu":
+            return f"indptr has shape {X.indptr.shape} and dtype {X.indptr.dtype} instead of {(major + 1,)} integers"
+        n_indices = len(X.indices)
+        if X.indptr[0] != 0 or X.indptr[-1] > n_indices or (X.indptr[1:] < X.indptr[:-1]).any():
+            return f"indptr does not rise from 0 to at most the number of indices, {n_indices}"
+        if X.indices.shape != (len(X.data),):
+            return f"there are {n_indices} indices for {len(X.data)} values"
+        n_values = int(X.indptr[-1])
+        names, lengths, coordinates = (name,), (minor,), [X.indices[:n_values]]
+    elif X.format == "lil":
+        if [len(row) for row in X.rows] != [len(row) for row in X.data] or len(X.rows) != X.shape[0]:
+            return "its rows have other numbers of columns than of values"
+        coordinates = [np.array(list(chain.from_iterable(X.rows)))]
+        names, lengths, n_values = ("column",), X.shape[1:], coordinates[0].size
+    elif X.format == "dok":
+        keys = np.array(list(X.keys())).reshape(-1, len(X.shape))
+        lengths, coordinates, n_values = X.shape, list(keys.T), len(keys)
     else:
-        coordinates = getattr(X, "coords", None) or (X.row, X.col)
-        if any(len(places) != len(X.data) for places in coordinates):
-            return f"there are {[len(places) for places in coordinates]} indices for {len(X.data)} values"
-    for places, length, what in zip(coordinates, X.shape, ("row", "column")[-len(X.shape) :], strict=True):
-        problem = _index_problem(places, length, what)
-        if problem is not None:
-            return problem
-    return None
-
-
-def _compressed_problem(X: MatrixLike) -> str | None:
-    """Describe the first problem of a CSR, CSC or BSR matrix."""
-    blocks = X.data.shape[1:] if X.format == "bsr" else (1, 1)
-    # One-dimensional CSR arrays are one row.
-    major, minor = (length // size for length, size in zip((1, *X.shape)[-2:], blocks, strict=True))
-    major, minor = (minor, major) if X.format == "csc" else (major, minor)
-    indptr, indices = X.indptr, X.indices
-    if indptr.shape != (major + 1,):
-        return f"indptr has shape {indptr.shape} instead of {(major + 1,)}"
-    if indptr.dtype.kind not in "iu":
-        return f"indptr has the dtype {indptr.dtype}"
-    if indices.shape != (len(X.data),):
-        return f"there are {len(indices)} indices for {len(X.data)} values"
-    if indptr[0] != 0:
-        return f"indptr begins with {indptr[0]} instead of 0"
-    falls = np.flatnonzero(indptr[1:] < indptr[:-1])
-    if falls.size:
-        return f"indptr decreases from {indptr[falls[0]]} to {indptr[falls[0] + 1]} at entry {falls[0] + 1}"
-    if indptr[-1] > len(indices):
-        return f"indptr ends with {indptr[-1]}, but there are {len(indices)} indices"
-    what = {"csr": "column", "csc": "row", "bsr": "block column"}[X.format]
-    return _index_problem(indices[: indptr[-1]], minor, what)
-
-
-def _index_problem(indices: ArrayLike, length: int, what: str) -> str | None:
-    indices = np.asarray(indices)
-    if not indices.size:
-        return None
-    if indices.dtype.kind not in "iu":
-        return f"its {what} indices are {indices.dtype}, not integers"
-    for worst in (indices.min(), indices.max()):
-        if not 0 <= worst < length:
-            return f"it has the {what} index {worst}, outside 0 to {length - 1}"
+        lengths, coordinates, n_values = X.shape, list(getattr(X, "coords", None) or (X.row, X.col)), len(X.data)
+    for name, length, indices in zip(names, lengths, coordinates, strict=True):
+        if indices.shape != (n_values,):
+            return f"there are {len(indices)} indices for {n_values} values"
+        if n_values and indices.dtype.kind not in "iu":
+            return f"its {name} indices are {indices.dtype}, not integers"
+        for worst in (indices.min(), indices.max()) if n_values else ():
+            if not 0 <= worst < length:
+                return f"it has the {name} index {worst}, outside 0 to {length - 1}"
     return None

@@ -23,18 +23,3 @@ def map_parts(function: Callable[[Any], Any], value: Any) -> Any:
         is_same = all(mapped[name] is part for name, part in held.items())
         return value if is_same else replace(value, **mapped)
     return value
-
-
-def count_bytes(value: Any) -> int:
-    """Bytes of all arrays in a value."""
-    own = getattr(value, "nbytes", None)
-    if isinstance(own, int):
-        return own
-    counts: list[int] = []
-
-    def count(part: Any) -> Any:
-        counts.append(count_bytes(part))
-        return part
-
-    map_parts(count, value)
-    return sum(counts)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator as Estimator
 
 from rkdl._utils.types import MatrixLike
-from rkdl.plotting._display import Display, Fitted, dense, documented, group_rows
+from rkdl.plotting._display import Display, Fitted, dense, group_rows
 from rkdl.plotting._drawing import RESIDUAL_MAP, Style, color_of, draw_matrix, signed_style
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 
-@documented
 class _SignalsDisplay(Display):
     """What an estimator makes of signals."""
 
@@ -34,7 +33,6 @@ class _SignalsDisplay(Display):
         return cls._of(fitted, fitted.forward(X), y).plot(ax, **kwargs)
 
 
-@documented
 class CodesDisplay(_SignalsDisplay):
     """Codes of signals: a row per signal, a column per atom, in red and blue around white.
 
@@ -61,7 +59,7 @@ class CodesDisplay(_SignalsDisplay):
         self.codes = dense(codes)
         self.y = y
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, **kwargs: object) -> Self:
         """Draw the display."""
         groups = group_rows(len(self.codes), self.y)
         ax = self._start(ax)
@@ -82,7 +80,6 @@ class CodesDisplay(_SignalsDisplay):
         return cls(fitted.get("transform", "give DL or a kernel method")(X), y=y)
 
 
-@documented
 class ResidualsDisplay(_SignalsDisplay):
     """Histogram of the residuals of signals in feature space, as shares of the signals, or of those of each label.
 
@@ -109,7 +106,7 @@ class ResidualsDisplay(_SignalsDisplay):
         self.residuals = np.asarray(residuals)
         self.y = y
 
-    def plot(self, ax: Axes | None = None, *, bins: int = 40, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, *, bins: int = 40, **kwargs: object) -> Self:
         """Draw the display."""
         groups = group_rows(len(self.residuals), self.y)
         ax = self._start(ax)
@@ -129,7 +126,6 @@ class ResidualsDisplay(_SignalsDisplay):
         return cls(fitted.get("reconstruction_error", "give DL or a kernel method")(X), y=y)
 
 
-@documented
 class ErrorCurveDisplay(Display):
     """Error of the representation over the iterations of a fit.
 
@@ -157,7 +153,7 @@ class ErrorCurveDisplay(Display):
         self.update_errors = None if update_errors is None else np.asarray(update_errors)
         self.name = name
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, **kwargs: object) -> Self:
         """Draw the display."""
         ax = self._start(ax)
         # Each curve that is added to the same axes has the next colour.
@@ -183,7 +179,7 @@ class ErrorCurveDisplay(Display):
         show_updates: bool = True,
         name: str | None = None,
         ax: Axes | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Self:
         """Draw the errors of DL, a kernel method or KDLClassifier."""
         fitted = Fitted(estimator)
@@ -193,7 +189,6 @@ class ErrorCurveDisplay(Display):
         return cls(errors, update_errors=updates, name=name).plot(ax, **kwargs)
 
 
-@documented
 class ClassResidualsDisplay(_SignalsDisplay):
     """Mean residual of the signals of each class (rows) under the dictionary of each class (columns).
 

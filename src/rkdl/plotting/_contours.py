@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier, is_outlier_detector
 
 from rkdl._utils.types import MatrixLike
-from rkdl.plotting._display import Display, Fitted, dense, documented, group_rows
+from rkdl.plotting._display import Display, Fitted, dense, group_rows
 from rkdl.plotting._drawing import RESIDUAL_MAP, SCORE_MAP, Style, color_of, label_plane
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.collections import PathCollection
 
 
-@documented
 class DecisionContourDisplay(Display):
     """What an estimator makes of the plane: regions of classes, scores of a detector, residuals of a dictionary.
 
@@ -104,7 +103,7 @@ class DecisionContourDisplay(Display):
         eps: float = 0.15,
         show_signals: bool = True,
         ax: Axes | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Self:
         """Draw what an estimator that was fitted on signals of two features makes of the plane around signals.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,11 +58,20 @@ PARAMETERS = {
 }
 
 
-AnyDisplay = TypeVar("AnyDisplay", bound="Display")
-
-
 class Display:
     """A picture, with the axes and the figure on which it was drawn last, `ax_` and `figure_`."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Complete the docstrings of a display and of its methods with what `PARAMETERS` says."""
+        super().__init_subclass__(**options)
+        text = inspect.cleandoc(cls.__doc__ or "")
+        head, title, tail = text.partition("Attributes\n" if "Attributes\n" in text else "Examples\n")
+        if title:
+            cls.__doc__ = f"{head}{_parameters_of(cls.__init__)}\n{title}{tail}\n"
+        for name in {"plot", "from_estimator"} & set(vars(cls)):
+            method = getattr(vars(cls)[name], "__func__", vars(cls)[name])
+            returns = "Returns\n-------\ndisplay : object\n    The display, with `ax_`, `figure_` and more.\n"
+            method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\n{_parameters_of(method)}\n{returns}"
 
     def _start(self, ax: Axes | None) -> Axes:
         """Set `ax_` and `figure_`: the given axes, or those of a new figure."""
@@ -75,19 +84,6 @@ class Display:
         self.ax_: Axes = plt.subplots(layout="constrained")[1] if ax is None else ax
         self.figure_ = self.ax_.figure
         return self.ax_
-
-
-def documented(cls: type[AnyDisplay]) -> type[AnyDisplay]:
-    """Complete the docstrings of a display and of its methods with what `PARAMETERS` says."""
-    text = inspect.cleandoc(cls.__doc__ or "")
-    head, title, tail = text.partition("Attributes\n" if "Attributes\n" in text else "Examples\n")
-    if title:
-        cls.__doc__ = f"{head}{_parameters_of(cls.__init__)}\n{title}{tail}\n"
-    for name in {"plot", "from_estimator"} & set(vars(cls)):
-        method = getattr(vars(cls)[name], "__func__", vars(cls)[name])
-        returns = "Returns\n-------\ndisplay : object\n    The display, with `ax_`, `figure_` and more.\n"
-        method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\n{_parameters_of(method)}\n{returns}"
-    return cls
 
 
 def _parameters_of(function: Callable) -> str:

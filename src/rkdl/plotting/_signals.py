@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from rkdl._utils.types import MatrixLike
-from rkdl.plotting._display import Display, Fitted, ImageShape, dense, documented
+from rkdl.plotting._display import Display, Fitted, ImageShape, dense
 from rkdl.plotting._drawing import (
     Style,
     can_name,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 
-@documented
 class _RowsDisplay(Display):
     """Rows drawn as images, as signals one above the other, or as points of the plane."""
 
@@ -102,7 +101,6 @@ class _RowsDisplay(Display):
         return np.arange(len(deviations))
 
 
-@documented
 class AtomsDisplay(_RowsDisplay):
     """Atoms: as images, in the plane if signals have two features, as a heat map if features have names, else as lines.
 
@@ -153,7 +151,6 @@ class AtomsDisplay(_RowsDisplay):
         return cls._of(fitted, found, atoms, image_shape, X).plot(ax, **kwargs)
 
 
-@documented
 class KernelVectorsDisplay(_RowsDisplay):
     """Kernel vectors, drawn as `AtomsDisplay` draws atoms, with the same attributes.
 
@@ -192,7 +189,6 @@ class KernelVectorsDisplay(_RowsDisplay):
         return cls._of(fitted, found, vectors, image_shape, X).plot(ax, **kwargs)
 
 
-@documented
 class ReconstructionDisplay(Display):
     """Signals beside what their codes represent: images one above the other, or two lines per signal.
 
@@ -233,7 +229,7 @@ class ReconstructionDisplay(Display):
         self.image_shape = check_image_shape(image_shape, self.signals.shape[1])
         self.feature_names = feature_names
 
-    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, **kwargs: object) -> Self:
         """Draw the display."""
         ax = self._start(ax)
         self.image_ = None
@@ -266,7 +262,7 @@ class ReconstructionDisplay(Display):
         noise: float | None = None,
         image_shape: ImageShape = None,
         ax: Axes | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Self:
         """Draw signals beside what their codes by DL or a kernel method represent."""
         fitted = Fitted(estimator)

@@ -103,7 +103,7 @@ def to_plain(kernel: Kernel) -> dict[str, Any]:
             f"The kernel holds a {type(kernel).__qualname__}, a class of your own, which rkdl.load could not make "
             f"again: make the whole kernel a class of your own and give it to load, or use skops or pickle."
         )
-    values = {own.name: getattr(kernel, own.name) for own in fields(kernel)}  # type: ignore[arg-type]
+    values = {own.name: getattr(kernel, own.name) for own in fields(kernel) if own.init}  # type: ignore[arg-type]
     return {"class": name, **{key: _plain(value) for key, value in values.items()}}
 
 

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from rkdl._backends.base import backend_of
+from rkdl._features.widths import RULES
 from rkdl._utils.types import Array
 
 __all__ = ["Kernel"]
 
 # Rows of a block whose diagonal is read.
 _BLOCK = 32
-# Rules that find gamma, one over the square of a width, from the signals.
-RULES = ("median", "scale")
 
 Weighting = Callable[[Array], Array]
 ValueAndGradient = tuple[Array, Callable[[Weighting], Array]]
@@ -144,11 +143,6 @@ class Kernel:
     def _has_user_code(self) -> bool:
         """Whether it runs code of the user's."""
         return not all(isinstance(leaf, BuiltIn) for leaf in self._leaves())
-
-    @property
-    def _core(self) -> Kernel:
-        """The kernel without the shift that `_prepared` adds for signals far from zero."""
-        return self
 
     def _leaves(self) -> list[Kernel]:
         """The kernels that sums and products are made of."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from rkdl._backends.base import backend_of
-from rkdl._features.kernels.base import BuiltIn, Kernel, ValueAndGradient, Weighting, WithWidth, check_positive
+from rkdl._features.kernels.base import Kernel, ValueAndGradient, Weighting, WithWidth, check_positive
 from rkdl._features.widths import offset_of
 from rkdl._utils.types import Array
 
@@ -18,6 +19,9 @@ __all__ = ["RBF", "Matern", "RationalQuadratic"]
 class Radial(WithWidth):
     """A function of ``s = gamma |x - y|^2``."""
 
+    # What is subtracted from signals that sit far from zero, or digits would be lost; None for others.
+    _shift: Array = field(default=None, init=False, repr=False, compare=False)
+
     def _values_and_negative_derivative(self, squares: Array) -> tuple[Array, Array]:
         """Kernel values and ``-dk/ds`` from s, which may change in place."""
         raise NotImplementedError
@@ -27,16 +31,25 @@ class Radial(WithWidth):
         return self._values_and_negative_derivative(backend_of(X).distances(X, Y, self._gamma))
 
     def _prepared(self, sample: np.ndarray) -> Kernel:
-        prepared, shift = super()._prepared(sample), offset_of(sample)
-        return prepared if shift is None else Centred(self, shift)
+        prepared = copy(super()._prepared(sample))
+        object.__setattr__(prepared, "_shift", offset_of(sample))
+        return prepared
+
+    def _centred(self, X: Array, Y: Array) -> tuple[Array, Array]:
+        """The rows less the shift; one object stays one."""
+        if self._shift is None:
+            return X, Y
+        rows = X - backend_of(X).as_like(self._shift, X)
+        return rows, rows if X is Y else Y - backend_of(Y).as_like(self._shift, Y)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        return self._with_negative_derivative(X, Y)[0]
+        return self._with_negative_derivative(*self._centred(X, Y))[0]
 
     def diagonal(self, X: Array) -> Array:
         return backend_of(X).full((len(X),), 1.0, X)
 
     def value_and_gradient(self, X: Array, Y: Array, values: Array = None) -> ValueAndGradient:
+        X, Y = self._centred(X, Y)
         backend, factor = backend_of(X), 2.0 * self._gamma
         values, negative_derivative = self._with_negative_derivative(X, Y, values)
 
@@ -50,31 +63,6 @@ class Radial(WithWidth):
             return backend.cast(backend.from_host(both, X) @ X, np.float64)
 
         return values, gradient
-
-
-@dataclass(frozen=True)
-class Centred(BuiltIn):
-    """A kernel of the distance for signals that sit far from zero: `shift` is subtracted, or digits would be lost."""
-
-    kernel: Radial
-    shift: Array
-
-    @property
-    def _core(self) -> Kernel:
-        return self.kernel
-
-    def _centred(self, rows: Array) -> Array:
-        return rows - backend_of(rows).as_like(self.shift, rows)
-
-    def __call__(self, X: Array, Y: Array) -> Array:
-        return self.kernel(self._centred(X), self._centred(Y))
-
-    def diagonal(self, X: Array) -> Array:
-        return self.kernel.diagonal(X)
-
-    def value_and_gradient(self, X: Array, Y: Array, values: Array = None) -> ValueAndGradient:
-        rows = self._centred(X)
-        return self.kernel.value_and_gradient(rows, rows if X is Y else self._centred(Y), values)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rkdl._backends.arrays import copied
 from rkdl._backends.base import SHORT, SHORT_IN_METRIC, backend_of
 from rkdl._learning.atom_updates.base import CodedSignals, Sweep
+from rkdl._utils.types import Array
 
 
 class AKSVDUpdate:
@@ -14,13 +13,15 @@ class AKSVDUpdate:
 
     refits_codes = True
 
-    def __call__(self, code_gram: Any, targets: Any, atoms: Any, signals: CodedSignals, metric: Any = None) -> Sweep:
+    def __call__(
+        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
+    ) -> Sweep:
         """Update every atom once, and its codes with it."""
         codes = signals.codes(len(atoms))
         targets, atoms = codes.to_backend_of(targets), copied(codes.to_backend_of(atoms))
         fits = []
 
-        def times_metric(vector: Any) -> Any:
+        def times_metric(vector: Array) -> Array:
             return vector if metric is None else metric @ vector
 
         for j in range(len(atoms)):

@@ -7,35 +7,36 @@ coordinates and passes their metric.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from rkdl._backends.arrays import dot
+from rkdl._utils.types import Array
 
 
 class CodedSignals(Protocol):
     """Codes of all signals and the signals' inner products with the atoms, for updates that change codes."""
 
-    def codes(self, n_atoms: int) -> Any:
+    def codes(self, n_atoms: int) -> Array:
         """The codes, their values free to change: a `SweepCodes` of the backend."""
 
-    def update(self, j: int, couplings: Any, norm: float) -> None:
+    def update(self, j: int, couplings: Array, norm: float) -> None:
         """Atom j has become ``(Q_j - sum_i couplings_i a_i) / norm``."""
 
-    def correlations(self, j: int, atoms: Any, rows: Any) -> Any:
+    def correlations(self, j: int, atoms: Array, rows: Array) -> Array:
         """Inner products of atom j with the signals of `rows`, in float64."""
 
 
 class Sweep(NamedTuple):
     """Atoms (n, r) of unit norm after one sweep, and ``Z'Z`` (n, n) of their codes."""
 
-    atoms: Any
-    code_gram: Any
-    fit: Any  # sum_tj z_tj <phi(y_t), a_j>
+    atoms: Array
+    code_gram: Array
+    fit: Array  # sum_tj z_tj <phi(y_t), a_j>
     # Factors (n,) that the codes of each atom have been multiplied by, or the codes themselves that changed one by one.
-    code_scales: Any = None
-    codes: Any = None
+    code_scales: Array = None
+    codes: Array = None
 
-    def objective(self, energy: Any, metric: Any = None) -> float:
+    def objective(self, energy: Array, metric: Array = None) -> float:
         """``tr K(Y, Y) - 2 fit + <S, A M A'>``."""
         gram = self.atoms @ self.atoms.T if metric is None else self.atoms @ metric @ self.atoms.T
         return float(float(energy) - 2.0 * self.fit + dot(self.code_gram, gram))
@@ -46,7 +47,9 @@ class AtomUpdate(Protocol):
 
     refits_codes: bool  # whether coefficients change one by one, so that ``Z'F`` has to be computed again
 
-    def __call__(self, code_gram: Any, targets: Any, atoms: Any, signals: CodedSignals, metric: Any = None) -> Sweep:
+    def __call__(
+        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
+    ) -> Sweep:
         """Update every atom once, from ``S = Z'Z``, the targets ``Q`` (n, r) and atoms (n, r) of unit norm.
 
         `signals` has the codes themselves, for an update that needs more than ``S``; `metric` (r, r) is that of the

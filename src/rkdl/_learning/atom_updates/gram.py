@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rkdl._backends.arrays import copied, dot
 from rkdl._backends.base import backend_of
 from rkdl._learning.atom_updates.base import CodedSignals, Sweep
+from rkdl._utils.types import Array
 
 
 class GramUpdate:
@@ -19,7 +18,7 @@ class GramUpdate:
     refits_codes = False
 
     def __call__(
-        self, code_gram: Any, targets: Any, atoms: Any, signals: CodedSignals | None = None, metric: Any = None
+        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals | None = None, metric: Array = None
     ) -> Sweep:
         """Update every atom once."""
         atoms = copied(atoms)

@@ -15,21 +15,23 @@ step is accepted by the exact value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._backends.arrays import cast, dot, is_tensor
 from rkdl._backends.base import backend_of
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import KernelMap
-from rkdl._features.metric import Metric, make_metric
+from rkdl._features.metric import Metric, OverflowingKernelError, make_metric
 from rkdl._learning.chunk_tasks import GradientTask
 from rkdl._learning.linear_term import LinearTerm
 from rkdl._persistence.named_arrays import Expected
+from rkdl._utils.warnings import warn
 
 
 class Point(NamedTuple):
@@ -88,10 +90,10 @@ class Objective:
         `cross_products` are ``P`` there, where it is known. The gradient is taken in the same pass, with
         `gradient_atoms`; None for the value alone.
         """
-        metric, dtype = None, self.executor.signals.dtype
-        if is_tensor(vectors) or _stays_finite(vectors, dtype):
-            metric = make_metric(replace(self.feature_map, kernel_vectors=vectors).matrix(dtype), dtype)
-        if metric is None:
+        dtype = self.executor.signals.dtype
+        try:
+            metric = replace(self.feature_map, kernel_vectors=vectors).metric(dtype)
+        except OverflowingKernelError:
             return Point(vectors, np.inf)
         signal_gradient = features = None
         if cross_products is None:
@@ -159,31 +161,34 @@ class Objective:
         return gradient
 
 
-class KernelVectorUpdate(Protocol):
+@dataclass
+class KernelVectorUpdate:
     """Moves the kernel vectors to a smaller objective, codes fixed."""
+
+    n_steps: int  # steps per iteration; 0 leaves the kernel vectors where they are
+    radius: float | None  # norm that every kernel vector is held to; None for none
+    has_warned: bool = field(default=False, kw_only=True)
 
     # Whether the objective has the best atoms at every point, so that no atom update is needed before; else the atoms
     # are held.
-    eliminates_atoms: bool
-    n_steps: int  # steps per iteration; 0 leaves the kernel vectors where they are
-    radius: float | None  # norm that every kernel vector is held to; None for none
-    has_warned: bool  # whether the user was warned of something that would be said again in every iteration
+    eliminates_atoms: ClassVar[bool]
     # The arrays that `state` may return, by which what is read from a file is checked.
-    state_arrays: dict[str, Expected]
+    state_arrays: ClassVar[dict[str, Expected]] = {"radius": Expected("", group="radius")}
 
     def minimize(self, objective: Objective, start: Point) -> Point:
         """A point of `objective` that is no worse than `start`, where the rule can promise that."""
+        raise NotImplementedError
 
     def state(self) -> dict[str, np.ndarray]:
         """What it carries from one iteration to the next, as arrays for a file."""
+        return {} if self.radius is None else {"radius": np.array(self.radius)}
 
     def restored(self, state: dict[str, np.ndarray]) -> Self:
         """The same update in a state that was saved."""
+        return replace(self, radius=float(state["radius"]) if "radius" in state else None)
 
-
-def _stays_finite(vectors: np.ndarray, dtype: np.dtype) -> bool:
-    """Whether vectors in float64 are finite in the signals' dtype too."""
-    if float(np.vdot(vectors, vectors)) < float(np.finfo(dtype).max):
-        return True
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(vectors.astype(dtype)).all())
+    def warn_once(self, message: str) -> None:
+        """Warn of something that would be said again in every iteration."""
+        if not self.has_warned:
+            self.has_warned = True
+            warn(message, ConvergenceWarning)

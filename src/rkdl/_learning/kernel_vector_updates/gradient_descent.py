@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Self
+
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._backends.arrays import copied, norm, row_norms
-from rkdl._learning.kernel_vector_updates.base import Objective, Point
+from rkdl._learning.kernel_vector_updates.base import KernelVectorUpdate, Objective, Point
 from rkdl._persistence.named_arrays import Expected
-from rkdl._utils.warnings import warn
 
 
-class GradientDescent:
-    """The paper's rule: one kernel vector after another, atoms held, `n_steps` sweeps per iteration.
+@dataclass
+class GradientDescent(KernelVectorUpdate):
+    """The paper's rule: one kernel vector after another, atoms held, `n_steps` sweeps per iteration."""
 
-    `learning_rate` is the fixed rate of the paper, or None for a rate that backtracks until the objective falls, from
-    `rate` on where that is known.
-    """
+    learning_rate: (
+        float | None
+    )  # the fixed rate of the paper, or None for one that backtracks until the objective falls
+    rate: float | None = None  # that backtracking found so far
 
     eliminates_atoms = False
-    state_arrays = {"radius": Expected("", group="radius"), "rate": Expected("", group="rate")}
-
-    def __init__(
-        self,
-        n_steps: int,
-        radius: float | None,
-        learning_rate: float | None,
-        rate: float | None = None,
-        *,
-        has_warned: bool = False,
-    ) -> None:
-        self.n_steps = n_steps
-        self.radius = radius
-        self.learning_rate = learning_rate
-        self.has_warned = has_warned
-        self._rate = learning_rate if rate is None else rate
+    state_arrays = KernelVectorUpdate.state_arrays | {"rate": Expected("", group="rate")}
 
     def state(self) -> dict[str, np.ndarray]:
-        """The radius, and the rate found so far."""
-        values = {"radius": self.radius, "rate": self._rate}
-        return {name: np.array(value) for name, value in values.items() if value is not None}
+        rate = {} if self.rate is None else {"rate": np.array(self.rate)}
+        return super().state() | rate
 
-    def restored(self, state: dict[str, np.ndarray]) -> GradientDescent:
-        radius, rate = (float(state[name]) if name in state else None for name in ("radius", "rate"))
-        return GradientDescent(self.n_steps, radius, self.learning_rate, rate, has_warned=self.has_warned)
+    def restored(self, state: dict[str, np.ndarray]) -> Self:
+        return replace(super().restored(state), rate=float(state["rate"]) if "rate" in state else None)
 
     def minimize(self, objective: Objective, start: Point) -> Point:
         """The point after the sweeps; with a rate of its own its value is never above that of the start."""
@@ -66,24 +52,21 @@ class GradientDescent:
         return point
 
     def _warn(self, what: str) -> None:
-        if not self.has_warned:
-            self.has_warned = True
-            warn(
-                f"learning_rate={self.learning_rate} {what}: lower it, or leave it None for a rate that backtracks.",
-                ConvergenceWarning,
-            )
+        self.warn_once(
+            f"learning_rate={self.learning_rate} {what}: lower it, or leave it None for a rate that backtracks."
+        )
 
     def _backtrack(self, objective: Objective, point: Point, gradient_atoms: np.ndarray | None) -> Point | None:
-        if self._rate is None:
+        if self.rate is None:
             spread = norm(point.vectors - point.vectors.mean(0))
             length = norm(objective.gradient(point))
-            self._rate = 0.1 * (spread or 1.0) / length if length > 0.0 else 1.0
+            self.rate = 0.1 * (spread or 1.0) / length if length > 0.0 else 1.0
         for _ in range(30):
-            trial = objective.at(self.sweep(objective, point, self._rate), gradient_atoms=gradient_atoms)
+            trial = objective.at(self.sweep(objective, point, self.rate), gradient_atoms=gradient_atoms)
             if trial.value <= point.value:
-                self._rate *= 1.5
+                self.rate *= 1.5
                 return trial
-            self._rate *= 0.5
+            self.rate *= 0.5
             # Its features, where they were cached, make room for those of the next.
             del trial
         return None

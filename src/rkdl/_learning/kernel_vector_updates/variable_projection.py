@@ -3,62 +3,48 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Self
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from rkdl._backends.arrays import norm, row_norms
 from rkdl._backends.base import backend_of
-from rkdl._learning.kernel_vector_updates.base import Objective, Point
+from rkdl._learning.kernel_vector_updates.base import KernelVectorUpdate, Objective, Point
 from rkdl._persistence.named_arrays import Expected
-from rkdl._utils.warnings import warn
+
+# Steps whose curvature is remembered.
+MOST_PAIRS = 10
 
 
-class VariableProjection:
-    """A few L-BFGS steps per iteration on the objective with its best atoms; the curvature is carried over.
+@dataclass
+class VariableProjection(KernelVectorUpdate):
+    """A few L-BFGS steps per iteration on the objective with its best atoms; the curvature is carried over."""
 
-    `pairs` are steps (p, m), changes of the gradient (p, m), and their inner products.
-    """
+    # Steps (p, m), changes of the gradient (p, m), and their inner products.
+    pairs: deque[tuple[np.ndarray, np.ndarray, float]] = field(default_factory=lambda: deque(maxlen=MOST_PAIRS))
 
     eliminates_atoms = True
-    state_arrays = {
-        "radius": Expected("", group="radius"),
+    state_arrays = KernelVectorUpdate.state_arrays | {
         "shifts": Expected("kpm", group="curvature"),
         "changes": Expected("kpm", group="curvature"),
         "curvatures": Expected("k", group="curvature"),
     }
 
-    def __init__(
-        self,
-        n_steps: int,
-        radius: float | None,
-        pairs: Iterable[tuple] = (),
-        *,
-        has_warned: bool = False,
-    ) -> None:
-        self.n_steps = n_steps
-        self.radius = radius
-        self.has_warned = has_warned
-        self.pairs: deque = deque(pairs, maxlen=10)
-
     def state(self) -> dict[str, np.ndarray]:
-        """The radius, and the curvature learned so far."""
-        state = {} if self.radius is None else {"radius": np.array(self.radius)}
         if not self.pairs:
-            return state
+            return super().state()
         shifts, changes, curvatures = zip(*self.pairs, strict=True)
         stack = backend_of(shifts[0]).stack
-        return {**state, "shifts": stack(shifts), "changes": stack(changes), "curvatures": np.array(curvatures)}
+        pairs = {"shifts": stack(shifts), "changes": stack(changes), "curvatures": np.array(curvatures)}
+        return super().state() | pairs
 
-    def restored(self, state: dict[str, np.ndarray]) -> VariableProjection:
-        radius = float(state["radius"]) if "radius" in state else None
-        pairs: Iterable[tuple] = ()
+    def restored(self, state: dict[str, np.ndarray]) -> Self:
+        pairs: deque = deque(maxlen=MOST_PAIRS)
         if "shifts" in state:
-            pairs = zip(state["shifts"], state["changes"], state["curvatures"].tolist(), strict=True)
-        return VariableProjection(self.n_steps, radius, pairs, has_warned=self.has_warned)
+            pairs.extend(zip(state["shifts"], state["changes"], state["curvatures"].tolist(), strict=True))
+        return replace(super().restored(state), pairs=pairs)
 
     def minimize(self, objective: Objective, start: Point) -> Point:
         """The best point found; its value is never above that of the start."""
@@ -66,7 +52,7 @@ class VariableProjection:
         # Curvature that was read from a file goes to where the vectors are.
         place = partial(backend_of(free).from_host, like=free)
         pairs = ((place(shift), place(change), curvature) for shift, change, curvature in self.pairs)
-        self.pairs = deque(pairs, maxlen=self.pairs.maxlen)
+        self.pairs = deque(pairs, maxlen=MOST_PAIRS)
         gradient = self._free_gradient(objective, point, free)
         if not norm(gradient) > 0.0:
             self._warn_of_flatness(objective, point)
@@ -92,7 +78,13 @@ class VariableProjection:
         return point
 
     def _backtrack(
-        self, objective: Objective, start: Point, free: np.ndarray, direction: np.ndarray, slope: float, atoms: Any
+        self,
+        objective: Objective,
+        start: Point,
+        free: np.ndarray,
+        direction: np.ndarray,
+        slope: float,
+        atoms: np.ndarray | None,
     ) -> tuple[np.ndarray, Point] | None:
         """Shorten the step by quadratic interpolation until the decrease is sufficient (Armijo), twelve times at most.
 
@@ -114,15 +106,12 @@ class VariableProjection:
     def _warn_of_flatness(self, objective: Objective, point: Point) -> None:
         """Say that the kernel vectors stay, unless there is nothing to gain, or no code."""
         is_done = point.value <= 1e3 * np.finfo(np.float64).eps * objective.energy
-        if self.has_warned or is_done or not bool((objective.code_gram != 0.0).any()):
-            return
-        self.has_warned = True
-        warn(
-            "The error does not change with the kernel vectors (its gradient is zero), so they stay where they are: "
-            "the kernel vanishes between them and the signals. Lower gamma, scale the signals, or choose other "
-            "kernel_vectors.",
-            ConvergenceWarning,
-        )
+        if not is_done and bool((objective.code_gram != 0.0).any()):
+            self.warn_once(
+                "The error does not change with the kernel vectors (its gradient is zero), so they stay where they "
+                "are: the kernel vanishes between them and the signals. Lower gamma, scale the signals, or choose "
+                "other kernel_vectors."
+            )
 
     def _on_sphere(self, free: np.ndarray) -> np.ndarray:
         if self.radius is None:
