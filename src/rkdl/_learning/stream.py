@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,7 +90,7 @@ class Stream:
         ends_epoch: bool = True,
     ) -> Stream:
         """The stream after a batch, and after an update of the model from all that was seen if `ends_epoch`."""
-        stream = replace(self, learned=None, error=None)
+        stream, how = replace(self, learned=None, error=None), (specification, rng, report, n_jobs)
         must_wait = stream._must_wait(signals, specification, ends_epoch)
         with open_learning(specification, signals, n_jobs, stream._is_wide) as (opened, _):
             # The chunks of this batch, also where it is learned from together with others.
@@ -99,19 +98,44 @@ class Stream:
             if must_wait:
                 stream._check(opened, specification)
         if must_wait:
-            return stream._made_room(signals, specification, rng, report, n_jobs)._with_waiting(signals, bounds)
-        batches = stream.waiting
-        joined, rows = join(batches, signals, bounds)
-        stream = replace(stream, waiting=())
+            n_bytes = _n_bytes(signals) + sum(batch.n_bytes for batch in stream.waiting)
+            if stream.waiting and n_bytes > MOST_BYTES:
+                warn(
+                    f"The batches that wait for an update exceed {MOST_BYTES / 2**20:.0f} MiB: of the oldest only sums "
+                    f"are kept, and kernel vectors move by what they represent of those signals. Update more often."
+                )
+                stream = stream._learned_from(join(stream.waiting), *how, ends_epoch=False)
+            return replace(stream, waiting=(*stream.waiting, wait(signals, bounds)))
+        batches = [join(stream.waiting, signals, bounds)] if signals.is_in_memory and not signals.is_remote else []
+        if not batches:
+            # Signals that are not in memory are not copied; a start is chosen from them.
+            batches = [join((), signals, bounds)]
+            if stream.waiting:
+                batches.insert(0 if stream.model is not None else 1, join(stream.waiting))
+        for number, batch in enumerate(batches):
+            stream = stream._learned_from(batch, *how, ends_epoch=ends_epoch and number + 1 == len(batches))
+        return stream
+
+    def _learned_from(
+        self,
+        batch: tuple[Signals, list[int]],
+        specification: Specification,
+        rng: np.random.RandomState,
+        report: Report,
+        n_jobs: int | None,
+        *,
+        ends_epoch: bool,
+    ) -> Stream:
+        """The stream, in which nothing waits, after signals in chunks of so many rows."""
+        stream, (signals, rows) = replace(self, waiting=()), batch
         with (
             config_context(chunk_rows=rows),
-            open_learning(specification, joined, n_jobs, stream._is_wide) as (executor, is_wide),
+            open_learning(specification, signals, n_jobs, stream._is_wide) as (executor, is_wide),
         ):
             if stream.model is None:
                 stream = stream._started(specification, executor, is_wide, rng, report)
-            return stream._warned_of_scale(executor.signals, specification, report)._advanced(
-                executor, specification, report, ends_epoch
-            )
+            stream = stream._warned_of_scale(executor.signals, specification, report)
+            return stream._advanced(executor, specification, report, ends_epoch)
 
     def forgotten(self) -> Stream:
         """The stream without what the last batch has made of the model, which became fitted attributes."""
@@ -132,7 +156,7 @@ class Stream:
 
     def _must_wait(self, signals: Signals, specification: Specification, ends_epoch: bool) -> bool:
         """Whether a batch is kept until a later one."""
-        if signals.is_remote:
+        if signals.is_remote or _n_bytes(signals) > MOST_BYTES:
             return False
         if specification.moves_vectors and specification.half_life is None and not ends_epoch:
             return True
@@ -141,34 +165,6 @@ class Stream:
         needed = signals_needed(specification)
         is_full = sum(batch.n_bytes for batch in self.waiting) + _n_bytes(signals) > MOST_BYTES
         return not is_full and count_distinct(self.waiting, signals, needed) < needed
-
-    def _made_room(
-        self,
-        signals: Signals,
-        specification: Specification,
-        rng: np.random.RandomState,
-        report: Report,
-        n_jobs: int | None,
-    ) -> Stream:
-        """The stream with statistics in place of the waiting batches if these would be too many with the signals."""
-        if not self.waiting or sum(batch.n_bytes for batch in self.waiting) + _n_bytes(signals) <= MOST_BYTES:
-            return self
-        warn(
-            f"The batches that wait for an update exceed {MOST_BYTES / 2**20:.0f} MiB: of the oldest only sums are "
-            f"kept, and kernel vectors move by what they represent of those signals. Update more often."
-        )
-        joined, rows = join(self.waiting)
-        stream = replace(self, waiting=())
-        with (
-            config_context(chunk_rows=rows),
-            open_learning(specification, joined, n_jobs, stream._is_wide) as (executor, is_wide),
-        ):
-            if stream.model is None:
-                stream = stream._started(specification, executor, is_wide, rng, report)
-            return stream._advanced(executor, specification, report, ends_epoch=False)
-
-    def _with_waiting(self, signals: Signals, bounds: Sequence[tuple[int, int]]) -> Stream:
-        return replace(self, waiting=(*self.waiting, wait(signals, bounds)))
 
     def _started(
         self,
