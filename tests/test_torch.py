@@ -40,7 +40,7 @@ from rkdl._backends.cpu import sweeps as cpu_sweeps  # noqa: E402
 from rkdl._backends.devices import BLOCK_ROWS  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
-from rkdl._backends.torch.backend import TORCH  # noqa: E402
+from rkdl._backends.torch.backend import BACKEND as TORCH  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no CUDA GPU here")
