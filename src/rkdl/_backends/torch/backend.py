@@ -102,6 +102,9 @@ class TorchBackend(Backend):
         (left_square, crossed), (_, right_square) = (both @ both.T).tolist()
         return crossed, left_square, right_square
 
+    def row_norms(self, rows: torch.Tensor) -> torch.Tensor:
+        return (rows * rows).sum(1).sqrt()
+
     def squared_norms(self, rows: torch.Tensor) -> torch.Tensor:
         return torch.linalg.vecdot(rows, rows)
 
