@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -20,42 +20,12 @@ from rkdl._backends.cpu.codes import Codes as Codes
 from rkdl._backends.cpu.sweeps import SHORT as SHORT
 from rkdl._utils.types import Array
 
+if TYPE_CHECKING:
+    from rkdl._backends.torch.pursuit import TensorCodes
 
-class ChunkCodes(Protocol):
-    """Sparse codes of c signals against n atoms: `Codes` of arrays in compressed rows, `TensorCodes` of tensors."""
 
-    @property
-    def counts(self) -> Array:
-        """Non-zeros of every row."""
-
-    @property
-    def indices(self) -> Array:
-        """Atoms, ascending in every row."""
-
-    @property
-    def values(self) -> Array:
-        """Their coefficients, at the same places."""
-
-    def to_csr(self, n_atoms: int) -> Any:
-        """The same codes as a CSR array or tensor."""
-
-    def dense(self, n_atoms: int, dtype: Any = None) -> Array:
-        """The codes (c, n) with their zeros."""
-
-    def times(self, atoms: Array) -> Array:
-        """``Z A`` (c, m)."""
-
-    def gram(self, n_atoms: int) -> Array:
-        """``Z'Z`` (n, n) in float64."""
-
-    def correlate(self, correlations: Array) -> Array:
-        """Inner products (c,) of the codes with correlations (c, n): squared norms of what they represent."""
-
-    def cross_products(self, features: Array, n_atoms: int) -> Array:
-        """``Z'F`` (n, p)."""
-
-    def weighted_derivative(self, atoms: Array, derivative: Array) -> Array:
-        """``(Z A) * derivative`` (c, p)."""
+# The codes of a chunk, of arrays or of tensors; `Codes` says what both offer.
+ChunkCodes: TypeAlias = "Codes | TensorCodes"
 
 
 class Backend(Protocol):
