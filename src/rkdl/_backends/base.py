@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rkdl._backends.torch.pursuit import TensorCodes
 
 
+# Of the steps that L-BFGS remembers: shift, change of the gradient and curvature, oldest first.
+Pairs: TypeAlias = Sequence[tuple[Array, Array, float]]
 # The codes of a chunk, of arrays or of tensors; `Codes` says what both offer.
 ChunkCodes: TypeAlias = "Codes | TensorCodes"
 
@@ -41,10 +43,10 @@ class Backend(Protocol):
         """A NumPy array where `like` is; an array of this backend stays as it is."""
         return array
 
-    def as_like(self, array: Any, like: Array) -> Array:
+    def as_like(self, array: Array, like: Array) -> Array:
         """An array of this backend or of NumPy in the dtype of `like`, where that is."""
 
-    def cast(self, array: Array, dtype: Any) -> Array:
+    def cast(self, array: Array, dtype: np.dtype | type) -> Array:
         """The array in a NumPy dtype; itself if it has it."""
 
     def copy(self, array: Array) -> Array:
@@ -108,7 +110,7 @@ class Backend(Protocol):
     def fill_diagonal(self, matrix: Array, values: Array) -> None:
         """Write the diagonal in place."""
 
-    def dot(self, left: Array, right: Array) -> Any:
+    def dot(self, left: Array, right: Array) -> Array:
         """Sum of the products of all entries; a device does not wait for it."""
 
     def dots(self, left: Array, right: Array) -> tuple[float, float, float]:
@@ -214,13 +216,13 @@ class Backend(Protocol):
     def sweep_codes(self, parts: list, n_atoms: int) -> Any:
         """Codes of consecutive chunks for an AK-SVD sweep, which refits them: a `SweepCodes`."""
 
-    def project_rows(self, features: list, rows: Any, vector: Array) -> Array:
+    def project_rows(self, features: list, rows: Array, vector: Array) -> Array:
         """Inner products in float64 of a vector with `rows` of the features: of one array, or all rows of tensors."""
 
-    def lbfgs_direction(self, gradient: Array, pairs: Any) -> tuple[Array, float]:
-        """L-BFGS from pairs ``(shift, change of the gradient, curvature)``, oldest first: direction and slope."""
+    def lbfgs_direction(self, gradient: Array, pairs: Pairs) -> tuple[Array, float]:
+        """Direction of L-BFGS, and its slope."""
 
-    def cholesky(self, matrix: Array, dtype: Any) -> tuple[Array | None, Array] | None:
+    def cholesky(self, matrix: Array, dtype: np.dtype | type) -> tuple[Array | None, Array] | None:
         """Pivots (rank,), None for all in order, and the factor (rank, rank) of a positive semidefinite matrix.
 
         What counts as zero is decided by `dtype`, that of the data behind the matrix. None if it is not finite.

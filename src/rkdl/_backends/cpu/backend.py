@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import sparse
 from scipy.linalg import blas, lapack
 
-from rkdl._backends.base import Backend
+from rkdl._backends.base import Backend, Pairs
 from rkdl._backends.cpu import sweeps
-from rkdl._backends.cpu.codes import (
-    padded_gram,
-    pursue,
-    residual_gradients,
-)
+from rkdl._backends.cpu.codes import padded_gram, pursue, residual_gradients
 from rkdl._backends.cpu.products import combine, multiply
 from rkdl._backends.cpu.rows import find_exponents, square_rows
-from rkdl._utils.types import FLOATS
+from rkdl._utils.types import FLOATS, Array
 
 
 def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
@@ -33,10 +27,10 @@ class CPUBackend(Backend):
     pursue = staticmethod(pursue)
     residual_gradients = staticmethod(residual_gradients)
 
-    def as_like(self, array: Any, like: Any) -> Any:
+    def as_like(self, array: Array, like: Array) -> Array:
         return array.astype(like.dtype, copy=False)
 
-    def cast(self, array: Any, dtype: Any) -> Any:
+    def cast(self, array: Array, dtype: np.dtype | type) -> Array:
         return array.astype(dtype, copy=False)
 
     def copy(self, array: np.ndarray) -> np.ndarray:
@@ -63,7 +57,7 @@ class CPUBackend(Backend):
     def project_rows(self, features: list[np.ndarray], rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
         return sweeps.project_rows(features[0], rows, vector)
 
-    def lbfgs_direction(self, gradient: np.ndarray, pairs: Any) -> tuple[np.ndarray, float]:
+    def lbfgs_direction(self, gradient: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, float]:
         direction = np.ascontiguousarray(-gradient)
         weights = []
         for shift, change, curvature in reversed(pairs):
@@ -90,10 +84,10 @@ class CPUBackend(Backend):
                     array = array * array
         return result
 
-    def fill_diagonal(self, matrix: np.ndarray, values: Any) -> None:
+    def fill_diagonal(self, matrix: np.ndarray, values: Array) -> None:
         np.fill_diagonal(matrix, values)
 
-    def dot(self, left: np.ndarray, right: np.ndarray) -> Any:
+    def dot(self, left: np.ndarray, right: np.ndarray) -> Array:
         return np.vdot(left, right)
 
     def dots(self, left: np.ndarray, right: np.ndarray) -> tuple[float, float, float]:
@@ -121,7 +115,7 @@ class CPUBackend(Backend):
             values[values > -rounding * (own[:, None] + other)] = 0.0
         return values
 
-    def cholesky(self, matrix: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    def cholesky(self, matrix: np.ndarray, dtype: np.dtype | type) -> tuple[np.ndarray, np.ndarray] | None:
         if not np.isfinite(matrix).all():
             return None
         largest = max(float(matrix.diagonal().max()), 0.0)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
-from rkdl._backends.base import Backend
+from rkdl._backends.base import Backend, Pairs
 from rkdl._backends.cpu.backend import BACKEND as CPU
 from rkdl._backends.devices import has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
-from rkdl._backends.torch.pursuit import (
-    pursue,
-    residual_gradients,
-)
+from rkdl._backends.torch.pursuit import pursue, residual_gradients
 from rkdl._backends.torch.sweeps import SweepCodes, gram_sweep
+from rkdl._utils.types import Array
 
 # Where the smallest pivot is this many times what counts as zero, no other order of pivots finds one that does.
 _CLEAR = 100.0
@@ -31,13 +27,13 @@ class TorchBackend(Backend):
         # NumPy has no bfloat16.
         return (array.float() if array.dtype == torch.bfloat16 else array).numpy()
 
-    def from_host(self, array: Any, like: torch.Tensor) -> torch.Tensor:
+    def from_host(self, array: Array, like: torch.Tensor) -> torch.Tensor:
         return array if isinstance(array, torch.Tensor) else upload(array, like.device)
 
-    def as_like(self, array: Any, like: torch.Tensor) -> torch.Tensor:
+    def as_like(self, array: Array, like: torch.Tensor) -> torch.Tensor:
         return self.from_host(array, like).to(like.dtype)
 
-    def cast(self, array: torch.Tensor, dtype: Any) -> torch.Tensor:
+    def cast(self, array: torch.Tensor, dtype: np.dtype | type) -> torch.Tensor:
         return array.to(torch_dtype(dtype))
 
     def copy(self, array: torch.Tensor) -> torch.Tensor:
@@ -62,10 +58,10 @@ class TorchBackend(Backend):
     gram_sweep = staticmethod(gram_sweep)
     sweep_codes = SweepCodes
 
-    def project_rows(self, features: list[torch.Tensor], rows: Any, vector: torch.Tensor) -> torch.Tensor:
+    def project_rows(self, features: list[torch.Tensor], rows: Array, vector: torch.Tensor) -> torch.Tensor:
         return torch.cat([part @ vector.to(part.dtype) for part in features]).double()
 
-    def lbfgs_direction(self, gradient: torch.Tensor, pairs: Any) -> tuple[torch.Tensor, float]:
+    def lbfgs_direction(self, gradient: torch.Tensor, pairs: Pairs) -> tuple[torch.Tensor, float]:
         # On the coefficients of a combination of shifts, changes and the gradient: inner products are all it needs,
         # and the device is waited for once.
         count = len(pairs)
@@ -131,7 +127,7 @@ class TorchBackend(Backend):
         near = torch.where(rounding * other.max() > 1e-4, rounding, 0.0).to(values.dtype)
         return torch.where(values > -near * (own[:, None] + other), 0.0, values).clamp_(max=0.0)
 
-    def cholesky(self, matrix: torch.Tensor, dtype: Any) -> tuple[torch.Tensor | None, torch.Tensor] | None:
+    def cholesky(self, matrix: torch.Tensor, dtype: np.dtype | type) -> tuple[torch.Tensor | None, torch.Tensor] | None:
         """Pivoted, on the host, only where the rank is in doubt."""
         # Whether the matrix is finite shows in the factor, and only a factor that fails is looked into.
         factor = torch.linalg.cholesky_ex(matrix)[0]
@@ -150,7 +146,7 @@ class TorchBackend(Backend):
         identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
         return torch.linalg.solve_triangular(factor, identity, upper=False) if len(factor) else identity
 
-    def solve_rows(self, factor: torch.Tensor, inverse: Any, rows: torch.Tensor, transposed: bool) -> torch.Tensor:
+    def solve_rows(self, factor: torch.Tensor, inverse: Array, rows: torch.Tensor, transposed: bool) -> torch.Tensor:
         return rows @ (inverse if transposed else inverse.T)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from rkdl._backends.cpu.codes import Codes
 from rkdl._backends.cpu.codes import pursue as codes_on_host
-from rkdl._backends.devices import csr_tensor, has_triton, upload
+from rkdl._backends.devices import csr_tensor, has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
 
 # Atoms per non-zero from which on a GPU sums over the non-zeros alone; a fit of DL with 1024 atoms and 8 non-zeros on
@@ -46,9 +47,10 @@ class TensorCodes(NamedTuple):
             indices, values = self.indices[is_used], self.values[is_used]
         return csr_tensor(starts, indices.to(kind), values, (n_signals, n_atoms))
 
-    def dense(self, n_atoms: int, dtype: Any = None) -> torch.Tensor:
+    def dense(self, n_atoms: int, dtype: np.dtype | type | torch.dtype | None = None) -> torch.Tensor:
         # Every sum has one term that is not zero, so that any order gives its bits.
-        kind = torch.float64 if dtype is np.float64 else dtype or self.values.dtype
+        dtype = dtype or self.values.dtype
+        kind = dtype if isinstance(dtype, torch.dtype) else torch_dtype(dtype)
         dense = self.values.new_zeros((len(self.counts), n_atoms), dtype=kind)
         return dense.scatter_add_(1, self.indices.long(), self.values.to(kind))
 
@@ -56,10 +58,8 @@ class TensorCodes(NamedTuple):
         return self.dense(len(atoms)) @ atoms
 
     def gram(self, n_atoms: int) -> torch.Tensor:
-        if self._are_sparse(n_atoms):
-            from rkdl._backends.torch import triton_statistics
-
-            return triton_statistics.code_gram(*self, n_atoms)
+        if sums := self._sparse_sums(n_atoms):
+            return sums.code_gram(*self, n_atoms)
         wide = self.dense(n_atoms, torch.float64)
         return wide.T @ wide
 
@@ -67,15 +67,17 @@ class TensorCodes(NamedTuple):
         return (self.values * correlations.gather(1, self.indices.long())).sum(1)
 
     def cross_products(self, features: torch.Tensor, n_atoms: int) -> torch.Tensor:
-        if self._are_sparse(n_atoms):
-            from rkdl._backends.torch import triton_statistics
-
-            return triton_statistics.cross_products(*self, features, n_atoms)
+        if sums := self._sparse_sums(n_atoms):
+            return sums.cross_products(*self, features, n_atoms)
         return weighted_sum(self.dense(n_atoms), features)
 
-    def _are_sparse(self, n_atoms: int) -> bool:
-        """Whether sums over the non-zeros alone are faster than products of dense matrices."""
-        return self.values.device.type == "cuda" and has_triton() and n_atoms >= SPARSE_RATIO * self.indices.shape[1]
+    def _sparse_sums(self, n_atoms: int) -> ModuleType | None:
+        """Sums over the non-zeros alone, where they are faster than products of dense matrices."""
+        if self.values.device.type != "cuda" or not has_triton() or n_atoms < SPARSE_RATIO * self.indices.shape[1]:
+            return None
+        from rkdl._backends.torch import triton_statistics
+
+        return triton_statistics
 
     def weighted_derivative(self, atoms: torch.Tensor, derivative: torch.Tensor) -> torch.Tensor:
         return self.times(atoms).mul_(derivative)
