@@ -9,7 +9,7 @@ from rkdl._backends.cpu.sparse_products import ROW_BLOCK, combine_rows, multiply
 from rkdl._backends.cpu.vectors import HAS_AVX512, whole_vectors
 from rkdl._utils.types import FLOATS
 
-# Row blocks sampled for zeros, and the sizes below which no sample is taken.
+# Row blocks sampled for zeros, and the sizes below which no sample is taken; kernels need rows of four vectors.
 _SAMPLES = 8
 _LEAST_ROWS = _LEAST_SIZE = 64
 # Inner products take less time than BLAS for at least so many rows at least so long, and at most so many others; never
