@@ -3,7 +3,6 @@
 import _thread
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
@@ -34,8 +33,7 @@ class TestInOrder:
             found.append(result)
             at_once.release()
 
-        with ThreadPoolExecutor(3) as pool:
-            in_order(pool, lambda item: item + 1, [(item,) for item in range(10_000)], 4, window, consume)
+        in_order(lambda item: item + 1, [(item,) for item in range(10_000)], 4, window, consume)
         assert found == list(range(1, 10_001))
 
     def test_a_slow_item_does_not_let_results_pile_up(self):
@@ -50,8 +48,7 @@ class TestInOrder:
                 assert max(begun) <= 7
             return item
 
-        with ThreadPoolExecutor(2) as pool:
-            in_order(pool, work, [(item,) for item in range(100)], 3, 8, found.append)
+        in_order(work, [(item,) for item in range(100)], 3, 8, found.append)
         assert found == list(range(100))
 
     def test_where_all_results_are_kept_a_slow_item_delays_no_other(self):
@@ -94,9 +91,9 @@ class TestInOrder:
         """As while the interpreter ends, or where the system gives no more threads."""
 
         def refuse(*args):
-            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+            raise RuntimeError("can't create new thread at interpreter shutdown")
 
-        monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+        monkeypatch.setattr("rkdl._execution.pool.start_new_thread", refuse)
         with executor_of(9, 3) as executor:
             assert executor.map_chunks(lambda number, start, stop: number) == list(range(9))
         assert side_by_side(str, range(4), 3) == ["0", "1", "2", "3"]
@@ -126,7 +123,7 @@ class TestSettingsOfTheCaller:
         assert found == {"raise"}
 
 
-def threads_of(executor, n_passes=3):
+def threads_of(executor):
     """Threads that run chunks; each waits until all have come or no other can."""
     together = threading.Barrier(2)
 
@@ -136,7 +133,7 @@ def threads_of(executor, n_passes=3):
         return (0.0,), threading.get_ident()
 
     with executor:
-        return {ident for _ in range(n_passes) for ident in executor.map_reduce(task)[1]}
+        return set(executor.map_reduce(task)[1])
 
 
 @pytest.mark.parametrize(("share", "n_threads"), [(1, 1), (1.1, 2)])

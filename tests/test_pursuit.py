@@ -14,7 +14,7 @@ from sklearn.linear_model import orthogonal_mp_gram
 
 import reference
 from rkdl import sparse_encode, sparse_encode_gram
-from rkdl._backends.cpu.backend import CPU
+from rkdl._backends.cpu.backend import BACKEND as CPU
 
 each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -30,7 +30,7 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Folders that use less than all that lies below them.
 ONLY = {
     "datasets": ["datasets", "_persistence", "_execution", "_utils"],
-    "_backends.cpu": ["_backends.cpu", "_utils"],
+    "_backends.cpu": ["_backends.cpu", "_backends.base", "_utils"],
 }
 
 

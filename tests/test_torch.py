@@ -40,7 +40,7 @@ from rkdl._backends.cpu import sweeps as cpu_sweeps  # noqa: E402
 from rkdl._backends.devices import BLOCK_ROWS  # noqa: E402
 from rkdl._backends.torch import pursuit as tensor_pursuit  # noqa: E402
 from rkdl._backends.torch import sweeps as tensor_sweeps  # noqa: E402
-from rkdl._backends.torch.backend import TORCH  # noqa: E402
+from rkdl._backends.torch.backend import BACKEND as TORCH  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no CUDA GPU here")
@@ -389,7 +389,8 @@ class TestPursuits:
         here, there = self.problem(n_atoms, n_features, dtype, device, has_ties=has_ties)
         codes, residuals = tensor_pursuit.pursue(*here, n_nonzero, tolerance, ols)
         expected = codes.indices, codes.values, codes.counts, residuals
-        counts, indices, values, residuals = (part.cpu() for part in work(*there, n_nonzero, tolerance, ols))
+        found = work(tensor_pursuit.Problem(*there, n_nonzero, tolerance, ols))
+        counts, indices, values, residuals = (part.cpu() for part in found)
         same = (indices == expected[0]).all(dim=1)
         # Between atoms that score the same to three digits, rows in half precision may choose the other one.
         is_half = dtype == torch.float32 and n_nonzero > 10
@@ -443,7 +444,8 @@ class TestPursuits:
         atoms = torch.eye(20, dtype=torch.float64, device="cuda").repeat(30, 1)
         signals = torch.rand((50, 20), dtype=torch.float64, device="cuda") + 0.5
         norms = signals.square().sum(1)
-        counts, indices, values, residuals = pursue(signals @ atoms.T, atoms @ atoms.T, norms, 40, -1.0, True)
+        problem = tensor_pursuit.Problem(signals @ atoms.T, atoms @ atoms.T, norms, 40, -1.0, True)
+        counts, indices, values, residuals = pursue(problem)
         assert counts.tolist() == [20] * 50
         assert torch.equal(indices[:, :20], torch.arange(20, device="cuda").expand(50, 20).int())
         torch.testing.assert_close(values[:, :20], signals)
@@ -454,9 +456,8 @@ class TestPursuits:
     def test_more_than_registers_hold(self, n_atoms, n_nonzero):
         from rkdl._backends.torch.triton_kernels import fits
 
-        assert not fits(n_atoms, n_nonzero, 4)
-
-        def work(*problem):
+        def work(problem):
+            assert not fits(problem)
             codes, residuals = tensor_pursuit.pursue(*problem)
             return *codes, residuals
 

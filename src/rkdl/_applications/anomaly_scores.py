@@ -22,7 +22,7 @@ import numpy as np
 from rkdl._backends.arrays import cast, host, joined, squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._data.signals import Signals
-from rkdl._execution.open import open_executor
+from rkdl._execution.open import open_part
 from rkdl._features.widths import centre_of
 from rkdl._utils.types import Array
 
@@ -89,7 +89,7 @@ class AnomalyTask:
     def of_all(self, signals: Signals, n_jobs: int | None) -> Array:
         """The results for all signals, as a tensor if these came as one; NaN and infinity are refused."""
         width = 2 * sum(self.ensemble.members[0].kernel_vectors.shape) * (8 // signals.dtype.itemsize)
-        with open_executor(signals, width, n_jobs) as executor:
+        with open_part(signals, width, n_jobs) as executor:
             (total,), parts = executor.map_reduce(self)
         if not np.isfinite(float(total)):
             signals.check_finite()

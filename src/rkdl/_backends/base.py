@@ -1,8 +1,8 @@
 """What a backend must offer, and the one way to find an array's backend.
 
-Kernels, maps, metrics and the learning are written once on these primitives. `rkdl._backends.cpu.backend.CPU` has them
-for NumPy arrays, with Numba where that is faster; `rkdl._backends.torch.backend.TORCH` for tensors, with Triton on a
-GPU. A third backend is one more folder and a line in `backend_of`.
+Kernels, maps, metrics and the learning are written once on these primitives. What NumPy and torch do alike is written
+here; the rest in `cpu/backend.py` for arrays, with Numba where that is faster, and in `torch/backend.py` for tensors,
+with Triton on a GPU. A third backend is one more folder and a line in `backend_of`.
 """
 
 from __future__ import annotations
@@ -10,67 +10,44 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Protocol
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from rkdl._backends.cpu.backend import CPU
 from rkdl._backends.cpu.codes import Codes as Codes
 from rkdl._backends.cpu.sweeps import SHORT as SHORT
 from rkdl._backends.cpu.sweeps import SHORT_IN_METRIC as SHORT_IN_METRIC
 from rkdl._utils.types import Array
 
+if TYPE_CHECKING:
+    from rkdl._backends.torch.pursuit import TensorCodes
 
-class ChunkCodes(Protocol):
-    """Sparse codes of c signals against n atoms: `Codes` of arrays in compressed rows, `TensorCodes` of tensors."""
 
-    @property
-    def counts(self) -> Array:
-        """Non-zeros of every row."""
-
-    @property
-    def indices(self) -> Array:
-        """Atoms, ascending in every row."""
-
-    @property
-    def values(self) -> Array:
-        """Their coefficients, at the same places."""
-
-    def to_csr(self, n_atoms: int) -> Any:
-        """The same codes as a CSR array or tensor."""
-
-    def dense(self, n_atoms: int, dtype: Any = None) -> Array:
-        """The codes (c, n) with their zeros."""
-
-    def times(self, atoms: Array) -> Array:
-        """``Z A`` (c, m)."""
-
-    def gram(self, n_atoms: int) -> Array:
-        """``Z'Z`` (n, n) in float64."""
-
-    def correlate(self, correlations: Array) -> Array:
-        """Inner products (c,) of the codes with correlations (c, n): squared norms of what they represent."""
-
-    def cross_products(self, features: Array, n_atoms: int) -> Array:
-        """``Z'F`` (n, p)."""
-
-    def weighted_derivative(self, atoms: Array, derivative: Array) -> Array:
-        """``(Z A) * derivative`` (c, p)."""
+# Of the steps that L-BFGS remembers: shift, change of the gradient and curvature, oldest first.
+Pairs: TypeAlias = Sequence[tuple[Array, Array, float]]
+# The codes of a chunk, of arrays or of tensors; `Codes` says what both offer.
+ChunkCodes: TypeAlias = "Codes | TensorCodes"
 
 
 class Backend(Protocol):
-    """Primitives on arrays of one library; arguments are of that library unless they say otherwise."""
+    """Primitives on arrays of one library, `xp`; arguments are of that library unless they say otherwise."""
+
+    xp: ModuleType
 
     def to_host(self, array: Array) -> np.ndarray:
         """The array in NumPy; itself if it is."""
+        return array
 
     def from_host(self, array: Array, like: Array) -> Array:
         """A NumPy array where `like` is; an array of this backend stays as it is."""
+        return array
 
-    def as_like(self, array: Any, like: Array) -> Array:
+    def as_like(self, array: Array, like: Array) -> Array:
         """An array of this backend or of NumPy in the dtype of `like`, where that is."""
 
-    def cast(self, array: Array, dtype: Any) -> Array:
+    def cast(self, array: Array, dtype: np.dtype | type) -> Array:
         """The array in a NumPy dtype; itself if it has it."""
 
     def copy(self, array: Array) -> Array:
@@ -79,49 +56,62 @@ class Backend(Protocol):
     def full(self, shape: tuple[int, ...], value: float, like: Array) -> Array:
         """One number in every place, of the dtype of `like`, where it is."""
 
-    def stack(self, arrays: Any) -> Array:
+    def stack(self, arrays: Sequence[Array]) -> Array:
         """Arrays of one shape along a new first axis."""
+        return self.xp.stack(arrays)
 
-    def concatenate(self, arrays: Any) -> Array:
+    def concatenate(self, arrays: Sequence[Array]) -> Array:
         """Arrays one after another along the first axis."""
+        return self.xp.concatenate(arrays)
 
-    def where(self, condition: Array, value: Any, otherwise: Any) -> Array:
+    def where(self, condition: Array, value: Array, otherwise: Array) -> Array:
         """`value` where the condition holds, else `otherwise`."""
+        return self.xp.where(condition, value, otherwise)
 
     def flatnonzero(self, mask: Array) -> Array:
         """Indices of what is true."""
+        return self.xp.argwhere(mask)[:, 0]
 
     def largest(self, rows: Array, count: int) -> tuple[Array, Array]:
         """The `count` largest numbers of every row and their places, in no order."""
 
-    def smallest(self, rows: Array) -> tuple[Array, Array]:
-        """The smallest number of every row and its place."""
-
     def group_sums(self, rows: Array, groups: Array, weights: Array, count: int) -> tuple[Array, Array, Array]:
         """Weighted sums (count, m) and weights (count,) of the rows of every group, and their numbers (count,)."""
 
-    def finfo(self, array: Array) -> Any:
+    def finfo(self, array: Array) -> np.finfo:
         """`eps`, `tiny` and `max` of the array's dtype."""
+        return self.xp.finfo(array.dtype)
 
     def exp(self, array: Array) -> Array:
         """``e^x`` of every number, in place."""
+        return self.xp.exp(array, out=array)
 
     def log(self, array: Array) -> Array:
         """Natural logarithm of every number, in a new array."""
+        return self.xp.log(array)
 
     def log_softmax(self, rows: Array) -> Array:
         """Logarithms of the softmax of every row, in a new array."""
+        logits = rows - self.xp.amax(rows, 1, keepdims=True)
+        logits -= self.log(self.xp.exp(logits).sum(1, keepdims=True))
+        return logits
 
     def power(self, array: Array, exponent: float) -> Array:
         """``x^exponent`` in a new array; a whole exponent is exact in sign."""
 
     def cos_and_sin(self, phases: Array, factor: float) -> Array:
         """``factor cos(x)`` and, to the right of it, ``factor sin(x)``."""
+        count = phases.shape[1]
+        both = self.full((len(phases), 2 * count), 0.0, phases)
+        self.xp.cos(phases, out=both[:, :count])
+        self.xp.sin(phases, out=both[:, count:])
+        both *= factor
+        return both
 
-    def fill_diagonal(self, matrix: Array, values: Any) -> None:
+    def fill_diagonal(self, matrix: Array, values: Array) -> None:
         """Write the diagonal in place."""
 
-    def dot(self, left: Array, right: Array) -> Any:
+    def dot(self, left: Array, right: Array) -> Array:
         """Sum of the products of all entries; a device does not wait for it."""
 
     def dots(self, left: Array, right: Array) -> tuple[float, float, float]:
@@ -129,15 +119,18 @@ class Backend(Protocol):
 
     def norm(self, array: Array) -> float:
         """Root of the sum of all squares; infinite where that overflows."""
+        with np.errstate(over="ignore"):
+            return float(self.xp.linalg.norm(array))
 
     def row_norms(self, rows: Array) -> Array:
         """``|x|`` of every row."""
+        return self.xp.linalg.norm(rows, axis=1)
 
     def unit_rows(self, rows: Array) -> tuple[Array, Array, float, float]:
         """The rows divided by their norms, the norms, and the smallest and the largest norm, or NaN twice."""
-
-    def extremes(self, array: Array) -> tuple[float, float]:
-        """Smallest and largest number."""
+        norms = self.xp.sqrt(self.squared_norms(rows))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return rows / norms[:, None], norms, float(norms.min()), float(norms.max())
 
     def squared_norms(self, rows: Array) -> Array:
         """``|x|^2`` of every row."""
@@ -148,11 +141,17 @@ class Backend(Protocol):
     def weighted_sum(self, weights: Array, rows: Array) -> Array:
         """``weights.T @ rows`` (n, m) in float64, of weights (c, n) and rows (c, m) in the rows' dtype."""
 
+    def exponents(self, rows: Array, others: Array, gamma: float) -> Array:
+        """``-gamma |x - y|^2`` (c, n), zero between equal rows and NaN for a row that is not finite."""
+
     def distances(self, rows: Array, others: Array, factor: float) -> Array:
-        """``factor |x - y|^2`` (c, n), zero between equal rows and NaN for a row that is not finite."""
+        """``factor |x - y|^2`` (c, n), as `exponents`."""
+        exponents = self.exponents(rows, others, factor)
+        return self.xp.negative(exponents, out=exponents)
 
     def rbf(self, rows: Array, others: Array, gamma: float) -> Array:
-        """``exp(-distances)``, finished in one pass."""
+        """``exp(-gamma |x - y|^2)`` (c, n), as `exponents`."""
+        return self.exp(self.exponents(rows, others, gamma))
 
     def scaled_rbf(
         self, rows: Array, others: Array, gamma: float, squares: Array, other_squares: Array
@@ -162,12 +161,30 @@ class Backend(Protocol):
         `squares` are the squared norms. A logarithm is minus infinity, and the values are ones, where distances
         overflow.
         """
+        with np.errstate(over="ignore", invalid="ignore"):
+            exponents = self.product(rows, others)
+            exponents *= 2.0
+            exponents -= squares[:, None]
+            exponents -= other_squares
+            exponents *= gamma
+        self.xp.clip(exponents, None, 0.0, out=exponents)
+        logs = self.xp.amax(exponents, 1)
+        is_far = ~self.xp.isfinite(logs)
+        exponents[is_far] = logs[is_far] = 0.0
+        exponents -= logs[:, None]
+        logs[is_far] = -np.inf
+        return self.exp(exponents), logs
 
     def radial_gradient(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
         """``factor sum_t weights_ti (x_t - y_i)`` (n, m) in float64."""
+        gradient = self.weighted_sum(weights, rows)
+        gradient -= weights.sum(0, dtype=self.xp.float64)[:, None] * others
+        gradient *= factor
+        return gradient
 
     def padded_gram(self, gram: Array) -> Array:
         """The inner products of all atoms as the pursuit reads them, prepared once for many chunks."""
+        return gram
 
     def pursue(
         self,
@@ -200,13 +217,13 @@ class Backend(Protocol):
     def sweep_codes(self, parts: list, n_atoms: int) -> Any:
         """Codes of consecutive chunks for an AK-SVD sweep, which refits them: a `SweepCodes`."""
 
-    def project_rows(self, features: list, rows: Any, vector: Array) -> Array:
+    def project_rows(self, features: list, rows: Array, vector: Array) -> Array:
         """Inner products in float64 of a vector with `rows` of the features: of one array, or all rows of tensors."""
 
-    def lbfgs_direction(self, gradient: Array, pairs: Any) -> tuple[Array, float]:
-        """L-BFGS from pairs ``(shift, change of the gradient, curvature)``, oldest first: direction and slope."""
+    def lbfgs_direction(self, gradient: Array, pairs: Pairs) -> tuple[Array, float]:
+        """Direction of L-BFGS, and its slope."""
 
-    def cholesky(self, matrix: Array, dtype: Any) -> tuple[Array | None, Array] | None:
+    def cholesky(self, matrix: Array, dtype: np.dtype | type) -> tuple[Array | None, Array] | None:
         """Pivots (rank,), None for all in order, and the factor (rank, rank) of a positive semidefinite matrix.
 
         What counts as zero is decided by `dtype`, that of the data behind the matrix. None if it is not finite.
@@ -214,12 +231,13 @@ class Backend(Protocol):
 
     def inverse_factor(self, factor: Array) -> Array | None:
         """The inverse of a triangular factor, where products are faster than solves; None elsewhere."""
+        return None
 
     def solve_rows(self, factor: Array, inverse: Array | None, rows: Array, transposed: bool) -> Array:
         """``rows @ inv(factor)'``, or ``rows @ inv(factor)`` if `transposed`."""
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether a value is a torch tensor, found out without importing torch."""
     if type(value) is np.ndarray:
         return False
@@ -227,13 +245,12 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
-def backend_of(array: Any) -> Backend:
-    """The backend of an array: torch's for a tensor, which is imported only then, and the CPU's for all else."""
-    return _torch_backend() if is_tensor(array) else CPU
+def backend_of(array: object) -> Backend:
+    """The backend of an array: torch's for a tensor, and the CPU's for all else."""
+    return _backend("torch" if is_tensor(array) else "cpu")
 
 
 @cache
-def _torch_backend() -> Backend:
-    from rkdl._backends.torch.backend import TORCH
-
-    return TORCH
+def _backend(folder: str) -> Backend:
+    """Imported when it is first needed: torch may not be installed."""
+    return import_module(f"rkdl._backends.{folder}.backend").BACKEND

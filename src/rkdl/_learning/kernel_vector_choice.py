@@ -134,7 +134,7 @@ class _Assign:
         scores = backend.product(signals, self.centres)
         scores *= -2
         scores += backend.squared_norms(self.centres)
-        lowest, nearest = backend.smallest(scores)
+        lowest, nearest = backend.xp.amin(scores, 1), scores.argmin(1)
         distances = (lowest + backend.squared_norms(signals)).clip(min=0)
         weights = backend.full((len(signals),), 1.0, signals)
         if self.gamma is not None:

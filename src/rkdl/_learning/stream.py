@@ -106,9 +106,10 @@ class Stream:
                 )
                 stream = stream._learned_from(join(stream.waiting), *how, ends_epoch=False)
             return replace(stream, waiting=(*stream.waiting, wait(signals, bounds)))
-        batches = [join(stream.waiting, signals, bounds)] if signals.is_in_memory and not signals.is_remote else []
-        if not batches:
-            # Signals that are not in memory are not copied; a start is chosen from them.
+        if not signals.is_remote and _n_bytes(signals) <= MOST_BYTES:
+            batches = [join(stream.waiting, signals, bounds)]
+        else:
+            # So many signals are not copied; a start is chosen from them.
             batches = [join((), signals, bounds)]
             if stream.waiting:
                 batches.insert(0 if stream.model is not None else 1, join(stream.waiting))

@@ -20,15 +20,15 @@ from rkdl._backends.cpu.statistics import (
     scatter_codes,
     weight_derivative,
 )
-from rkdl._backends.cpu.vectors import VECTOR_BYTES
+from rkdl._backends.cpu.vectors import VECTOR_BYTES, whole_vectors
 
 
 class Codes(NamedTuple):
-    """See `rkdl._backends.base.ChunkCodes`; in compressed rows: the entries of all rows, one row after another."""
+    """Sparse codes of c signals against n atoms in compressed rows: the entries of all rows, one after another."""
 
-    counts: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
+    counts: np.ndarray  # non-zeros of every row
+    indices: np.ndarray  # atoms, ascending in every row
+    values: np.ndarray  # their coefficients, at the same places
 
     def scaled(self, factors: np.ndarray) -> Codes:
         """The codes times one factor per atom."""
@@ -39,32 +39,39 @@ class Codes(NamedTuple):
         scatter_codes(*self, factors, dense)
 
     def to_csr(self, n_atoms: int) -> sparse.csr_array:
+        """The same codes as a CSR array."""
         indptr = np.zeros(len(self.counts) + 1, dtype=self.indices.dtype)
         np.cumsum(self.counts, out=indptr[1:])
         return sparse.csr_array((self.values, self.indices, indptr), shape=(len(self.counts), n_atoms))
 
     def dense(self, n_atoms: int, dtype: DTypeLike | None = None) -> np.ndarray:
+        """The codes (c, n) with their zeros."""
         return self.to_csr(n_atoms).toarray().astype(dtype or self.values.dtype, copy=False)
 
     def times(self, atoms: np.ndarray) -> np.ndarray:
+        """``Z A`` (c, m)."""
         return self.to_csr(len(atoms)) @ atoms
 
     def gram(self, n_atoms: int) -> np.ndarray:
+        """``Z'Z`` (n, n) in float64."""
         found = np.zeros((n_atoms, n_atoms))
         accumulate_gram(*self, found)
         return found
 
     def correlate(self, correlations: np.ndarray) -> np.ndarray:
+        """Inner products (c,) of the codes with correlations (c, n): squared norms of what they represent."""
         found = np.empty(len(correlations), dtype=correlations.dtype)
         correlate_codes(*self, correlations, found)
         return found
 
     def cross_products(self, features: np.ndarray, n_atoms: int) -> np.ndarray:
+        """``Z'F`` (n, p)."""
         found = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
         accumulate_cross_products(*self, features, found)
         return found
 
     def weighted_derivative(self, atoms: np.ndarray, derivative: np.ndarray) -> np.ndarray:
+        """``(Z A) * derivative`` (c, p)."""
         weights = np.empty_like(derivative)
         weight_derivative(*self, atoms, derivative, weights)
         return weights
@@ -83,14 +90,9 @@ def padded_gram(gram: np.ndarray) -> np.ndarray:
     if gram.shape[1] * gram.itemsize % VECTOR_BYTES == 0:
         # Writeable, or the pursuit would be compiled once more, for an argument that it must not fill in.
         return gram if gram.flags.carray else np.require(gram, requirements=("C", "A", "W"))
-    padded = np.zeros((n_atoms, _padded_width(n_atoms, gram.dtype)), dtype=gram.dtype)
+    padded = np.zeros((n_atoms, whole_vectors(n_atoms, gram.dtype)), dtype=gram.dtype)
     padded[:, :n_atoms] = gram
     return padded
-
-
-def _padded_width(n_atoms: int, dtype: np.dtype) -> int:
-    lanes = VECTOR_BYTES // dtype.itemsize
-    return -(-n_atoms // lanes) * lanes
 
 
 def pursue(
@@ -109,7 +111,7 @@ def pursue(
     if gram is None:
         # Rows of the Gram matrix that are needed are computed on the way.
         assert dictionary is not None
-        gram, atoms = np.zeros((n_atoms, _padded_width(n_atoms, dtype)), dtype=dtype), dictionary
+        gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
     tolerance = dtype.type(min(max(residual_tol, -1.0), float(largest)))
     problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, ols, eps
     indices = np.zeros((n_signals, n_nonzero), dtype=np.int32)

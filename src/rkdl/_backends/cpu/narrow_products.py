@@ -47,7 +47,7 @@ def _inner_products(typingctx, rows, row, others, other, products):
         totals = [[cgutils.alloca_once(builder, vectors.element) for _ in right] for _ in left]
         for line, vector_line in zip(totals, slots, strict=True):
             for slot, vector_slot in zip(line, vector_line, strict=True):
-                builder.store(_sum(vectors, builder.load(vector_slot)), slot)
+                builder.store(vectors.reduce(builder.load(vector_slot), builder.fadd), slot)
         with cgutils.for_range_slice(builder, whole, size, ir.Constant(INDEX, 1), INDEX) as (place, _):
             factors = [builder.load(builder.gep(pointer, [place], inbounds=True)) for pointer in right]
             for pointer, line in zip(left, totals, strict=True):
@@ -63,18 +63,6 @@ def _inner_products(typingctx, rows, row, others, other, products):
         return context.get_dummy_value()
 
     return signature, codegen
-
-
-def _sum(vectors: Vectors, values):
-    """Sum of the lanes of a vector, by halves."""
-    builder, lanes = vectors.builder, vectors.lanes
-    while lanes > 1:
-        lanes //= 2
-        kind = ir.VectorType(ir.IntType(32), lanes)
-        low = builder.shuffle_vector(values, values, ir.Constant(kind, list(range(lanes))))
-        high = builder.shuffle_vector(values, values, ir.Constant(kind, list(range(lanes, 2 * lanes))))
-        values = builder.fadd(low, high)
-    return builder.extract_element(values, ir.Constant(ir.IntType(32), 0))
 
 
 @compiled(error_model="numpy")

@@ -6,10 +6,10 @@ import numpy as np
 
 from rkdl._backends.cpu.narrow_products import TILE_OTHERS, TILE_ROWS, multiply_narrow
 from rkdl._backends.cpu.sparse_products import ROW_BLOCK, combine_rows, multiply_rows, share_of_columns, share_of_rows
-from rkdl._backends.cpu.vectors import HAS_AVX512, VECTOR_BYTES
+from rkdl._backends.cpu.vectors import HAS_AVX512, whole_vectors
 from rkdl._utils.types import FLOATS
 
-# Row blocks sampled for zeros, and the sizes below which no sample is taken.
+# Row blocks sampled for zeros, and the sizes below which no sample is taken; kernels need rows of four vectors.
 _SAMPLES = 8
 _LEAST_ROWS = _LEAST_SIZE = 64
 # Inner products take less time than BLAS for at least so many rows at least so long, and at most so many others; never
@@ -24,7 +24,7 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     if len(rows) < _LEAST_ROWS:
         return _multiply_narrow(rows, others) if _is_narrow(rows, others) else rows @ others.T
     if _suits_kernels(rows, others):
-        width = _whole_vectors(len(others), rows.dtype)
+        width = whole_vectors(len(others), rows.dtype)
         if _is_worth(share_of_columns(rows, _SAMPLES), len(others), width, 0):
             products = np.empty((len(rows), len(others)), dtype=rows.dtype)
             transposed = np.zeros((others.shape[1], width), dtype=rows.dtype)
@@ -42,7 +42,7 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
 def combine(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """``weights.T @ rows`` (n, m) of weights (c, n) and rows (c, m), in float64 from sums in the rows' dtype."""
     n_others, size = weights.shape[1], rows.shape[1]
-    width = _whole_vectors(n_others, rows.dtype)
+    width = whole_vectors(n_others, rows.dtype)
     if not (_suits_kernels(rows, weights) and _is_worth(share_of_rows(rows, _SAMPLES), n_others, width, 40)):
         return (weights.T @ rows).astype(np.float64)
     if width > n_others:
@@ -55,11 +55,6 @@ def combine(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
         combine_rows(rows[start : start + _SUMMED_ROWS], weights[start : start + _SUMMED_ROWS], totals)
         parts.append(totals[:size, :n_others].T.astype(np.float64, order="C"))
     return sum(parts[1:], start=parts[0])
-
-
-def _whole_vectors(count: int, dtype: np.dtype) -> int:
-    lanes = VECTOR_BYTES // dtype.itemsize
-    return -(-count // lanes) * lanes
 
 
 def _is_narrow(rows: np.ndarray, others: np.ndarray) -> bool:

@@ -58,7 +58,14 @@ class _Best:
         scores, numbers = builder.load(self.score), builder.load(self.index)
         # No score is NaN, which makes this the machine's own maximum.
         plain = ("nnan", "nsz")
-        largest = self._reduce(scores, lambda left, right: builder.fcmp_ordered(">", left, right, flags=plain), plain)
+
+        def larger(left, right):
+            return builder.select(builder.fcmp_ordered(">", left, right, flags=plain), left, right, flags=plain)
+
+        def smaller(left, right):
+            return builder.select(builder.icmp_signed("<", left, right), left, right)
+
+        largest = vectors.reduce(scores, larger)
         holds = builder.fcmp_ordered("==", scores, vectors.spread(largest))
         lanes = builder.zext(builder.bitcast(holds, ir.IntType(vectors.lanes)), LANE)
         lane = builder.cttz(lanes, ir.Constant(ir.IntType(1), 0))
@@ -69,20 +76,9 @@ class _Best:
         with builder.if_then(builder.icmp_unsigned("!=", others, ir.Constant(LANE, 0)), likely=False):
             last = ir.Constant(vectors.index_type, [2**31 - 1] * vectors.lanes)
             held = builder.select(holds, numbers, last)
-            builder.store(self._reduce(held, lambda left, right: builder.icmp_signed("<", left, right)), found)
+            builder.store(vectors.reduce(held, smaller), found)
         number = builder.load(found)
         return number if vectors.number.width == INDEX.width else builder.sext(number, INDEX)
-
-    def _reduce(self, values, prefers, flags=()):
-        """Reduce a vector to its preferred element, by halves."""
-        builder, lanes = self.vectors.builder, self.vectors.lanes
-        while lanes > 1:
-            lanes //= 2
-            mask_type = ir.VectorType(LANE, lanes)
-            low = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes))))
-            high = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes, 2 * lanes))))
-            values = builder.select(prefers(low, high), low, high, flags=flags)
-        return builder.extract_element(values, ir.Constant(LANE, 0))
 
 
 def _over_blocks(builder, n_vectors, body) -> None:

@@ -140,25 +140,20 @@ def _append_columns(rows, first, start, mask, places, values, count):
 
 
 @compiled(**_OPTIONS)
-def _list_columns(rows, first, edge, places, values, count):
+def _list_columns(rows, first, places, values, count):
     """Append the columns in which one of four rows, from `first` on, is not zero; the list's new length."""
     # Unsigned, so that Numba does not check for negative indices.
     count = np.uint64(count)
     size = rows.shape[1]
-    step = edge.shape[1]
-    whole = size // step * step
-    for start in range(0, whole, step):
+    step = 4 * (VECTOR_BYTES // rows.itemsize)
+    for start in range(0, size, step):
+        # The last vectors overlap those before, whose columns are listed already.
+        begin = min(start, size - step)
         mask = np.uint64(0)
         for j in range(ROW_BLOCK):
-            mask |= _mask(rows, (first + j) * size + start)
-        count = _append_columns(rows, first, start, mask, places, values, count)
-    if whole < size:
-        mask = np.uint64(0)
-        for j in range(ROW_BLOCK):
-            for i in range(whole, size):
-                edge[j, i - whole] = rows[first + j, i]
-            mask |= _mask(edge, j * step)
-        count = _append_columns(rows, first, whole, mask, places, values, count)
+            mask |= _mask(rows, (first + j) * size + begin)
+        listed = np.uint64(start - begin)
+        count = _append_columns(rows, first, begin, mask >> listed << listed, places, values, count)
     return np.int64(count)
 
 
@@ -166,25 +161,26 @@ def _list_columns(rows, first, edge, places, values, count):
 def share_of_columns(rows, n_samples):
     """Mean share of columns that are not zero in a block of four rows, over `n_samples` blocks."""
     n_rows, size = rows.shape
-    edge = np.zeros((ROW_BLOCK, 4 * (VECTOR_BYTES // rows.itemsize)), dtype=rows.dtype)
     places = np.empty(size, dtype=np.int32)
     values = np.empty((size, ROW_BLOCK), dtype=rows.dtype)
     count = 0
     for sample in range(n_samples):
         first = (n_rows - ROW_BLOCK) * sample // max(1, n_samples - 1)
-        count += _list_columns(rows, first, edge, places, values, 0)
+        count += _list_columns(rows, first, places, values, 0)
     return count / (n_samples * size)
 
 
 @compiled(**_OPTIONS)
 def multiply_rows(rows, transposed, products):
-    """``products = rows @ transposed``; `transposed` has its columns padded with zeros to whole vectors."""
+    """``products = rows @ transposed``; `transposed` has its columns padded with zeros to whole vectors.
+
+    Rows are at least four vectors long.
+    """
     n_rows, size = rows.shape
     width = products.shape[1]
     dtype = rows.dtype
     lanes = VECTOR_BYTES // rows.itemsize
     n_vectors = transposed.shape[1] // lanes
-    edge = np.zeros((ROW_BLOCK, 4 * lanes), dtype=dtype)
     block = np.empty((ROW_BLOCK, 4 * lanes), dtype=dtype)
     # The last rows, padded to a whole block.
     rest = np.zeros((ROW_BLOCK, size), dtype=dtype)
@@ -202,9 +198,9 @@ def multiply_rows(rows, transposed, products):
         while n_here < n_groups and top + n_here * ROW_BLOCK < n_rows:
             first = top + n_here * ROW_BLOCK
             if first < whole:
-                count = _list_columns(rows, first, edge, places, values, count)
+                count = _list_columns(rows, first, places, values, count)
             else:
-                count = _list_columns(rest, 0, edge, places, values, count)
+                count = _list_columns(rest, 0, places, values, count)
             n_here += 1
             ends[n_here] = count
         vector = 0

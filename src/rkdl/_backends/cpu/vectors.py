@@ -5,6 +5,7 @@ LLVM lowers them to whatever the machine has (AVX-512, AVX2, NEON, ...).
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils, config
@@ -17,6 +18,12 @@ INDEX = ir.IntType(64)
 LANE = ir.IntType(32)
 FAST = ("contract", "nsz", "arcp")
 HAS_AVX512 = "+avx512f" in (getattr(config, "CPU_FEATURES", None) or binding.get_host_cpu_features().flatten())
+
+
+def whole_vectors(count: int, dtype: np.dtype) -> int:
+    """The number of entries rounded up to whole vectors."""
+    lanes = VECTOR_BYTES // dtype.itemsize
+    return -(-count // lanes) * lanes
 
 
 class Vectors:
@@ -70,6 +77,17 @@ class Vectors:
     def multiply_subtract(self, value, left, right):
         """``value - left * right``."""
         return self.builder.fsub(value, self.times(left, right), flags=FAST)
+
+    def reduce(self, values, combine):
+        """One number from the lanes of a vector, halves combined until one lane is left."""
+        builder, lanes = self.builder, self.lanes
+        while lanes > 1:
+            lanes //= 2
+            mask_type = ir.VectorType(LANE, lanes)
+            low = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes))))
+            high = builder.shuffle_vector(values, values, ir.Constant(mask_type, list(range(lanes, 2 * lanes))))
+            values = combine(low, high)
+        return builder.extract_element(values, ir.Constant(LANE, 0))
 
     def lane_numbers(self):
         return ir.Constant(self.index_type, list(range(self.lanes)))

@@ -2,68 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
-from rkdl._backends.cpu.backend import CPU
+from rkdl._backends.base import Backend, Pairs
+from rkdl._backends.cpu.backend import BACKEND as CPU
 from rkdl._backends.devices import has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
-from rkdl._backends.torch.pursuit import (
-    pursue,
-    residual_gradients,
-)
+from rkdl._backends.torch.pursuit import pursue, residual_gradients
 from rkdl._backends.torch.sweeps import SweepCodes, gram_sweep
+from rkdl._utils.types import Array
 
 # Where the smallest pivot is this many times what counts as zero, no other order of pivots finds one that does.
 _CLEAR = 100.0
 
 
-class TorchBackend:
-    """torch, and Triton on a GPU; see `rkdl._backends.base.Backend` for what each primitive does."""
+class TorchBackend(Backend):
+    """torch, and Triton on a GPU."""
+
+    xp = torch
 
     def to_host(self, array: torch.Tensor) -> np.ndarray:
         array = array.detach().cpu().resolve_neg()
         # NumPy has no bfloat16.
         return (array.float() if array.dtype == torch.bfloat16 else array).numpy()
 
-    def from_host(self, array: Any, like: torch.Tensor) -> torch.Tensor:
+    def from_host(self, array: Array, like: torch.Tensor) -> torch.Tensor:
         return array if isinstance(array, torch.Tensor) else upload(array, like.device)
 
-    def as_like(self, array: Any, like: torch.Tensor) -> torch.Tensor:
+    def as_like(self, array: Array, like: torch.Tensor) -> torch.Tensor:
         return self.from_host(array, like).to(like.dtype)
 
-    def cast(self, array: torch.Tensor, dtype: Any) -> torch.Tensor:
+    def cast(self, array: torch.Tensor, dtype: np.dtype | type) -> torch.Tensor:
         return array.to(torch_dtype(dtype))
 
     def copy(self, array: torch.Tensor) -> torch.Tensor:
         return array.clone()
 
-    def padded_gram(self, gram: torch.Tensor) -> torch.Tensor:
-        return gram
-
     def full(self, shape: tuple[int, ...], value: float, like: torch.Tensor) -> torch.Tensor:
         return like.new_full(shape, value)
 
-    def stack(self, arrays: Any) -> torch.Tensor:
-        return torch.stack(list(arrays))
-
-    def concatenate(self, arrays: Any) -> torch.Tensor:
-        return torch.cat(list(arrays))
-
-    def where(self, condition: torch.Tensor, value: Any, otherwise: Any) -> torch.Tensor:
-        return torch.where(condition, value, otherwise)
-
-    def flatnonzero(self, mask: torch.Tensor) -> torch.Tensor:
-        return mask.nonzero()[:, 0]
-
     def largest(self, rows: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         found, at = rows.topk(count, dim=1, sorted=False)
-        return found, at
-
-    def smallest(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        found, at = rows.min(dim=1)
         return found, at
 
     def group_sums(
@@ -78,10 +58,10 @@ class TorchBackend:
     gram_sweep = staticmethod(gram_sweep)
     sweep_codes = SweepCodes
 
-    def project_rows(self, features: list[torch.Tensor], rows: Any, vector: torch.Tensor) -> torch.Tensor:
+    def project_rows(self, features: list[torch.Tensor], rows: Array, vector: torch.Tensor) -> torch.Tensor:
         return torch.cat([part @ vector.to(part.dtype) for part in features]).double()
 
-    def lbfgs_direction(self, gradient: torch.Tensor, pairs: Any) -> tuple[torch.Tensor, float]:
+    def lbfgs_direction(self, gradient: torch.Tensor, pairs: Pairs) -> tuple[torch.Tensor, float]:
         # On the coefficients of a combination of shifts, changes and the gradient: inner products are all it needs,
         # and the device is waited for once.
         count = len(pairs)
@@ -101,22 +81,11 @@ class TorchBackend:
         direction = (torch.from_numpy(combination).to(flat.device) @ flat).reshape(gradient.shape)
         return direction, float(products[-1] @ combination)
 
-    def finfo(self, array: torch.Tensor) -> Any:
-        return torch.finfo(array.dtype)
-
-    def exp(self, array: torch.Tensor) -> torch.Tensor:
-        return array.exp_()
-
-    log = staticmethod(torch.log)
-
     def log_softmax(self, rows: torch.Tensor) -> torch.Tensor:
         return torch.log_softmax(rows, dim=1)
 
     def power(self, array: torch.Tensor, exponent: float) -> torch.Tensor:
         return array ** (int(exponent) if exponent == int(exponent) else exponent)
-
-    def cos_and_sin(self, phases: torch.Tensor, factor: float) -> torch.Tensor:
-        return torch.cat([phases.cos(), phases.sin()], dim=1).mul_(factor)
 
     def fill_diagonal(self, matrix: torch.Tensor, values: torch.Tensor) -> None:
         matrix.diagonal().copy_(values)
@@ -129,28 +98,14 @@ class TorchBackend:
         (left_square, crossed), (_, right_square) = (both @ both.T).tolist()
         return crossed, left_square, right_square
 
-    def norm(self, array: torch.Tensor) -> float:
-        return float(torch.linalg.vector_norm(array))
-
     def row_norms(self, rows: torch.Tensor) -> torch.Tensor:
         return (rows * rows).sum(1).sqrt()
-
-    def unit_rows(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float, float]:
-        norms = self.row_norms(rows)
-        return rows / norms[:, None], norms, *self.extremes(norms)
-
-    def extremes(self, array: torch.Tensor) -> tuple[float, float]:
-        smallest, largest = torch.stack(torch.aminmax(array)).tolist()
-        return smallest, largest
 
     def squared_norms(self, rows: torch.Tensor) -> torch.Tensor:
         return torch.linalg.vecdot(rows, rows)
 
     product = staticmethod(product)
     weighted_sum = staticmethod(weighted_sum)
-
-    def distances(self, rows: torch.Tensor, others: torch.Tensor, factor: float) -> torch.Tensor:
-        return self._exponents(rows, others, factor).neg_()
 
     def rbf(self, rows: torch.Tensor, others: torch.Tensor, gamma: float) -> torch.Tensor:
         if rows.device.type == "cuda" and has_triton():
@@ -159,19 +114,9 @@ class TorchBackend:
             values, own, other = _distance_terms(rows, others, gamma)
             finish_rbf(values, own, other, 8.0 * torch.finfo(values.dtype).eps)
             return values
-        return self._exponents(rows, others, gamma).exp_()
+        return super().rbf(rows, others, gamma)
 
-    def scaled_rbf(
-        self, rows: torch.Tensor, others: torch.Tensor, gamma: float, squares: torch.Tensor, other_squares: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        exponents = (rows @ others.T).mul_(2.0).sub_(squares[:, None]).sub_(other_squares).mul_(gamma).clamp_(max=0.0)
-        logs = exponents.amax(dim=1)
-        is_near = logs.isfinite()
-        exponents = torch.where(is_near[:, None], exponents.sub_(logs[:, None]), 0.0)
-        return exponents.exp_(), torch.where(is_near, logs, -torch.inf)
-
-    def _exponents(self, rows: torch.Tensor, others: torch.Tensor, gamma: float) -> torch.Tensor:
-        """``-gamma |x - y|^2`` (c, n)."""
+    def exponents(self, rows: torch.Tensor, others: torch.Tensor, gamma: float) -> torch.Tensor:
         values, own, other = _distance_terms(rows, others, gamma)
         rounding = 8.0 * torch.finfo(values.dtype).eps
         # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
@@ -182,14 +127,7 @@ class TorchBackend:
         near = torch.where(rounding * other.max() > 1e-4, rounding, 0.0).to(values.dtype)
         return torch.where(values > -near * (own[:, None] + other), 0.0, values).clamp_(max=0.0)
 
-    def radial_gradient(
-        self, weights: torch.Tensor, rows: torch.Tensor, others: torch.Tensor, factor: float
-    ) -> torch.Tensor:
-        gradient = weighted_sum(weights, rows)
-        gradient -= weights.sum(0, dtype=torch.float64)[:, None] * others
-        return gradient.mul_(factor)
-
-    def cholesky(self, matrix: torch.Tensor, dtype: Any) -> tuple[torch.Tensor | None, torch.Tensor] | None:
+    def cholesky(self, matrix: torch.Tensor, dtype: np.dtype | type) -> tuple[torch.Tensor | None, torch.Tensor] | None:
         """Pivoted, on the host, only where the rank is in doubt."""
         # Whether the matrix is finite shows in the factor, and only a factor that fails is looked into.
         factor = torch.linalg.cholesky_ex(matrix)[0]
@@ -208,11 +146,11 @@ class TorchBackend:
         identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
         return torch.linalg.solve_triangular(factor, identity, upper=False) if len(factor) else identity
 
-    def solve_rows(self, factor: torch.Tensor, inverse: Any, rows: torch.Tensor, transposed: bool) -> torch.Tensor:
+    def solve_rows(self, factor: torch.Tensor, inverse: Array, rows: torch.Tensor, transposed: bool) -> torch.Tensor:
         return rows @ (inverse if transposed else inverse.T)
 
 
-TORCH = TorchBackend()
+BACKEND = TorchBackend()
 
 
 def _distance_terms(

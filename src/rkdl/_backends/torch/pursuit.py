@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from rkdl._backends.cpu.codes import Codes
 from rkdl._backends.cpu.codes import pursue as codes_on_host
-from rkdl._backends.devices import csr_tensor, has_triton, upload
+from rkdl._backends.devices import csr_tensor, has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
 
 # Atoms per non-zero from which on a GPU sums over the non-zeros alone; a fit of DL with 1024 atoms and 8 non-zeros on
@@ -46,9 +47,10 @@ class TensorCodes(NamedTuple):
             indices, values = self.indices[is_used], self.values[is_used]
         return csr_tensor(starts, indices.to(kind), values, (n_signals, n_atoms))
 
-    def dense(self, n_atoms: int, dtype: Any = None) -> torch.Tensor:
+    def dense(self, n_atoms: int, dtype: np.dtype | type | torch.dtype | None = None) -> torch.Tensor:
         # Every sum has one term that is not zero, so that any order gives its bits.
-        kind = torch.float64 if dtype is np.float64 else dtype or self.values.dtype
+        dtype = dtype or self.values.dtype
+        kind = dtype if isinstance(dtype, torch.dtype) else torch_dtype(dtype)
         dense = self.values.new_zeros((len(self.counts), n_atoms), dtype=kind)
         return dense.scatter_add_(1, self.indices.long(), self.values.to(kind))
 
@@ -56,10 +58,8 @@ class TensorCodes(NamedTuple):
         return self.dense(len(atoms)) @ atoms
 
     def gram(self, n_atoms: int) -> torch.Tensor:
-        if self._are_sparse(n_atoms):
-            from rkdl._backends.torch import triton_statistics
-
-            return triton_statistics.code_gram(*self, n_atoms)
+        if sums := self._sparse_sums(n_atoms):
+            return sums.code_gram(*self, n_atoms)
         wide = self.dense(n_atoms, torch.float64)
         return wide.T @ wide
 
@@ -67,15 +67,17 @@ class TensorCodes(NamedTuple):
         return (self.values * correlations.gather(1, self.indices.long())).sum(1)
 
     def cross_products(self, features: torch.Tensor, n_atoms: int) -> torch.Tensor:
-        if self._are_sparse(n_atoms):
-            from rkdl._backends.torch import triton_statistics
-
-            return triton_statistics.cross_products(*self, features, n_atoms)
+        if sums := self._sparse_sums(n_atoms):
+            return sums.cross_products(*self, features, n_atoms)
         return weighted_sum(self.dense(n_atoms), features)
 
-    def _are_sparse(self, n_atoms: int) -> bool:
-        """Whether sums over the non-zeros alone are faster than products of dense matrices."""
-        return self.values.device.type == "cuda" and has_triton() and n_atoms >= SPARSE_RATIO * self.indices.shape[1]
+    def _sparse_sums(self, n_atoms: int) -> ModuleType | None:
+        """Sums over the non-zeros alone, where they are faster than products of dense matrices."""
+        if self.values.device.type != "cuda" or not has_triton() or n_atoms < SPARSE_RATIO * self.indices.shape[1]:
+            return None
+        from rkdl._backends.torch import triton_statistics
+
+        return triton_statistics
 
     def weighted_derivative(self, atoms: torch.Tensor, derivative: torch.Tensor) -> torch.Tensor:
         return self.times(atoms).mul_(derivative)
@@ -85,11 +87,22 @@ class TensorCodes(NamedTuple):
 Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def empty_parts(n_signals: int, n_nonzero: int, like: torch.Tensor) -> Parts:
-    """Room for what a pursuit finds, where `like` is and in its dtype."""
-    counts = like.new_empty(n_signals, dtype=torch.int32)
-    indices = like.new_empty((n_signals, n_nonzero), dtype=torch.int32)
-    return counts, indices, like.new_empty((n_signals, n_nonzero)), like.new_empty(n_signals)
+class Problem(NamedTuple):
+    """What a pursuit is given; see `rkdl._backends.base.Backend.pursue`."""
+
+    correlations: torch.Tensor
+    gram: torch.Tensor
+    squared_norms: torch.Tensor
+    n_nonzero: int
+    residual_tol: float
+    ols: bool
+
+    def empty_parts(self) -> Parts:
+        """Room for what is found, where the correlations are and in their dtype."""
+        n_signals, like = len(self.correlations), self.correlations
+        counts = like.new_empty(n_signals, dtype=torch.int32)
+        indices = like.new_empty((n_signals, self.n_nonzero), dtype=torch.int32)
+        return counts, indices, like.new_empty((n_signals, self.n_nonzero)), like.new_empty(n_signals)
 
 
 def pursue(
@@ -105,35 +118,31 @@ def pursue(
     if gram is None:
         assert dictionary is not None
         gram = product(dictionary, dictionary)
-    work = _pursuit_for(correlations, n_nonzero, residual_tol)
-    counts, indices, values, residuals = work(correlations, gram, squared_norms, n_nonzero, residual_tol, ols)
+    problem = Problem(correlations, gram, squared_norms, n_nonzero, residual_tol, ols)
+    counts, indices, values, residuals = _pursuit_for(problem)(problem)
     return TensorCodes(counts, indices, values), residuals
 
 
-def _pursuit_for(correlations: torch.Tensor, n_nonzero: int, residual_tol: float) -> Callable[..., Parts]:
+def _pursuit_for(problem: Problem) -> Callable[[Problem], Parts]:
     """The fastest pursuit: on a GPU one of two Triton kernels, unless the sizes are beyond both."""
-    if correlations.device.type == "cuda" and has_triton():
+    if problem.correlations.device.type == "cuda" and has_triton():
         from rkdl._backends.torch import triton_kernels, triton_streamed_pursuit
 
-        n_atoms = correlations.shape[1]
-        if triton_kernels.fits(n_atoms, n_nonzero, correlations.element_size()):
-            return triton_kernels.pursue
-        if triton_streamed_pursuit.fits(n_atoms, n_nonzero, residual_tol):
-            return triton_streamed_pursuit.pursue
+        for kernels in (triton_kernels, triton_streamed_pursuit):
+            if kernels.fits(problem):
+                return kernels.pursue
     return pursue_on_host
 
 
-def pursue_on_host(
-    correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, n_nonzero: int, *options: Any
-) -> Parts:
+def pursue_on_host(problem: Problem) -> Parts:
     """The pursuit of the CPU, wherever the tensors are."""
-    products, atom_products, norms = (part.contiguous().cpu().numpy() for part in (correlations, gram, squared_norms))
-    codes, residuals = codes_on_host(products, atom_products, norms, n_nonzero, *options)
-    is_used = np.arange(n_nonzero) < codes.counts[:, None]
+    products, gram, norms = (part.contiguous().cpu().numpy() for part in problem[:3])
+    codes, residuals = codes_on_host(products, gram, norms, *problem[3:])
+    is_used = np.arange(problem.n_nonzero) < codes.counts[:, None]
     indices, values = np.zeros(is_used.shape, dtype=np.int32), np.zeros(is_used.shape, dtype=residuals.dtype)
     indices[is_used], values[is_used] = codes.indices, codes.values
-    found = [upload(part, correlations.device) for part in (codes.counts, indices, values, residuals)]
-    return found[0], found[1], found[2], found[3]
+    device = problem.correlations.device
+    return upload(codes.counts, device), upload(indices, device), upload(values, device), upload(residuals, device)
 
 
 def residual_gradients(

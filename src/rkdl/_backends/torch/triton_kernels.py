@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from rkdl._backends.torch.pursuit import Parts, empty_parts, widened
+from rkdl._backends.torch.pursuit import Parts, Problem, widened
 
 # Atoms times non-zeros, and non-zeros, up to which this pursuit is faster than the streamed one; with few atoms, whose
 # rows fit the registers of one warp, more non-zeros.
@@ -213,10 +213,11 @@ def parts_of(n_atoms: int) -> tuple[int, int]:
     return (width // 4, 3) if eighths == 6 else (width // 8, eighths)
 
 
-def fits(n_atoms: int, n_nonzero: int, itemsize: int) -> bool:
+def fits(problem: Problem) -> bool:
     """Whether this pursuit is faster than the streamed one."""
-    block, n_parts = parts_of(n_atoms)
-    words = block * n_parts * itemsize // 4
+    n_nonzero = problem.n_nonzero
+    block, n_parts = parts_of(problem.correlations.shape[1])
+    words = block * n_parts * problem.correlations.element_size() // 4
     if words <= FEW_ATOMS:
         return n_nonzero <= LARGEST_NONZERO_OF_FEW
     most = LARGEST_NONZERO_OF_DIVIDED if n_parts > 1 and words > FEW_DIVIDED else LARGEST_NONZERO
@@ -229,39 +230,31 @@ def limit_on(residual_tol: float, dtype: torch.dtype, device: torch.device) -> t
     return torch.full((1,), min(max(residual_tol, -1.0), torch.finfo(dtype).max), dtype=dtype, device=device)
 
 
-def kernel_input(
-    correlations: torch.Tensor, gram: torch.Tensor, squared_norms: torch.Tensor, residual_tol: float
-) -> tuple[torch.Tensor, ...]:
+def kernel_input(problem: Problem) -> tuple[torch.Tensor, ...]:
     """What every kernel of a pursuit reads."""
-    return correlations, gram, squared_norms, limit_on(residual_tol, correlations.dtype, correlations.device)
+    like = problem.correlations
+    return *problem[:3], limit_on(problem.residual_tol, like.dtype, like.device)
 
 
-def stopping_rules(dtype: torch.dtype, residual_tol: float) -> dict[str, float | bool]:
+def stopping_rules(problem: Problem) -> dict[str, float | bool]:
     """What a kernel takes for rounding, as in `pursue_rows` of the CPU, and whether there is a tolerance."""
-    eps = torch.finfo(dtype).eps
-    return {"FLOOR": eps**0.5, "NOISE": (8.0 * eps) ** 2, "HAS_LIMIT": residual_tol >= 0.0}
+    eps = torch.finfo(problem.correlations.dtype).eps
+    return {"FLOOR": eps**0.5, "NOISE": (8.0 * eps) ** 2, "HAS_LIMIT": problem.residual_tol >= 0.0}
 
 
-def pursue(
-    correlations: torch.Tensor,
-    gram: torch.Tensor,
-    squared_norms: torch.Tensor,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-) -> Parts:
+def pursue(problem: Problem) -> Parts:
     """What `rkdl._backends.torch.pursuit.pursue` finds."""
-    n_signals, n_atoms = correlations.shape
-    dtype, device = correlations.dtype, correlations.device
-    found = empty_parts(n_signals, n_nonzero, correlations)
+    n_signals, n_atoms = problem.correlations.shape
+    itemsize, n_nonzero = problem.correlations.element_size(), problem.n_nonzero
+    found = problem.empty_parts()
     block, n_parts = parts_of(n_atoms)
     width = block * n_parts
-    warps = warps_for(width, n_nonzero, dtype.itemsize)
-    if width >= LEAST_PADDED:
-        gram = widened(gram, width)
-    with on_device(device):
+    warps = warps_for(width, n_nonzero, itemsize)
+    gram = widened(problem.gram, width) if width >= LEAST_PADDED else problem.gram
+    problem = problem._replace(correlations=problem.correlations.contiguous(), gram=gram)
+    with on_device(gram.device):
         _pursue_kernel[(triton.cdiv(n_signals, SIGNALS),)](
-            *kernel_input(correlations.contiguous(), gram, squared_norms, residual_tol),
+            *kernel_input(problem),
             *found,
             n_signals,
             n_atoms,
@@ -271,11 +264,11 @@ def pursue(
             PARTS=n_parts,
             IS_FULL=width == n_atoms,
             IS_GRAM_FULL=width == gram.shape[1],
-            OLS=ols,
+            OLS=problem.ols,
             SIGNALS=SIGNALS,
             num_warps=warps,
-            maxnreg=_registers_for(width, n_parts, n_nonzero, dtype.itemsize, warps),
-            **stopping_rules(dtype, residual_tol),
+            maxnreg=_registers_for(width, n_parts, n_nonzero, itemsize, warps),
+            **stopping_rules(problem),
         )
     return found
 

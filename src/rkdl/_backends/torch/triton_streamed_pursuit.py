@@ -11,14 +11,13 @@ coded again with rows in full precision.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple, no_type_check
 
 import torch
 import triton
 import triton.language as tl
 
-from rkdl._backends.torch.pursuit import Parts, empty_parts, pursue_on_host, widened
+from rkdl._backends.torch.pursuit import Parts, Problem, pursue_on_host, widened
 from rkdl._backends.torch.triton_kernels import first_of_largest, kernel_input, on_device, parts_of, stopping_rules
 
 # Beyond these a program's vectors, or its system of equations, are far too large for its registers.
@@ -353,9 +352,10 @@ def _swept(right, system, across, pivot, correlation, PARTS: tl.constexpr):
     return new_right, new_system
 
 
-def fits(n_atoms: int, n_nonzero: int, residual_tol: float) -> bool:
+def fits(problem: Problem) -> bool:
     """Whether the sizes are within reach; with a tolerance most codes are, whatever the number of non-zeros."""
-    return n_atoms <= LARGEST_WIDTH and (n_nonzero <= LARGEST_NONZERO or residual_tol >= 0.0)
+    is_short = problem.n_nonzero <= LARGEST_NONZERO or problem.residual_tol >= 0.0
+    return problem.correlations.shape[1] <= LARGEST_WIDTH and is_short
 
 
 class _Plan(NamedTuple):
@@ -405,24 +405,15 @@ def _n_cores(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
-def _choose(
-    correlations: torch.Tensor,
-    gram: torch.Tensor,
-    squared_norms: torch.Tensor,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-    row_dtype: torch.dtype,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _choose(problem: Problem, row_dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """The chosen atoms (c, s) in order, and their counts (c,)."""
-    n_signals, n_atoms = correlations.shape
-    dtype, device = correlations.dtype, correlations.device
+    n_signals, n_atoms = problem.correlations.shape
+    dtype, device, n_nonzero = problem.correlations.dtype, problem.correlations.device, problem.n_nonzero
     n_cores = _n_cores(device)
     block, n_parts, rows, held, warps, per_core = _plan(n_atoms, n_nonzero, dtype, row_dtype, n_cores)
     width = block * n_parts
     n_programs = max(1, min(n_signals, n_cores * per_core))
-    # Rows of the Gram matrix begin at multiples of a vector and need no mask. Rows of the scratch that no step has
-    # written must be finite.
+    # Rows of the scratch that no step has written must be finite.
     scratch = torch.zeros((n_programs, n_nonzero + rows, width), dtype=row_dtype, device=device)
     projections = torch.zeros((n_programs, n_nonzero + rows), dtype=dtype, device=device)
     chosen = torch.empty((n_signals, n_nonzero), dtype=torch.int32, device=device)
@@ -431,7 +422,8 @@ def _choose(
     floor, row_eps = torch.finfo(dtype).eps ** 0.5, torch.finfo(row_dtype).eps
     with on_device(device):
         _choose_kernel[(n_programs,)](
-            *kernel_input(correlations, widened(gram, width), squared_norms, residual_tol),
+            # Rows of the Gram matrix begin at multiples of a vector and need no mask.
+            *kernel_input(problem._replace(gram=widened(problem.gram, width))),
             chosen,
             counts,
             scratch,
@@ -446,8 +438,8 @@ def _choose(
             PARTS=n_parts,
             ROWS=rows,
             HELD=held,
-            OLS=ols,
-            HAS_LIMIT=residual_tol >= 0.0,
+            OLS=problem.ols,
+            HAS_LIMIT=problem.residual_tol >= 0.0,
             IS_HALF=is_half,
             num_warps=warps,
         )
@@ -462,89 +454,58 @@ def _blocks_of(n_nonzero: int) -> tuple[int, int]:
     return 128, 1
 
 
-def _solve(
-    correlations: torch.Tensor,
-    gram: torch.Tensor,
-    squared_norms: torch.Tensor,
-    residual_tol: float,
-    chosen: torch.Tensor,
-    counts: torch.Tensor,
-) -> Parts:
+def _solve(problem: Problem, chosen: torch.Tensor, counts: torch.Tensor) -> Parts:
     """Counts, indices, values and residuals of what was chosen; counts below zero where the code is not complete."""
-    n_signals, n_atoms = correlations.shape
-    dtype, device = correlations.dtype, correlations.device
-    n_nonzero = chosen.shape[1]
-    side, n_parts = _blocks_of(n_nonzero)
+    n_signals, n_atoms = problem.correlations.shape
+    dtype, device = problem.correlations.dtype, problem.correlations.device
+    side, n_parts = _blocks_of(problem.n_nonzero)
     steps = side * n_parts
-    _, indices, values, residuals = empty_parts(n_signals, n_nonzero, correlations)
+    found = counts, *problem.empty_parts()[1:]
     n_programs = max(1, min(n_signals, MOST_PROGRAMS * _n_cores(device)))
     lines = torch.empty((n_programs, 8, steps), dtype=dtype, device=device)
     orders = torch.empty((n_programs, steps), dtype=torch.int32, device=device)
     with on_device(device):
         _solve_kernel[(n_programs,)](
-            *kernel_input(correlations, gram, squared_norms, residual_tol),
+            *kernel_input(problem),
             chosen,
-            counts,
-            indices,
-            values,
-            residuals,
+            *found,
             lines,
             orders,
             n_signals,
             n_atoms,
-            gram.stride(0),
-            NONZERO=n_nonzero,
+            problem.gram.stride(0),
+            NONZERO=problem.n_nonzero,
             SIDE=side,
             PARTS=n_parts,
             BLOCK=min(side, 32),
             # As few as hold the system in their registers.
             num_warps=max(1, triton.next_power_of_2(triton.cdiv(steps * steps, 4096))) * dtype.itemsize // 4,
-            **stopping_rules(dtype, residual_tol),
+            **stopping_rules(problem),
         )
-    return counts, indices, values, residuals
+    return found
 
 
-def pursue(
-    correlations: torch.Tensor,
-    gram: torch.Tensor,
-    squared_norms: torch.Tensor,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-) -> Parts:
+def pursue(problem: Problem) -> Parts:
     """What `rkdl._backends.torch.pursuit.pursue` finds; codes that the kernels cannot complete are found on the CPU."""
-    correlations, gram = correlations.contiguous(), gram.contiguous()
-    limit = min(n_nonzero, LARGEST_NONZERO)
-    half = torch.float32 if correlations.dtype == torch.float64 else torch.float16
-    parts = _pursue(correlations, gram, squared_norms, limit, residual_tol, ols, half)
+    dtype, n_nonzero = problem.correlations.dtype, problem.n_nonzero
+    problem = problem._replace(correlations=problem.correlations.contiguous(), gram=problem.gram.contiguous())
+    short = problem._replace(n_nonzero=min(n_nonzero, LARGEST_NONZERO))
+    parts = _solve(short, *_choose(short, torch.float32 if dtype == torch.float64 else torch.float16))
 
-    def repeat(is_open: torch.Tensor, work: Callable[..., Parts]) -> None:
+    def repeat(is_open: torch.Tensor, whole: Problem, work: Callable[[Problem], Parts]) -> None:
         rows = torch.nonzero(is_open)[:, 0]
-        found = work(correlations[rows], gram, squared_norms[rows], parts[1].shape[1], residual_tol, ols)
-        for part, new in zip(parts, found, strict=True):
+        given = whole._replace(correlations=whole.correlations[rows], squared_norms=whole.squared_norms[rows])
+        for part, new in zip(parts, work(given), strict=True):
             part[rows] = new
 
     is_open = parts[0] < 0
     if is_open.any():
-        repeat(is_open, partial(_pursue, row_dtype=correlations.dtype))
+        repeat(is_open, short, lambda given: _solve(given, *_choose(given, dtype)))
         is_open = parts[0] < 0
-    if limit < n_nonzero:
+    if short.n_nonzero < n_nonzero:
         counts, indices, values, residuals = parts
-        is_open |= (counts == limit) & (residuals > residual_tol)
+        is_open |= (counts == short.n_nonzero) & (residuals > problem.residual_tol)
         parts = counts, widened(indices, n_nonzero), widened(values, n_nonzero), residuals
     if is_open.any():
-        repeat(is_open, pursue_on_host)
+        repeat(is_open, problem, pursue_on_host)
     return parts
-
-
-def _pursue(
-    correlations: torch.Tensor,
-    gram: torch.Tensor,
-    squared_norms: torch.Tensor,
-    n_nonzero: int,
-    residual_tol: float,
-    ols: bool,
-    row_dtype: torch.dtype,
-) -> Parts:
-    chosen, counts = _choose(correlations, gram, squared_norms, n_nonzero, residual_tol, ols, row_dtype)
-    return _solve(correlations, gram, squared_norms, residual_tol, chosen, counts)
