@@ -56,25 +56,25 @@ def in_order(
             # Whoever waits for room sees that it is over.
             room.put(None)
 
-    running, ended = [None] * (threads - 1), SimpleQueue[None]()
+    started, finished, ended = list[int](), list[None](), SimpleQueue[None]()
 
     def help_out(context: Context) -> None:
         context.run(work)
-        running.pop()
+        finished.append(None)
         ended.put(None)
 
     def wait() -> None:
-        while running:
+        # By what is finished: Ctrl-C may lose what the queue gave.
+        while len(finished) < len(started):
             ended.get()
 
     try:
-        for n_started in range(threads - 1):
+        for _ in range(threads - 1):
             try:
                 # The caller's settings, such as NumPy's error state, hold in the threads too.
-                start_new_thread(help_out, (copy_context(),))
+                started.append(start_new_thread(help_out, (copy_context(),)))
             except RuntimeError:
                 # While the interpreter ends there are no more threads, and this one works alone.
-                del running[: threads - 1 - n_started]
                 break
         work()
         wait()
