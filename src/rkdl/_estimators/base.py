@@ -19,7 +19,7 @@ from rkdl._data.signals import Signals, float_dtype
 from rkdl._data.sources import check_source
 from rkdl._estimators.fitting import as_fitted, doc_link_template, ensure_fitted, freeze, made_once, read_signals
 from rkdl._estimators.saving import save
-from rkdl._execution.blas import ONE_BLAS_THREAD
+from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.types import Array, Device, MatrixLike
 
 
@@ -83,7 +83,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         codes : ndarray or csr_array of shape (n_signals, n_components)
             Sparse codes, in CSR format if `sparse_output`. A lazy Dask array or a tensor if `X` is one.
         """
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             dictionary = self._dictionary()
             signals = self._signals_for(dictionary, X)
             if signals.is_remote:
@@ -111,7 +111,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             Distances in feature space between signals and their representations. A lazy Dask array or a tensor if `X`
             is one.
         """
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             dictionary = self._dictionary()
             signals = self._signals_for(dictionary, X)
             if signals.is_remote:
@@ -138,7 +138,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         score : float
             ``1 - sum of squared residuals / sum of squared norms``, at most 1.
         """
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             dictionary = self._dictionary()
             signals = self._signals_for(dictionary, X)
             if signals.is_remote:
@@ -171,7 +171,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         signals : ndarray of shape (n_signals, n_features)
             Signals, one per row, in the dtype of the codes. A lazy Dask array or a tensor if `X` is one.
         """
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             dictionary = self._dictionary()
             if is_dask(X):
                 check_source(X, type(self).__name__)
@@ -210,7 +210,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         signals : ndarray of shape (n_components, n_features)
             Pre-images, one per row, in the units of the training signals. For DL and the linear kernel, the atoms.
         """
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             dictionary = self._dictionary()
             self._check_decodable(dictionary, dictionary.atoms.dtype)
             return dictionary.preimages(n_jobs=self.n_jobs)
@@ -232,7 +232,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         signals : ndarray of shape (n_signals, n_features)
             Denoised signals, in the dtype of `X`. A lazy Dask array or a tensor if `X` is one.
         """
-        with ONE_BLAS_THREAD:
+        with one_blas_thread():
             dictionary = self._dictionary()
             if noise is not None:
                 if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):

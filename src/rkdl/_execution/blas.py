@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import cache
 from numbers import Integral
+from typing import Self
 
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
@@ -105,6 +106,9 @@ class one_blas_thread(ContextDecorator):  # noqa: N801
     leaves OpenBLAS locked in the child and in the parent.
     """
 
+    # Whether this object counts among the users. If Ctrl-C comes before the block begins, it counts until it is deleted.
+    _counts = False
+
     def __enter__(self) -> None:
         global _users
         with _lock:
@@ -114,13 +118,21 @@ class one_blas_thread(ContextDecorator):  # noqa: N801
                     if count != 1:
                         set_threads(1)
             _users += 1
+            self._counts = True
 
     def __exit__(self, *error: object) -> None:
         global _users
         with _lock:
-            _users -= 1
-            if _users == 0:
-                _restore_threads()
+            if self._counts:
+                # A fork may have set it to zero.
+                _users = max(0, _users - 1)
+                self._counts = False
+                if _users == 0:
+                    _restore_threads()
 
+    def __del__(self) -> None:
+        if self._counts:
+            self.__exit__()
 
-ONE_BLAS_THREAD = one_blas_thread()
+    def _recreate_cm(self) -> Self:
+        return type(self)()

@@ -20,7 +20,7 @@ import numpy as np
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._data.signals import NotFiniteError, RangeError, Signals, is_safe
-from rkdl._execution.blas import ONE_BLAS_THREAD
+from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import cache_limit
 from rkdl._execution.pool import in_order
 from rkdl._utils.types import Array
@@ -61,7 +61,8 @@ class Executor:
         self._threads = 1
 
     def __enter__(self) -> Self:
-        ONE_BLAS_THREAD.__enter__()
+        self._blas = one_blas_thread()
+        self._blas.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -69,7 +70,7 @@ class Executor:
             if "_context" in vars(self):
                 self._context.close()
         finally:
-            ONE_BLAS_THREAD.__exit__()
+            self._blas.__exit__()
         if kind is not None and issubclass(kind, NotFiniteError):
             # Where features are not finite because the signals are not, the error says so.
             self.signals.check_finite()
