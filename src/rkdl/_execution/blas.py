@@ -106,7 +106,7 @@ class one_blas_thread(ContextDecorator):  # noqa: N801
     leaves OpenBLAS locked in the child and in the parent.
     """
 
-    # Whether this object counts among the users. If Ctrl-C comes before the block begins, it counts until it is deleted.
+    # Whether this object counts among the users. If Ctrl-C comes before the block begins, it does until it is deleted.
     _counts = False
 
     def __enter__(self) -> None:
