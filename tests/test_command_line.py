@@ -8,16 +8,20 @@ import shlex
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.io
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris
 
 import rkdl
 from rkdl import ORKDL, KDLClassifier, KDLOutlierDetector
 from rkdl._cli import main, messages
+from rkdl.datasets import DatasetError
+from rkdl.datasets._arrays import read_arrays
 
 QUICK = ["--quiet", "--set", "max_iter=2", "--set", "n_kernel_vectors=12", "--atoms", "8"]
 
@@ -440,6 +444,21 @@ class TestArrays:
         message = capsys.readouterr().err
         assert "damaged.npz: cannot be read as a sparse matrix" in message
         assert "save it again with scipy.sparse.save_npz" in message
+
+    @pytest.mark.parametrize("bad", [10**8, -5])
+    def test_damaged_sparse_matrices_of_matlab(self, bad, images, capsys):
+        matrix = sparse.csc_array(images.reshape(120, -1))
+        scipy.io.savemat("whole.mat", {"X": matrix})
+        whole, indices = Path("whole.mat").read_bytes(), matrix.indices.astype(np.int32)
+        damaged = indices.copy()
+        damaged[2] = bad
+        assert indices.tobytes() in whole
+        Path("damaged.mat").write_bytes(whole.replace(indices.tobytes(), damaged.tobytes()))
+        # It would end the process.
+        with pytest.raises(DatasetError, match=f"it has the row index {bad}"):
+            read_arrays(Path("damaged.mat"))
+        assert main(["outliers", "damaged.mat"]) == 2
+        assert "damaged.mat: cannot be read as a MAT file" in capsys.readouterr().err
 
     def test_labels_in_a_file_of_their_own(self, images):
         np.save("X.npy", images)
