@@ -340,6 +340,41 @@ class TestTables:
             assert main([*argv, "--keep", column, "--out", "r.csv"]) == 2
             assert f"the results have a column '{column}' of their own" in capsys.readouterr().err
 
+    def test_a_kept_column_may_be_called_row(self, rng, capsys):
+        names = [f"r{number}" for number in range(7, 57)]
+        write_csv("data.csv", ["row", "a", "b"], [[name, *rng.standard_normal(2)] for name in names])
+        run("fit data.csv --drop row --out m", *QUICK)
+        run("denoise m data.csv --keep row --out d.csv --quiet")
+        header, rows = read_csv("d.csv")
+        assert header == ["row", "a", "b"]
+        assert [row[0] for row in rows] == names
+        capsys.readouterr()
+        run("outliers data.csv --keep row --top 1")
+        assert "(from 1)" not in capsys.readouterr().out
+
+    def test_kept_columns_must_be_in_new_data(self, rng, capsys):
+        write_csv("data.csv", ["id", "a", "b"], [[number, *rng.standard_normal(2)] for number in range(50)])
+        run("fit data.csv --drop id --out m", *QUICK)
+        for command in ("encode", "denoise"):
+            assert main([command, "m", "data.csv", "--keep", "ID", "--out", "r.csv"]) == 2
+            assert "there is no column 'ID'; its columns are id, a, b" in capsys.readouterr().err
+
+    def test_blank_lines_in_one_column(self, capsys):
+        """Cells may be missing there, and the rows after them would move up."""
+        values = "\n".join(map(str, range(20)))
+        for text, status in (
+            (f"v\n{values}\n\n{values}\n", 2),
+            (f'v\n{values}\n""\n{values}\n', 2),
+            (f"\n\nv\n{values}\n\n\n", 0),
+        ):
+            Path("data.csv").write_text(text)
+            assert main(["outliers", "data.csv", "--quiet"]) == status
+            assert ("data.csv: line 22 is blank" in capsys.readouterr().err) == (status == 2)
+        np.save("X.npy", np.random.default_rng(0).standard_normal((9, 3)))
+        Path("y.csv").write_text("label\na\na\nb\nb\n\nb\na\na\nb\n")
+        assert main(["classify", "X.npy", "--label", "y.csv", "--save", "m"]) == 2
+        assert "y.csv: line 6 is blank" in capsys.readouterr().err
+
     def test_columns_of_different_scales_raise_a_warning(self, rng, capsys):
         X = rng.standard_normal((60, 2)) * [1.0, 5000.0]
         write_csv("data.csv", ["age", "income"], X)

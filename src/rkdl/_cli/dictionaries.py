@@ -85,6 +85,7 @@ def denoise(options: Namespace) -> int:
         write_images(as_path(options.out), signals, inputs.ids["file"], inputs.image_shape)
     else:
         # Row numbers are not added, so that the result can be read like the input.
-        write_matrix(as_path(options.out), signals, names, {} if list(inputs.ids) == ["row"] else inputs.ids)
+        has_ids = options.keep or inputs.image_shape is not None
+        write_matrix(as_path(options.out), signals, names, inputs.ids if has_ids else {})
     say(options, f"{len(signals):,} {inputs.unit} denoised, saved to {options.out}")
     return 0
