@@ -375,6 +375,20 @@ class TestTables:
         assert main(["classify", "X.npy", "--label", "y.csv", "--save", "m"]) == 2
         assert "y.csv: line 6 is blank" in capsys.readouterr().err
 
+    def test_images_are_not_written_over_others_of_the_folder(self, rng, capsys):
+        """As those of im/im would be, in the folder above, over those of im."""
+        Image = pytest.importorskip("PIL.Image")
+        Path("im", "im").mkdir(parents=True)
+        for number in range(20):
+            pixels = rng.integers(0, 255, (4, 4)).astype(np.uint8)
+            Image.fromarray(pixels).save(Path("im", *["im"] * (number % 2), f"{number // 2}.png"))
+        run("fit im --method dl --atoms 4 --out m --quiet")
+        before = {path: path.read_bytes() for path in Path("im").rglob("*.png")}
+        assert main(["denoise", "m", "im", "--out", "."]) == 2
+        assert "is also an input and would be overwritten" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in Path().rglob("*.png")} == before
+        run("denoise m im/im --out . --quiet")
+
     def test_columns_of_different_scales_raise_a_warning(self, rng, capsys):
         X = rng.standard_normal((60, 2)) * [1.0, 5000.0]
         write_csv("data.csv", ["age", "income"], X)
