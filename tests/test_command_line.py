@@ -8,16 +8,20 @@ import shlex
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.io
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris
 
 import rkdl
 from rkdl import ORKDL, KDLClassifier, KDLOutlierDetector
 from rkdl._cli import main, messages
+from rkdl.datasets import DatasetError
+from rkdl.datasets._arrays import read_arrays
 
 QUICK = ["--quiet", "--set", "max_iter=2", "--set", "n_kernel_vectors=12", "--atoms", "8"]
 
@@ -336,6 +340,55 @@ class TestTables:
             assert main([*argv, "--keep", column, "--out", "r.csv"]) == 2
             assert f"the results have a column '{column}' of their own" in capsys.readouterr().err
 
+    def test_a_kept_column_may_be_called_row(self, rng, capsys):
+        names = [f"r{number}" for number in range(7, 57)]
+        write_csv("data.csv", ["row", "a", "b"], [[name, *rng.standard_normal(2)] for name in names])
+        run("fit data.csv --drop row --out m", *QUICK)
+        run("denoise m data.csv --keep row --out d.csv --quiet")
+        header, rows = read_csv("d.csv")
+        assert header == ["row", "a", "b"]
+        assert [row[0] for row in rows] == names
+        capsys.readouterr()
+        run("outliers data.csv --keep row --top 1")
+        assert "(from 1)" not in capsys.readouterr().out
+
+    def test_kept_columns_must_be_in_new_data(self, rng, capsys):
+        write_csv("data.csv", ["id", "a", "b"], [[number, *rng.standard_normal(2)] for number in range(50)])
+        run("fit data.csv --drop id --out m", *QUICK)
+        for command in ("encode", "denoise"):
+            assert main([command, "m", "data.csv", "--keep", "ID", "--out", "r.csv"]) == 2
+            assert "there is no column 'ID'; its columns are id, a, b" in capsys.readouterr().err
+
+    def test_blank_lines_in_one_column(self, capsys):
+        """Cells may be missing there, and the rows after them would move up."""
+        values = "\n".join(map(str, range(20)))
+        for text, status in (
+            (f"v\n{values}\n\n{values}\n", 2),
+            (f'v\n{values}\n""\n{values}\n', 2),
+            (f"\n\nv\n{values}\n\n\n", 0),
+        ):
+            Path("data.csv").write_text(text)
+            assert main(["outliers", "data.csv", "--quiet"]) == status
+            assert ("data.csv: line 22 is blank" in capsys.readouterr().err) == (status == 2)
+        np.save("X.npy", np.random.default_rng(0).standard_normal((9, 3)))
+        Path("y.csv").write_text("label\na\na\nb\nb\n\nb\na\na\nb\n")
+        assert main(["classify", "X.npy", "--label", "y.csv", "--save", "m"]) == 2
+        assert "y.csv: line 6 is blank" in capsys.readouterr().err
+
+    def test_images_are_not_written_over_others_of_the_folder(self, rng, capsys):
+        """As those of im/im would be, in the folder above, over those of im."""
+        Image = pytest.importorskip("PIL.Image")
+        Path("im", "im").mkdir(parents=True)
+        for number in range(20):
+            pixels = rng.integers(0, 255, (4, 4)).astype(np.uint8)
+            Image.fromarray(pixels).save(Path("im", *["im"] * (number % 2), f"{number // 2}.png"))
+        run("fit im --method dl --atoms 4 --out m --quiet")
+        before = {path: path.read_bytes() for path in Path("im").rglob("*.png")}
+        assert main(["denoise", "m", "im", "--out", "."]) == 2
+        assert "is also an input and would be overwritten" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in Path().rglob("*.png")} == before
+        run("denoise m im/im --out . --quiet")
+
     def test_columns_of_different_scales_raise_a_warning(self, rng, capsys):
         X = rng.standard_normal((60, 2)) * [1.0, 5000.0]
         write_csv("data.csv", ["age", "income"], X)
@@ -440,6 +493,21 @@ class TestArrays:
         message = capsys.readouterr().err
         assert "damaged.npz: cannot be read as a sparse matrix" in message
         assert "save it again with scipy.sparse.save_npz" in message
+
+    @pytest.mark.parametrize("bad", [10**8, -5])
+    def test_damaged_sparse_matrices_of_matlab(self, bad, images, capsys):
+        matrix = sparse.csc_array(images.reshape(120, -1))
+        scipy.io.savemat("whole.mat", {"X": matrix})
+        whole, indices = Path("whole.mat").read_bytes(), matrix.indices.astype(np.int32)
+        damaged = indices.copy()
+        damaged[2] = bad
+        assert indices.tobytes() in whole
+        Path("damaged.mat").write_bytes(whole.replace(indices.tobytes(), damaged.tobytes()))
+        # It would end the process.
+        with pytest.raises(DatasetError, match=f"it has the row index {bad}"):
+            read_arrays(Path("damaged.mat"))
+        assert main(["outliers", "damaged.mat"]) == 2
+        assert "damaged.mat: cannot be read as a MAT file" in capsys.readouterr().err
 
     def test_labels_in_a_file_of_their_own(self, images):
         np.save("X.npy", images)

@@ -87,6 +87,29 @@ class TestInOrder:
             assert len(begun) < 1000
             assert executor.map_chunks(lambda number, start, stop: start) == list(range(1000))
 
+    def test_an_interrupt_while_threads_are_started(self, monkeypatch):
+        """Those that were not started are not waited for, which would take for ever."""
+        started, found = [], []
+
+        def start(*args):
+            if started:
+                raise KeyboardInterrupt
+            started.append(_thread.start_new_thread(*args))
+            return started[0]
+
+        def interrupted():
+            try:
+                in_order(time.sleep, [(0.01,)] * 8, 4, 8, found.append)
+            except KeyboardInterrupt:
+                found.append("interrupted")
+
+        monkeypatch.setattr("rkdl._execution.pool.start_new_thread", start)
+        caller = threading.Thread(target=interrupted, daemon=True)
+        caller.start()
+        caller.join(20.0)
+        assert not caller.is_alive()
+        assert found[-1] == "interrupted"
+
     def test_without_threads_the_caller_does_the_work(self, monkeypatch):
         """As while the interpreter ends, or where the system gives no more threads."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import threading
 import warnings
 
@@ -130,6 +131,37 @@ def test_refitting_while_others_transform(estimator):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_refitting_while_others_predict(monkeypatch):
+    """A result comes from one model: classes, threshold and dictionaries of the same fit."""
+    classifiers = (
+        KDLClassifier(random_state=0).fit(X, Y),
+        KDLClassifier(random_state=0).fit(X, np.repeat(["a", "b", "c"], 20)),
+    )
+    detectors = (
+        KDLOutlierDetector(n_members=2, random_state=0).fit(X),
+        KDLOutlierDetector(n_members=3, random_state=0).fit(X[:30]),
+    )
+    for (model, other), module, methods in (
+        (classifiers, "classifier", ("predict", "predict_proba", "decision_function", "class_residuals")),
+        (detectors, "outliers", ("predict", "score_samples", "decision_function")),
+    ):
+        module = importlib.import_module(f"rkdl._estimators.{module}")
+        state = vars(model)
+        for method in methods:
+            expected = getattr(model, method)(X)
+            read = module.read_signals
+
+            def refit(*args, read=read, model=model, other=other, **kwargs):
+                model.__dict__ = vars(other)
+                return read(*args, **kwargs)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(module, "read_signals", refit)
+                np.testing.assert_array_equal(getattr(model, method)(X), expected, err_msg=method)
+            np.testing.assert_array_equal(getattr(model, method)(X), getattr(other, method)(X), err_msg=method)
+            model.__dict__ = state
 
 
 def test_what_cannot_be_loaded_is_not_saved(tmp_path):

@@ -8,6 +8,8 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 import rkdl
 from helpers import Estimators, fitted_bytes, poor_models, rms_error
@@ -96,3 +98,30 @@ def test_waiting_signals_are_kept(name, X, tmp_path):
             other.save(tmp_path / "model.rkdl")
             other = rkdl.load(tmp_path / "model.rkdl")
     assert fitted_bytes(other) == fitted_bytes(model)
+
+
+@each_estimator
+def test_while_all_signals_wait_nothing_is_fitted(name, X, tmp_path):
+    model = clone(ESTIMATORS[name]).partial_fit(X[:3])
+    for call in (
+        lambda: model.transform(X[:3]),
+        lambda: model.score(X[:3]),
+        lambda: model.inverse_transform(np.eye(model.n_components)),
+        lambda: model.get_feature_names_out(),
+        lambda: model.save(tmp_path / "model.rkdl"),
+        lambda: check_is_fitted(model),
+    ):
+        with pytest.raises(NotFittedError):
+            call()
+    check_is_fitted(model.partial_fit(X[3:300]))
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e22])
+@each_estimator
+def test_signals_out_of_the_range_of_float32(name, factor, X):
+    """The batch that a stream starts from is processed in float64 like the signals of a fit, whose result it gives."""
+    signals = (X[:300] * factor).astype(np.float32)
+    fitted = clone(ESTIMATORS[name]).set_params(max_iter=1).fit(signals)
+    stream = clone(ESTIMATORS[name]).partial_fit(signals)
+    assert stream.computes_in_float64_
+    np.testing.assert_array_equal(stream.update_errors_, fitted.update_errors_)

@@ -49,7 +49,7 @@ def outliers(options: Namespace) -> int:
     saved = _saved(out) + _saved(options.save)
     say(options, f"{count:,} of {total:,} {inputs.unit} are outliers ({count / total:.1%}){saved}")
     if out is None:
-        counted = " (from 1)" if "row" in inputs.ids else ""
+        counted = " (from 1)" if "row" in inputs.ids and not options.keep else ""
         for row in np.argsort(-scores, kind="stable")[: max(options.top, 0)]:
             names = ", ".join(f"{name} {values[row]}{counted}" for name, values in inputs.ids.items())
             say(options, f"  {names}: anomaly {scores[row]:.3f}{'' if is_outlier[row] else ' (not an outlier)'}")

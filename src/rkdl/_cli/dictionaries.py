@@ -8,7 +8,7 @@ from pathlib import Path
 from sklearn.exceptions import NotFittedError
 
 from rkdl import _estimators as estimators
-from rkdl._cli.images import write_images
+from rkdl._cli.images import check_images, write_images
 from rkdl._cli.inputs import read_inputs
 from rkdl._cli.messages import say, say_aside
 from rkdl._cli.models import CLASS_OF, KINDS, configure, load_model, read_new, remember_names, warn_of_scales
@@ -77,6 +77,8 @@ def denoise(options: Namespace) -> int:
     inputs.check_results(names)
     if is_folder and inputs.image_shape is None:
         raise ValueError(f"{options.out}: a folder is for images, and {inputs.path} holds none; give a file")
+    if is_folder:
+        check_images(as_path(options.out), inputs.ids["file"], inputs.path)
     try:
         signals = model.denoise(inputs.X, noise=options.noise)
     except NotFittedError as error:
@@ -85,6 +87,7 @@ def denoise(options: Namespace) -> int:
         write_images(as_path(options.out), signals, inputs.ids["file"], inputs.image_shape)
     else:
         # Row numbers are not added, so that the result can be read like the input.
-        write_matrix(as_path(options.out), signals, names, {} if list(inputs.ids) == ["row"] else inputs.ids)
+        has_ids = options.keep or inputs.image_shape is not None
+        write_matrix(as_path(options.out), signals, names, inputs.ids if has_ids else {})
     say(options, f"{len(signals):,} {inputs.unit} denoised, saved to {options.out}")
     return 0

@@ -53,15 +53,28 @@ def write_images(folder: Path, signals: np.ndarray, files: Sequence[object], ima
     """Write images from 0 to 1 as PNG files of the same names in another folder."""
     from PIL import Image
 
-    paths = [(folder / str(name)).with_suffix(".png") for name in files]
-    if len(set(paths)) < len(paths):
-        # Such as a.jpg and a.png.
-        paths = [folder / f"{name}.png" for name in files]
-    for path, signal in zip(paths, signals, strict=True):
+    for path, signal in zip(_places(folder, files), signals, strict=True):
         pixels = np.clip(np.rint(signal.reshape(image_shape) * 255.0), 0, 255).astype(np.uint8)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as stream:
             Image.fromarray(pixels).save(stream, format="png")
+
+
+def check_images(folder: Path, files: Sequence[object], source: Path) -> None:
+    """Refuse a folder in which images would be written over those of the folder that they are from."""
+    originals = {(source / str(name)).resolve() for name in files}
+    taken = next((path for path in _places(folder, files) if path.resolve() in originals), None)
+    if taken is not None:
+        raise ValueError(f"{taken} is also an input and would be overwritten: give another --out")
+
+
+def _places(folder: Path, files: Sequence[object]) -> list[Path]:
+    """Where the images of these names are written."""
+    paths = [(folder / str(name)).with_suffix(".png") for name in files]
+    if len(set(paths)) < len(paths):
+        # Such as a.jpg and a.png.
+        paths = [folder / f"{name}.png" for name in files]
+    return paths
 
 
 def _check_nothing_is_lost(file: Path, image: ImageFile) -> None:

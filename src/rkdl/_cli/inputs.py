@@ -105,11 +105,12 @@ def _read_columns(path: Path, options: Namespace, model_names: Sequence[str] | N
         raise DatasetError(path, f"several columns are called {listed(repeated)}", "give each a name of its own")
     if not len(table):
         raise DatasetError(path, "the table has no rows")
-    wanted = [*options.drop, *options.keep] if model_names is None else list(model_names)
+    wanted = [*(options.drop if model_names is None else model_names), *options.keep]
     wanted += [] if options.label is None or is_new else [options.label]
     lacking = [name for name in wanted if name not in names]
     if lacking:
-        fitted = "" if model_names is None else ", which the model was fitted on"
+        is_kept = model_names is None or lacking[0] in options.keep
+        fitted = "" if is_kept else ", which the model was fitted on"
         columns = f"is no column {lacking[0]!r}" if len(lacking) == 1 else f"are no columns {listed(lacking)}"
         raise DatasetError(path, f"there {columns}{fitted}", f"its columns are {listed(names)}")
     left_out = {options.label, *options.drop, *options.keep}

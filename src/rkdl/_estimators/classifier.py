@@ -34,11 +34,11 @@ from rkdl._estimators.class_methods import METHODS, named_method, shared_method
 from rkdl._estimators.fitting import (
     constant,
     doc_link_template,
-    ensure_fitted,
     freeze,
     made_once,
     read_signals,
     replaced_at_once,
+    with_one_model,
 )
 from rkdl._estimators.learner import Learner, specify
 from rkdl._estimators.saving import save
@@ -200,6 +200,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     @one_blas_thread()
+    @with_one_model
     def predict(self, X: MatrixLike) -> Array:
         """Predict the class of each signal: the one whose dictionary leaves the smallest residual.
 
@@ -223,6 +224,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         return classes[to_device(best, X.device)]
 
     @one_blas_thread()
+    @with_one_model
     def decision_function(self, X: MatrixLike) -> Array:
         """Compute how well the dictionary of each class represents the signals.
 
@@ -244,6 +246,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         return _returned(cast(scores[:, 1] - scores[:, 0], signals.dtype), X)
 
     @one_blas_thread()
+    @with_one_model
     def class_residuals(self, X: MatrixLike) -> Array:
         """Compute what the dictionary of each class leaves of the signals.
 
@@ -261,6 +264,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         return _returned(self._residuals(X), X)
 
     @one_blas_thread()
+    @with_one_model
     def predict_proba(self, X: MatrixLike) -> Array:
         """Compute class probabilities, calibrated on held-out signals.
 
@@ -303,6 +307,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         return float(accuracy_score(host(y), host(self.predict(X)), sample_weight=host(sample_weight)))
 
     @one_blas_thread()
+    @with_one_model
     def atom_preimages(self) -> list[np.ndarray]:
         """Compute a signal for each atom of each class, to look at: its pre-image.
 
@@ -314,7 +319,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         signals : list of n_classes ndarrays of shape (n_atoms_[k], n_features)
             Pre-images, one per row, in the units of the training signals, in the order of `classes_`.
         """
-        ensure_fitted(self)
         dictionaries, _ = made_once(self, PARTS, (), self._assemble)
         if dictionaries[0].find_decoder(dictionaries[0].atoms.dtype) is None:
             raise ValueError(
@@ -460,7 +464,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
 
     def _open(self, X: MatrixLike) -> tuple[Signals, ClassCoder]:
         """Signals, and what codes them in all classes."""
-        ensure_fitted(self)
         signals = read_signals(self, X, reset=False, device=self.device, prefers_arrays=True)
         if signals.is_remote:
             raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,6 +27,7 @@ STRUCTURE = ("n_components", "kernel", "degree", "coef0")
 
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 Value = TypeVar("Value")
+Parameters = ParamSpec("Parameters")
 
 
 @property  # type: ignore[misc]
@@ -47,7 +49,21 @@ def as_fitted(estimator: Estimator) -> Estimator:
     view = object.__new__(type(estimator))
     vars(view).update(vars(estimator))
     vars(view).update(vars(view).get("_fit_parameters", {}))
+    # What was made for the estimator holds for the view too; see `made_once`.
+    vars(view).setdefault("_viewed", estimator)
     return view
+
+
+def with_one_model(
+    method: Callable[Concatenate[Any, Parameters], Value],
+) -> Callable[Concatenate[Any, Parameters], Value]:
+    """A method that sees one fitted model throughout, also while another thread fits the estimator."""
+
+    @wraps(method)
+    def on_view(self: Any, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Value:
+        return method(as_fitted(self), *args, **kwargs)
+
+    return on_view
 
 
 def remember_parameters(estimator: BaseEstimator) -> None:
@@ -64,11 +80,12 @@ _made: WeakKeyDictionary[BaseEstimator, tuple[tuple, Any]] = WeakKeyDictionary()
 def made_once(estimator: BaseEstimator, parts: tuple[str, ...], options: tuple, make: Callable[[], Value]) -> Value:
     """``make()``, or what it returned before an attribute of `parts` or an option was set."""
     objects = (*map(vars(estimator).get, parts), *options)
-    known = _made.get(estimator)
+    owner = vars(estimator).get("_viewed", estimator)
+    known = _made.get(owner)
     if known is None or len(known[0]) != len(objects) or not all(map(is_, known[0], objects)):
         with quiet():
             known = objects, make()
-        _made[estimator] = known
+        _made[owner] = known
     value: Value = known[1]
     return value
 

@@ -166,6 +166,10 @@ class Learner(DictionaryEstimator):
         self.n_revived_ = learned.n_revived
         self.computes_in_float64_ = learned.computes_in_float64
 
+    def __sklearn_is_fitted__(self) -> bool:
+        # The first batches of a stream may wait, although scikit-learn has noted their number of features.
+        return "n_features_in_" in vars(self) and "_waits" not in vars(self)
+
     def _settings(self) -> dict[str, Any]:
         """Parameters that the statistics of a stream depend on, as plain values."""
         names = ("n_components", "n_fourier_features", "gamma", "degree", "coef0")

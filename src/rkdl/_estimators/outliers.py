@@ -19,7 +19,14 @@ from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
-from rkdl._estimators.fitting import doc_link_template, ensure_fitted, freeze, made_once, read_signals, replaced_at_once
+from rkdl._estimators.fitting import (
+    doc_link_template,
+    freeze,
+    made_once,
+    read_signals,
+    replaced_at_once,
+    with_one_model,
+)
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
@@ -219,6 +226,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         return placed(labels, X.device if is_tensor(X) else None)
 
     @one_blas_thread()
+    @with_one_model
     def score_samples(self, X: MatrixLike) -> Array:
         """Compute how well signals are represented; lower is more abnormal.
 
@@ -233,13 +241,13 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             Scores; about zero for a signal that is represented as well as the median training signal. A tensor if `X`
             is one.
         """
-        ensure_fitted(self)
         signals = self._read_signals(X, reset=False)
         ensemble, locations = self._scoring(signals.device)
         scores = AnomalyTask(ensemble, signals.dtype, locations).of_all(signals, self.n_jobs)
         return placed(scores, X.device if is_tensor(X) else None)
 
     @one_blas_thread()
+    @with_one_model
     def decision_function(self, X: MatrixLike) -> Array:
         """Compute `score_samples` minus `offset_`: negative for outliers.
 
@@ -256,6 +264,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         return self.score_samples(X) - self.offset_
 
     @one_blas_thread()
+    @with_one_model
     def predict(self, X: MatrixLike) -> Array:
         """Label outliers.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from _thread import start_new_thread
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import Context, copy_context
+from itertools import repeat
 from queue import SimpleQueue
 from threading import Lock
 from typing import TypeVar
@@ -68,14 +70,13 @@ def in_order(
         while len(finished) < len(started):
             ended.get()
 
+    # The caller's settings, such as NumPy's error state, hold in the threads too.
+    contexts = [(copy_context(),) for _ in range(threads - 1)]
     try:
-        for _ in range(threads - 1):
-            try:
-                # The caller's settings, such as NumPy's error state, hold in the threads too.
-                started.append(start_new_thread(help_out, (copy_context(),)))
-            except RuntimeError:
-                # While the interpreter ends there are no more threads, and this one works alone.
-                break
+        # While the interpreter ends there are no more threads, and this one works alone.
+        with suppress(RuntimeError):
+            # A loop in C, so that Ctrl-C cannot come between the start of a thread and its entry in the list.
+            started.extend(map(start_new_thread, repeat(help_out), contexts))
         work()
         wait()
     except BaseException:

@@ -134,6 +134,7 @@ class Stream:
             open_learning(specification, signals, n_jobs, stream._is_wide) as (executor, is_wide),
         ):
             if stream.model is None:
+                executor = inspected(specification, executor)
                 stream = stream._started(specification, executor, is_wide, rng, report)
             stream = stream._warned_of_scale(executor.signals, specification, report)
             return stream._advanced(executor, specification, report, ends_epoch)
@@ -176,7 +177,6 @@ class Stream:
         report: Report,
     ) -> Stream:
         """The stream with kernel vectors, gamma and first atoms chosen from these signals."""
-        executor = inspected(specification, executor)
         problem, gamma = start_problem(specification, executor, rng, report)
         if warm_up(specification, problem, report):
             raise KeyboardInterrupt

@@ -91,5 +91,6 @@ def _read_mat(path: Path) -> dict[str, np.ndarray]:
         except NotImplementedError:
             what = "MAT files of version 7.3 are not supported"
             raise DatasetError(path, what, "save it with '-v7' in MATLAB") from None
-        dense = {name: v.toarray() if sparse.issparse(v) else v for name, v in variables.items() if name[:2] != "__"}
+        found = {name: well_formed(v, name) for name, v in variables.items() if name[:2] != "__"}
+        dense = {name: v.toarray() if sparse.issparse(v) else v for name, v in found.items()}
     return {name: v for name, v in dense.items() if isinstance(v, np.ndarray) and v.dtype.kind in "biufc"}
