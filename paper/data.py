@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl.datasets import fetch_cifar10, fetch_mnist, load_digits_signals, load_matlab_digits, normalize_signals
+from rkdl.datasets import fetch_cifar10, fetch_mnist, load_digits_signals, load_signals, normalize_signals
 
 NAMES = ("digits", "mnist-5000", "mnist", "cifar10")
 
@@ -20,7 +20,7 @@ class Data(NamedTuple):
 
 
 def load(name: str, data_home: str | None = None) -> Data:
-    """Load a data set by its name, or MATLAB's Digits from the path of an export (see `load_matlab_digits`)."""
+    """Load a data set by its name, or MATLAB's Digits from the path of an export (`XTrain` in a `.mat` file)."""
     X: Any
     if name == "digits":
         X, shape, text = load_digits_signals(), (8, 8), "scikit-learn's digits"
@@ -36,7 +36,7 @@ def load(name: str, data_home: str | None = None) -> Data:
         X = fetch_cifar10(label=0, gray=True, data_home=data_home, return_X_y=True)[0]
         shape, text = (32, 32), "CIFAR-10, airplanes of the training set in grey"
     elif name.endswith(".mat"):
-        X, shape, text = load_matlab_digits(name).data, (28, 28), "MATLAB's Digits"
+        X, shape, text = load_signals(name), (28, 28), "MATLAB's Digits"
     else:
         raise ValueError(f"not a data set; choose from {', '.join(NAMES)}, or the .mat file of MATLAB's Digits")
     return Data(normalize_signals(X), shape, text)

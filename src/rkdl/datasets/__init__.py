@@ -7,7 +7,7 @@ else in ``~/rkdl_data``, and download missing files with checksums where possibl
 from rkdl.datasets._errors import DatasetError
 from rkdl.datasets._home import get_data_home
 from rkdl.datasets._published import CIFAR10_CLASSES, ODDS_NAMES, fetch_cifar10, fetch_mnist, fetch_odds
-from rkdl.datasets._signals import load_digits_signals, load_matlab_digits, load_signals, normalize_signals
+from rkdl.datasets._signals import load_digits_signals, load_signals, normalize_signals
 
 __all__ = [
     "CIFAR10_CLASSES",
@@ -18,7 +18,6 @@ __all__ = [
     "fetch_odds",
     "get_data_home",
     "load_digits_signals",
-    "load_matlab_digits",
     "load_signals",
     "normalize_signals",
 ]

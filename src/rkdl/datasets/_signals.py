@@ -8,19 +8,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from sklearn.utils import Bunch, check_array
+from sklearn.utils import check_array
 
 from rkdl.datasets._arrays import Rows, read_arrays
 from rkdl.datasets._errors import DatasetError, check_label
 from rkdl.datasets._home import as_path
 from rkdl.datasets._tables import TABLE_SUFFIXES, read_table, table_numbers
-
-_LABEL_NAMES = ("YTrain", "y", "labels")
-_DESCRIPTION = """MATLAB's synthetic digits
-
-5,000 grey images of 28 x 28 pixels, 500 of each digit, which MATLAB's Deep Learning Toolbox returns from
-digitTrain4DArrayData. They come only with MATLAB; this is the user's export.
-"""
 
 
 def load_signals(
@@ -74,11 +67,6 @@ def load_signals(
         found: Rows = table_numbers(file, read_table(file, header=header))
     else:
         found, _ = read_arrays(file, key)
-    return _checked(file, found)
-
-
-def _checked(file: Path, found: Rows) -> npt.NDArray[np.floating]:
-    """Signals as a finite matrix in single or double precision."""
     array = found.toarray() if isinstance(found, sparse.sparray) else found
     is_single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     with np.errstate(over="ignore"):
@@ -158,49 +146,3 @@ def load_digits_signals(*, label: int | None = None) -> npt.NDArray[np.float64]:
     label = check_label(label)
     data, target = load_digits(return_X_y=True)
     return np.ascontiguousarray(data if label is None else data[target == label], dtype=np.float64)
-
-
-def load_matlab_digits(path: str | os.PathLike[str]) -> Bunch:
-    """Load MATLAB's synthetic digits from your own export.
-
-    They are part of MATLAB's Deep Learning Toolbox and cannot be downloaded. In MATLAB::
-
-        [XTrain, YTrain] = digitTrain4DArrayData;
-        YTrain = double(YTrain) - 1;    % categories 1 to 10 are the digits 0 to 9
-        save('digits.mat', 'XTrain', 'YTrain', '-v7')
-
-    Parameters
-    ----------
-    path : path-like
-        The ``.mat`` file. The images are its variable ``XTrain``, ``X`` or ``images`` (28 x 28 x 1 x n or
-        28 x 28 x n), the labels ``YTrain``, ``y`` or ``labels``, if present. Labels that are not saved as numbers
-        (MATLAB's categories) cannot be read and are ignored. Files of version 7.3 are refused: save with ``-v7``.
-
-    Returns
-    -------
-    digits : :class:`~sklearn.utils.Bunch`
-        With the attributes ``data`` (n_samples, 784), ``target`` (n_samples,) of int64, or None without
-        labels, ``images`` (n_samples, 28, 28), which is a view of ``data``, and ``DESCR``.
-
-    Raises
-    ------
-    DatasetError
-        If the file is missing or damaged, or its variables are not such images and labels.
-
-    Examples
-    --------
-    >>> from rkdl.datasets import load_matlab_digits
-    >>> load_matlab_digits("digits.mat").data.shape  # doctest: +SKIP
-    (5000, 784)
-    """
-    file = as_path(path)
-    found, labels = read_arrays(file, labels=_LABEL_NAMES)
-    signals = _checked(file, found)
-    if signals.shape[1] != 28 * 28:
-        what = f"its images have {signals.shape[1]} values, not 28 x 28"
-        raise DatasetError(file, what, "save XTrain, 28 x 28 x 1 x N, as MATLAB returns it")
-    if labels is not None:
-        if len(labels) != len(signals) or not np.isin(labels, range(10)).all():
-            raise DatasetError(file, f"its labels are not {len(signals)} digits, one for each image", "save 0 to 9")
-        labels = labels.astype(np.int64)
-    return Bunch(data=signals, target=labels, images=signals.reshape(-1, 28, 28), DESCR=_DESCRIPTION)
