@@ -158,7 +158,7 @@ class TestAtoms:
         assert (drawn.shape, drawn.min(), drawn.max()) == ((9, 17, 3), 0.0, 1.0)
 
     def test_signals_one_above_the_other(self, model):
-        display = AtomsDisplay.from_estimator(model, atoms=[5, 2])
+        display = AtomsDisplay.from_estimator(model, numbers=[5, 2])
         found = [line.get_ydata() for line in display.lines_]
         atoms = model.atom_preimages()
         np.testing.assert_allclose(found[0], atoms[5])
@@ -238,7 +238,7 @@ def test_estimators_without_what_is_drawn(display, data, message, digits):
 def test_kernel_vectors(model, classifier, digits):
     display = KernelVectorsDisplay.from_estimator(model, image_shape=(8, 8), n_columns=12)
     np.testing.assert_array_equal(np.asarray(display.image_.get_array())[:, :8], model.kernel_vectors_[0].reshape(8, 8))
-    shared = KernelVectorsDisplay.from_estimator(classifier, vectors=[3])
+    shared = KernelVectorsDisplay.from_estimator(classifier, numbers=[3])
     np.testing.assert_array_equal(shared.lines_[0].get_ydata(), classifier.kernel_vectors_[3])
     with pytest.raises(ValueError, match="DL has no kernel_vectors_"):
         KernelVectorsDisplay.from_estimator(make(DL).fit(digits))

@@ -70,7 +70,7 @@ plt.show()
 figure, ax = plt.subplots(figsize=(9.0, 5.8))
 first = np.concatenate(([0], classifier.n_atoms_.cumsum()[:-1]))
 chosen = (first[:, None] + np.arange(16)).ravel()
-AtomsDisplay.from_estimator(classifier, atoms=chosen, image_shape=(8, 8), n_columns=16, ax=ax)
+AtomsDisplay.from_estimator(classifier, numbers=chosen, image_shape=(8, 8), n_columns=16, ax=ax)
 plt.show()
 
 # %%

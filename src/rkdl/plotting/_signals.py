@@ -52,12 +52,28 @@ class _RowsDisplay(Display):
         self.feature_names = feature_names
 
     @classmethod
-    def _of(
-        cls, fitted: Fitted, rows: np.ndarray, chosen: ArrayLike | None, image_shape: ImageShape, X: MatrixLike
+    def from_estimator(
+        cls,
+        estimator: BaseEstimator,
+        *,
+        numbers: ArrayLike | None = None,
+        image_shape: ImageShape = None,
+        X: MatrixLike = None,
+        ax: Axes | None = None,
+        **kwargs: Any,
     ) -> Self:
-        signals = fitted.backward(rows)
-        numbers = np.arange(len(signals)) if chosen is None else np.asarray(chosen)
-        return cls(signals[numbers], image_shape=image_shape, numbers=numbers, X=X, feature_names=fitted.feature_names)
+        """Draw what was learned, or the rows of these numbers."""
+        fitted = Fitted(estimator)
+        signals = fitted.backward(cls._rows_of(fitted))
+        numbers = np.arange(len(signals)) if numbers is None else np.asarray(numbers)
+        names = fitted.feature_names
+        display = cls(signals[numbers], image_shape=image_shape, numbers=numbers, X=X, feature_names=names)
+        return display.plot(ax, **kwargs)
+
+    @staticmethod
+    def _rows_of(fitted: Fitted) -> np.ndarray:
+        """All rows that can be drawn."""
+        raise NotImplementedError
 
     def plot(self, ax: Axes | None = None, *, n_columns: int | None = None, **kwargs: Any) -> Self:
         """Draw the display."""
@@ -104,7 +120,8 @@ class _RowsDisplay(Display):
 class AtomsDisplay(_RowsDisplay):
     """Atoms: as images, in the plane if signals have two features, as a heat map if features have names, else as lines.
 
-    Atoms of kernel methods are shown by their pre-images, as the estimators' `atom_preimages` finds them. All images
+    The estimator is DL, a kernel method or KDLClassifier, whose atoms are numbered class by class. Atoms of kernel
+    methods are shown by their pre-images, as the estimators' `atom_preimages` finds them. All images
     share one colour scale: grey, or, if some values are clearly negative, red for positive and blue for negative ones.
     In a heat map red is above and blue below the mean of the atoms, in standard deviations of each column.
 
@@ -133,26 +150,16 @@ class AtomsDisplay(_RowsDisplay):
 
     _what = "atom"
 
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: BaseEstimator,
-        *,
-        atoms: ArrayLike | None = None,
-        image_shape: ImageShape = None,
-        X: MatrixLike = None,
-        ax: Axes | None = None,
-        **kwargs: Any,
-    ) -> Self:
-        """Draw the atoms of DL, a kernel method or KDLClassifier, whose atoms are numbered class by class."""
-        fitted = Fitted(estimator)
+    @staticmethod
+    def _rows_of(fitted: Fitted) -> np.ndarray:
         found = fitted.get("atom_preimages", "give DL, a kernel method or KDLClassifier")()
-        found = np.concatenate(found) if isinstance(found, list) else found
-        return cls._of(fitted, found, atoms, image_shape, X).plot(ax, **kwargs)
+        return np.concatenate(found) if isinstance(found, list) else found
 
 
 class KernelVectorsDisplay(_RowsDisplay):
     """Kernel vectors, drawn as `AtomsDisplay` draws atoms, with the same attributes.
+
+    The estimator is KDL, RKDL, ORKDL, MORKDL, or a KDLClassifier of one of them.
 
     Examples
     --------
@@ -168,25 +175,14 @@ class KernelVectorsDisplay(_RowsDisplay):
 
     _what = "kernel vector"
 
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: BaseEstimator,
-        *,
-        vectors: ArrayLike | None = None,
-        image_shape: ImageShape = None,
-        X: MatrixLike = None,
-        ax: Axes | None = None,
-        **kwargs: Any,
-    ) -> Self:
-        """Draw the kernel vectors of KDL, RKDL, ORKDL, MORKDL, or a KDLClassifier of one of them."""
-        fitted = Fitted(estimator)
+    @staticmethod
+    def _rows_of(fitted: Fitted) -> np.ndarray:
         who = "give KDL, RKDL, ORKDL, MORKDL, or a KDLClassifier of one of them"
-        found = fitted.get("kernel_vectors_", who)
+        found: np.ndarray = fitted.get("kernel_vectors_", who)
         model = fitted.model
         if np.ndim(found) != 2 or type(getattr(model, "method_", model)).__name__ == "FourierDL":
             raise ValueError(f"{type(model).__name__} does not have one set of kernel vectors here: {who}.")
-        return cls._of(fitted, found, vectors, image_shape, X).plot(ax, **kwargs)
+        return found
 
 
 class ReconstructionDisplay(Display):
