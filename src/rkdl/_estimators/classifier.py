@@ -364,18 +364,17 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         self : object
             The classifier.
         """
-        name = params.get("estimator", self.estimator)
-        is_named = isinstance(name, str) and name in METHODS
-        if is_named and any(key.startswith("estimator__") for key in params):
-            params = {**params, "estimator": named_method(name)}
-        own = super().get_params(deep=False)
-        of_method = named_method(name).get_params() if is_named else getattr(name, "get_params", dict)()
-        for key in params:
-            if key not in own and key in of_method:
-                raise ValueError(
-                    f"Invalid parameter {key!r} for estimator {self}: it is a parameter of the method that learns the "
-                    f"dictionaries. Set estimator__{key} instead."
-                )
+        method = params.get("estimator", self.estimator)
+        if isinstance(method, str) and method in METHODS:
+            method = named_method(method)
+            if any(key.startswith("estimator__") for key in params):
+                params = {**params, "estimator": method}
+        of_method: dict[str, Any] = getattr(method, "get_params", dict)()
+        for key in sorted(params.keys() & of_method.keys() - super().get_params(deep=False).keys()):
+            raise ValueError(
+                f"Invalid parameter {key!r} for estimator {self}: it is a parameter of the method that learns the "
+                f"dictionaries. Set estimator__{key} instead."
+            )
         super().set_params(**params)
         return self
 
