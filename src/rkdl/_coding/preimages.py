@@ -27,9 +27,6 @@ NEAREST = 5
 MAX_STEPS = 200
 # A step longer than the fixed point's own saves iterations where the kernel is broad; it is taken back if g falls.
 LONGEST_STEP, SHORTEST_STEP = 8.0, 1e-3
-# Noise leaves a residual that exceeds its expectation in about one patch of ten: the margin of the K-SVD denoising
-# literature, in units of the noise's standard deviation.
-NOISE_GAIN = 1.15
 
 
 def to_unit_length(codes: Any, gram: Any) -> Any:
@@ -302,16 +299,3 @@ def choose_signs(signals: np.ndarray, negatives: np.ndarray, feature_map: Featur
     # More than rounding, for kernels to which both are the same.
     is_closer = distances(negatives, -1.0) < (1.0 - 1e-5) * distances(signals, 1.0)
     return np.where(is_closer[:, None], negatives, signals)
-
-
-def squared_residual_of_noise(noise: float, n_features: int, gamma: float | None) -> float:
-    """Squared residual in feature space that white noise leaves of a signal that the atoms represent.
-
-    Noise n moves the image of a signal by ``|n|^2`` where features are the signals. Under an RBF kernel
-    ``<phi(x), phi(x + n)> = exp(-gamma |n|^2)``, so what is orthogonal to the clean image has the squared norm
-    ``1 - exp(-2 gamma |n|^2)``. `noise` is its standard deviation in every feature; `gamma` is None for the former.
-    """
-    energy = n_features * (NOISE_GAIN * noise) ** 2
-    if gamma is None:
-        return energy
-    return float(-np.expm1(-2.0 * gamma * energy))
