@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import cast, squared_norms
-from rkdl._backends.base import backend_of
+from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.devices import to_device
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.passes import densify, encode_signals, gram_matrix, map_rows
@@ -18,7 +19,6 @@ from rkdl._coding.preimages import (
     FixedPoint,
     LinearDecoder,
     choose_signs,
-    decode_rows,
 )
 from rkdl._data.signals import Signals
 from rkdl._features.kernels import RBF, family
@@ -142,10 +142,6 @@ class FittedDictionary:
             squares = squared_norms(rows - codes.times(encoder.atoms))
         return features, cast(backend_of(norms).stack([squares, norms]).T, np.float64) ** 0.5
 
-    def residual_norms(self, signals: Signals, *, n_jobs: int | None = None) -> Array:
-        """Norms (n_signals,) of the residuals in feature space."""
-        return self.residuals(signals, n_jobs=n_jobs)[0]
-
     def residuals_of_kernel(self, kernel: np.ndarray, signals: Signals) -> tuple[Array, Array]:
         """As `residuals`, for signals given by their own kernel matrix."""
         encoder = self.encoder(signals.dtype)
@@ -191,7 +187,9 @@ class FittedDictionary:
             assert isinstance(decoder, LinearDecoder)
             known = np.where(np.isfinite(self.norms), self.norms, 0.0)
             decoder = LinearDecoder((decoder.matrix * known[:, None]).astype(codes.dtype))
-        return decode_rows(codes, decoder, self.n_features, n_jobs)
+        if codes.device is not None:
+            codes.check_finite()
+        return map_rows(codes, None, decoder, self.n_features, n_jobs, _decoded_codes)
 
     def denoise(self, signals: Signals, *, noise: float | None = None, n_jobs: int | None = None) -> Array:
         """What the codes of signals represent; with `noise`, codes leave residuals of that standard deviation."""
@@ -240,3 +238,9 @@ def _decoded(encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Ar
     features, correlations = encoder.correlate(rows)
     codes = encoder.codes(rows, correlations=correlations)
     return features if encoder.is_linear else correlations, decoder(densify(codes, encoder.n_atoms))
+
+
+def _decoded_codes(coder: None, decoder: Decoder, codes: Array) -> tuple[Array, Array]:
+    if not is_tensor(codes):
+        assert_all_finite(codes, input_name="X")
+    return codes, decoder(codes)

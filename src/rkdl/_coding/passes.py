@@ -159,7 +159,7 @@ def _encode_on_device(
 
 def map_rows(
     signals: Any,
-    coder: Coder,
+    coder: Coder | None,
     decoder: Any,
     width: int,
     n_jobs: int | None,
@@ -170,9 +170,9 @@ def map_rows(
 
     ``work(coder, decoder, rows)`` returns numbers whose squares tell whether the results can be trusted, and the
     results, in `dtype` or else that of the signals; coder and decoder are given to it in NumPy or on the signals'
-    device.
+    device. Without a coder the signals are codes.
     """
-    row_width = coder.row_width + (0 if decoder is None else decoder.row_width)
+    row_width = sum(part.row_width for part in (coder, decoder) if part is not None)
     if signals.device is not None:
         from rkdl._execution.device import send_home
 
@@ -184,20 +184,24 @@ def map_rows(
     results = np.empty((signals.shape[0], width), dtype=signals.dtype if dtype is None else dtype)
 
     def task(number: int, start: int, stop: int) -> None:
-        own, rows = coder.in_range(signals.read(start, stop))
+        own, rows = coder, signals.read(start, stop)
+        if own is not None:
+            own, rows = own.in_range(rows)
         results[start:stop] = work(own, decoder, rows)[1]
 
     for_each_chunk(signals, row_width, n_jobs, task)
     return results
 
 
-def _map_rows_on_device(signals: Signals, coder: Coder, decoder: Any, row_width: int, work: Callable) -> Array | None:
+def _map_rows_on_device(
+    signals: Signals, coder: Coder | None, decoder: Any, row_width: int, work: Callable
+) -> Array | None:
     """As `map_rows`; None for signals that are not finite or whose squares leave the dtype's range."""
     from rkdl._execution.device import DeviceExecutor
 
     with DeviceExecutor(signals, row_width) as executor:
         placed, placed_decoder = executor.to_backend((coder, decoder))
-        placed = placed.with_gram()
+        placed = placed if placed is None else placed.with_gram()
 
         def apply(rows: Array, state: Array) -> tuple[tuple, Array]:
             checked, results = work(placed, placed_decoder, rows)
@@ -205,6 +209,8 @@ def _map_rows_on_device(signals: Signals, coder: Coder, decoder: Any, row_width:
 
         checks, parts = executor.attempt_chunks(apply)
         results = joined(parts)
+        if coder is None:
+            return results
         # Numbers that are not finite, of features that are, come from a decoder.
         if not coder.is_linear and not np.isfinite(backend_of(results).norm(results)):
             checks.append(np.inf)

@@ -13,12 +13,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import cast, largest, squared_norms, where
 from rkdl._backends.base import backend_of, is_tensor
-from rkdl._coding.encoder import Encoder, square_sum
-from rkdl._coding.passes import densify, for_each_chunk
+from rkdl._coding.encoder import Encoder
+from rkdl._coding.passes import densify
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import FeatureMap
 
@@ -266,27 +265,6 @@ class FixedPoint:
 
 
 Decoder = LinearDecoder | FixedPoint
-
-
-def decode_rows(codes: Any, decoder: LinearDecoder | FixedPoint, width: int, n_jobs: int | None) -> Any:
-    """Signals (n_signals, width) of codes that are read chunk by chunk; as a tensor where the codes came as one."""
-    if codes.device is None:
-        signals = np.empty((codes.shape[0], width), dtype=codes.dtype)
-
-        def task(number: int, start: int, stop: int) -> None:
-            rows = codes.read(start, stop)
-            assert_all_finite(rows, input_name="X")
-            signals[start:stop] = decoder(rows)
-
-        for_each_chunk(codes, decoder.row_width, n_jobs, task)
-        return signals
-    from rkdl._execution.device import DeviceExecutor, send_home
-
-    codes.check_finite()
-    with DeviceExecutor(codes, decoder.row_width) as executor:
-        placed = executor.to_backend(decoder)
-        _, parts = executor.attempt_chunks(lambda rows, state: ((square_sum(rows),), placed(rows)))
-        return send_home(backend_of(parts[0]).concatenate(parts), codes)
 
 
 def choose_signs(signals: np.ndarray, negatives: np.ndarray, feature_map: FeatureMap, atoms: np.ndarray) -> np.ndarray:

@@ -17,11 +17,10 @@ from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst, replace_atoms, rounding_level
 from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
-from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, count_empty
+from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, SufficientStatistics, count_empty
 from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, Objective, PastSignals
 from rkdl._learning.linear_term import LinearTerm, LinearTermChoice
 from rkdl._learning.loop import NUMBERS, LearningProblem
-from rkdl._learning.statistics import SufficientStatistics
 from rkdl._persistence.named_arrays import Expected, check_arrays, flattened
 
 # Where less than this share of the signals' energy is left, few of their codes are empty.
@@ -142,11 +141,6 @@ class ReducedProblem(LearningProblem):
         iterate = self.refine_objective(iterate)
         iterate = self.replace_unused_atoms(iterate, used)
         self.accept(iterate)
-
-    def iterate(self) -> None:
-        """One iteration that begins with the codes."""
-        self.encode()
-        self.update()
 
     def encode_signals(
         self, past: SufficientStatistics | None = None, linear_past: SufficientStatistics | None = None

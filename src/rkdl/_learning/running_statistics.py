@@ -15,11 +15,10 @@ from rkdl._coding.preimages import DecoderSums
 from rkdl._features.kernels import has_user_code
 from rkdl._features.maps import KernelMap
 from rkdl._learning.atom_replacement import WorstSignals, find_worst
-from rkdl._learning.chunk_tasks import GradientTask
+from rkdl._learning.chunk_tasks import GradientTask, SufficientStatistics
 from rkdl._learning.kernel_vector_replacement import MIN_SIGNALS_PER_ATOM, count_candidates, keep_kernel_vectors
 from rkdl._learning.kernel_vector_updates import PastSignals
 from rkdl._learning.reduced import Iterate, ReducedProblem
-from rkdl._learning.statistics import SufficientStatistics
 
 # A discounted sum never ends at zero: atoms used less than this, relative to the most used one, are unused.
 NEGLIGIBLE_USE = 1e-6

@@ -13,6 +13,7 @@ from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
 from rkdl._features.widths import SAMPLE, median_gamma, spread_sample
+from rkdl._learning.chunk_tasks import SufficientStatistics
 from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.learn import (
     Learned,
@@ -29,7 +30,6 @@ from rkdl._learning.learn import (
 from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._learning.running_statistics import RunningStatistics, add_batch, discount_factors, learn_batch, scaled
 from rkdl._learning.specification import Specification
-from rkdl._learning.statistics import SufficientStatistics
 from rkdl._learning.waiting_batches import WaitingBatch, count_distinct, join, wait
 from rkdl._utils.warnings import warn
 
