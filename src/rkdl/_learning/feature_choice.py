@@ -117,16 +117,12 @@ class KernelChoice(FeatureChoice):
 class FourierFeatures(KernelChoice):
     """Random Fourier features of the RBF kernel."""
 
-    count: int
-
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        return self.count
+    size: int
 
     def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FourierMap:
         assert gamma is not None
         self.checked_kernel(signals, gamma)
-        frequencies = np.sqrt(2.0 * gamma) * rng.standard_normal((-(-self.count // 2), signals.shape[1]))
+        frequencies = np.sqrt(2.0 * gamma) * rng.standard_normal((-(-self.size // 2), signals.shape[1]))
         return FourierMap(frequencies, gamma)
 
     def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> FourierMap:  # type: ignore[override]

@@ -69,13 +69,12 @@ class KernelRows:
 
     def whole(self) -> Array:
         """The whole matrix, from the blocks of its upper triangle."""
-        signals, bounds = self.executor.signals, self.executor.bounds
-        matrix = backend_of(signals.read(0, 1)).full((self.size, self.size), 0.0, signals.read(0, 1))
+        every = self.executor.signals.read(0, self.size)
+        matrix = backend_of(every).full((self.size, self.size), 0.0, every)
 
         def fill(number: int, start: int, stop: int) -> None:
-            own = signals.read(start, stop)
-            for left, right in bounds[number:]:
-                block = self.block(own, signals.read(left, right))
+            for left, right in self.executor.bounds[number:]:
+                block = self.block(every[start:stop], every[left:right])
                 matrix[start:stop, left:right] = block
                 if left > start:
                     matrix[left:right, start:stop] = block.T
@@ -208,9 +207,7 @@ class FullProblem(LearningProblem):
                 *backend_of(gram).pursue(cast(correlations[start:stop], dtype), gram, norms, *self.pursuit)
             )
 
-        on_device = self.executor.signals.device is not None
-        # A device codes all signals at once: their correlations are few numbers, and chunks of rows of K many launches.
-        chunks = self._coded = [encode(0, 0, len(correlations))] if on_device else self.kernel_rows.for_chunks(encode)
+        chunks = self._coded = self.kernel_rows.for_chunks(encode)
         residuals = joined([state.residuals for state in chunks])
         objective = float(cast(residuals, np.float64).sum())
         self.model = self.model._replace(objective=objective, n_empty=sum(map(count_empty, chunks)))

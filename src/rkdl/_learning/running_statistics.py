@@ -79,8 +79,6 @@ def learn_batch(problem: ReducedProblem, running: RunningStatistics, *, replaces
     Returns the statistics with those of the batch.
     """
     iterate = problem.encode_signals(running.past, running.linear)
-    iterate = iterate if running.past else problem.refine_objective(iterate)
-    problem.measure(iterate)
     uses = iterate.statistics.code_gram.diagonal()
     used = uses > (NEGLIGIBLE_USE * uses.max() if running.is_discounted else 0.0)
     iterate = problem.update_atoms(iterate)
