@@ -95,8 +95,7 @@ class Stream:
             if must_wait:
                 stream._check(opened, specification)
         if must_wait:
-            n_bytes = _n_bytes(signals) + sum(batch.n_bytes for batch in stream.waiting)
-            if stream.waiting and n_bytes > MOST_BYTES:
+            if stream.waiting and stream._bytes_with(signals) > MOST_BYTES:
                 warn(
                     f"The batches that wait for an update exceed {MOST_BYTES / 2**20:.0f} MiB: of the oldest only sums "
                     f"are kept, and kernel vectors move by what they represent of those signals. Update more often."
@@ -151,6 +150,9 @@ class Stream:
             problem = self._problem(executor, specification)
             problem.encode_with(problem.model.whitened_atoms)
 
+    def _bytes_with(self, signals: Signals) -> int:
+        return _n_bytes(signals) + sum(batch.rows.nbytes for batch in self.waiting)
+
     def _must_wait(self, signals: Signals, specification: Specification, ends_epoch: bool) -> bool:
         """Whether a batch is kept until a later one."""
         if signals.is_remote or _n_bytes(signals) > MOST_BYTES:
@@ -160,8 +162,7 @@ class Stream:
         if self.model is not None:
             return False
         needed = signals_needed(specification)
-        is_full = sum(batch.n_bytes for batch in self.waiting) + _n_bytes(signals) > MOST_BYTES
-        return not is_full and count_distinct(self.waiting, signals, needed) < needed
+        return self._bytes_with(signals) <= MOST_BYTES and count_distinct(self.waiting, signals, needed) < needed
 
     def _started(
         self,
