@@ -14,12 +14,7 @@ from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.devices import to_device
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.passes import densify, encode_signals, gram_matrix, map_rows
-from rkdl._coding.preimages import (
-    Decoder,
-    FixedPoint,
-    LinearDecoder,
-    choose_signs,
-)
+from rkdl._coding.preimages import Decoder, FixedPoint, LinearDecoder
 from rkdl._data.signals import Signals
 from rkdl._features.kernels import RBF, family
 from rkdl._features.maps import FeatureMap, FourierMap, KernelMap, LinearMap
@@ -231,7 +226,14 @@ class FittedDictionary:
         if self.feature_map.is_linear:
             return signals
         encoder = self.encoder(dtype)
-        return choose_signs(signals, negatives, encoder.feature_map, encoder.atoms)
+
+        def distances(rows: np.ndarray, sign: float) -> np.ndarray:
+            products = (encoder.feature_map.features(rows) * encoder.atoms).sum(axis=1)
+            return encoder.feature_map.squared_norms(rows) - 2.0 * sign * products + 1.0
+
+        # More than rounding, for kernels to which both are the same.
+        is_closer = distances(negatives, -1.0) < (1.0 - 1e-5) * distances(signals, 1.0)
+        return np.where(is_closer[:, None], negatives, signals)
 
 
 def _decoded(encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Array]:

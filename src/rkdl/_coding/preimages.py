@@ -19,7 +19,6 @@ from rkdl._backends.base import backend_of, is_tensor
 from rkdl._coding.encoder import Encoder
 from rkdl._coding.passes import densify
 from rkdl._features.kernels import RBF
-from rkdl._features.maps import FeatureMap
 
 # Kernel vectors whose mean the fixed-point iteration starts from.
 NEAREST = 5
@@ -265,15 +264,3 @@ class FixedPoint:
 
 
 Decoder = LinearDecoder | FixedPoint
-
-
-def choose_signs(signals: np.ndarray, negatives: np.ndarray, feature_map: FeatureMap, atoms: np.ndarray) -> np.ndarray:
-    """Pre-images (n, m) of atoms (n, p) or of their negatives, whichever comes closer to what it stands for."""
-
-    def distances(rows: np.ndarray, sign: float) -> np.ndarray:
-        products = (feature_map.features(rows) * atoms).sum(axis=1)
-        return feature_map.squared_norms(rows) - 2.0 * sign * products + 1.0
-
-    # More than rounding, for kernels to which both are the same.
-    is_closer = distances(negatives, -1.0) < (1.0 - 1e-5) * distances(signals, 1.0)
-    return np.where(is_closer[:, None], negatives, signals)

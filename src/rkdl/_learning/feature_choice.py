@@ -139,12 +139,8 @@ class KernelFeatures(KernelChoice):
     """Kernel values with a few kernel vectors, which are chosen by a rule or given."""
 
     vectors: str | ArrayLike
-    count: int
     dictionary_pursuit: Pursuit  # of linear codes on kernel vectors that are learned as a dictionary
-
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        return self.count
+    size: int
 
     def first_vectors(
         self, executor: Executor, kernel: Kernel, rng: np.random.RandomState, atom_update: AtomUpdate
@@ -153,7 +149,7 @@ class KernelFeatures(KernelChoice):
         if isinstance(self.vectors, str):
             pursuit = self.dictionary_pursuit
             return choose_kernel_vectors(
-                self.vectors, executor, self.count, kernel, rng, pursuit=pursuit, atom_update=atom_update
+                self.vectors, executor, self.size, kernel, rng, pursuit=pursuit, atom_update=atom_update
             )
         given = well_formed(host(self.vectors), "kernel_vectors")
         vectors = check_array(given, dtype=np.float64, input_name="kernel_vectors", copy=True)

@@ -16,12 +16,16 @@ from rkdl._features.kernels import has_user_code
 from rkdl._features.maps import KernelMap
 from rkdl._learning.atom_replacement import WorstSignals, find_worst
 from rkdl._learning.chunk_tasks import GradientTask, SufficientStatistics
-from rkdl._learning.kernel_vector_replacement import MIN_SIGNALS_PER_ATOM, count_candidates, keep_kernel_vectors
+from rkdl._learning.kernel_vector_replacement import keep_kernel_vectors
 from rkdl._learning.kernel_vector_updates import PastSignals
 from rkdl._learning.reduced import Iterate, ReducedProblem
 
 # A discounted sum never ends at zero: atoms used less than this, relative to the most used one, are unused.
 NEGLIGIBLE_USE = 1e-6
+# For so many kernel vectors one signal of a batch is a candidate, and no more than so many: each costs O(p^2).
+CANDIDATE_SHARE, MAX_CANDIDATES = 5, 20
+# Kernel vectors are replaced from so many signals per atom on; with fewer, they were seen to change by chance.
+MIN_SIGNALS_PER_ATOM = 8
 
 Summed = TypeVar("Summed", SufficientStatistics, DecoderSums)
 
@@ -138,7 +142,8 @@ def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics,
         return iterate
     signals, place = executor.signals, executor.to_backend
     kernel, vectors = feature_map.kernel, feature_map.kernel_vectors
-    count, n_atoms = min(count_candidates(len(vectors)), signals.shape[0]), len(iterate.whitened_atoms)
+    n_atoms = len(iterate.whitened_atoms)
+    count = min(max(1, len(vectors) // CANDIDATE_SHARE), MAX_CANDIDATES, signals.shape[0])
     candidates = signals.take(np.linspace(0, signals.shape[0] - 1, count).astype(np.intp))
     (own,), _ = executor.map_reduce(GradientTask(kernel, place(candidates), n_atoms, None), iterate.chunks)
     wide = place(candidates.astype(np.float64))
