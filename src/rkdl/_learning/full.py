@@ -349,6 +349,7 @@ def check_kernel_matrix(matrix: np.ndarray) -> None:
     lowest = min(float(np.linalg.eigvalsh(matrix[np.ix_(some, some)])[0]), float(matrix.diagonal().min()))
     if lowest < -max(slack * size, 1e-6 * largest):
         raise ValueError(
-            f"The precomputed kernel is not positive semidefinite: it has an eigenvalue of about {lowest:.3g}. Clip "
-            f"its negative eigenvalues or add {-lowest:.3g} to its diagonal."
+            f"The precomputed kernel is not positive semidefinite: it has an eigenvalue of about {lowest:.3g}"
+            f"{' or less' if size > MOST_CHECKED else ''}. Clip its negative eigenvalues or add {-lowest:.3g} to its "
+            f"diagonal."
         )
