@@ -137,6 +137,10 @@ class FittedDictionary:
             squares = squared_norms(rows - codes.times(encoder.atoms))
         return features, cast(backend_of(norms).stack([squares, norms]).T, np.float64) ** 0.5
 
+    def residual_norms(self, signals: Signals, *, n_jobs: int | None = None) -> Array:
+        """Norms (n_signals,) of the residuals in feature space."""
+        return self.residuals(signals, n_jobs=n_jobs)[0]
+
     def residuals_of_kernel(self, kernel: np.ndarray, signals: Signals) -> tuple[Array, Array]:
         """As `residuals`, for signals given by their own kernel matrix."""
         encoder = self.encoder(signals.dtype)
