@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
 import numpy as np
 
+from rkdl._backends.arrays import joined
 from rkdl._backends.base import Codes, backend_of, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import Encoder, square_sum
 from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.executor import Executor, Result
+from rkdl._execution.executor import Result
 from rkdl._execution.pool import side_by_side
 from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import KernelMap
@@ -43,10 +44,12 @@ class Coder(Protocol):
         """The coder and the signals, both in float64 if squares of the signals leave the range of float32."""
 
 
-def open_pass(signals: Signals, width: int, n_jobs: int | None) -> Executor:
-    """What runs a pass over signals that take `width` numbers each, whose results are written in this process.
+def for_each_chunk(
+    signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int, int], Result]
+) -> list[Result]:
+    """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
 
-    Chunks on a device are processed one after another.
+    Tasks run in this process, those of chunks on a device one after another.
     """
     choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
     if signals.device is not None:
@@ -54,14 +57,7 @@ def open_pass(signals: Signals, width: int, n_jobs: int | None) -> Executor:
 
         choose, n_jobs = bounds_on(signals.device), 1
     bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
-    return ThreadExecutor(signals, bounds, n_jobs, row_width=width)
-
-
-def for_each_chunk(
-    signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int, int], Result]
-) -> list[Result]:
-    """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned."""
-    with open_pass(signals, width, n_jobs) as executor:
+    with ThreadExecutor(signals, bounds, n_jobs, row_width=width) as executor:
         return executor.map_chunks(task)
 
 
@@ -79,10 +75,17 @@ def encode_signals(
     `squared_norms` are those of the signals, where the encoder cannot compute them.
     """
     if signals.device is not None:
+        from rkdl._execution.device import send_home
+
         # The array that shares a CPU tensor's memory is coded sooner; but a user's kernel may want tensors.
         is_array = signals.device.type == "cpu" and encoder.is_linear
-        encode = _encode_on_host if is_array else _encode_on_device
-        return encode(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
+        found = None if is_array else _encode_on_device(signals, encoder, sparse_output, factors, squared_norms)
+        if found is None:
+            encoder, factors = to_host((encoder, factors))
+            options: dict[str, Any] = {"factors": factors, "squared_norms": squared_norms}
+            on_host = signals.on_host()
+            found = encode_signals(on_host, encoder, sparse_output=sparse_output, n_jobs=n_jobs, **options)
+        return send_home(found, signals)
     n_signals, n_atoms = signals.shape[0], encoder.n_atoms
     # A few signals choose few atoms, whose rows of the Gram matrix alone are computed.
     if encoder.gram is None and n_signals * encoder.pursuit.n_nonzero >= n_atoms // 2:
@@ -98,8 +101,7 @@ def encode_signals(
         n_coefficients.append(len(codes.values))
         return codes.scaled(factors) if dense is None else codes.scatter(factors, dense[start:stop])
 
-    with open_pass(signals, encoder.row_width, n_jobs) as executor:
-        parts: Any = executor.map_chunks(task)
+    parts: Any = for_each_chunk(signals, encoder.row_width, n_jobs, task)
     if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0 and isinstance(encoder.feature_map, KernelMap):
         warn(
             "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
@@ -109,34 +111,23 @@ def encode_signals(
 
 
 def _joined_codes(parts: list[Codes]) -> Codes:
-    """Codes of consecutive chunks as one; `parts` is emptied on the way, so that memory holds them once."""
-    total, n_signals = sum(len(part.values) for part in parts), sum(len(part.counts) for part in parts)
-    indices = np.empty(total, dtype=np.int32 if total < 2**31 else np.int64)
-    joined = Codes(np.empty(n_signals, dtype=np.int32), indices, np.empty(total, dtype=parts[0].values.dtype))
-    row = position = 0
-    for part in _emptied(parts):
-        rows, size = slice(row, row + len(part.counts)), slice(position, position + len(part.values))
-        joined.counts[rows], joined.indices[size], joined.values[size] = part
-        row, position = rows.stop, size.stop
-    return joined
-
-
-def _emptied(parts: list[Codes]) -> Iterator[Codes]:
-    """The parts in order, each dropped from the list when it is given out."""
-    parts.reverse()
-    while parts:
-        yield parts.pop()
+    """Codes of consecutive chunks as one; `parts` is emptied, so that memory holds no more than their values twice."""
+    counts, indices, values = map(list, zip(*parts, strict=True))
+    parts.clear()
+    every = np.concatenate(values)
+    values.clear()
+    kind = np.int32 if len(every) < 2**31 else np.int64
+    return Codes(np.concatenate(counts), np.concatenate(indices, dtype=kind), every)
 
 
 def _encode_on_device(
-    signals: Any,
+    signals: Signals,
     encoder: Encoder,
     sparse_output: bool,
-    n_jobs: int | None,
     factors: np.ndarray | None,
     squared_norms: np.ndarray | None,
-) -> Array:
-    """As `encode_signals`; signals whose squares leave the range of their dtype are left to the CPU."""
+) -> Array | None:
+    """As `encode_signals`; None for signals whose squares leave the range of their dtype, which the CPU codes."""
     from rkdl._execution.device import DeviceExecutor, join_states
 
     n_atoms = encoder.n_atoms
@@ -156,36 +147,19 @@ def _encode_on_device(
             return (checked,), codes.dense(n_atoms) if is_dense else codes
 
         checks, parts = executor.attempt_chunks(work, norms)
-        if are_in_range(checks, signals, encoder):
-            if is_dense:
-                return backend_of(parts[0]).concatenate(parts).to(signals.home)
-            if signals.home is not None:
-                return join_states(parts).to_csr(n_atoms).to(signals.home)
-            codes = _joined_codes([part.packed() for part in parts]).to_csr(n_atoms)
-            return codes if sparse_output else codes.toarray()
-    return _encode_on_host(signals, encoder, sparse_output, n_jobs, factors, squared_norms)
-
-
-def _encode_on_host(
-    signals: Any,
-    encoder: Encoder,
-    sparse_output: bool,
-    n_jobs: int | None,
-    factors: np.ndarray | None,
-    squared_norms: np.ndarray | None,
-) -> Array:
-    """As `encode_signals`, in NumPy; the codes go where the signals came from."""
-    from rkdl._execution.device import send_home
-
-    encoder, factors = to_host((encoder, factors))
-    options: dict[str, Any] = {"factors": factors, "squared_norms": squared_norms}
-    found = encode_signals(signals.on_host(), encoder, sparse_output=sparse_output, n_jobs=n_jobs, **options)
-    return send_home(found, signals)
+        if not are_in_range(checks, signals, encoder):
+            return None
+        if is_dense:
+            return joined(parts)
+        if signals.home is not None:
+            return join_states(parts).to_csr(n_atoms)
+        codes = _joined_codes([part.packed() for part in parts]).to_csr(n_atoms)
+        return codes if sparse_output else codes.toarray()
 
 
 def map_rows(
     signals: Any,
-    coder: Coder,
+    coder: Coder | None,
     decoder: Any,
     width: int,
     n_jobs: int | None,
@@ -196,15 +170,23 @@ def map_rows(
 
     ``work(coder, decoder, rows)`` returns numbers whose squares tell whether the results can be trusted, and the
     results, in `dtype` or else that of the signals; coder and decoder are given to it in NumPy or on the signals'
-    device.
+    device. Without a coder the signals are codes.
     """
-    row_width = coder.row_width + (0 if decoder is None else decoder.row_width)
+    row_width = sum(part.row_width for part in (coder, decoder) if part is not None)
     if signals.device is not None:
-        return _map_rows_on_device(signals, coder, decoder, row_width, width, n_jobs, work)
+        from rkdl._execution.device import send_home
+
+        found = _map_rows_on_device(signals, coder, decoder, row_width, work)
+        if found is None:
+            coder, decoder = to_host((coder, decoder))
+            found = map_rows(signals.on_host(), coder, decoder, width, n_jobs, work)
+        return send_home(found, signals)
     results = np.empty((signals.shape[0], width), dtype=signals.dtype if dtype is None else dtype)
 
     def task(number: int, start: int, stop: int) -> None:
-        own, rows = coder.in_range(signals.read(start, stop))
+        own, rows = coder, signals.read(start, stop)
+        if own is not None:
+            own, rows = own.in_range(rows)
         results[start:stop] = work(own, decoder, rows)[1]
 
     for_each_chunk(signals, row_width, n_jobs, task)
@@ -212,28 +194,27 @@ def map_rows(
 
 
 def _map_rows_on_device(
-    signals: Any, coder: Coder, decoder: Any, row_width: int, width: int, n_jobs: int | None, work: Callable
-) -> Array:
-    from rkdl._execution.device import DeviceExecutor, send_home
+    signals: Signals, coder: Coder | None, decoder: Any, row_width: int, work: Callable
+) -> Array | None:
+    """As `map_rows`; None for signals that are not finite or whose squares leave the dtype's range."""
+    from rkdl._execution.device import DeviceExecutor
 
     with DeviceExecutor(signals, row_width) as executor:
         placed, placed_decoder = executor.to_backend((coder, decoder))
-        placed = placed.with_gram()
+        placed = placed if placed is None else placed.with_gram()
 
         def apply(rows: Array, state: Array) -> tuple[tuple, Array]:
             checked, results = work(placed, placed_decoder, rows)
             return (square_sum(checked),), results
 
         checks, parts = executor.attempt_chunks(apply)
-        results = backend_of(parts[0]).concatenate(parts)
+        results = joined(parts)
+        if coder is None:
+            return results
         # Numbers that are not finite, of features that are, come from a decoder.
         if not coder.is_linear and not np.isfinite(backend_of(results).norm(results)):
             checks.append(np.inf)
-        if are_in_range(checks, signals, coder):
-            return send_home(results, signals)
-    # Signals that are not finite, or whose squares leave the dtype's range, are left to the CPU.
-    coder, decoder = to_host((coder, decoder))
-    return send_home(map_rows(signals.on_host(), coder, decoder, width, n_jobs, work), signals)
+        return results if are_in_range(checks, signals, coder) else None
 
 
 def are_in_range(means: list[float], signals: Signals, coder: Coder) -> bool:

@@ -13,23 +13,18 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import assert_all_finite
 
 from rkdl._backends.arrays import cast, largest, squared_norms, where
 from rkdl._backends.base import backend_of, is_tensor
-from rkdl._coding.encoder import Encoder, square_sum
-from rkdl._coding.passes import densify, for_each_chunk
+from rkdl._coding.encoder import Encoder
+from rkdl._coding.passes import densify
 from rkdl._features.kernels import RBF
-from rkdl._features.maps import FeatureMap
 
 # Kernel vectors whose mean the fixed-point iteration starts from.
 NEAREST = 5
 MAX_STEPS = 200
 # A step longer than the fixed point's own saves iterations where the kernel is broad; it is taken back if g falls.
 LONGEST_STEP, SHORTEST_STEP = 8.0, 1e-3
-# Noise leaves a residual that exceeds its expectation in about one patch of ten: the margin of the K-SVD denoising
-# literature, in units of the noise's standard deviation.
-NOISE_GAIN = 1.15
 
 
 def to_unit_length(codes: Any, gram: Any) -> Any:
@@ -269,49 +264,3 @@ class FixedPoint:
 
 
 Decoder = LinearDecoder | FixedPoint
-
-
-def decode_rows(codes: Any, decoder: LinearDecoder | FixedPoint, width: int, n_jobs: int | None) -> Any:
-    """Signals (n_signals, width) of codes that are read chunk by chunk; as a tensor where the codes came as one."""
-    if codes.device is None:
-        signals = np.empty((codes.shape[0], width), dtype=codes.dtype)
-
-        def task(number: int, start: int, stop: int) -> None:
-            rows = codes.read(start, stop)
-            assert_all_finite(rows, input_name="X")
-            signals[start:stop] = decoder(rows)
-
-        for_each_chunk(codes, decoder.row_width, n_jobs, task)
-        return signals
-    from rkdl._execution.device import DeviceExecutor, send_home
-
-    codes.check_finite()
-    with DeviceExecutor(codes, decoder.row_width) as executor:
-        placed = executor.to_backend(decoder)
-        _, parts = executor.attempt_chunks(lambda rows, state: ((square_sum(rows),), placed(rows)))
-        return send_home(backend_of(parts[0]).concatenate(parts), codes)
-
-
-def choose_signs(signals: np.ndarray, negatives: np.ndarray, feature_map: FeatureMap, atoms: np.ndarray) -> np.ndarray:
-    """Pre-images (n, m) of atoms (n, p) or of their negatives, whichever comes closer to what it stands for."""
-
-    def distances(rows: np.ndarray, sign: float) -> np.ndarray:
-        products = (feature_map.features(rows) * atoms).sum(axis=1)
-        return feature_map.squared_norms(rows) - 2.0 * sign * products + 1.0
-
-    # More than rounding, for kernels to which both are the same.
-    is_closer = distances(negatives, -1.0) < (1.0 - 1e-5) * distances(signals, 1.0)
-    return np.where(is_closer[:, None], negatives, signals)
-
-
-def squared_residual_of_noise(noise: float, n_features: int, gamma: float | None) -> float:
-    """Squared residual in feature space that white noise leaves of a signal that the atoms represent.
-
-    Noise n moves the image of a signal by ``|n|^2`` where features are the signals. Under an RBF kernel
-    ``<phi(x), phi(x + n)> = exp(-gamma |n|^2)``, so what is orthogonal to the clean image has the squared norm
-    ``1 - exp(-2 gamma |n|^2)``. `noise` is its standard deviation in every feature; `gamma` is None for the former.
-    """
-    energy = n_features * (NOISE_GAIN * noise) ** 2
-    if gamma is None:
-        return energy
-    return float(-np.expm1(-2.0 * gamma * energy))

@@ -66,7 +66,7 @@ class KernelLearner(Learner):
         count = parameters.n_kernel_vectors if isinstance(vectors, str) else np.shape(vectors)[0]
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
         pursuit = Pursuit(min(n_nonzero, count), ols=self.pursuit == "ols")
-        return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, count, pursuit)
+        return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)
 
     def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
         self.dual_components_, self.gram_, self.gamma_ = dictionary.atoms, dictionary.gram, learned.gamma

@@ -20,7 +20,7 @@ from rkdl._estimators.learner import (
     partial_fit,
 )
 from rkdl._features.maps import FourierMap
-from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures, SignalFeatures
+from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures
 from rkdl._learning.learn import Learned
 from rkdl._utils.types import Device
 
@@ -134,7 +134,7 @@ class DL(Learner):
         self.verbose = verbose
 
     def _features(self) -> FeatureChoice:
-        return SignalFeatures()
+        return FeatureChoice()
 
     def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
         self.components_ = dictionary.atoms
@@ -282,7 +282,7 @@ class FourierDL(Learner):
         self.verbose = verbose
 
     def _features(self) -> FeatureChoice:
-        return FourierFeatures(2 * -(-self.n_fourier_features // 2), self.gamma)
+        return FourierFeatures("rbf", self.gamma, 1, 0.0, 2 * -(-self.n_fourier_features // 2))
 
     def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
         feature_map = dictionary.feature_map

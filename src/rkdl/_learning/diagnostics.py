@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg.lapack import dpstrf
 
 from rkdl._features.kernels import Kernel, Linear
 from rkdl._features.kernels.inner_products import InnerProduct
@@ -35,14 +36,9 @@ def needs_float64(matrix: np.ndarray, count: int) -> bool:
     energy = float(matrix.diagonal().sum(dtype=np.float64))
     if len(matrix) < 3 or not np.isfinite(matrix).all() or energy <= 0.0:
         return False
-    rest = matrix.astype(np.float64)
-    for _ in range(min(count, len(matrix))):
-        pivot = int(np.argmax(rest.diagonal()))
-        if not rest[pivot, pivot] > 0.0:
-            return True
-        column = rest[:, pivot] / np.sqrt(rest[pivot, pivot])
-        rest = rest - np.outer(column, column)
-    return float(np.maximum(rest.diagonal(), 0.0).sum()) < FINE * energy
+    count = min(count, len(matrix))
+    factor, _, rank, _ = dpstrf(matrix.astype(np.float64), lower=1)
+    return rank < count or energy - float((np.tril(factor)[:, :count] ** 2).sum()) < FINE * energy
 
 
 def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:

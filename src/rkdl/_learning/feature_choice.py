@@ -56,51 +56,6 @@ class FeatureChoice:
 
 
 @dataclass(frozen=True)
-class SignalFeatures(FeatureChoice):
-    """Signals as they are: linear dictionary learning."""
-
-
-@dataclass(frozen=True)
-class FourierFeatures(FeatureChoice):
-    """Random Fourier features of the RBF kernel."""
-
-    n_features: int
-    gamma: float | str
-
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        return self.n_features
-
-    @property
-    def gamma_rule(self) -> str | None:
-        return self.gamma if isinstance(self.gamma, str) else None
-
-    def find_gamma(self, signals: Signals) -> float:
-        return find_gamma(self.gamma, signals)
-
-    def _kernel(self, sample: np.ndarray, gamma: float) -> Kernel:
-        return make_kernel("rbf", gamma=gamma, degree=1, coef0=0.0, sample=sample)
-
-    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        return self._kernel(sample, sample_gamma(self.gamma, sample))(sample, sample)
-
-    def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FourierMap:
-        assert gamma is not None
-        sample = spread_sample(signals, KERNEL_SAMPLE)
-        check_kernel(self._kernel(sample, gamma), sample)
-        frequencies = np.sqrt(2.0 * gamma) * rng.standard_normal((-(-self.n_features // 2), signals.shape[1]))
-        return FourierMap(frequencies, gamma)
-
-    def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> FourierMap:
-        assert vectors is not None
-        assert gamma is not None
-        return FourierMap(vectors, gamma)
-
-    def why_empty(self) -> str:
-        return "the kernel between them and the atoms vanishes. Lower gamma, or use more atoms."
-
-
-@dataclass(frozen=True)
 class KernelChoice(FeatureChoice):
     """Kernel values; the parameters are those of the estimators."""
 
@@ -159,16 +114,33 @@ class KernelChoice(FeatureChoice):
 
 
 @dataclass(frozen=True)
+class FourierFeatures(KernelChoice):
+    """Random Fourier features of the RBF kernel."""
+
+    size: int
+
+    def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FourierMap:
+        assert gamma is not None
+        self.checked_kernel(signals, gamma)
+        frequencies = np.sqrt(2.0 * gamma) * rng.standard_normal((-(-self.size // 2), signals.shape[1]))
+        return FourierMap(frequencies, gamma)
+
+    def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> FourierMap:  # type: ignore[override]
+        assert vectors is not None
+        assert gamma is not None
+        return FourierMap(vectors, gamma)
+
+    def why_empty(self) -> str:
+        return "the kernel between them and the atoms vanishes. Lower gamma, or use more atoms."
+
+
+@dataclass(frozen=True)
 class KernelFeatures(KernelChoice):
     """Kernel values with a few kernel vectors, which are chosen by a rule or given."""
 
     vectors: str | ArrayLike
-    count: int
     dictionary_pursuit: Pursuit  # of linear codes on kernel vectors that are learned as a dictionary
-
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        return self.count
+    size: int
 
     def first_vectors(
         self, executor: Executor, kernel: Kernel, rng: np.random.RandomState, atom_update: AtomUpdate
@@ -177,7 +149,7 @@ class KernelFeatures(KernelChoice):
         if isinstance(self.vectors, str):
             pursuit = self.dictionary_pursuit
             return choose_kernel_vectors(
-                self.vectors, executor, self.count, kernel, rng, pursuit=pursuit, atom_update=atom_update
+                self.vectors, executor, self.size, kernel, rng, pursuit=pursuit, atom_update=atom_update
             )
         given = well_formed(host(self.vectors), "kernel_vectors")
         vectors = check_array(given, dtype=np.float64, input_name="kernel_vectors", copy=True)

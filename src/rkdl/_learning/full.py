@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from rkdl._backends.arrays import cast, copied, host, is_tensor, joined, where
 from rkdl._backends.base import backend_of
@@ -23,16 +22,19 @@ from rkdl._data.signals import NotFiniteError, is_safe
 from rkdl._execution.executor import Executor
 from rkdl._execution.machine import physical_memory
 from rkdl._features.kernels import Kernel
-from rkdl._learning.atom_replacement import worst_signals
+from rkdl._learning.atom_replacement import first_distinct, worst_signals
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.chunk_tasks import ChunkState, count_empty
 from rkdl._learning.initial_atoms import Products, first_signals, given_atoms
 from rkdl._learning.loop import NUMBERS, LearningProblem
 from rkdl._persistence.named_arrays import Expected, check_arrays, flattened
+from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
 
 # Share of the memory that a kernel matrix may take.
 MEMORY_SHARE = 0.6
+# Signals whose kernel matrix is searched for a negative eigenvalue.
+MOST_CHECKED = 500
 
 
 class KernelRows:
@@ -54,51 +56,39 @@ class KernelRows:
         on_gpu = signals.device is not None and signals.device.type == "cuda"
         memory = free_bytes(signals.device) if on_gpu else physical_memory()
         needed = n_signals * n_signals * signals.dtype.itemsize
+        rows = cls(executor, kernel, None)
         if needed <= MEMORY_SHARE * memory:
-            return cls.compute(executor, kernel)
+            rows.matrix = rows.whole()
+            return rows
         warn(
             f"The kernel matrix of {n_signals} signals takes {needed / 2**30:.1f} GiB and there are "
             f"{memory / 2**30:.1f}: its blocks are computed again in every iteration. RKDL or ORKDL learn from a few "
             f"kernel vectors instead."
         )
-        return cls(executor, kernel, None)
+        return rows
 
-    @classmethod
-    def compute(cls, executor: Executor, kernel: Kernel) -> KernelRows:
-        """The whole matrix: of arrays from the blocks of its upper triangle, of tensors block of rows by block."""
-        signals, bounds, kernel = executor.signals, executor.bounds, executor.to_signals(kernel)
-        size = signals.shape[0]
-        if signals.device is not None:
-            every: Any = signals.read(0, size)
-            matrix: Any = every.new_empty((size, size))
-
-            def fill_rows(own: Any, block: Any) -> tuple[tuple, None]:
-                block[:] = kernel(own, every)
-                return (), None
-
-            for start, stop in bounds:
-                executor.worker(fill_rows)(every[start:stop], matrix[start:stop])
-            return cls(executor, kernel, matrix)
-        matrix = np.empty((size, size), dtype=signals.dtype)
+    def whole(self) -> Array:
+        """The whole matrix, from the blocks of its upper triangle."""
+        every = self.executor.signals.read(0, self.size)
+        matrix = backend_of(every).full((self.size, self.size), 0.0, every)
 
         def fill(number: int, start: int, stop: int) -> None:
-            own = signals.read(start, stop)
-            for left, right in bounds[number:]:
-                block = kernel(own, signals.read(left, right))
+            for left, right in self.executor.bounds[number:]:
+                block = self.block(every[start:stop], every[left:right])
                 matrix[start:stop, left:right] = block
                 if left > start:
                     matrix[left:right, start:stop] = block.T
 
         with np.errstate(over="ignore", invalid="ignore"):
-            executor.map_chunks(fill)
-        return cls(executor, kernel, matrix)
+            self.for_chunks(fill)
+        return matrix
 
-    def rows(self, start: int, stop: int) -> Any:
-        """``K[start:stop]``."""
+    def row(self, t: int) -> Array:
+        """``K[t]``."""
         if self.matrix is not None:
-            return self.matrix[start:stop]
+            return self.matrix[t]
         every = self.executor.signals.read(0, self.size)
-        return self.kernel(every[start:stop], every)
+        return self.kernel(every[t : t + 1], every)[0]
 
     def diagonal(self) -> Any:
         """``k(y, y)`` of every signal."""
@@ -110,11 +100,7 @@ class KernelRows:
         """Squared norms of some signals, and a function of i: their products with the i-th of them."""
         diagonal = host(self.diagonal())[sample]
 
-        def column(i: int) -> np.ndarray:
-            at = int(sample[i])
-            return host(self.rows(at, at + 1)[0])[sample]
-
-        return diagonal, column
+        return diagonal, lambda i: host(self.row(int(sample[i])))[sample]
 
     def vectors(self) -> np.ndarray | None:
         """All signals, as a copy, so that a model does not change with the user's array; None if they are not known."""
@@ -126,20 +112,25 @@ class KernelRows:
     def times(self, right: Any) -> Any:
         """``K @ right`` in the kernel's dtype."""
         right = cast(right, self.executor.signals.dtype)
-        if is_tensor(self.matrix):
-            return self.matrix @ right
         if not is_tensor(right):
             right = np.ascontiguousarray(right)
 
-        def multiply(number: int, start: int, stop: int) -> Any:
+        def multiply(number: int, start: int, stop: int) -> Array:
             if self.matrix is not None:
                 return self.matrix[start:stop] @ right
             every = self.executor.signals.read(0, self.size)
-            return self.executor.worker(lambda rows, _: ((), self.kernel(rows, every) @ right))(
-                every[start:stop], None
-            )[1]
+            return self.block(every[start:stop], every, right)
 
         return joined(self.for_chunks(multiply))
+
+    def block(self, rows: Array, others: Array, right: Array | None = None) -> Array:
+        """``k(rows, others)``, or that times `right`; in pieces where the memory of a device does not hold it."""
+
+        def compute(part: Array, _: None) -> tuple[tuple[()], Array]:
+            block = self.kernel(part, others)
+            return (), block if right is None else block @ right
+
+        return self.executor.worker(compute)(rows, None)[1]
 
     def for_chunks(self, task: Callable[[int, int, int], Any]) -> list:
         """``task(number, start, stop)`` of every chunk."""
@@ -216,9 +207,7 @@ class FullProblem(LearningProblem):
                 *backend_of(gram).pursue(cast(correlations[start:stop], dtype), gram, norms, *self.pursuit)
             )
 
-        on_device = self.executor.signals.device is not None
-        # A device codes all signals at once: their correlations are few numbers, and chunks of rows of K many launches.
-        chunks = self._coded = [encode(0, 0, len(correlations))] if on_device else self.kernel_rows.for_chunks(encode)
+        chunks = self._coded = self.kernel_rows.for_chunks(encode)
         residuals = joined([state.residuals for state in chunks])
         objective = float(cast(residuals, np.float64).sum())
         self.model = self.model._replace(objective=objective, n_empty=sum(map(count_empty, chunks)))
@@ -273,26 +262,18 @@ class FullProblem(LearningProblem):
         if not unused:
             return 0
         atoms, correlations, gram, *_ = model
-        rounding = 1e2 * float(np.finfo(self.executor.signals.dtype).eps)
-        lengths = np.sqrt(host(self.squared_norms).astype(np.float64))
         residuals = np.concatenate([host(state.residuals) for state in chunks])
-        taken: list[int] = []
         # More candidates than are needed: some may be copies of one another.
-        for t in worst_signals(residuals, min(4 * len(unused), len(atoms))).tolist():
-            if len(taken) == len(unused):
-                break
-            if lengths[t] == 0.0:
-                continue
-            row = self.kernel_rows.rows(t, t + 1)[0] / float(lengths[t])
-            if taken and (2.0 - 2.0 * host(row[taken]) / lengths[taken] <= rounding).any():
-                continue
-            j = unused[len(taken)]
+        candidates = worst_signals(residuals, min(4 * len(unused), len(atoms)))
+        squares, products = self.kernel_rows.products(candidates)
+        chosen = first_distinct(squares, products, len(unused), residuals.dtype)
+        for j, i in zip(unused, chosen, strict=False):
+            t, length = int(candidates[i]), float(np.sqrt(float(squares[i])))
             atoms[j] = 0.0
-            atoms[j, t] = 1.0 / float(lengths[t])
-            correlations[:, j] = row
+            atoms[j, t] = 1.0 / length
+            correlations[:, j] = self.kernel_rows.row(t) / length
             gram[j] = gram[:, j] = atoms @ correlations[:, j]
-            taken.append(t)
-        return len(taken)
+        return len(chosen)
 
 
 class _CodedKernel:
@@ -328,12 +309,24 @@ def first_combinations(init: str | ArrayLike, n_atoms: int, rows: KernelRows, rn
 
 def is_training_matrix(kernel: np.ndarray) -> bool:
     """Whether this looks like a square kernel matrix: it is symmetric."""
-    slack = 1e3 * float(np.finfo(kernel.dtype).eps) * float(np.abs(kernel).max(initial=0.0))
-    return kernel.shape[0] == kernel.shape[1] and bool(np.allclose(kernel, kernel.T, rtol=0.0, atol=slack))
+    return kernel.shape[0] == kernel.shape[1] and _asymmetry(kernel) <= _rounding(kernel)
+
+
+def _asymmetry(matrix: np.ndarray) -> float:
+    """The largest difference between an entry and its transpose."""
+    # Row by row: memory may hold the matrix once.
+    return max(float(np.abs(row - column).max()) for row, column in zip(matrix, matrix.T, strict=True))
+
+
+def _rounding(matrix: np.ndarray) -> float:
+    return 1e3 * float(np.finfo(matrix.dtype).eps) * float(np.abs(matrix).max(initial=0.0))
 
 
 def check_kernel_matrix(matrix: np.ndarray) -> None:
-    """Refuse a matrix that is not square, symmetric and positive semidefinite, up to rounding."""
+    """Refuse a matrix that is not square, symmetric and positive semidefinite, up to rounding.
+
+    An eigenvalue is looked for in the rows and columns of some signals, spread over all of them.
+    """
     size = len(matrix)
     if matrix.shape != (size, size):
         raise ValueError(
@@ -346,26 +339,17 @@ def check_kernel_matrix(matrix: np.ndarray) -> None:
             f"The precomputed kernel has entries of size {largest:.3g}, whose squares leave the range of "
             f"{matrix.dtype}: scale it."
         )
-    slack = 1e3 * float(np.finfo(matrix.dtype).eps) * largest
-    for start in range(0, size, 1024):
-        block = matrix[start : start + 1024]
-        worst = float(np.abs(block - matrix[:, start : start + 1024].T).max())
-        if worst > slack:
-            raise ValueError(
-                f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their "
-                f"transposes. Use (K + K.T) / 2 if that is meant."
-            )
-    lowest = float(matrix.diagonal().min())
-    if size > 2 and lowest >= 0.0 < largest:
-        try:
-            found = eigsh(matrix, k=1, which="SA", tol=1e-2, v0=np.ones(size), maxiter=300, return_eigenvectors=False)
-            lowest = float(found[0])
-        except ArpackNoConvergence as error:
-            lowest = float(error.eigenvalues[0]) if len(error.eigenvalues) else 0.0
-    elif size == 2:
-        lowest = float(np.linalg.eigvalsh(matrix)[0])
+    worst, slack = _asymmetry(matrix), _rounding(matrix)
+    if worst > slack:
+        raise ValueError(
+            f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their transposes. Use "
+            f"(K + K.T) / 2 if that is meant."
+        )
+    some = np.unique(np.linspace(0, size - 1, MOST_CHECKED).astype(np.intp))
+    lowest = min(float(np.linalg.eigvalsh(matrix[np.ix_(some, some)])[0]), float(matrix.diagonal().min()))
     if lowest < -max(slack * size, 1e-6 * largest):
         raise ValueError(
-            f"The precomputed kernel is not positive semidefinite: it has an eigenvalue of about {lowest:.3g}. Clip "
-            f"its negative eigenvalues or add {-lowest:.3g} to its diagonal."
+            f"The precomputed kernel is not positive semidefinite: it has an eigenvalue of about {lowest:.3g}"
+            f"{' or less' if size > MOST_CHECKED else ''}. Clip its negative eigenvalues or add {-lowest:.3g} to its "
+            f"diagonal."
         )

@@ -82,21 +82,6 @@ def first_signals(
     return sample[chosen]
 
 
-def first_coordinates(
-    init: str, signals: Signals, count: int, rng: np.random.RandomState, coordinates: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """First atoms (count, r), fewer where there are fewer signals, in coordinates whose metric is the identity.
-
-    `coordinates` maps signals (s, m) to theirs (s, r); the rest is as in `first_signals`.
-    """
-
-    def products(sample: np.ndarray) -> Products:
-        rows = coordinates(signals.take(sample)).astype(np.float64)
-        return np.einsum("ij,ij->i", rows, rows), lambda i: rows @ rows[i]
-
-    return coordinates(signals.take(first_signals(init, signals, count, rng, products)))
-
-
 def initial_atoms(
     init: str | ArrayLike,
     n_atoms: int,
@@ -113,10 +98,14 @@ def initial_atoms(
     atoms = metric.whiten_combinations(rng.standard_normal(shape))
     if init != "random":
 
-        def coordinates(rows: np.ndarray) -> np.ndarray:
-            return metric.whiten(feature_map.features(rows).astype(np.float64))
+        def coordinates(indices: np.ndarray) -> np.ndarray:
+            return metric.whiten(feature_map.features(signals.take(indices)).astype(np.float64))
 
-        found = first_coordinates(init, signals, n_atoms, rng, coordinates)
+        def products(sample: np.ndarray) -> Products:
+            rows = coordinates(sample)
+            return np.einsum("ij,ij->i", rows, rows), lambda i: rows @ rows[i]
+
+        found = coordinates(first_signals(init, signals, n_atoms, rng, products))
         atoms[: len(found)] = found
     return atoms
 

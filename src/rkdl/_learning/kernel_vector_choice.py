@@ -107,7 +107,8 @@ def train_dictionary(
     model = Model.start(LinearMap(size), IdentityMetric(size), starts)
     problem = ReducedProblem(executor, model, pursuit, atom_update=atom_update)
     for _ in range(DICTIONARY_ITERATIONS):
-        problem.iterate()
+        problem.encode()
+        problem.update()
     mean, radius, _ = signal_moments(executor)
     atoms = host(problem.model.atoms)
     signs = np.where(atoms @ mean < 0.0, -1.0, 1.0)

@@ -11,16 +11,6 @@ import numpy as np
 
 from rkdl._features.metric import make_metric
 
-# For so many kernel vectors one signal of a batch is a candidate, and no more than so many: each costs O(p^2).
-CANDIDATE_SHARE, MAX_CANDIDATES = 5, 20
-# Kernel vectors are replaced from so many signals per atom on; with fewer, they were seen to change by chance.
-MIN_SIGNALS_PER_ATOM = 8
-
-
-def count_candidates(n_vectors: int) -> int:
-    """Signals that are candidates where there are `n_vectors` kernel vectors."""
-    return min(max(1, n_vectors // CANDIDATE_SHARE), MAX_CANDIDATES)
-
 
 def keep_kernel_vectors(
     matrix: np.ndarray, cross_products: np.ndarray, code_gram: np.ndarray, count: int, dtype: np.dtype

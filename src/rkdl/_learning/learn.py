@@ -259,9 +259,9 @@ def learned_of(specification: Specification, problem: LearningProblem, gamma: fl
 def check_sizes(specification: Specification) -> None:
     """Warn of sizes that do not go together."""
     features = specification.features
-    if isinstance(features, KernelFeatures) and specification.n_atoms > features.count:
+    if isinstance(features, KernelFeatures) and specification.n_atoms > features.size:
         warn(
-            f"n_components={specification.n_atoms} exceeds the number of kernel vectors, {features.count}: the atoms "
+            f"n_components={specification.n_atoms} exceeds the number of kernel vectors, {features.size}: the atoms "
             f"span no more dimensions than that. Use more kernel vectors or fewer atoms.",
         )
 

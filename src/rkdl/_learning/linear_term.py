@@ -10,8 +10,7 @@ from rkdl._backends.arrays import cast, dot, host, row_norms, squared_norms
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
 from rkdl._features.maps import LinearMap
-from rkdl._learning.chunk_tasks import EncodeTask
-from rkdl._learning.statistics import SufficientStatistics
+from rkdl._learning.chunk_tasks import EncodeTask, SufficientStatistics
 from rkdl._utils.types import Array
 
 # Signals have one norm if the root mean square of their norms exceeds the mean by no more than this, relatively.

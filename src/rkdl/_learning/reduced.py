@@ -17,11 +17,10 @@ from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst, replace_atoms, rounding_level
 from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
-from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, count_empty
+from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, SufficientStatistics, count_empty
 from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, Objective, PastSignals
 from rkdl._learning.linear_term import LinearTerm, LinearTermChoice
 from rkdl._learning.loop import NUMBERS, LearningProblem
-from rkdl._learning.statistics import SufficientStatistics
 from rkdl._persistence.named_arrays import Expected, check_arrays, flattened
 
 # Where less than this share of the signals' energy is left, few of their codes are empty.
@@ -129,8 +128,7 @@ class ReducedProblem(LearningProblem):
         self._cached = other._cached
 
     def encode(self) -> None:
-        self._coded = self.refine_objective(self.encode_signals())
-        self.measure(self._coded)
+        self._coded = self.encode_signals()
 
     def update(self) -> None:
         iterate, self._coded = self._coded, None
@@ -143,29 +141,27 @@ class ReducedProblem(LearningProblem):
         iterate = self.replace_unused_atoms(iterate, used)
         self.accept(iterate)
 
-    def iterate(self) -> None:
-        """One iteration that begins with the codes."""
-        self.encode()
-        self.update()
-
     def encode_signals(
         self, past: SufficientStatistics | None = None, linear_past: SufficientStatistics | None = None
     ) -> Iterate:
-        """Code the signals with the current atoms; `past` are statistics of other signals to add to."""
+        """Code the signals with the current atoms, which gives the model's error.
+
+        `past` are statistics of other signals to add to.
+        """
         feature_map, metric, whitened_atoms, *_ = self.model
         statistics, chunks = self.encode_with(whitened_atoms, past=past)
         term = None
         if self.linear is not None and self.moves_vectors:
             term = self.linear.term(self.linear_statistics(linear_past), float(statistics.energy))
-        return Iterate(feature_map, metric, whitened_atoms, statistics, chunks, float(statistics.residual_energy), term)
-
-    def measure(self, iterate: Iterate) -> None:
-        """Take over the error of the current model."""
+        left = float(statistics.residual_energy)
+        iterate = Iterate(feature_map, metric, whitened_atoms, statistics, chunks, left, term)
+        iterate = iterate if past else self.refine_objective(iterate)
         # Empty codes of many signals leave much; where little is left nobody need count them.
-        is_poor = iterate.objective > POOR_SHARE * float(iterate.statistics.energy)
-        n_empty = sum(self.executor.gather(count_empty, iterate.chunks)) if is_poor else 0
-        penalty = 0.0 if iterate.linear is None else iterate.linear.value(self.model.feature_map.kernel_vectors)  # type: ignore[attr-defined]
+        is_poor = iterate.objective > POOR_SHARE * float(statistics.energy)
+        n_empty = sum(self.executor.gather(count_empty, chunks)) if is_poor else 0
+        penalty = 0.0 if term is None else term.value(feature_map.kernel_vectors)  # type: ignore[attr-defined]
         self.model = self.model._replace(objective=iterate.objective, penalty=penalty, n_empty=n_empty)
+        return iterate
 
     def encode_again(self, iterate: Iterate) -> Iterate:
         """One atom update, and the codes with the new atoms."""

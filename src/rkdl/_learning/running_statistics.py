@@ -1,13 +1,33 @@
-"""Running statistics of a stream: sums over the signals seen, discounted where old signals are to be forgotten."""
+"""A batch of a stream: the learning problem of its signals, and running statistics of all signals before it.
+
+These are sums over the signals seen, discounted where old signals are to be forgotten.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
-from rkdl._learning.atom_replacement import WorstSignals
-from rkdl._learning.statistics import SufficientStatistics
+from rkdl._backends.arrays import host, normalize_rows
+from rkdl._coding.preimages import DecoderSums
+from rkdl._features.kernels import has_user_code
+from rkdl._features.maps import KernelMap
+from rkdl._learning.atom_replacement import WorstSignals, find_worst
+from rkdl._learning.chunk_tasks import GradientTask, SufficientStatistics
+from rkdl._learning.kernel_vector_replacement import keep_kernel_vectors
+from rkdl._learning.kernel_vector_updates import PastSignals
+from rkdl._learning.reduced import Iterate, ReducedProblem
+
+# A discounted sum never ends at zero: atoms used less than this, relative to the most used one, are unused.
+NEGLIGIBLE_USE = 1e-6
+# For so many kernel vectors one signal of a batch is a candidate, and no more than so many: each costs O(p^2).
+CANDIDATE_SHARE, MAX_CANDIDATES = 5, 20
+# Kernel vectors are replaced from so many signals per atom on; with fewer, they were seen to change by chance.
+MIN_SIGNALS_PER_ATOM = 8
+
+Summed = TypeVar("Summed", SufficientStatistics, DecoderSums)
 
 
 @dataclass(frozen=True)
@@ -31,16 +51,17 @@ class RunningStatistics:
             return self
         return replace(
             self,
-            statistics=_discounted(self.statistics, factor),
+            statistics=scaled(self.statistics, factor)._replace(residual_energy=self.statistics.residual_energy),
             weight=self.weight * factor,
-            linear=None if self.linear is None else _discounted(self.linear, factor),
+            linear=None if self.linear is None else scaled(self.linear, factor),
             is_discounted=True,
         )
 
 
-def _discounted(statistics: SufficientStatistics, factor: float) -> SufficientStatistics:
-    code_gram, cross_products, energy, residual_energy = statistics
-    return SufficientStatistics(code_gram * factor, cross_products * factor, energy * factor, residual_energy)
+def scaled(sums: Summed, factor: float) -> Summed:
+    """Sums of signals that weigh `factor` times as much."""
+    parts: list[Any] = [factor * part for part in sums]
+    return sums if factor == 1.0 else type(sums)(*parts)
 
 
 def discount_factors(n_signals: int, half_life: float | None) -> tuple[float, float]:
@@ -54,3 +75,104 @@ def discount_factors(n_signals: int, half_life: float | None) -> tuple[float, fl
         return 1.0, 1.0
     rate = np.log(0.5) / half_life
     return float(np.exp(n_signals * rate)), float(np.expm1(n_signals * rate) / (n_signals * np.expm1(rate)))
+
+
+def learn_batch(problem: ReducedProblem, running: RunningStatistics, *, replaces_vectors: bool) -> RunningStatistics:
+    """One iteration with the batch: codes, atoms, kernel vectors, unused atoms; all or nothing.
+
+    Returns the statistics with those of the batch.
+    """
+    iterate = problem.encode_signals(running.past, running.linear)
+    uses = iterate.statistics.code_gram.diagonal()
+    used = uses > (NEGLIGIBLE_USE * uses.max() if running.is_discounted else 0.0)
+    iterate = problem.update_atoms(iterate)
+    iterate = problem.update_kernel_vectors(iterate, _past_signals(problem, running, iterate))
+    if replaces_vectors:
+        iterate = _replace_kernel_vectors(problem, running, iterate)
+    iterate = iterate if running.past else problem.refine_objective(iterate)
+    iterate = problem.replace_unused_atoms(iterate, used, running.worst)
+    problem.accept(iterate)
+    code_gram, cross_products, energy, _ = iterate.statistics
+    code_gram[~used] = code_gram[:, ~used] = cross_products[~used] = 0.0
+    return RunningStatistics(
+        iterate.statistics._replace(energy=float(energy), residual_energy=0.0),
+        running.weight + problem.executor.signals.shape[0],
+        None if iterate.linear is None else iterate.linear.statistics,
+        is_discounted=running.is_discounted,
+    )
+
+
+def add_batch(problem: ReducedProblem, running: RunningStatistics) -> RunningStatistics:
+    """The statistics with those of the batch, coded with the current atoms; nothing else changes."""
+    statistics, chunks = problem.encode_with(problem.model.whitened_atoms, past=running.past)
+    worst = find_worst(problem.executor, chunks, len(problem.model.whitened_atoms), running.worst)
+    energy, residual_energy = map(float, statistics[2:])
+    return replace(
+        running,
+        statistics=statistics._replace(energy=energy, residual_energy=residual_energy),
+        weight=running.weight + problem.executor.signals.shape[0],
+        linear=None if problem.linear is None else problem.linear_statistics(running.linear),
+        worst=worst,
+    )
+
+
+def _past_signals(problem: ReducedProblem, running: RunningStatistics, iterate: Iterate) -> PastSignals | None:
+    """Signals of earlier batches as far as the kernel vectors represent them."""
+    if running.past is None or not problem.moves_vectors:
+        return None
+    assert isinstance(iterate.feature_map, KernelMap)
+    cross_products = running.past.cross_products
+    if iterate.code_scales is not None:
+        cross_products = cross_products * iterate.code_scales[:, None]
+    combinations = iterate.metric.unwhiten(iterate.metric.whiten(cross_products))
+    return PastSignals(iterate.feature_map.kernel_vectors, combinations)
+
+
+def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics, iterate: Iterate) -> Iterate:
+    """Let signals of the batch replace kernel vectors that the atoms can do without.
+
+    Of signals that are gone the new kernel vectors know what the old ones represent. The choice is made for the
+    batch and so much of what was seen before as is needed for it to be sure, or the old would always outweigh the
+    new.
+    """
+    past, executor, feature_map, metric = running.past, problem.executor, *iterate[:2]
+    if past is None or metric.rank == 0:
+        return iterate
+    if not isinstance(feature_map, KernelMap) or has_user_code(feature_map.kernel):
+        return iterate
+    signals, place = executor.signals, executor.to_backend
+    kernel, vectors = feature_map.kernel, feature_map.kernel_vectors
+    n_atoms = len(iterate.whitened_atoms)
+    count = min(max(1, len(vectors) // CANDIDATE_SHARE), MAX_CANDIDATES, signals.shape[0])
+    candidates = signals.take(np.linspace(0, signals.shape[0] - 1, count).astype(np.intp))
+    (own,), _ = executor.map_reduce(GradientTask(kernel, place(candidates), n_atoms, None), iterate.chunks)
+    wide = place(candidates.astype(np.float64))
+    gone = host(metric.unwhiten(metric.whiten(past.cross_products)) @ kernel(vectors, wide))
+    scales = host(iterate.code_scales)[:, None]
+    joined = np.concatenate([host(iterate.statistics.cross_products), scales * (host(own) + gone)], axis=1)
+    past_joined = scales * np.concatenate([host(past.cross_products), gone], axis=1)
+    everything = np.concatenate([host(vectors), host(wide)])
+    matrix = host(replace(feature_map, kernel_vectors=place(everything)).matrix(signals.dtype))
+    if not np.isfinite(matrix).all():
+        return iterate
+    surplus = 1.0 - min(1.0, max(signals.shape[0], MIN_SIGNALS_PER_ATOM * n_atoms) / running.weight)
+    chosen = keep_kernel_vectors(
+        matrix,
+        joined - surplus * past_joined,
+        host(iterate.statistics.code_gram) - surplus * scales * scales.T * host(past.code_gram),
+        len(vectors),
+        signals.dtype,
+    )
+    if chosen[-1] < len(vectors):
+        return iterate
+    fresh = replace(feature_map, kernel_vectors=place(everything[chosen]))
+    fresh_metric = fresh.metric(signals.dtype)
+    moved = fresh_metric.whiten(metric.unwhiten(iterate.whitened_atoms) @ kernel(vectors, fresh.kernel_vectors))
+    return problem.update_atoms(
+        iterate._replace(
+            feature_map=fresh,
+            metric=fresh_metric,
+            whitened_atoms=normalize_rows(moved),
+            statistics=iterate.statistics._replace(cross_products=place(joined[:, chosen])),
+        )
+    )

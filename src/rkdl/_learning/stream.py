@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,8 @@ from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
 from rkdl._features.widths import SAMPLE, median_gamma, spread_sample
+from rkdl._learning.chunk_tasks import SufficientStatistics
 from rkdl._learning.feature_choice import KernelFeatures
-from rkdl._learning.kernel_vector_replacement import count_candidates
 from rkdl._learning.learn import (
     Learned,
     Report,
@@ -29,10 +28,8 @@ from rkdl._learning.learn import (
     warm_up,
 )
 from rkdl._learning.reduced import Model, ReducedProblem
-from rkdl._learning.running_statistics import RunningStatistics, discount_factors
+from rkdl._learning.running_statistics import RunningStatistics, add_batch, discount_factors, learn_batch, scaled
 from rkdl._learning.specification import Specification
-from rkdl._learning.statistics import SufficientStatistics
-from rkdl._learning.stream_problem import StreamProblem
 from rkdl._learning.waiting_batches import WaitingBatch, count_distinct, join, wait
 from rkdl._utils.warnings import warn
 
@@ -90,7 +87,7 @@ class Stream:
         ends_epoch: bool = True,
     ) -> Stream:
         """The stream after a batch, and after an update of the model from all that was seen if `ends_epoch`."""
-        stream, how = replace(self, learned=None, error=None), (specification, rng, report, n_jobs)
+        stream, how = self.forgotten(), (specification, rng, report, n_jobs)
         must_wait = stream._must_wait(signals, specification, ends_epoch)
         with open_learning(specification, signals, n_jobs, stream._is_wide) as (opened, _):
             # The chunks of this batch, also where it is learned from together with others.
@@ -98,8 +95,7 @@ class Stream:
             if must_wait:
                 stream._check(opened, specification)
         if must_wait:
-            n_bytes = _n_bytes(signals) + sum(batch.n_bytes for batch in stream.waiting)
-            if stream.waiting and n_bytes > MOST_BYTES:
+            if stream.waiting and stream._bytes_with(signals) > MOST_BYTES:
                 warn(
                     f"The batches that wait for an update exceed {MOST_BYTES / 2**20:.0f} MiB: of the oldest only sums "
                     f"are kept, and kernel vectors move by what they represent of those signals. Update more often."
@@ -152,9 +148,11 @@ class Stream:
         """Refuse signals, or features of them, that are not finite: an update must not be lost to them later."""
         executor.signals.check_finite()
         if self.model is not None:
-            assert self.running is not None
-            problem = self._problem(executor, specification, self.running).problem
+            problem = self._problem(executor, specification)
             problem.encode_with(problem.model.whitened_atoms)
+
+    def _bytes_with(self, signals: Signals) -> int:
+        return _n_bytes(signals) + sum(batch.rows.nbytes for batch in self.waiting)
 
     def _must_wait(self, signals: Signals, specification: Specification, ends_epoch: bool) -> bool:
         """Whether a batch is kept until a later one."""
@@ -165,8 +163,7 @@ class Stream:
         if self.model is not None:
             return False
         needed = signals_needed(specification)
-        is_full = sum(batch.n_bytes for batch in self.waiting) + _n_bytes(signals) > MOST_BYTES
-        return not is_full and count_distinct(self.waiting, signals, needed) < needed
+        return self._bytes_with(signals) <= MOST_BYTES and count_distinct(self.waiting, signals, needed) < needed
 
     def _started(
         self,
@@ -219,49 +216,47 @@ class Stream:
         signals = executor.signals
         # The mean weight of these signals is given to them afterwards, so that their pass is that of a fit.
         share, weight = discount_factors(signals.shape[0], specification.half_life)
-        problem = self._problem(executor, specification, self.running.discounted(share / weight))
-        error = None
+        problem = self._problem(executor, specification)
+        running, error = problem.executor.to_backend(self.running.discounted(share / weight)), None
         if ends_epoch:
-            problem.update()
-            objective = problem.problem.model.update_objective
+            forgets = specification.half_life is not None and isinstance(specification.features, KernelFeatures)
+            running = learn_batch(problem, running, replaces_vectors=forgets and problem.vector_update is None)
+            objective = problem.model.update_objective
             if not np.isfinite(objective):
                 raise NotFiniteError
-            error = float(np.sqrt(max(objective, 0.0) / (signals.shape[1] * problem.running.weight)))
+            error = float(np.sqrt(max(objective, 0.0) / (signals.shape[1] * running.weight)))
         else:
-            problem.accumulate()
-        own = problem.problem
-        model, running = to_host((own.model, problem.running))
-        learned = learned_of(specification, own, self.gamma)
-        if ends_epoch and (self.running.weight == 0.0):
-            check_learned(specification, own, learned, report.name)
+            running = add_batch(problem, running)
+        model, running = to_host((problem.model, running))
+        learned = learned_of(specification, problem, self.gamma)
+        if ends_epoch and self.running.weight == 0.0:
+            check_learned(specification, problem, learned, report.name)
         sums = None
         if specification.decoder_alpha is not None:
             dictionary = learned.dictionary
-            sums = decoder_sums(dictionary, executor, scaled(self.decoder_sums, share / weight))
+            earlier = self.decoder_sums and scaled(self.decoder_sums, share / weight)
+            sums = decoder_sums(dictionary, executor, earlier)
             decoder = solved_decoder(dictionary, sums, specification.decoder_alpha)
             learned = learned._replace(dictionary=dictionary.with_decoder(decoder))
         return replace(
             self,
             model=model,
             running=running.discounted(weight),
-            decoder_sums=scaled(sums, weight),
-            has_warned=own.vector_update is not None and own.vector_update.has_warned,
+            decoder_sums=sums and scaled(sums, weight),
+            has_warned=problem.vector_update is not None and problem.vector_update.has_warned,
             learned=learned._replace(computes_in_float64=self.computes_in_float64),
             error=error,
         )
 
-    def _problem(self, executor: Executor, specification: Specification, running: RunningStatistics) -> StreamProblem:
+    def _problem(self, executor: Executor, specification: Specification) -> ReducedProblem:
         """The problem of a batch, with the parameters as they are now."""
         assert self.model is not None
         choice = specification.vector_update
         # Without the curvature that the last update found, which is that of other sums.
         update = None if choice is None else choice.make(self.norm, has_warned=self.has_warned)
-        problem = ReducedProblem(
+        return ReducedProblem(
             executor, self.model, specification.pursuit, vector_update=update, linear=specification.linear
         )
-        replaces = specification.half_life is not None and isinstance(specification.features, KernelFeatures)
-        size = self.model.feature_map.size
-        return StreamProblem(problem, running, count_candidates(size) if replaces and update is None else 0)
 
 
 def signals_needed(specification: Specification) -> int:
@@ -274,14 +269,6 @@ def signals_needed(specification: Specification) -> int:
         specification.n_atoms if draws else 0,
         features.size if chooses else 0,
     )
-
-
-def scaled(sums: DecoderSums | None, factor: float) -> DecoderSums | None:
-    """Sums of signals that weigh `factor` times as much."""
-    if sums is None or factor == 1.0:
-        return sums
-    parts: list[Any] = [factor * part for part in sums]
-    return DecoderSums(*parts)
 
 
 def _no_statistics(model: Model) -> RunningStatistics:

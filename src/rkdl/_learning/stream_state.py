@@ -7,9 +7,9 @@ import numpy as np
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.preimages import DecoderSums
 from rkdl._learning.atom_replacement import WorstSignals
+from rkdl._learning.chunk_tasks import SufficientStatistics
 from rkdl._learning.reduced import Model, check_state
 from rkdl._learning.running_statistics import RunningStatistics
-from rkdl._learning.statistics import SufficientStatistics
 from rkdl._learning.stream import Stream
 from rkdl._learning.waiting_batches import WaitingBatch
 from rkdl._persistence.named_arrays import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,17 +13,11 @@ from rkdl._data.signals import Signals
 ROWS_AT_ONCE = 1024
 
 
-@dataclass(frozen=True)
-class WaitingBatch:
+class WaitingBatch(NamedTuple):
     """Signals as the user gave them, in NumPy, and the numbers of rows of their chunks."""
 
     rows: np.ndarray
     chunks: tuple[int, ...]
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory that it takes."""
-        return int(self.rows.nbytes)
 
 
 def wait(signals: Signals, bounds: Sequence[tuple[int, int]]) -> WaitingBatch:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -172,7 +172,8 @@ class KernelVectorUpdate:
     # Whether the objective has the best atoms at every point, so that no atom update is needed before; else the atoms
     # are held.
     eliminates_atoms: ClassVar[bool]
-    # The arrays that `state` may return, by which what is read from a file is checked.
+    # Attributes that are a number, or None, and the arrays that `state` may return, by which a file is checked.
+    numbers: ClassVar[tuple[str, ...]] = ("radius",)
     state_arrays: ClassVar[dict[str, Expected]] = {"radius": Expected("", group="radius")}
 
     def minimize(self, objective: Objective, start: Point) -> Point:
@@ -181,11 +182,12 @@ class KernelVectorUpdate:
 
     def state(self) -> dict[str, np.ndarray]:
         """What it carries from one iteration to the next, as arrays for a file."""
-        return {} if self.radius is None else {"radius": np.array(self.radius)}
+        return {name: np.array(getattr(self, name)) for name in self.numbers if getattr(self, name) is not None}
 
     def restored(self, state: dict[str, np.ndarray]) -> Self:
         """The same update in a state that was saved."""
-        return replace(self, radius=float(state["radius"]) if "radius" in state else None)
+        numbers: dict[str, Any] = {name: float(state[name]) if name in state else None for name in self.numbers}
+        return replace(self, **numbers)
 
     def warn_once(self, message: str) -> None:
         """Warn of something that would be said again in every iteration."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,20 +15,12 @@ from rkdl._persistence.named_arrays import Expected
 class GradientDescent(KernelVectorUpdate):
     """The paper's rule: one kernel vector after another, atoms held, `n_steps` sweeps per iteration."""
 
-    learning_rate: (
-        float | None
-    )  # the fixed rate of the paper, or None for one that backtracks until the objective falls
+    learning_rate: float | None  # the fixed rate of the paper; None for one that backtracks until the objective falls
     rate: float | None = None  # that backtracking found so far
 
     eliminates_atoms = False
+    numbers = ("radius", "rate")
     state_arrays = KernelVectorUpdate.state_arrays | {"rate": Expected("", group="rate")}
-
-    def state(self) -> dict[str, np.ndarray]:
-        rate = {} if self.rate is None else {"rate": np.array(self.rate)}
-        return super().state() | rate
-
-    def restored(self, state: dict[str, np.ndarray]) -> Self:
-        return replace(super().restored(state), rate=float(state["rate"]) if "rate" in state else None)
 
     def minimize(self, objective: Objective, start: Point) -> Point:
         """The point after the sweeps; with a rate of its own its value is never above that of the start."""
