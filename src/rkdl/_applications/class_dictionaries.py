@@ -55,9 +55,6 @@ class Picked(Signals):
     def largest(self) -> float:
         return self._signals.largest()
 
-    def make_resident(self) -> None:
-        """Rows are gathered when they are read."""
-
 
 @dataclass(frozen=True)
 class SharedFeatures:

@@ -77,7 +77,7 @@ class DaskSignals(Signals):
         """The same signals, computed and kept by the workers."""
         return self._replaced(data=self.data.persist(), _blocks_of=None)
 
-    def _of_blocks(self, function: Callable[[Array], Result], name: str) -> list[Result]:
+    def _of_pieces(self, function: Callable[[Array], Result], name: str) -> list[Result]:
         return list(itertools.chain(*self.map_blocks(_pieces_of, f"rkdl-{name}", (function, self.dtype))))
 
     def map_blocks(self, function: Callable[[Any, Any], Result], name: str, argument: Any) -> list[Result]:
@@ -159,7 +159,7 @@ def _call(sent: tuple[Callable[[Any, Any], Result], int, Any], block: Any, numbe
 
 def _pieces_of(block: Any, argument: tuple[Callable[[Array], Result], np.dtype]) -> list[Result]:
     function, dtype = argument
-    return Signals(block, dtype)._of_blocks(function, "")
+    return Signals(block, dtype)._of_pieces(function, "")
 
 
 def _value_of(held: Any) -> Any:

@@ -127,7 +127,6 @@ class Executor:
             if n_threads == 1:
                 for number, (start, stop) in enumerate(self.bounds):
                     consume(task(number, start, stop))
-                    self.signals.release_buffer()
                 return
             # Twice the threads keeps them busy and the results in flight few.
             items = [(number, *bound) for number, bound in enumerate(self.bounds)]
