@@ -16,7 +16,6 @@ from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.executor import Executor, Result
 from rkdl._execution.pool import side_by_side
-from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import KernelMap
 from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
@@ -54,7 +53,7 @@ def open_pass(signals: Signals, width: int, n_jobs: int | None) -> Executor:
 
         choose, n_jobs = bounds_on(signals.device), 1
     bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
-    return ThreadExecutor(signals, bounds, n_jobs, row_width=width)
+    return Executor(signals, bounds, n_jobs, row_width=width)
 
 
 def for_each_chunk(

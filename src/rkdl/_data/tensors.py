@@ -153,6 +153,7 @@ class _Buffers:
     def __init__(self, device: torch.device, shape: tuple[int, int], dtype: torch.dtype) -> None:
         self.device, self.shape, self.dtype = device, shape, dtype
         self._copies = torch.cuda.Stream(device)
+        self._sent = [torch.cuda.Event(), torch.cuda.Event()]
         # All rows, if they are to stay; and which of them are there.
         self._resident: torch.Tensor | None = None
         self._is_there = np.zeros(shape[0], dtype=bool)
@@ -201,13 +202,21 @@ class _Buffers:
 
     def _send(self, rows: Any, target: torch.Tensor) -> torch.Tensor:
         """Copy through pinned memory on a stream of its own; work that is given to the device later waits for it."""
+        if isinstance(rows, np.ndarray) and rows.flags.writeable:
+            # torch copies with several threads.
+            rows = torch.from_numpy(rows)
         count = max(1, STAGING_BYTES // max(1, rows.shape[1] * rows.itemsize))
         with torch.cuda.stream(self._copies):
-            for first in range(0, len(rows), count):
-                piece = rows[first : first + count]
-                if isinstance(piece, np.ndarray):
-                    piece = torch.from_numpy(piece if piece.flags.writeable else piece.copy())
-                # torch keeps pinned memory that it has read, and hands it out again.
-                target[first : first + count].copy_(piece.contiguous().pin_memory(), non_blocking=True)
+            for number, first in enumerate(range(0, len(rows), count)):
+                piece, sent = rows[first : first + count], self._sent[number % 2]
+                sent.synchronize()
+                # torch keeps pinned memory and hands it out again when it has been read.
+                pinned = torch.empty(piece.shape, dtype=target.dtype, pin_memory=True)
+                if isinstance(piece, torch.Tensor):
+                    pinned.copy_(piece)
+                else:
+                    np.copyto(pinned.numpy(), piece)
+                target[first : first + count].copy_(pinned, non_blocking=True)
+                sent.record(self._copies)
         torch.cuda.current_stream(self.device).wait_stream(self._copies)
         return target

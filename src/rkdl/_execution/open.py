@@ -9,7 +9,6 @@ from rkdl._data.signals import Signals
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import plan_chunks
 from rkdl._execution.executor import Executor
-from rkdl._execution.threads import ThreadExecutor
 
 
 def open_executor(signals: Signals, row_width: int, n_jobs: int | None, *, is_alone: bool = False) -> Executor:
@@ -31,7 +30,7 @@ def open_executor(signals: Signals, row_width: int, n_jobs: int | None, *, is_al
         is_alone = is_alone and (is_tensor(signals.data) or type(signals.data) is np.ndarray)
         bounds = plan_chunks(n_signals, row_width, itemsize, bounds_on(signals.device))
         return DeviceExecutor(signals, row_width, is_light(row_width, signals.shape[1]), is_alone, bounds)
-    return ThreadExecutor(signals, plan_chunks(n_signals, row_width, itemsize), n_jobs, None, row_width)
+    return Executor(signals, plan_chunks(n_signals, row_width, itemsize), n_jobs, None, row_width)
 
 
 def open_part(signals: Signals, row_width: int, n_jobs: int | None, cache_bytes: int | None = None) -> Executor:
@@ -44,4 +43,4 @@ def open_part(signals: Signals, row_width: int, n_jobs: int | None, cache_bytes:
 
         return DeviceExecutor(signals, row_width, is_light(row_width, signals.shape[1]), cache_bytes=cache_bytes)
     bounds = chunk_bounds(signals.shape[0], row_width, signals.dtype.itemsize)
-    return ThreadExecutor(signals, bounds, n_jobs, cache_bytes, row_width)
+    return Executor(signals, bounds, n_jobs, cache_bytes, row_width)

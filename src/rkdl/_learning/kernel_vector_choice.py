@@ -13,7 +13,6 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.executor import Executor
 from rkdl._execution.open import open_part
-from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.kernels import RBF, Kernel
 from rkdl._features.maps import LinearMap
 from rkdl._features.metric import IdentityMetric
@@ -89,7 +88,7 @@ def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Abstr
         chosen = signals.subset(np.sort(rng.choice(n_signals, size, replace=False)))
         return open_part(chosen, 2 * signals.shape[1], executor.n_jobs)
     if signals.is_remote:
-        return ThreadExecutor(Signals(signals.read(0, n_signals), signals.dtype), executor.bounds, executor.n_jobs)
+        return Executor(Signals(signals.read(0, n_signals), signals.dtype), executor.bounds, executor.n_jobs)
     return nullcontext(executor)
 
 
