@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from rkdl._backends.arrays import joined
 from rkdl._backends.base import Codes, backend_of, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import Encoder, square_sum
@@ -157,7 +158,7 @@ def _encode_on_device(
         checks, parts = executor.attempt_chunks(work, norms)
         if are_in_range(checks, signals, encoder):
             if is_dense:
-                return backend_of(parts[0]).concatenate(parts).to(signals.home)
+                return joined(parts).to(signals.home)
             if signals.home is not None:
                 return join_states(parts).to_csr(n_atoms).to(signals.home)
             codes = _joined_codes([part.packed() for part in parts]).to_csr(n_atoms)
@@ -224,7 +225,7 @@ def _map_rows_on_device(
             return (square_sum(checked),), results
 
         checks, parts = executor.attempt_chunks(apply)
-        results = backend_of(parts[0]).concatenate(parts)
+        results = joined(parts)
         # Numbers that are not finite, of features that are, come from a decoder.
         if not coder.is_linear and not np.isfinite(backend_of(results).norm(results)):
             checks.append(np.inf)

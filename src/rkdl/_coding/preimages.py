@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 
-from rkdl._backends.arrays import cast, largest, squared_norms, where
+from rkdl._backends.arrays import cast, joined, largest, squared_norms, where
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._coding.encoder import Encoder, square_sum
 from rkdl._coding.passes import densify, for_each_chunk
@@ -218,12 +218,12 @@ class FixedPoint:
         """Maxima of g, given the weights c (c, p) and g at the kernel vectors (c, p)."""
         signals, reached = self._starts(weights, heights)
         backend = backend_of(weights)
-        active = backend.flatnonzero(reached > backend.finfo(weights).tiny)
+        active = backend.xp.argwhere(reached > backend.xp.finfo(weights.dtype).tiny)[:, 0]
         points, weights = signals[active], weights[active]
         values, targets = self._evaluate(points, weights)
         steps = backend.full(values.shape, 1.0, values)
         # Squared length of a step that is not worth another: relative to the kernel vectors' spread.
-        tolerance = float(squared_norms(self.vectors).mean()) * backend.finfo(self.vectors).eps
+        tolerance = float(squared_norms(self.vectors).mean()) * backend.xp.finfo(self.vectors.dtype).eps
         for _ in range(MAX_STEPS):
             moves = steps[:, None] * (targets - points)
             moving = (squared_norms(moves) > tolerance) & (steps > SHORTEST_STEP)
@@ -263,7 +263,7 @@ class FixedPoint:
             targets = terms @ self.vectors / values[:, None]
             # Too small a g to divide by: stay, which ends the iteration there.
             squares = squared_norms(targets)
-            lost = ~(squares < backend_of(squares).finfo(squares).max)
+            lost = ~(squares < backend_of(squares).xp.finfo(squares.dtype).max)
         targets[lost] = points[lost]
         return values, targets
 
@@ -289,7 +289,7 @@ def decode_rows(codes: Any, decoder: LinearDecoder | FixedPoint, width: int, n_j
     with DeviceExecutor(codes, decoder.row_width) as executor:
         placed = executor.to_backend(decoder)
         _, parts = executor.attempt_chunks(lambda rows, state: ((square_sum(rows),), placed(rows)))
-        return send_home(backend_of(parts[0]).concatenate(parts), codes)
+        return send_home(joined(parts), codes)
 
 
 def choose_signs(signals: np.ndarray, negatives: np.ndarray, feature_map: FeatureMap, atoms: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -53,7 +54,7 @@ def decode_lazily(dictionary: FittedDictionary, codes: Any, dtype: np.dtype) -> 
 
 def energies_of_blocks(dictionary: FittedDictionary, signals: DaskSignals) -> list[tuple[float, float]]:
     """Sums of squared residuals and of squared norms per block."""
-    return signals.map_blocks(_energies, "rkdl-score", (dictionary, signals.dtype))
+    return signals.map_blocks(partial(_energies, dictionary, signals.dtype), "rkdl-score")
 
 
 def _map_blocks(dictionary: FittedDictionary, signals: DaskSignals, method: str, meta: Any, **options: Any) -> Array:
@@ -89,8 +90,7 @@ def _apply(
         return getattr(aligned(dictionary), method)(_signals_of(block, dtype), n_jobs=1, **options)
 
 
-def _energies(block: Any, argument: tuple[FittedDictionary, np.dtype]) -> tuple[float, float]:
-    dictionary, dtype = argument
+def _energies(dictionary: FittedDictionary, dtype: np.dtype, block: Any, _: None) -> tuple[float, float]:
     with one_blas_thread():
         return aligned(dictionary).energies(_signals_of(block, dtype), n_jobs=1)
 

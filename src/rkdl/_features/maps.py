@@ -167,7 +167,7 @@ class GivenKernelMap(FeatureMap):
     def squared_norms(self, signals: Array) -> Array:
         backend = backend_of(signals)
         # Not known: so large that no residual is ever small.
-        return backend.full((len(signals),), float(backend.finfo(signals).max) / len(signals), signals)
+        return backend.full((len(signals),), float(backend.xp.finfo(signals.dtype).max) / len(signals), signals)
 
 
 @dataclass(frozen=True)
