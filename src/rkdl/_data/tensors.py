@@ -44,21 +44,13 @@ class TensorSignals(Signals):
         super().__init__(data.detach().as_subclass(torch.Tensor).to(device).resolve_neg(), dtype)
         self.device = device
         self.home = data.device
-        # All rows, as they were read together: one tensor from pass to pass.
-        self._whole: torch.Tensor | None = None
-
-    def _replaced(self, **changes: Any) -> Self:
-        return super()._replaced(_whole=None, **changes)
 
     def _finish(self, rows: torch.Tensor) -> torch.Tensor:
         return _finished(rows, self.dtype)
 
     def read(self, start: int, stop: int) -> torch.Tensor:
-        if stop - start < self.shape[0]:
-            return self._finish(self.data[start:stop])
-        if self._whole is None:
-            self._whole = self._finish(self.data)
-        return self._whole
+        # All rows together are one tensor from pass to pass, if they have the dtype.
+        return self._finish(self.data[start:stop] if stop - start < self.shape[0] else self.data)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         return self._take(indices).cpu().numpy()

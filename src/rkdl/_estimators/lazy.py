@@ -18,6 +18,9 @@ from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.types import Array
 
+# What tasks are called on the dashboard, where the method has another name.
+_NAMES = {"encode": "transform", "residual_norms": "error"}
+
 
 def transform_lazily(estimator: Any, dictionary: FittedDictionary, signals: DaskSignals) -> Array:
     """Codes of the signals as a Dask array with the same row chunks."""
@@ -68,7 +71,7 @@ def _map_blocks(dictionary: FittedDictionary, signals: DaskSignals, method: str,
         chunks=(rows.chunks[0], *((width,) for width in meta.shape[1:])),
         drop_axis=1 if meta.ndim == 1 else None,
         meta=meta,
-        name=f"rkdl-{method}-{uuid4().hex}",
+        name=f"rkdl-{_NAMES.get(method, method)}-{uuid4().hex}",
         **options,
     )
 
