@@ -10,7 +10,6 @@ import numpy as np
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._features.kernels import Kernel, Linear
 from rkdl._features.kernels.base import BuiltIn
-from rkdl._features.kernels.composites import Composite
 from rkdl._features.kernels.radial import Radial
 from rkdl._features.metric import IdentityMetric, Metric, make_metric
 from rkdl._utils.types import Array
@@ -117,7 +116,7 @@ class KernelMap(FeatureMap):
     def has_unit_norms(self) -> bool:  # type: ignore[override]
         if isinstance(self.kernel, Radial):
             return True
-        if isinstance(self.kernel, BuiltIn) and not isinstance(self.kernel, Composite):
+        if isinstance(self.kernel, BuiltIn):
             return False
         # As far as some kernel vectors and their multiples show.
         vectors = np.asarray(self.kernel_vectors)
