@@ -34,8 +34,7 @@ from benchmarks.data import enlarged_mnist, mnist
 from benchmarks.pages import put
 from rkdl import DL, MORKDL, ORKDL, RKDL, FourierDL, config_context
 from rkdl._execution.dask import ADDED_AT_ONCE
-from rkdl._execution.executor import ChunkTask
-from rkdl._execution.threads import ThreadExecutor
+from rkdl._execution.executor import ChunkTask, Executor
 from rkdl._learning.chunk_tasks import ChunkState
 from rkdl._persistence.files import read_file
 
@@ -320,9 +319,9 @@ def cost_by_formula(model: DL, n: int, p: int, m: int, itemsize: int) -> Cost:
 
 def measured_cost(model: DL, X: np.ndarray, iterations: tuple[int, int]) -> tuple[Cost, float]:
     """Cost of an iteration, from fits of two lengths, and bytes of chunk state per signal."""
-    map_reduce, passes, state_bytes = ThreadExecutor.map_reduce, [], []
+    map_reduce, passes, state_bytes = Executor.map_reduce, [], []
 
-    def counted(self: ThreadExecutor, task: ChunkTask, *arguments: Any, **options: Any) -> tuple[tuple, list]:
+    def counted(self: Executor, task: ChunkTask, *arguments: Any, **options: Any) -> tuple[tuple, list]:
         sums, states = map_reduce(self, task, *arguments, **options)
         passes.append((1, len(pickle.dumps(task, protocol=5)), sum(np.asarray(part).nbytes for part in sums)))
         if states and isinstance(states[0], ChunkState):
@@ -333,11 +332,11 @@ def measured_cost(model: DL, X: np.ndarray, iterations: tuple[int, int]) -> tupl
     totals = []
     for count in iterations:
         passes.clear()
-        ThreadExecutor.map_reduce = counted  # type: ignore[method-assign]
+        Executor.map_reduce = counted  # type: ignore[method-assign]
         try:
             clone(model).set_params(max_iter=count).fit(Rows(X))
         finally:
-            ThreadExecutor.map_reduce = map_reduce  # type: ignore[method-assign]
+            Executor.map_reduce = map_reduce  # type: ignore[method-assign]
         totals.append(np.sum(passes, axis=0))
     per_iteration = (totals[1] - totals[0]) / (iterations[1] - iterations[0])
     return Cost(*map(float, per_iteration)), max(state_bytes)

@@ -12,15 +12,15 @@ from rkdl import DL, ORKDL
 from rkdl._data.signals import Signals
 from rkdl._data.sources import RowSource
 from rkdl._execution.chunks import CHUNK_BYTES
+from rkdl._execution.executor import Executor
 from rkdl._execution.pool import in_order, side_by_side
-from rkdl._execution.threads import ThreadExecutor
 
 n_jobs = pytest.mark.parametrize("n_jobs", [1, 2, 5])
 
 
 def executor_of(n_chunks, n_jobs, **options):
     X = np.zeros((n_chunks, 2))
-    return ThreadExecutor(Signals(X, X.dtype), [(i, i + 1) for i in range(n_chunks)], n_jobs, **options)
+    return Executor(Signals(X, X.dtype), [(i, i + 1) for i in range(n_chunks)], n_jobs, **options)
 
 
 class TestInOrder:
@@ -141,7 +141,7 @@ class TestSettingsOfTheCaller:
                 found.add(np.geterr()["over"])
                 return np.ones((len(range(40)[rows]), 2))
 
-        with np.errstate(over="raise"), ThreadExecutor(RowSource(Rows()), [(0, 20), (20, 40)], 2) as executor:
+        with np.errstate(over="raise"), Executor(RowSource(Rows()), [(0, 20), (20, 40)], 2) as executor:
             executor.inspected()
         assert found == {"raise"}
 
@@ -172,7 +172,7 @@ def test_sums_and_states(n_jobs):
     def task(rows, state):
         return (rows.sum(axis=0), len(rows)), (0 if state is None else state) + len(rows)
 
-    with ThreadExecutor(Signals(X, X.dtype), bounds, n_jobs) as executor:
+    with Executor(Signals(X, X.dtype), bounds, n_jobs) as executor:
         first, states = executor.map_reduce(task)
         expected = np.zeros(3)
         for start, stop in bounds:

@@ -18,7 +18,7 @@ from rkdl._data.sources import RowSource, is_source
 from rkdl._execution import config as _config
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import plan_chunks
-from rkdl._execution.threads import ThreadExecutor
+from rkdl._execution.executor import Executor
 from rkdl._learning import kernel_vector_choice
 
 pytestmark = poor_models
@@ -136,7 +136,7 @@ def test_reading_ahead_is_bounded():
 
     for n_jobs, most in ((1, 2), (4, 8)):
         read.clear(), done.clear()
-        with ThreadExecutor(source, bounds, n_jobs) as executor:
+        with Executor(source, bounds, n_jobs) as executor:
             in_flight = executor.map_chunks(task)
         assert max(in_flight) <= most
         assert read == [start for start, _ in bounds]
@@ -154,7 +154,7 @@ def test_a_storage_block_is_unpacked_once(X):
 
     data = Blocks(X)
     source = RowSource(data)
-    with ThreadExecutor(source, [(start, start + 100) for start in range(0, 1500, 100)], 2) as executor:
+    with Executor(source, [(start, start + 100) for start in range(0, 1500, 100)], 2) as executor:
         (total,), _ = executor.map_reduce(lambda rows, kept: ((rows.sum(dtype=np.float64),), None))
     assert total == pytest.approx(X.sum(dtype=np.float64))
     assert data.reads == 3

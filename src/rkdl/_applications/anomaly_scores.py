@@ -22,7 +22,7 @@ import numpy as np
 from rkdl._backends.arrays import cast, host, joined, squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._data.signals import Signals
-from rkdl._execution.open import open_part
+from rkdl._execution.open import open_executor
 from rkdl._features.widths import centre_of
 from rkdl._utils.types import Array
 
@@ -50,7 +50,7 @@ class Member(NamedTuple):
         correlations = values @ self.atoms.T
         codes, _ = backend.pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, True)
         explained = codes.correlate(correlations)
-        return (-2.0 * logs - backend.log(explained.clip(min=TINY))).clip(min=0.0)
+        return (-2.0 * logs - backend.xp.log(explained.clip(min=TINY))).clip(min=0.0)
 
 
 class Ensemble(NamedTuple):
@@ -69,7 +69,7 @@ class Ensemble(NamedTuple):
         """Anomaly of each signal (c, m) in each dictionary, (c, n_members)."""
         rows = cast(signals, np.float64) - self.centre
         squares = squared_norms(rows)
-        return backend_of(rows).stack([member.anomaly(rows, squares) for member in self.members]).T
+        return backend_of(rows).xp.stack([member.anomaly(rows, squares) for member in self.members]).T
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class AnomalyTask:
     def of_all(self, signals: Signals, n_jobs: int | None) -> Array:
         """The results for all signals, as a tensor if these came as one; NaN and infinity are refused."""
         width = 2 * sum(self.ensemble.members[0].kernel_vectors.shape) * (8 // signals.dtype.itemsize)
-        with open_part(signals, width, n_jobs) as executor:
+        with open_executor(signals, width, n_jobs, is_part=True) as executor:
             (total,), parts = executor.map_reduce(self)
         if not np.isfinite(float(total)):
             signals.check_finite()

@@ -55,9 +55,6 @@ class Picked(Signals):
     def largest(self) -> float:
         return self._signals.largest()
 
-    def make_resident(self) -> None:
-        """Rows are gathered when they are read."""
-
 
 @dataclass(frozen=True)
 class SharedFeatures:
@@ -159,7 +156,7 @@ class ClassCoder:
         """
         features, norms, checked = self._map(signals)
         backend = backend_of(features)
-        found = backend.stack([residuals for _, residuals in self.codes(features, norms)]).T
+        found = backend.xp.stack([residuals for _, residuals in self.codes(features, norms)]).T
         return checked, found / backend.where(norms > 0.0, norms, 1.0)[:, None]
 
     def faint_shares(self, decoder: None, signals: Array) -> tuple[Array, Array]:
@@ -178,7 +175,7 @@ class ClassCoder:
             correlations = own.correlate(features)[1]
             pursuit = own.limited._replace(residual_tol=-1.0)
             columns.append(backend.pursue(correlations, own.padded_gram, endless, *pursuit)[0].correlate(correlations))
-        return checked, backend.stack([*columns, largest[:, 0] / norms**0.5]).T
+        return checked, backend.xp.stack([*columns, largest[:, 0] / norms**0.5]).T
 
     def _map(self, signals: Array) -> tuple[Array, Array, Array]:
         """Features and squared norms of a chunk, and numbers that tell whether the features are in range."""
@@ -205,7 +202,7 @@ def class_scores(signals: Signals, coder: ClassCoder, n_jobs: int | None) -> Arr
     classes explain, which still differ.
     """
     scores = -cast(relative_residuals(signals, coder, n_jobs), np.float64)
-    faint = backend_of(scores).flatnonzero((scores < FAINT - 1.0).all(1))
+    faint = backend_of(scores).xp.argwhere((scores < FAINT - 1.0).all(1))[:, 0]
     if len(faint):
         count = len(coder.encoders)
         picked = Picked(signals, host(faint))

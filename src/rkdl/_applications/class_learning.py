@@ -19,7 +19,7 @@ from rkdl._backends.arrays import host
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.config import cache_limit
 from rkdl._execution.executor import Executor
-from rkdl._execution.open import open_part
+from rkdl._execution.open import open_executor
 from rkdl._execution.pool import side_by_side
 from rkdl._features.metric import IdentityMetric
 from rkdl._learning.initial_atoms import initial_atoms
@@ -69,7 +69,7 @@ class ClassProblem(LearningProblem):
             # Asked here: classes learn in threads that do not know the user's settings.
             cache_bytes = cache_limit(executor.cache_room(FEATURE_BYTES) * len(rows) // n_signals)
             problem = ReducedProblem(
-                open_part(own, width, -(-self._threads // len(members)), cache_bytes),
+                open_executor(own, width, -(-self._threads // len(members)), is_part=True, cache_bytes=cache_bytes),
                 Model.start(feature_map, metric, atoms),
                 features.pursuit._replace(n_nonzero=min(features.pursuit.n_nonzero, count)),
                 atom_update=specification.atom_update,

@@ -140,7 +140,7 @@ def _chunk_gradient(
     backend = backend_of(features)
     codes, residuals = zip(*coder.codes(features, norms), strict=True)
     inverse = 1.0 / backend.where(norms > 0.0, norms, 1.0)
-    logs = _log_probabilities(backend.stack(residuals).T * inverse[:, None], sharpness)
+    logs = _log_probabilities(backend.xp.stack(residuals).T * inverse[:, None], sharpness)
     # First, since the logarithms are then overwritten.
     loss = -(targets * logs).sum()
     # Relative to the norm, so that all signals have the same weight.

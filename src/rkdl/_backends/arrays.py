@@ -27,7 +27,7 @@ where, largest = map(_primitive, ("where", "largest"))
 
 def joined(parts: list[Array]) -> Array:
     """Arrays one after another along their first axis."""
-    return parts[0] if len(parts) == 1 else backend_of(parts[0]).concatenate(parts)
+    return parts[0] if len(parts) == 1 else backend_of(parts[0]).xp.concatenate(parts)
 
 
 def stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -32,7 +32,10 @@ ChunkCodes: TypeAlias = "Codes | TensorCodes"
 
 
 class Backend(Protocol):
-    """Primitives on arrays of one library, `xp`; arguments are of that library unless they say otherwise."""
+    """Primitives on arrays of one library; arguments are of that library unless they say otherwise.
+
+    What NumPy and torch have under one name, such as `stack` and `finfo`, is that of `xp`.
+    """
 
     xp: ModuleType
 
@@ -56,21 +59,9 @@ class Backend(Protocol):
     def full(self, shape: tuple[int, ...], value: float, like: Array) -> Array:
         """One number in every place, of the dtype of `like`, where it is."""
 
-    def stack(self, arrays: Sequence[Array]) -> Array:
-        """Arrays of one shape along a new first axis."""
-        return self.xp.stack(arrays)
-
-    def concatenate(self, arrays: Sequence[Array]) -> Array:
-        """Arrays one after another along the first axis."""
-        return self.xp.concatenate(arrays)
-
     def where(self, condition: Array, value: Array, otherwise: Array) -> Array:
         """`value` where the condition holds, else `otherwise`."""
         return self.xp.where(condition, value, otherwise)
-
-    def flatnonzero(self, mask: Array) -> Array:
-        """Indices of what is true."""
-        return self.xp.argwhere(mask)[:, 0]
 
     def largest(self, rows: Array, count: int) -> tuple[Array, Array]:
         """The `count` largest numbers of every row and their places, in no order."""
@@ -78,22 +69,14 @@ class Backend(Protocol):
     def group_sums(self, rows: Array, groups: Array, weights: Array, count: int) -> tuple[Array, Array, Array]:
         """Weighted sums (count, m) and weights (count,) of the rows of every group, and their numbers (count,)."""
 
-    def finfo(self, array: Array) -> np.finfo:
-        """`eps`, `tiny` and `max` of the array's dtype."""
-        return self.xp.finfo(array.dtype)
-
     def exp(self, array: Array) -> Array:
         """``e^x`` of every number, in place."""
         return self.xp.exp(array, out=array)
 
-    def log(self, array: Array) -> Array:
-        """Natural logarithm of every number, in a new array."""
-        return self.xp.log(array)
-
     def log_softmax(self, rows: Array) -> Array:
         """Logarithms of the softmax of every row, in a new array."""
         logits = rows - self.xp.amax(rows, 1, keepdims=True)
-        logits -= self.log(self.xp.exp(logits).sum(1, keepdims=True))
+        logits -= self.xp.log(self.xp.exp(logits).sum(1, keepdims=True))
         return logits
 
     def power(self, array: Array, exponent: float) -> Array:

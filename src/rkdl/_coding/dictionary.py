@@ -135,7 +135,7 @@ class FittedDictionary:
         if self.is_linear:
             # From the residual itself: a difference of squares loses all digits where the fit is close.
             squares = squared_norms(rows - codes.times(encoder.atoms))
-        return features, cast(backend_of(norms).stack([squares, norms]).T, np.float64) ** 0.5
+        return features, cast(backend_of(norms).xp.stack([squares, norms]).T, np.float64) ** 0.5
 
     def residual_norms(self, signals: Signals, *, n_jobs: int | None = None) -> Array:
         """Norms (n_signals,) of the residuals in feature space."""

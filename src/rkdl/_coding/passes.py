@@ -15,9 +15,8 @@ from rkdl._coding.encoder import Encoder, square_sum
 from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.executor import Result
+from rkdl._execution.executor import Executor, Result
 from rkdl._execution.pool import side_by_side
-from rkdl._execution.threads import ThreadExecutor
 from rkdl._features.maps import KernelMap
 from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
@@ -57,7 +56,7 @@ def for_each_chunk(
 
         choose, n_jobs = bounds_on(signals.device), 1
     bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
-    with ThreadExecutor(signals, bounds, n_jobs, row_width=width) as executor:
+    with Executor(signals, bounds, n_jobs, row_width=width) as executor:
         return executor.map_chunks(task)
 
 

@@ -213,12 +213,12 @@ class FixedPoint:
         """Maxima of g, given the weights c (c, p) and g at the kernel vectors (c, p)."""
         signals, reached = self._starts(weights, heights)
         backend = backend_of(weights)
-        active = backend.flatnonzero(reached > backend.finfo(weights).tiny)
+        active = backend.xp.argwhere(reached > backend.xp.finfo(weights.dtype).tiny)[:, 0]
         points, weights = signals[active], weights[active]
         values, targets = self._evaluate(points, weights)
         steps = backend.full(values.shape, 1.0, values)
         # Squared length of a step that is not worth another: relative to the kernel vectors' spread.
-        tolerance = float(squared_norms(self.vectors).mean()) * backend.finfo(self.vectors).eps
+        tolerance = float(squared_norms(self.vectors).mean()) * backend.xp.finfo(self.vectors.dtype).eps
         for _ in range(MAX_STEPS):
             moves = steps[:, None] * (targets - points)
             moving = (squared_norms(moves) > tolerance) & (steps > SHORTEST_STEP)
@@ -258,7 +258,7 @@ class FixedPoint:
             targets = terms @ self.vectors / values[:, None]
             # Too small a g to divide by: stay, which ends the iteration there.
             squares = squared_norms(targets)
-            lost = ~(squares < backend_of(squares).finfo(squares).max)
+            lost = ~(squares < backend_of(squares).xp.finfo(squares.dtype).max)
         targets[lost] = points[lost]
         return values, targets
 

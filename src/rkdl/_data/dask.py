@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
+from operator import getitem
 from threading import Lock
 from typing import Any, Self
 from uuid import uuid4
@@ -39,28 +41,18 @@ class DaskSignals(Signals):
         self._blocks_of: tuple[dict, list] | None = None
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        return self._fetch_rows(np.arange(start, stop))
+        return self.take(np.arange(start, stop))
 
     def take(self, indices: np.ndarray) -> np.ndarray:
+        """The rows of the given indices: those of a block leave it together, and other blocks are not asked."""
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
-        return self._fetch_rows(wanted)[inverse]
-
-    def _fetch_rows(self, wanted: np.ndarray) -> np.ndarray:
-        """Rows of ascending indices: those of a block leave it together, and other blocks are not asked."""
-        graph, blocks = self.blocks()
         edges = np.cumsum([0, *self.data.chunks[0]])
         cuts = np.searchsorted(wanted, edges)
-        asked = [i for i in range(len(blocks)) if cuts[i] < cuts[i + 1]]
-        if not asked:
+        parts = {i: wanted[cuts[i] : cuts[i + 1]] - edges[i] for i in range(len(edges) - 1) if cuts[i] < cuts[i + 1]}
+        if not parts:
             return np.empty((0, self.shape[1]), dtype=self.dtype)
-        token = uuid4().hex
-        rows = (wanted[cuts[i] : cuts[i + 1]] - edges[i] for i in asked)
-        tasks = {
-            f"rkdl-take-{token}-{i}": (_rows, blocks[i], i, self.data.chunks[0][i], self.shape[1], own)
-            for i, own in zip(asked, rows, strict=True)
-        }
-        needed, _ = cull(graph, [blocks[i] for i in asked])
-        return np.concatenate([self._finish(part) for part in _compute({**needed, **tasks}, list(tasks))])
+        found = _compute(*self.tasks(getitem, "rkdl-take", parts))
+        return np.concatenate([self._finish(part) for part in found])[inverse]
 
     def blocks(self) -> tuple[dict, list]:
         """The graph that the chunks come from, and their keys in it; not to be written to."""
@@ -77,17 +69,23 @@ class DaskSignals(Signals):
         """The same signals, computed and kept by the workers."""
         return self._replaced(data=self.data.persist(), _blocks_of=None)
 
-    def _of_blocks(self, function: Callable[[Array], Result], name: str) -> list[Result]:
-        return list(itertools.chain(*self.map_blocks(_pieces_of, f"rkdl-{name}", (function, self.dtype))))
+    def _of_pieces(self, function: Callable[[Array], Result], name: str) -> list[Result]:
+        return list(itertools.chain(*self.map_blocks(partial(_pieces_of, function, self.dtype), f"rkdl-{name}")))
 
-    def map_blocks(self, function: Callable[[Any, Any], Result], name: str, argument: Any) -> list[Result]:
-        """Results of ``function(block, argument)`` for every block, in this process."""
+    def map_blocks(self, function: Callable[[Any, None], Result], name: str) -> list[Result]:
+        """Results of ``function(block, None)`` for every block, in this process."""
+        return _compute(*self.tasks(function, name, dict.fromkeys(range(len(self.data.chunks[0])))))
+
+    def tasks(self, function: Callable[[Any, Any], object], name: str, items: dict[int, Any]) -> tuple[dict, list[str]]:
+        """The graph of ``function(block, item)`` for the blocks of these numbers, and the keys of the results in it."""
         graph, blocks = self.blocks()
-        token = uuid4().hex
+        if len(items) < len(blocks):
+            graph, _ = cull(graph, [blocks[i] for i in items])
+        token, n_rows = uuid4().hex, self.data.chunks[0]
+        # One task has the function, and workers hand it on to each other.
         sent = f"rkdl-send-{token}"
-        tasks = {f"{name}-{token}-{i}": (_call, sent, blocks[i], i, rows) for i, rows in enumerate(self.data.chunks[0])}
-        held = _Literal((function, self.shape[1], argument))
-        return _compute({**graph, sent: (_value_of, held), **tasks}, list(tasks))
+        tasks = {f"{name}-{token}-{i}": (_call, sent, blocks[i], i, n_rows[i], item) for i, item in items.items()}
+        return {**graph, sent: (_value_of, _Literal((function, self.shape[1]))), **tasks}, list(tasks)
 
 
 class _Literal:
@@ -111,14 +109,14 @@ def _submit(graph: dict, keys: list[str]) -> list:
 
 def _compute(graph: dict, keys: list[str]) -> list:
     """What the keys stand for, brought here."""
-    found = _submit(graph, keys)
+    return _brought(_submit(graph, keys))
+
+
+def _brought(found: list) -> list:
+    """What was submitted, in this process."""
     if found and not isinstance(found[0], _Literal):
         return found[0].client.gather(found)
     return [item.value for item in found]
-
-
-def _result(item: Any) -> Any:
-    return item.value if isinstance(item, _Literal) else item.result()
 
 
 def is_cluster() -> bool:
@@ -148,18 +146,13 @@ def aligned(value: Any) -> Any:
     return map_parts(aligned, value)
 
 
-def _rows(block: Any, number: int, n_rows: int, width: int, indices: np.ndarray) -> Any:
-    return checked_block(block, number, (n_rows, width))[indices]
+def _call(sent: tuple[Callable[[Any, Any], Result], int], block: Any, number: int, n_rows: int, item: Any) -> Result:
+    function, width = sent
+    return function(checked_block(block, number, (n_rows, width)), item)
 
 
-def _call(sent: tuple[Callable[[Any, Any], Result], int, Any], block: Any, number: int, n_rows: int) -> Result:
-    function, width, argument = sent
-    return function(checked_block(block, number, (n_rows, width)), argument)
-
-
-def _pieces_of(block: Any, argument: tuple[Callable[[Array], Result], np.dtype]) -> list[Result]:
-    function, dtype = argument
-    return Signals(block, dtype)._of_blocks(function, "")
+def _pieces_of(function: Callable[[Array], Result], dtype: np.dtype, block: Any, _: None) -> list[Result]:
+    return Signals(block, dtype)._of_pieces(function, "")
 
 
 def _value_of(held: Any) -> Any:

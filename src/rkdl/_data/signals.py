@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.arrays import cast
+from rkdl._backends.arrays import cast, host
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array
 
@@ -87,39 +86,29 @@ class Signals:
         """Lasts as long as a pass that reads rows `bounds` in this order, so many at once; slow sources read ahead."""
         return nullcontext()
 
-    def make_resident(self) -> None:
-        """Take the memory on the device that all signals will stay in, where there is enough."""
-
-    def release_buffer(self) -> None:
-        """The chunk read last has been given to the device: when it is done its place may be filled again."""
-
     def check_finite(self, name: str = "X") -> None:
         """Refuse NaN and infinity with scikit-learn's words and the columns concerned."""
-        self._of_blocks(partial(check_rows_finite, name=name), "check")
+        self._of_pieces(partial(_check_finite, name=name), "check")
 
     def largest(self) -> float:
         """The largest magnitude of all numbers."""
-        return max(self._of_blocks(_largest, "extent"), default=0.0)
+        return max(self._of_pieces(_largest, "extent"), default=0.0)
 
     def variance(self) -> float:
-        """Variance of all numbers, the zeros of a sparse matrix among them."""
-        counts, means, deviations = np.array([(0.0, 0.0, 0.0), *self._of_blocks(_moments, "moments")]).T
+        """Variance of all numbers."""
+        counts, means, deviations = np.array(self._of_pieces(_moments, "moments")).T
         size = self.shape[0] * self.shape[1]
         mean = float(counts @ means) / size
-        between = float(counts @ (means - mean) ** 2) + (size - counts.sum()) * mean**2
-        return float(deviations.sum() + between) / size
+        return float(deviations.sum() + float(counts @ (means - mean) ** 2)) / size
 
-    def _of_blocks(self, function: Callable[[Array], Result], name: str) -> list[Result]:
-        """The function of pieces of all numbers; of a sparse matrix, of its values."""
-        return [function(piece) for block in self._blocks() for piece in _pieces(block)]
-
-    def _blocks(self) -> Iterator[Array]:
-        yield _values_of(self.data) if sparse.issparse(self.data) else np.asarray(self.data)
+    def _of_pieces(self, function: Callable[[Array], Result], name: str) -> list[Result]:
+        """The function of some rows after the other, as they are read."""
+        n_rows, step = self.shape[0], max(1, PIECE_SIZE // self.shape[1])
+        return [function(self.read(start, min(start + step, n_rows))) for start in range(0, n_rows, step)]
 
 
-def _pieces(rows: Array) -> Iterator[Array]:
-    step = max(1, PIECE_SIZE // math.prod(rows.shape[1:]))
-    return (rows[start : start + step] for start in range(0, len(rows), step))
+def _check_finite(rows: Array, name: str) -> None:
+    check_rows_finite(host(rows), name)
 
 
 def _largest(numbers: Array) -> float:
@@ -132,16 +121,6 @@ def _moments(numbers: Array) -> tuple[int, float, float]:
     mean = float(wide.mean())
     wide = wide - mean
     return len(wide), mean, float(wide @ wide)
-
-
-def _values_of(matrix: Any) -> np.ndarray:
-    """The values of a sparse matrix, each place once."""
-    matrix = sparse.csr_array(matrix)
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
-    values: np.ndarray = matrix.data[: matrix.indptr[-1]]
-    return values
 
 
 def check_shape(shape: tuple[int, ...], kind: str, caller: str) -> None:

@@ -148,11 +148,6 @@ class RowSource(Signals):
             rows[first:last] = block[own - own[0]]
         return self._finish(rows)[inverse]
 
-    def _blocks(self) -> Iterator[np.ndarray]:
-        rows = max(self._block_rows, (4 << 20) // (self.shape[1] * self.dtype.itemsize), 1)
-        for start in range(0, self.shape[0], rows):
-            yield self._slice(start, min(start + rows, self.shape[0])).astype(self.dtype)
-
 
 def _rows_of_blocks(data: Any) -> int:
     """Rows of a storage block; 1 where there are none or they are not said in the way of Zarr and HDF5."""

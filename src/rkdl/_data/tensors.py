@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
@@ -11,12 +11,11 @@ import torch
 
 from rkdl._backends.arrays import host
 from rkdl._backends.devices import CACHE_SHARE, free_bytes, resolve_device, torch_dtype
-from rkdl._data.signals import Signals, _pieces, check_shape
-from rkdl._utils.inputs import check_rows_finite
+from rkdl._data.signals import Result, Signals, check_shape
 
 _DTYPES = {torch.float32: np.float32, torch.float16: np.float32, torch.bfloat16: np.float32}
 
-# Bytes of a pinned buffer; there are two, and one is filled while the other is sent.
+# Bytes that are copied to pinned memory together: one piece is sent while the next is copied.
 STAGING_BYTES = 32 << 20
 
 
@@ -45,21 +44,13 @@ class TensorSignals(Signals):
         super().__init__(data.detach().as_subclass(torch.Tensor).to(device).resolve_neg(), dtype)
         self.device = device
         self.home = data.device
-        # All rows, as they were read together: one tensor from pass to pass.
-        self._whole: torch.Tensor | None = None
-
-    def _replaced(self, **changes: Any) -> Self:
-        return super()._replaced(_whole=None, **changes)
 
     def _finish(self, rows: torch.Tensor) -> torch.Tensor:
         return _finished(rows, self.dtype)
 
     def read(self, start: int, stop: int) -> torch.Tensor:
-        if stop - start < self.shape[0]:
-            return self._finish(self.data[start:stop])
-        if self._whole is None:
-            self._whole = self._finish(self.data)
-        return self._whole
+        # All rows together are one tensor from pass to pass, if they have the dtype.
+        return self._finish(self.data[start:stop] if stop - start < self.shape[0] else self.data)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         return self._take(indices).cpu().numpy()
@@ -76,14 +67,6 @@ class TensorSignals(Signals):
     def subset(self, indices: np.ndarray) -> TensorSignals:
         return TensorSignals(self._take(indices), self.dtype, self.device)
 
-    def check_finite(self, name: str = "X") -> None:
-        if not self.data.isfinite().all():
-            bad = self.data[~self.data.isfinite().all(dim=1)][:1]
-            check_rows_finite(host(bad), name)
-
-    def _blocks(self) -> Iterator[torch.Tensor]:
-        yield self.data
-
 
 class HostTensor(Signals):
     """Rows of a tensor in host memory, which become arrays when they are read; a device gets them as they are stored.
@@ -96,9 +79,6 @@ class HostTensor(Signals):
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         return self._finish(self.data[torch.from_numpy(np.asarray(indices, dtype=np.int64))])
-
-    def _blocks(self) -> Iterator[np.ndarray]:
-        yield from map(host, _pieces(self.data))
 
 
 class StreamedSignals(Signals):
@@ -127,10 +107,6 @@ class StreamedSignals(Signals):
             buffers = self._make_buffers(changes["dtype"])
         return super()._replaced(source=self.source._replaced(**changes), _buffers=buffers, **changes)
 
-    def make_resident(self) -> None:
-        if self._buffers is not None:
-            self._buffers.make_resident()
-
     def read(self, start: int, stop: int) -> torch.Tensor:
         if self._buffers is None:
             rows = self.source.read(start, stop)
@@ -141,10 +117,6 @@ class StreamedSignals(Signals):
     def _sent(self, start: int, stop: int) -> Any:
         """Rows as they travel."""
         return self.data[start:stop] if self._is_stored else self.source.read(start, stop)
-
-    def release_buffer(self) -> None:
-        if self._buffers is not None:
-            self._buffers.release()
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         return self.source.take(indices)
@@ -163,8 +135,8 @@ class StreamedSignals(Signals):
         missing = [bound for bound in bounds if self._buffers is None or not self._buffers.has(*bound)]
         return self.source.reading(missing, at_once)
 
-    def _blocks(self) -> Iterator[np.ndarray]:
-        return self.source._blocks()
+    def _of_pieces(self, function: Callable[[Any], Result], name: str) -> list[Result]:
+        return self.source._of_pieces(function, name)
 
 
 class _Buffers:
@@ -172,89 +144,71 @@ class _Buffers:
 
     def __init__(self, device: torch.device, shape: tuple[int, int], dtype: torch.dtype) -> None:
         self.device, self.shape, self.dtype = device, shape, dtype
-        self._is_ready = False
-        self._resident: torch.Tensor | None = None
-        self._arrived: set[tuple[int, int]] = set()  # rows that are there
-        self._slots: list[torch.Tensor | None] = [None, None]
-        self._done: list[Any] = [None, None]
-        self._turn = 0
         self._copies = torch.cuda.Stream(device)
-        self._staging: list[tuple[torch.Tensor, Any]] = []
-
-    def make_resident(self) -> None:
-        """As `StreamedSignals.make_resident`."""
-        if not self._is_ready:
-            self._is_ready = True
-            if self.shape[0] * self.shape[1] * self.dtype.itemsize <= CACHE_SHARE * free_bytes(self.device):
-                self._resident = self._empty(self.shape[0])
+        self._sent = [torch.cuda.Event(), torch.cuda.Event()]
+        # All rows, if they are to stay; and which of them are there.
+        self._resident: torch.Tensor | None = None
+        self._is_there = np.zeros(shape[0], dtype=bool)
+        # Else places that chunks take turns in, each free after the work that the device had been given by an event.
+        self._slots: list[tuple[torch.Tensor, torch.cuda.Event] | None] = [None, None]
+        self._is_used = False
 
     def _empty(self, n_rows: int) -> torch.Tensor:
-        return torch.empty((n_rows, self.shape[1]), dtype=self.dtype, device=self.device)
+        found = torch.empty((n_rows, self.shape[1]), dtype=self.dtype, device=self.device)
+        self._copies.wait_stream(torch.cuda.current_stream(self.device))
+        return found
 
     def has(self, start: int, stop: int) -> bool:
-        """Whether these rows are on the device."""
-        return (start, stop) in self._arrived
+        """Whether these rows are on the device to stay."""
+        return bool(self._is_there[start:stop].all())
 
     def whole(self) -> torch.Tensor | None:
         """All rows, if they are on the device."""
-        if self._resident is None:
-            return None
-        arrived = 0
-        for start, stop in sorted(self._arrived):
-            if start > arrived:
-                return None
-            arrived = max(arrived, stop)
-        return self._resident if arrived == len(self._resident) else None
+        return self._resident if self._is_there.all() else None
 
     def read(self, source: Callable[[int, int], Any], start: int, stop: int) -> torch.Tensor:
         """Rows on the device; ``source(start, stop)`` are those rows in host memory."""
-        self.make_resident()
-        if self._resident is not None:
-            target = self._resident[start:stop]
-            if not self.has(start, stop):
-                self._send(source(start, stop), target)
-                self._arrived.add((start, stop))
-            return target
-        self._turn = 1 - self._turn
-        slot = self._slots[self._turn]
-        if slot is None or len(slot) < stop - start:
-            slot = self._empty(stop - start)
-            self._slots[self._turn], self._done[self._turn] = slot, None
-            self._copies.wait_stream(torch.cuda.current_stream(self.device))
-        elif self._done[self._turn] is not None:
-            self._copies.wait_event(self._done[self._turn])
-        target = slot[: stop - start]
-        self._send(source(start, stop), target)
-        return target
-
-    def release(self) -> None:
-        """The rows read last have been given to the device: when it is done their place may be filled again."""
+        if not self._is_used:
+            self._is_used = True
+            if self.shape[0] * self.shape[1] * self.dtype.itemsize <= CACHE_SHARE * free_bytes(self.device):
+                self._resident = self._empty(self.shape[0])
         if self._resident is None:
-            event = torch.cuda.Event()
-            event.record(torch.cuda.current_stream(self.device))
-            self._done[self._turn] = event
+            return self._send(source(start, stop), self._slot(stop - start))
+        if not self.has(start, stop):
+            self._send(source(start, stop), self._resident[start:stop])
+            self._is_there[start:stop] = True
+        return self._resident[start:stop]
 
-    def _send(self, rows: Any, target: torch.Tensor) -> None:
-        """Copy through pinned buffers on a stream of its own; work that is given to the device later waits for it."""
+    def _slot(self, n_rows: int) -> torch.Tensor:
+        """Room for a chunk, in the place of the last but one."""
+        earlier, last = self._slots
+        if last is not None:
+            # What the device has been given by now includes all work on the last chunk.
+            last[1].record(torch.cuda.current_stream(self.device))
+        if earlier is None or len(earlier[0]) < n_rows:
+            earlier = self._empty(n_rows), torch.cuda.Event()
+        else:
+            self._copies.wait_event(earlier[1])
+        self._slots = [last, earlier]
+        return earlier[0][:n_rows]
+
+    def _send(self, rows: Any, target: torch.Tensor) -> torch.Tensor:
+        """Copy through pinned memory on a stream of its own; work that is given to the device later waits for it."""
         if isinstance(rows, np.ndarray) and rows.flags.writeable:
             # torch copies with several threads.
             rows = torch.from_numpy(rows)
         count = max(1, STAGING_BYTES // max(1, rows.shape[1] * rows.itemsize))
-        if not self._staging:
-            shape = (count, rows.shape[1])
-            self._staging = [(torch.empty(shape, dtype=target.dtype, pin_memory=True), None) for _ in range(2)]
         with torch.cuda.stream(self._copies):
             for number, first in enumerate(range(0, len(rows), count)):
-                piece = rows[first : first + count]
-                buffer, sent = self._staging[number % 2]
-                if sent is not None:
-                    sent.synchronize()
+                piece, sent = rows[first : first + count], self._sent[number % 2]
+                sent.synchronize()
+                # torch keeps pinned memory and hands it out again when it has been read.
+                pinned = torch.empty(piece.shape, dtype=target.dtype, pin_memory=True)
                 if isinstance(piece, torch.Tensor):
-                    buffer[: len(piece)].copy_(piece)
+                    pinned.copy_(piece)
                 else:
-                    np.copyto(buffer.numpy()[: len(piece)], piece)
-                target[first : first + len(piece)].copy_(buffer[: len(piece)], non_blocking=True)
-                event = torch.cuda.Event()
-                event.record(self._copies)
-                self._staging[number % 2] = (buffer, event)
+                    np.copyto(pinned.numpy(), piece)
+                target[first : first + count].copy_(pinned, non_blocking=True)
+                sent.record(self._copies)
         torch.cuda.current_stream(self.device).wait_stream(self._copies)
+        return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +17,9 @@ from rkdl._data.open import open_signals
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.types import Array
+
+# What tasks are called on the dashboard, where the method has another name.
+_NAMES = {"encode": "transform", "residual_norms": "error"}
 
 
 def transform_lazily(estimator: Any, dictionary: FittedDictionary, signals: DaskSignals) -> Array:
@@ -53,7 +57,7 @@ def decode_lazily(dictionary: FittedDictionary, codes: Any, dtype: np.dtype) -> 
 
 def energies_of_blocks(dictionary: FittedDictionary, signals: DaskSignals) -> list[tuple[float, float]]:
     """Sums of squared residuals and of squared norms per block."""
-    return signals.map_blocks(_energies, "rkdl-score", (dictionary, signals.dtype))
+    return signals.map_blocks(partial(_energies, dictionary, signals.dtype), "rkdl-score")
 
 
 def _map_blocks(dictionary: FittedDictionary, signals: DaskSignals, method: str, meta: Any, **options: Any) -> Array:
@@ -67,7 +71,7 @@ def _map_blocks(dictionary: FittedDictionary, signals: DaskSignals, method: str,
         chunks=(rows.chunks[0], *((width,) for width in meta.shape[1:])),
         drop_axis=1 if meta.ndim == 1 else None,
         meta=meta,
-        name=f"rkdl-{method}-{uuid4().hex}",
+        name=f"rkdl-{_NAMES.get(method, method)}-{uuid4().hex}",
         **options,
     )
 
@@ -89,8 +93,7 @@ def _apply(
         return getattr(aligned(dictionary), method)(_signals_of(block, dtype), n_jobs=1, **options)
 
 
-def _energies(block: Any, argument: tuple[FittedDictionary, np.dtype]) -> tuple[float, float]:
-    dictionary, dtype = argument
+def _energies(dictionary: FittedDictionary, dtype: np.dtype, block: Any, _: None) -> tuple[float, float]:
     with one_blas_thread():
         return aligned(dictionary).energies(_signals_of(block, dtype), n_jobs=1)
 

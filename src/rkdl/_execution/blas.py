@@ -29,15 +29,9 @@ _OPENBLAS = [
 
 
 @cache
-def _libraries() -> list[LibController]:
-    controllers: list[LibController] = ThreadpoolController().select(user_api="blas").lib_controllers
-    return controllers
-
-
-@cache
 def _controls() -> list[tuple[Callable[[], int | None], Callable[[int], object]]]:
     """What gets and sets the number of threads of each library."""
-    return [_control(library) for library in _libraries()]
+    return [_control(library) for library in ThreadpoolController().select(user_api="blas").lib_controllers]
 
 
 def _control(library: LibController) -> tuple[Callable[[], int | None], Callable[[int], object]]:

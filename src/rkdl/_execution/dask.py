@@ -10,23 +10,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any, Self
 from uuid import uuid4
 
 import numpy as np
 
-from rkdl._data.dask import (
-    DaskSignals,
-    _compute,
-    _Literal,
-    _result,
-    _submit,
-    _value_of,
-    aligned,
-    checked_block,
-    is_cluster,
-)
+from rkdl._data.dask import DaskSignals, _brought, _compute, _Literal, _submit, _value_of, aligned, is_cluster
 from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.config import PERSIST
@@ -63,7 +54,7 @@ class DaskExecutor(Executor):
         total, *pairs = _submit(graph, [key, *new_states])
         if new_states:
             states = _without_sums(pairs)
-        return _result(total), states if states is not None else [None] * len(self.bounds)
+        return _brought([total])[0], states if states is not None else [None] * len(self.bounds)
 
     def map_states(self, function: Callable[[State], State], states: list[State]) -> list[State]:
         return _without_sums(_submit(*_states_graph(lambda item: ((), function(_state_of(item))), states, "rkdl-map")))
@@ -79,20 +70,14 @@ def pass_graph(
 
     With the key of its total, and the keys of new chunk states; none where these do not change.
     """
-    blocks, keys = signals.blocks()
-    name, token = _task_name(task), uuid4().hex
-    graph = dict(blocks)
-    # One Dask task has the chunk task, and workers hand it on to each other.
-    sent = f"rkdl-send-{token}"
-    graph[sent] = (_value_of, _Literal((task, signals.dtype, signals.shape[1])))
-    items = _references(states, graph) if states is not None else [None] * len(keys)
-    chunks = list(zip(keys, items, range(len(keys)), signals.data.chunks[0], strict=True))
-    applied = [f"{name}-{token}-{i}" for i in range(len(keys))]
-    sums, has_states = applied, _makes_state(task)
-    graph.update(zip(applied, ((_apply, sent, *chunk) for chunk in chunks), strict=True))
+    held: dict = {}
+    items = _references([None] * len(signals.data.chunks[0]) if states is None else states, held)
+    graph, applied = signals.tasks(partial(_apply, task, signals.dtype), _task_name(task), dict(enumerate(items)))
+    graph |= held
+    token, sums, has_states = uuid4().hex, applied, _makes_state(task)
     if has_states:
         # Apart, for what is added elsewhere must not take the codes along.
-        sums = [f"rkdl-sums-{token}-{i}" for i in range(len(keys))]
+        sums = [f"rkdl-sums-{token}-{i}" for i in range(len(items))]
         graph.update((key, (itemgetter(0), pair)) for key, pair in zip(sums, applied, strict=True))
     total: Any = None if start is None else _Literal(start)
     for i in range(0, len(sums), ADDED_AT_ONCE):
@@ -136,12 +121,8 @@ def _task_name(task: Any) -> str:
     return f"rkdl-{_NAMES.get(name, name)}"
 
 
-def _apply(
-    sent: tuple[ChunkTask, np.dtype, int], block: Any, item: Any, number: int, n_rows: int
-) -> tuple[Sums, State] | Sums:
+def _apply(task: ChunkTask, dtype: np.dtype, block: Any, item: Any) -> tuple[Sums, State] | Sums:
     """A chunk's sums, and its state where the task makes one."""
-    task, dtype, width = sent
-    block = checked_block(block, number, (n_rows, width))
     with one_blas_thread():
         rows = aligned(Signals(block, dtype).read(0, block.shape[0]))
         sums, state = aligned(task)(rows, aligned(_state_of(item)))

@@ -55,7 +55,6 @@ class DeviceExecutor(Executor):
         super().__init__(signals, bounds, 1, cache_bytes)
         self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
-        signals.make_resident()
         self._pieces = 1
 
     def __enter__(self) -> Self:

@@ -2,8 +2,8 @@
 
 A *pass over the data* applies a *chunk task* to every chunk. Sums of all chunks are added in float64 and in chunk
 order, so that a result is bitwise identical whatever the number of threads or workers; a *chunk state* (codes,
-features) stays where its chunk is, for a later pass. There is one executor for each place that chunks are worked on in:
-`rkdl._execution.threads`, `rkdl._execution.device` (torch) and `rkdl._execution.dask`.
+features) stays where its chunk is, for a later pass. Here chunks are worked on by threads, in `rkdl._execution.device`
+on a torch device, and in `rkdl._execution.dask` on a cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import numpy as np
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._data.signals import NotFiniteError, RangeError, Signals, is_safe
-from rkdl._execution.blas import one_blas_thread
+from rkdl._execution.blas import check_n_jobs, one_blas_thread, resolve_threads
+from rkdl._execution.chunks import CHUNK_BYTES
 from rkdl._execution.config import cache_limit
 from rkdl._execution.pool import in_order
 from rkdl._utils.types import Array
@@ -48,17 +49,31 @@ class ChunkTask(Protocol):
 
 
 class Executor:
-    """Runs chunk tasks on rows `bounds` of the signals, here one after another; holds BLAS to one thread while open.
+    """Runs chunk tasks on rows `bounds` of the signals, here on threads; holds BLAS to one thread while open.
 
     At most `cache_bytes` are cached between passes; None for `CACHE_BYTES`, or what the user's configuration says.
+    Signals occupy `row_width` numbers each while they are worked on.
     """
 
-    def __init__(self, signals: Signals, bounds: Bounds, n_jobs: int | None, cache_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        signals: Signals,
+        bounds: Bounds,
+        n_jobs: int | None,
+        cache_bytes: int | None = None,
+        row_width: float = float("inf"),
+    ) -> None:
         self.signals = signals
         self.bounds = list(bounds)
         self.n_jobs = n_jobs
         self.cache_bytes = cache_bytes
         self._threads = 1
+        check_n_jobs(n_jobs)
+        if len(self.bounds) > 1 and signals.device is None:
+            # What would fit in a chunk ends sooner in the calling thread than on several, which must be woken.
+            n_bytes = signals.shape[0] * row_width * signals.dtype.itemsize
+            if not signals.is_in_memory or n_bytes > CHUNK_BYTES:
+                self._threads = min(resolve_threads(n_jobs), len(self.bounds))
 
     def __enter__(self) -> Self:
         self._blas = one_blas_thread()
@@ -128,7 +143,6 @@ class Executor:
             if n_threads == 1:
                 for number, (start, stop) in enumerate(self.bounds):
                     consume(task(number, start, stop))
-                    self.signals.release_buffer()
                 return
             # Twice the threads keeps them busy and the results in flight few.
             items = [(number, *bound) for number, bound in enumerate(self.bounds)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from rkdl._backends.arrays import is_tensor
@@ -9,13 +11,21 @@ from rkdl._data.signals import Signals
 from rkdl._execution.chunks import chunk_bounds
 from rkdl._execution.config import plan_chunks
 from rkdl._execution.executor import Executor
-from rkdl._execution.threads import ThreadExecutor
 
 
-def open_executor(signals: Signals, row_width: int, n_jobs: int | None, *, is_alone: bool = False) -> Executor:
+def open_executor(
+    signals: Signals,
+    row_width: int,
+    n_jobs: int | None,
+    *,
+    is_alone: bool = False,
+    is_part: bool = False,
+    cache_bytes: int | None = None,
+) -> Executor:
     """What runs chunk tasks on the signals, each of which occupies `row_width` numbers while it is worked on.
 
-    `is_alone` says that the chunk tasks run no code of the user's.
+    `is_alone` says that the chunk tasks run no code of the user's, `is_part` that the signals are a part of others, to
+    which the user's chunks apply. At most `cache_bytes` are cached between passes.
     """
     if signals.is_remote:
         from rkdl._data.dask import DaskSignals
@@ -23,25 +33,15 @@ def open_executor(signals: Signals, row_width: int, n_jobs: int | None, *, is_al
 
         assert isinstance(signals, DaskSignals)
         return DaskExecutor(signals, n_jobs)
-    n_signals, itemsize = signals.shape[0], signals.dtype.itemsize
+    choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
     if signals.device is not None:
         from rkdl._execution.device import DeviceExecutor, bounds_on, is_light
 
-        # A source of signals that is the user's may differentiate.
-        is_alone = is_alone and (is_tensor(signals.data) or type(signals.data) is np.ndarray)
-        bounds = plan_chunks(n_signals, row_width, itemsize, bounds_on(signals.device))
-        return DeviceExecutor(signals, row_width, is_light(row_width, signals.shape[1]), is_alone, bounds)
-    return ThreadExecutor(signals, plan_chunks(n_signals, row_width, itemsize), n_jobs, None, row_width)
-
-
-def open_part(signals: Signals, row_width: int, n_jobs: int | None, cache_bytes: int | None = None) -> Executor:
-    """As `open_executor`, for some rows of signals on this machine; at most `cache_bytes` are cached between passes.
-
-    Not in the user's chunks, which are those of all signals.
-    """
-    if signals.device is not None:
-        from rkdl._execution.device import DeviceExecutor, is_light
-
-        return DeviceExecutor(signals, row_width, is_light(row_width, signals.shape[1]), cache_bytes=cache_bytes)
-    bounds = chunk_bounds(signals.shape[0], row_width, signals.dtype.itemsize)
-    return ThreadExecutor(signals, bounds, n_jobs, cache_bytes, row_width)
+        choose = bounds_on(signals.device)
+    sizes = signals.shape[0], row_width, signals.dtype.itemsize
+    bounds = choose(*sizes) if is_part else plan_chunks(*sizes, choose)
+    if signals.device is None:
+        return Executor(signals, bounds, n_jobs, cache_bytes, row_width)
+    # A source of signals that is the user's may differentiate.
+    is_alone = is_alone and (is_tensor(signals.data) or type(signals.data) is np.ndarray)
+    return DeviceExecutor(signals, row_width, is_light(row_width, signals.shape[1]), is_alone, bounds, cache_bytes)

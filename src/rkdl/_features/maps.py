@@ -10,7 +10,6 @@ import numpy as np
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._features.kernels import Kernel, Linear
 from rkdl._features.kernels.base import BuiltIn
-from rkdl._features.kernels.composites import Composite
 from rkdl._features.kernels.radial import Radial
 from rkdl._features.metric import IdentityMetric, Metric, make_metric
 from rkdl._utils.types import Array
@@ -117,7 +116,7 @@ class KernelMap(FeatureMap):
     def has_unit_norms(self) -> bool:  # type: ignore[override]
         if isinstance(self.kernel, Radial):
             return True
-        if isinstance(self.kernel, BuiltIn) and not isinstance(self.kernel, Composite):
+        if isinstance(self.kernel, BuiltIn):
             return False
         # As far as some kernel vectors and their multiples show.
         vectors = np.asarray(self.kernel_vectors)
@@ -167,7 +166,7 @@ class GivenKernelMap(FeatureMap):
     def squared_norms(self, signals: Array) -> Array:
         backend = backend_of(signals)
         # Not known: so large that no residual is ever small.
-        return backend.full((len(signals),), float(backend.finfo(signals).max) / len(signals), signals)
+        return backend.full((len(signals),), float(backend.xp.finfo(signals.dtype).max) / len(signals), signals)
 
 
 @dataclass(frozen=True)

@@ -24,17 +24,14 @@ def spread_sample(signals: Signals, size: int = SAMPLE) -> np.ndarray:
 
 
 def find_gamma(gamma: float | str, signals: Signals) -> float:
-    """Gamma, a number or found from the signals by a rule."""
+    """Gamma, a number or found from the signals by a rule.
+
+    "scale" is scikit-learn's, ``1 / (n_features * X.var())``, and 1.0 where all numbers are equal.
+    """
     if not isinstance(gamma, str):
         return float(gamma)
-    return scale_gamma(signals) if gamma == "scale" else median_gamma(spread_sample(signals))
-
-
-def scale_gamma(signals: Signals) -> float:
-    """``1 / (n_features * X.var())`` of the signals, as scikit-learn's ``gamma="scale"``.
-
-    1.0 where all numbers are equal.
-    """
+    if gamma == "median":
+        return median_gamma(spread_sample(signals))
     variance = signals.variance()
     return 1.0 if variance == 0.0 else _in_range(1.0 / (signals.shape[1] * variance))
 

@@ -12,8 +12,7 @@ from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.executor import Executor
-from rkdl._execution.open import open_part
-from rkdl._execution.threads import ThreadExecutor
+from rkdl._execution.open import open_executor
 from rkdl._features.kernels import RBF, Kernel
 from rkdl._features.maps import LinearMap
 from rkdl._features.metric import IdentityMetric
@@ -87,9 +86,9 @@ def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Abstr
     signals, n_signals = executor.signals, executor.signals.shape[0]
     if n_signals > size:
         chosen = signals.subset(np.sort(rng.choice(n_signals, size, replace=False)))
-        return open_part(chosen, 2 * signals.shape[1], executor.n_jobs)
+        return open_executor(chosen, 2 * signals.shape[1], executor.n_jobs, is_part=True)
     if signals.is_remote:
-        return ThreadExecutor(Signals(signals.read(0, n_signals), signals.dtype), executor.bounds, executor.n_jobs)
+        return Executor(Signals(signals.read(0, n_signals), signals.dtype), executor.bounds, executor.n_jobs)
     return nullcontext(executor)
 
 

@@ -16,7 +16,6 @@ from rkdl._backends.cpu.statistics import (
     accumulate_gradient,
     accumulate_gram,
     correlate_codes,
-    pack_codes,
     scatter_codes,
     weight_derivative,
 )
@@ -118,12 +117,10 @@ def pursue(
     values = np.zeros((n_signals, n_nonzero), dtype=dtype)
     counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
     pursue_rows(*problem, indices, values, counts, residuals)
-    total = pack_codes(counts, indices, values)
-    packed = indices.ravel(), values.ravel()
-    if total < indices.size:
-        # A copy, so that the rest of the memory can go.
-        packed = packed[0][:total].copy(), packed[1][:total].copy()
-    return Codes(counts, *packed), residuals
+    if counts.sum() == indices.size:
+        return Codes(counts, indices.ravel(), values.ravel()), residuals
+    is_used = np.arange(n_nonzero, dtype=np.int32) < counts[:, None]
+    return Codes(counts, indices[is_used], values[is_used]), residuals
 
 
 def residual_gradients(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from rkdl._backends.cpu.narrow_products import TILE_OTHERS, TILE_ROWS, multiply_narrow
-from rkdl._backends.cpu.sparse_products import ROW_BLOCK, combine_rows, multiply_rows, share_of_columns, share_of_rows
+from rkdl._backends.cpu.sparse_products import ROW_BLOCK, combine_rows, multiply_rows
 from rkdl._backends.cpu.vectors import HAS_AVX512, whole_vectors
 from rkdl._utils.types import FLOATS
 
-# Row blocks sampled for zeros, and the sizes below which no sample is taken; kernels need rows of four vectors.
+# Rows, or blocks of them, sampled for zeros, and the sizes below which no sample is taken; kernels need rows of four
+# vectors.
 _SAMPLES = 8
 _LEAST_ROWS = _LEAST_SIZE = 64
 # Inner products take less time than BLAS for at least so many rows at least so long, and at most so many others; never
@@ -25,7 +26,7 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         return _multiply_narrow(rows, others) if _is_narrow(rows, others) else rows @ others.T
     if _suits_kernels(rows, others):
         width = whole_vectors(len(others), rows.dtype)
-        if _is_worth(share_of_columns(rows, _SAMPLES), len(others), width, 0):
+        if _is_worth(_share_of_columns(rows), len(others), width, 0):
             products = np.empty((len(rows), len(others)), dtype=rows.dtype)
             transposed = np.zeros((others.shape[1], width), dtype=rows.dtype)
             transposed[:, : len(others)] = others.T
@@ -43,7 +44,7 @@ def combine(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """``weights.T @ rows`` (n, m) of weights (c, n) and rows (c, m), in float64 from sums in the rows' dtype."""
     n_others, size = weights.shape[1], rows.shape[1]
     width = whole_vectors(n_others, rows.dtype)
-    if not (_suits_kernels(rows, weights) and _is_worth(share_of_rows(rows, _SAMPLES), n_others, width, 40)):
+    if not (_suits_kernels(rows, weights) and _is_worth(_share_of_rows(rows), n_others, width, 40)):
         return (weights.T @ rows).astype(np.float64)
     if width > n_others:
         padded = np.zeros((len(rows), width), dtype=rows.dtype)
@@ -79,6 +80,20 @@ def _are_alike(rows: np.ndarray, other: np.ndarray) -> bool:
     if rows.dtype not in FLOATS or other.dtype != rows.dtype:
         return False
     return rows.flags.c_contiguous and other.flags.c_contiguous
+
+
+def _share_of_columns(rows: np.ndarray) -> float:
+    """Mean share of columns that are not zero in a block of rows, over some blocks."""
+    first = (len(rows) - ROW_BLOCK) * np.arange(_SAMPLES) // (_SAMPLES - 1)
+    return float((rows[first[:, None] + np.arange(ROW_BLOCK)] != 0.0).any(1).mean())
+
+
+def _share_of_rows(rows: np.ndarray) -> float:
+    """Mean share of blocks of neighbouring columns that are not all zero, over some rows."""
+    size = rows.shape[1]
+    some = rows[(len(rows) - 1) * np.arange(_SAMPLES) // (_SAMPLES - 1)] != 0.0
+    n_blocks = np.pad(some, [(0, 0), (0, -size % ROW_BLOCK)]).reshape(-1, ROW_BLOCK).any(1).sum()
+    return float(n_blocks * ROW_BLOCK / (_SAMPLES * size))
 
 
 def _is_worth(share: float, n_others: int, width: int, listing: int) -> bool:

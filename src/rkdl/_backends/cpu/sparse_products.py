@@ -158,19 +158,6 @@ def _list_columns(rows, first, places, values, count):
 
 
 @compiled(**_OPTIONS)
-def share_of_columns(rows, n_samples):
-    """Mean share of columns that are not zero in a block of four rows, over `n_samples` blocks."""
-    n_rows, size = rows.shape
-    places = np.empty(size, dtype=np.int32)
-    values = np.empty((size, ROW_BLOCK), dtype=rows.dtype)
-    count = 0
-    for sample in range(n_samples):
-        first = (n_rows - ROW_BLOCK) * sample // max(1, n_samples - 1)
-        count += _list_columns(rows, first, places, values, 0)
-    return count / (n_samples * size)
-
-
-@compiled(**_OPTIONS)
 def multiply_rows(rows, transposed, products):
     """``products = rows @ transposed``; `transposed` has its columns padded with zeros to whole vectors.
 
@@ -261,24 +248,6 @@ def _list_rows(rows, first, number, masks, edges, places, values, counts):
                     values[group, np.uint64(count), j] = edges[i, offset + j]
             counts[group] = count + 1
             mask &= mask - np.uint64(1)
-
-
-@compiled(**_OPTIONS)
-def share_of_rows(rows, n_samples):
-    """Mean share of groups of four neighbouring columns that are not all zero, over `n_samples` rows."""
-    n_rows, size = rows.shape
-    step = 4 * (VECTOR_BYTES // rows.itemsize)
-    edges = np.zeros((1, step), dtype=rows.dtype)
-    masks = np.empty((1, -(-size // step)), dtype=np.uint64)
-    total = 0
-    for sample in range(n_samples):
-        _find_fours(rows, (n_rows - 1) * sample // max(1, n_samples - 1), edges, masks)
-        for number in range(masks.shape[1]):
-            mask = masks[0, number]
-            while mask != 0:
-                total += 1
-                mask &= mask - np.uint64(1)
-    return total * ROW_BLOCK / (n_samples * size)
 
 
 @compiled(**_OPTIONS)

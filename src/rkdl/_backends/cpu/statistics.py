@@ -8,22 +8,6 @@ from rkdl._backends.cpu.jit import compiled
 
 
 @compiled()
-def pack_codes(counts, indices, values):
-    """Move rows of codes (c, s) together at the start of the same memory; returns the number of non-zeros."""
-    n_nonzero = indices.shape[1]
-    flat_indices, flat_values = indices.reshape(indices.size), values.reshape(values.size)
-    total = 0
-    for t in range(len(counts)):
-        start = t * n_nonzero
-        if start > total:
-            for k in range(counts[t]):
-                flat_indices[total + k] = flat_indices[start + k]
-                flat_values[total + k] = flat_values[start + k]
-        total += counts[t]
-    return total
-
-
-@compiled()
 def scatter_codes(counts, indices, values, factors, dense):
     """Scatter codes, times one factor per atom, into the zeros of `dense`."""
     position = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from rkdl._backends.cpu.jit import compiled
 from rkdl._backends.cpu.statistics import accumulate_gram
@@ -55,7 +56,11 @@ class SweepCodes:
         self.values = np.concatenate([codes.values for codes in parts]).astype(np.float64)
         self._gram = np.zeros((n_atoms, n_atoms))
         accumulate_gram(counts, self.indices, self.values, self._gram)
-        self._starts, self._rows, self._positions = _users_of_atoms(self.indptr, self.indices, n_atoms)
+        # Non-zeros by atom: where each atom's begin, their signals and their positions in the codes.
+        places = sparse.csr_array(
+            (np.arange(len(self.indices)), self.indices, self.indptr), shape=(len(counts), n_atoms)
+        ).tocsc()
+        self._starts, self._rows, self._positions = places.indptr, places.indices, places.data
         self._changes = np.empty(n_atoms)
 
     def to_backend_of(self, array: np.ndarray) -> np.ndarray:
@@ -133,26 +138,6 @@ def _sweep_plain(products, targets, atoms, factors):
         for k in range(size):
             own[k] = direction[k] / norm
         factors[j] = norm / products[j, j]
-
-
-@compiled()
-def _users_of_atoms(indptr, indices, n_atoms):
-    """Group the non-zeros by atom: where each atom's begin, their signals and their positions in the codes."""
-    starts = np.zeros(n_atoms + 1, dtype=np.int64)
-    for index in indices:
-        starts[index + 1] += 1
-    for j in range(n_atoms):
-        starts[j + 1] += starts[j]
-    rows = np.empty(len(indices), dtype=np.int64)
-    positions = np.empty(len(indices), dtype=np.int64)
-    ends = starts[:-1].copy()
-    for t in range(len(indptr) - 1):
-        for position in range(indptr[t], indptr[t + 1]):
-            place = ends[indices[position]]
-            rows[place] = t
-            positions[place] = position
-            ends[indices[position]] += 1
-    return starts, rows, positions
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})

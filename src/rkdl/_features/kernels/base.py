@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from rkdl._backends.arrays import joined
 from rkdl._backends.base import backend_of
 from rkdl._features.widths import RULES
 from rkdl._utils.types import Array
@@ -96,7 +97,7 @@ class Kernel:
             Squared norms in feature space.
         """
         blocks = [self(X[i : i + _BLOCK], X[i : i + _BLOCK]).diagonal() for i in range(0, max(len(X), 1), _BLOCK)]
-        return backend_of(blocks[0]).concatenate(blocks)
+        return joined(blocks)
 
     def gradient(self, X: Array, Y: Array, weights: Array) -> Array:
         """Weighted sums of the kernel's derivatives by the rows of `Y`.

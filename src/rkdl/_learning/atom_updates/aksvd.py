@@ -31,7 +31,7 @@ class AKSVDUpdate:
             terms = targets[j] @ times_metric(targets[j]) + couplings @ couplings
             # Waiting for a device once.
             numbers = [own, direction @ times_metric(direction), terms]
-            own, square, terms = backend_of(atoms).stack(numbers).tolist()
+            own, square, terms = backend_of(atoms).xp.stack(numbers).tolist()
             if not own > 0.0:
                 continue
             if square > (SHORT if metric is None else SHORT_IN_METRIC) * terms:
@@ -43,4 +43,4 @@ class AKSVDUpdate:
             else:
                 # An atom without a direction of its own stays as it is.
                 fits.append(codes.fit(j, signals.correlations(j, atoms, codes.rows(j))))
-        return Sweep(atoms, codes.code_gram(), backend_of(atoms).stack(fits).sum() if fits else 0.0, codes=codes)
+        return Sweep(atoms, codes.code_gram(), backend_of(atoms).xp.stack(fits).sum() if fits else 0.0, codes=codes)

@@ -36,7 +36,7 @@ class VariableProjection(KernelVectorUpdate):
         if not self.pairs:
             return super().state()
         shifts, changes, curvatures = zip(*self.pairs, strict=True)
-        stack = backend_of(shifts[0]).stack
+        stack = backend_of(shifts[0]).xp.stack
         pairs = {"shifts": stack(shifts), "changes": stack(changes), "curvatures": np.array(curvatures)}
         return super().state() | pairs
 
