@@ -40,12 +40,13 @@ class Member(NamedTuple):
     atoms: Array
     gram: Array
     n_nonzero: int
+    vector_squares: Array = None  # squared norms of the kernel vectors, of an ensemble's members
 
     def anomaly(self, signals: Array, squares: Array) -> Array:
         """``-log(1 - r^2)`` per signal (c, m) of these squared norms, at least 0; infinite where distances overflow."""
         backend = backend_of(signals)
         vectors = self.kernel_vectors
-        values, logs = backend.scaled_rbf(signals, vectors, self.gamma, squares, squared_norms(vectors))
+        values, logs = backend.scaled_rbf(signals, vectors, self.gamma, squares, self.vector_squares)
         endless = backend.full((len(signals),), np.inf, signals)
         correlations = values @ self.atoms.T
         codes, _ = backend.pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, True)
@@ -63,7 +64,11 @@ class Ensemble(NamedTuple):
     def of(cls, members: Sequence[Member]) -> Ensemble:
         """The ensemble of these dictionaries about the centre of all their kernel vectors."""
         centre = centre_of(np.concatenate([member.kernel_vectors for member in members]))
-        return cls(centre, tuple(own._replace(kernel_vectors=own.kernel_vectors - centre) for own in members))
+        centred = [(own, own.kernel_vectors - centre) for own in members]
+        return cls(
+            centre,
+            tuple(own._replace(kernel_vectors=rows, vector_squares=squared_norms(rows)) for own, rows in centred),
+        )
 
     def anomalies(self, signals: Array) -> Array:
         """Anomaly of each signal (c, m) in each dictionary, (c, n_members)."""
