@@ -20,7 +20,7 @@ import numpy as np
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._data.signals import NotFiniteError, RangeError, Signals, is_safe
-from rkdl._execution.blas import check_n_jobs, one_blas_thread, resolve_threads
+from rkdl._execution.blas import check_n_jobs, resolve_threads
 from rkdl._execution.chunks import CHUNK_BYTES
 from rkdl._execution.config import cache_limit
 from rkdl._execution.pool import in_order
@@ -49,7 +49,7 @@ class ChunkTask(Protocol):
 
 
 class Executor:
-    """Runs chunk tasks on rows `bounds` of the signals, here on threads; holds BLAS to one thread while open.
+    """Runs chunk tasks on rows `bounds` of the signals, here on threads; the caller holds BLAS to one thread.
 
     At most `cache_bytes` are cached between passes; None for `CACHE_BYTES`, or what the user's configuration says.
     Signals occupy `row_width` numbers each while they are worked on.
@@ -76,16 +76,11 @@ class Executor:
                 self._threads = min(resolve_threads(n_jobs), len(self.bounds))
 
     def __enter__(self) -> Self:
-        self._blas = one_blas_thread()
-        self._blas.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        try:
-            if "_context" in vars(self):
-                self._context.close()
-        finally:
-            self._blas.__exit__()
+        if "_context" in vars(self):
+            self._context.close()
         if kind is not None and issubclass(kind, NotFiniteError):
             # Where features are not finite because the signals are not, the error says so.
             self.signals.check_finite()
