@@ -129,3 +129,11 @@ def test_a_huge_signal_changes_no_other_code(sparse_output):
     others = np.arange(len(X)) != 7
     np.testing.assert_allclose(codes[others], expected[others], rtol=1e-5, atol=1e-6)
     assert np.isfinite(codes).all()
+
+
+def test_results_that_leave_the_range_of_float32_are_an_error():
+    signals = X.astype(np.float32)
+    signals[7, 0] = 1e25
+    model = RKDL(8, kernel="poly", gamma=1.0, n_kernel_vectors=12, random_state=0).fit(signals)
+    with pytest.raises(ValueError, match="leave the range of float32"):
+        model.transform(signals)

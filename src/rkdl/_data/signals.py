@@ -60,7 +60,15 @@ class Signals:
 
     def as_given(self, result: Any) -> Any:
         """A result in the dtype of results."""
-        return result if self.dtype == self.result_dtype else cast(result, self.result_dtype)
+        if self.dtype == self.result_dtype:
+            return result
+        try:
+            with np.errstate(over="raise"):
+                return cast(result, self.result_dtype)
+        except FloatingPointError:
+            raise ValueError(
+                f"Results leave the range of {self.result_dtype}: give the signals in {self.dtype}, or scale them."
+            ) from None
 
     def read(self, start: int, stop: int) -> Array:
         """Rows `start` to `stop`, C-contiguous; not to be written to."""

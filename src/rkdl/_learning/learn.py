@@ -131,10 +131,10 @@ def open_learning(
 def _lacks_digits(specification: Specification, signals: Signals) -> bool:
     """Whether float32 cannot resolve the residuals of these signals, by a sample."""
     sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
-    if not np.isfinite(sample).all() or not is_safe(float(np.mean(sample**2)), np.float64):
-        # Refused in the first pass over the data, unless the sample alone is zero.
-        return False
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        if not is_safe(float(np.mean(sample**2)), np.float64):
+            # Refused in the first pass over the data, unless the sample alone is zero.
+            return False
         products = specification.features.sample_products(sample)
         # Kernel vectors and phases of signals far from zero are rounded by more than the signals' differences bear.
         is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None

@@ -181,6 +181,7 @@ def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:
         **{key: _describe(value, sample) for key, value in sorted(parameters.items()) if key not in _FREE},
         "shape of X": list(signals.shape),
         "dtype of X": signals.dtype.name,
+        "device of X": str(signals.device),
         "chunks": f"{len(edges)} ({_digest(np.array(edges))})",
         "tf32": TF32.get() and signals.device is not None,
     }
