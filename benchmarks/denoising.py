@@ -32,7 +32,8 @@ from sklearn.preprocessing import MinMaxScaler
 from benchmarks.data import MissingDataError
 from benchmarks.pages import put
 from rkdl import DL, ORKDL
-from rkdl._coding.preimages import DecoderSums, learn_decoder, squared_residual_of_noise
+from rkdl._coding.dictionary import NOISE_GAIN
+from rkdl._coding.preimages import DecoderSums, learn_decoder
 
 PAGE = Path(__file__).parent.parent / "docs" / "denoising.md"
 DIGITS_PLOT = PAGE.parent / "images" / "denoised_digits.png"
@@ -359,7 +360,8 @@ def measure_choices(small: bool, plots: bool) -> Iterator[str]:
     for gamma, (kind, train) in itertools.product((0.02, 0.1), patches.items()):
         model = learner("ORKDL", 40 if small else 128, gamma, small).fit(train)
         codes = model.transform(train).astype(np.float64)
-        tolerance = squared_residual_of_noise(NOISE, given.shape[1], model.gamma_)
+        # What noise of this standard deviation leaves under the RBF kernel, as in `denoise`.
+        tolerance = -np.expm1(-2.0 * model.gamma_ * given.shape[1] * (NOISE_GAIN * NOISE) ** 2)
         model.set_params(n_nonzero_coefs=None, residual_tol=tolerance)
         new_codes = model.transform(given).astype(np.float64)
         found = []
