@@ -137,3 +137,44 @@ def test_results_that_leave_the_range_of_float32_are_an_error():
     model = RKDL(8, kernel="poly", gamma=1.0, n_kernel_vectors=12, random_state=0).fit(signals)
     with pytest.raises(ValueError, match="leave the range of float32"):
         model.transform(signals)
+
+
+@pytest.mark.parametrize("seed", [1, 17, 23])
+def test_the_error_of_kdl_is_that_of_its_atoms_where_large_coefficients_cancel(seed):
+    x = np.random.default_rng(seed).standard_normal((100, 1))
+    model = KDL(50, kernel="poly", degree=3, init="random", n_nonzero_coefs=10, random_state=0).fit(x)
+    wide = x.astype(np.longdouble)
+    kernel = (np.longdouble(model.gamma_) * (wide @ wide.T) + 1) ** 3
+    combinations = model.transform(x).astype(np.longdouble) @ model.dual_components_
+    products = (combinations * kernel).sum(1)
+    squares = np.maximum(kernel.diagonal() - 2 * products + ((combinations @ kernel) * combinations).sum(1), 0)
+    found = np.sqrt((model.reconstruction_error(x) ** 2).mean())
+    assert abs(found - np.sqrt(float(squares.mean()))) < 1e-3 * np.sqrt(float(kernel.diagonal().mean()))
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_the_error_of_kdl_with_more_atoms_than_dimensions(seed):
+    groups = np.arange(60) % 2 * 1e3
+    signals = np.c_[np.random.default_rng(seed).standard_normal(60) * 1e-3 + 1e3, groups]
+    model = KDL(20, kernel="linear", n_nonzero_coefs=3, random_state=0).fit(signals)
+    # Residuals of a linear kernel are those of the signals.
+    true = np.linalg.norm(model.denoise(signals) - signals, axis=1)
+    np.testing.assert_allclose(model.reconstruction_error(signals), true, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", [KDL, RKDL])
+def test_codes_of_zeros_far_off_are_warned_of(kind):
+    signals = np.random.default_rng(0).standard_normal((200, 4))
+    model = kind(5, n_nonzero_coefs=2, random_state=0, **({"n_kernel_vectors": 20} if kind is RKDL else {})).fit(
+        signals
+    )
+    with pytest.warns(UserWarning, match="All codes are zeros"):
+        assert not model.transform(signals + 1e4).any()
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_fitted_arrays_of_other_shapes_are_an_error(count):
+    model = make(RKDL).fit(X)
+    model.dual_components_ = np.resize(model.dual_components_, (count, model.dual_components_.shape[1]))
+    with pytest.raises(ValueError, match="do not fit together"):
+        model.transform(X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import sparse
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import gen_batches
 
 from rkdl._cli.inputs import Inputs, read_inputs
 from rkdl._cli.messages import say
@@ -17,6 +19,9 @@ from rkdl._cli.models import CLASS_OF, configure, load_model, read_new, remember
 from rkdl._cli.outputs import TABLES, check_outputs, write_table
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.outliers import KDLOutlierDetector
+
+# Rows whose means are found together.
+ROWS_AT_ONCE = 10_000
 
 
 def outliers(options: Namespace) -> int:
@@ -35,7 +40,11 @@ def outliers(options: Namespace) -> int:
         inputs.check_results(("anomaly", "outlier"))
         detector = KDLOutlierDetector()
         configure(detector, options)
-        model = _with_scaling(options, learned, detector)
+        model = make_pipeline(detector)
+        if options.standardize:
+            learned, inputs = _standardized(learned, inputs)
+        else:
+            warn_of_scales(learned, "scale the columns with --standardize")
         # The training rows have a threshold of their own.
         labels = model.fit_predict(inputs.X) if options.train is None else model.fit(learned.X).predict(inputs.X)
         remember_names(detector, learned)
@@ -116,6 +125,16 @@ def _cross_validate(options: Namespace, model: Pipeline, inputs: Inputs, y: np.n
     X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
     scores = cross_val_score(model, X, y, cv=folds, error_score="raise")
     say(options, f"{options.cv} folds: accuracy {scores.mean():.1%}, from {scores.min():.1%} to {scores.max():.1%}")
+
+
+def _standardized(learned: Inputs, inputs: Inputs) -> tuple[Inputs, Inputs]:
+    """Scale columns by those that are learned from, in place: another copy of a large table may not fit in memory."""
+    # Centring would fill a sparse matrix.
+    scaler = StandardScaler(copy=False, with_mean=not sparse.issparse(learned.X))
+    for block in gen_batches(learned.X.shape[0], ROWS_AT_ONCE):
+        scaler.partial_fit(np.array(learned.X[block]) if scaler.with_mean else learned.X[block])
+    scaled = replace(learned, X=scaler.transform(learned.X))
+    return scaled, scaled if inputs is learned else replace(inputs, X=scaler.transform(inputs.X))
 
 
 def _with_scaling(options: Namespace, inputs: Inputs, model: KDLClassifier | KDLOutlierDetector) -> Pipeline:
