@@ -12,7 +12,7 @@ from rkdl._coding.preimages import DecoderSums
 from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
-from rkdl._features.widths import SAMPLE, median_gamma, spread_sample
+from rkdl._features.widths import median_gamma, spread_sample
 from rkdl._learning.chunk_tasks import SufficientStatistics
 from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.learn import (
@@ -38,8 +38,9 @@ MOST_BYTES = 256 << 20
 # Distinct signals that gamma and atoms are chosen from at least.
 FEWEST_SIGNALS = 20
 # A batch has another scale if its median squared distance is so many times that of the signals of the start, or that
-# part of it. Chance gave less, from so many signals on, in 40 random orders of each of 17 data sets.
-OTHER_SCALE, FEWEST_COMPARED = 4.0, 50
+# part of it. Chance gave less, from the fewest signals on, in 40 random orders of each of 17 data sets. More than the
+# most would take longer to compare than to learn from.
+OTHER_SCALE, FEWEST_COMPARED, MOST_COMPARED = 4.0, 50, 200
 
 
 @dataclass(frozen=True)
@@ -180,14 +181,13 @@ class Stream:
         assert isinstance(problem, ReducedProblem)
         model = to_host(problem.model)
         norm = None if problem.vector_update is None else problem.vector_update.radius
-        sample = spread_sample(executor.signals, SAMPLE)
         return replace(
             self,
             model=model,
             gamma=gamma,
             norm=norm,
             running=_no_statistics(model),
-            start_gamma=median_gamma(sample),
+            start_gamma=median_gamma(spread_sample(executor.signals, MOST_COMPARED)),
             computes_in_float64=is_wide or executor.signals.dtype != executor.signals.result_dtype,
         )
 
@@ -196,7 +196,7 @@ class Stream:
         known, is_small = self.start_gamma, signals.shape[0] < FEWEST_COMPARED
         if known is None or is_small or self.has_warned_of_scale or signals_needed(specification) == 0:
             return self
-        sample = spread_sample(signals, SAMPLE)
+        sample = spread_sample(signals, MOST_COMPARED)
         if not np.isfinite(sample).all():
             return self
         ratio = known / median_gamma(sample)
