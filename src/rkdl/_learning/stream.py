@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,7 +41,7 @@ FEWEST_SIGNALS = 20
 # A batch has another scale if its median squared distance is so many times that of the signals of the start, or that
 # part of it. Chance gave less, from the fewest signals on, in 40 random orders of each of 17 data sets. More than the
 # most would take longer to compare than to learn from.
-OTHER_SCALE, FEWEST_COMPARED, MOST_COMPARED = 4.0, 50, 200
+OTHER_SCALE, FEWEST_COMPARED, MOST_COMPARED = 4.0, 50, 100
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class Stream:
         """The stream after a batch, and after an update of the model from all that was seen if `ends_epoch`."""
         stream, how = self.forgotten(), (specification, rng, report, n_jobs)
         must_wait = stream._must_wait(signals, specification, ends_epoch)
+        if not must_wait and not stream.waiting:
+            return stream._learned_from((signals, None), *how, ends_epoch=ends_epoch)
         with open_learning(specification, signals, n_jobs, stream._is_wide) as (opened, _):
             # The chunks of this batch, also where it is learned from together with others.
             bounds = opened.bounds
@@ -116,7 +119,7 @@ class Stream:
 
     def _learned_from(
         self,
-        batch: tuple[Signals, list[int]],
+        batch: tuple[Signals, list[int] | None],
         specification: Specification,
         rng: np.random.RandomState,
         report: Report,
@@ -124,10 +127,10 @@ class Stream:
         *,
         ends_epoch: bool,
     ) -> Stream:
-        """The stream, in which nothing waits, after signals in chunks of so many rows."""
+        """The stream, in which nothing waits, after signals in chunks of so many rows, or in those of the library."""
         stream, (signals, rows) = replace(self, waiting=()), batch
         with (
-            config_context(chunk_rows=rows),
+            nullcontext() if rows is None else config_context(chunk_rows=rows),
             open_learning(specification, signals, n_jobs, stream._is_wide) as (executor, is_wide),
         ):
             if stream.model is None:
