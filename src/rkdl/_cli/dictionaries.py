@@ -14,7 +14,7 @@ from rkdl._cli.messages import say, say_aside
 from rkdl._cli.models import CLASS_OF, KINDS, configure, load_model, read_new, remember_names, warn_of_scales
 from rkdl._cli.outputs import MATRICES, check_outputs, write_matrix
 from rkdl._estimators.learner import Learner
-from rkdl.datasets._home import as_path
+from rkdl.datasets._errors import as_path
 
 
 def fit(options: Namespace) -> int:

@@ -16,8 +16,7 @@ import numpy as np
 from rkdl._cli.images import read_images
 from rkdl.datasets import DatasetError
 from rkdl.datasets._arrays import Rows, read_arrays
-from rkdl.datasets._errors import reading
-from rkdl.datasets._home import as_path
+from rkdl.datasets._errors import as_path, reading
 from rkdl.datasets._tables import TABLE_SUFFIXES, is_number, listed, read_table, table_numbers
 
 # What the options that concern reading apply to.

@@ -56,15 +56,14 @@ def _opened(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
         zarr = require(path, "zarr", "reading a Zarr array")
         found = zarr.open(str(path), mode="r")
         yield dict(found.arrays()) if isinstance(found, zarr.Group) else {"": found}
+    elif path.suffix.lower() == ".npz":
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            yield arrays
     else:
         # A damaged header may declare more elements than an integer can count.
         with np.errstate(over="ignore"):
-            loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            yield {"": loaded}
-        else:
-            with loaded:
-                yield loaded
+            array = np.lib.format.open_memmap(path, mode="r")
+        yield {"": array}
 
 
 def _pick_name(path: Path, names: list[str], key: str | None) -> str:

@@ -45,7 +45,11 @@ def read_table(path: Path, *, header: bool | None = None, text: Collection[str |
         if header is None:
             header = _is_header(path, cells)
         if len(cells) == 1:
-            _check_no_gaps(path, separator)
+            # pandas skips blank lines, but in one column a cell may be missing there.
+            lines = path.read_text(_ENCODING).rstrip().split("\n")
+            blank = next((n for n, line in enumerate(lines, start=1) if n > n_lines and not line.strip(' "\t\r')), None)
+            if blank is not None:
+                raise DatasetError(path, f"line {blank} is blank", "fill it, or remove it")
         names = [cell.strip() for cell in cells] if header else list(range(1, len(cells) + 1))
         layout = {
             "sep": separator,
@@ -122,21 +126,6 @@ def _first_line(path: Path) -> tuple[int, str, list[str]]:
             if len(cells) > 1 or "".join(cells).strip():
                 return number, separator, cells
     raise DatasetError(path, "the file is empty")
-
-
-def _check_no_gaps(path: Path, separator: str) -> None:
-    """Refuse blank lines between the rows of one column, which pandas would skip: there a cell may be missing."""
-    blank = 0
-    with path.open(encoding=_ENCODING, newline="") as stream:
-        rows = csv.reader(stream, delimiter=separator)
-        has_begun = False
-        for cells in rows:
-            if any(cell.strip() for cell in cells):
-                if has_begun and blank:
-                    raise DatasetError(path, f"line {blank} is blank", "fill it, or remove it")
-                has_begun, blank = True, 0
-            else:
-                blank = blank or rows.line_num
 
 
 def _is_header(path: Path, cells: list[str]) -> bool:
