@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(end.code or 0)
     try:
         with readable_stderr():
-            return getattr(import_module(f"rkdl._cli.{options.module}"), options.command)(options)
+            return getattr(import_module("rkdl._cli.commands"), options.command)(options)
     except KeyboardInterrupt:
         say_aside("interrupted")
         return 130
