@@ -50,12 +50,7 @@ def for_each_chunk(
 
     Tasks run in this process, those of chunks on a device one after another.
     """
-    choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
-    if signals.device is not None:
-        from rkdl._execution.device import bounds_on
-
-        choose, n_jobs = bounds_on(signals.device), 1
-    bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
+    bounds = chunk_bounds(signals.shape[0], width, signals.dtype.itemsize, signals.device)
     with Executor(signals, bounds, n_jobs, row_width=width) as executor:
         return executor.map_chunks(task)
 

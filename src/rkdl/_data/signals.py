@@ -185,11 +185,20 @@ def needs_float64(rows: np.ndarray) -> bool:
     """Whether squares of the rows, which are finite, leave the range of float32 and not that of float64."""
     flat = rows.ravel()
     with np.errstate(over="ignore", invalid="ignore"):
-        if is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype):
-            return False
-    largest = float(max(rows.max(initial=0.0), -rows.min(initial=0.0)))
-    if largest == 0.0 or not np.isfinite(largest):
+        mean_square = float(np.dot(flat, flat)) / max(1, flat.size)
+    return leaves_range(mean_square, rows.dtype, lambda: _largest(rows) if rows.size else 0.0)
+
+
+def leaves_range(mean_square: float, dtype: Any, largest: Callable[[], float]) -> bool:
+    """Whether squares leave the range of float32 and not that of float64; what no dtype holds is refused.
+
+    `largest` finds the largest magnitude, where the mean square does not decide.
+    """
+    if is_safe(mean_square, dtype):
         return False
-    if not is_safe(largest * largest, np.float64):
-        raise RangeError(largest)
-    return rows.dtype == np.float32
+    magnitude = largest()
+    if magnitude == 0.0 or not np.isfinite(magnitude):
+        return False
+    if not is_safe(magnitude * magnitude, np.float64):
+        raise RangeError(magnitude)
+    return np.dtype(dtype) == np.float32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Integral
@@ -89,16 +89,11 @@ def cache_limit(n_bytes: int) -> int:
     return n_bytes if fixed is None else fixed
 
 
-def plan_chunks(
-    n_signals: int,
-    row_width: int,
-    itemsize: int,
-    choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds,
-) -> list[tuple[int, int]]:
-    """Chunks as the user fixed them, or else those of `choose`."""
+def plan_chunks(n_signals: int, row_width: int, itemsize: int, device: Any = None) -> list[tuple[int, int]]:
+    """Chunks as the user fixed them, or else those of `chunk_bounds`."""
     rows = _chunk_rows.get()
     if rows is None:
-        return choose(n_signals, row_width, itemsize)
+        return chunk_bounds(n_signals, row_width, itemsize, device)
     if isinstance(rows, Sequence):
         edges = [0, *itertools.accumulate(rows)]
         if edges[-1] != n_signals:

@@ -19,7 +19,7 @@ import numpy as np
 
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
-from rkdl._data.signals import NotFiniteError, RangeError, Signals, is_safe
+from rkdl._data.signals import NotFiniteError, Signals, leaves_range
 from rkdl._execution.blas import check_n_jobs, resolve_threads
 from rkdl._execution.chunks import CHUNK_BYTES
 from rkdl._execution.config import cache_limit
@@ -149,7 +149,7 @@ class Executor:
 
     def map_states(self, function: Callable[[State], State], states: list[State]) -> list[State]:
         """`function` of every chunk state; the results stay with the chunks."""
-        return [function(state) for state in states]
+        return self.gather(function, states)
 
     def gather(self, function: Callable[[State], Result], states: list[State]) -> list[Result]:
         """`function` of every chunk state, in this process."""
@@ -198,16 +198,14 @@ class Executor:
 
     def _in_range(self, total: float) -> Self:
         signals = self.signals
+
+        def largest() -> float:
+            signals.check_finite()
+            return signals.largest()
+
         mean_square = total / max(1, signals.shape[0] * signals.shape[1])
-        if is_safe(mean_square, signals.dtype):
-            return self
-        signals.check_finite()
-        largest = signals.largest()
-        if largest == 0.0:
-            return self
-        if not is_safe(largest * largest, np.float64):
-            raise RangeError(largest)
-        return self.with_signals(signals.with_dtype(np.dtype(np.float64)))
+        is_out = leaves_range(mean_square, signals.dtype, largest)
+        return self.with_signals(signals.with_dtype(np.dtype(np.float64))) if is_out else self
 
 
 class SquaresTask:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from rkdl._backends.arrays import is_tensor
@@ -33,15 +31,13 @@ def open_executor(
 
         assert isinstance(signals, DaskSignals)
         return DaskExecutor(signals, n_jobs)
-    choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
-    if signals.device is not None:
-        from rkdl._execution.device import DeviceExecutor, bounds_on, is_light
-
-        choose = bounds_on(signals.device)
-    sizes = signals.shape[0], row_width, signals.dtype.itemsize
-    bounds = choose(*sizes) if is_part else plan_chunks(*sizes, choose)
+    bounds = (chunk_bounds if is_part else plan_chunks)(
+        signals.shape[0], row_width, signals.dtype.itemsize, signals.device
+    )
     if signals.device is None:
         return Executor(signals, bounds, n_jobs, cache_bytes, row_width)
+    from rkdl._execution.device import DeviceExecutor, is_light
+
     # A source of signals that is the user's may differentiate.
     is_alone = is_alone and (is_tensor(signals.data) or type(signals.data) is np.ndarray)
     return DeviceExecutor(signals, row_width, is_light(row_width, signals.shape[1]), is_alone, bounds, cache_bytes)
