@@ -11,7 +11,7 @@ import pytest
 from rkdl import DL, ORKDL
 from rkdl._data.signals import Signals
 from rkdl._data.sources import RowSource
-from rkdl._execution.chunks import CHUNK_BYTES
+from rkdl._execution.config import CHUNK_BYTES
 from rkdl._execution.executor import Executor
 from rkdl._execution.pool import in_order, side_by_side
 

@@ -32,8 +32,8 @@ from rkdl._cli.outputs import MATRICES, TABLES, check_outputs, write_matrix, wri
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.learner import Learner
 from rkdl._estimators.outliers import KDLOutlierDetector
-from rkdl.datasets._arrays import Rows
 from rkdl.datasets._errors import as_path
+from rkdl.datasets._files import Rows
 
 # Rows whose means are found together.
 _ROWS_AT_ONCE = 10_000

@@ -19,9 +19,8 @@ from rkdl._cli.images import read_images
 from rkdl._cli.messages import say_aside, verbosity
 from rkdl._estimators.saving import load
 from rkdl.datasets import DatasetError
-from rkdl.datasets._arrays import Rows, read_arrays
 from rkdl.datasets._errors import as_path, reading
-from rkdl.datasets._tables import TABLE_SUFFIXES, is_number, listed, read_table, table_numbers
+from rkdl.datasets._files import TABLE_SUFFIXES, Rows, is_number, listed, read_arrays, read_table, table_numbers
 
 # What the options that concern reading apply to.
 _TABLES, _ARRAYS, _FOLDERS = "tables", "files of arrays", "folders of images"

@@ -21,7 +21,7 @@ from rkdl._coding.preimages import LinearDecoder
 from rkdl._estimators.base import DictionaryEstimator
 from rkdl._estimators.fitting import constant, freeze, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.open import open_executor
+from rkdl._execution.executor import open_executor
 from rkdl._features.widths import RULES
 from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.feature_choice import FeatureChoice

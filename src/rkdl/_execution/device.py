@@ -13,8 +13,7 @@ from scipy import sparse
 
 from rkdl._backends.devices import CACHE_SHARE, csr_tensor, free_bytes, to_device, to_host, upload
 from rkdl._data.signals import Signals
-from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.config import TF32, cache_limit
+from rkdl._execution.config import TF32, cache_limit, chunk_bounds
 from rkdl._execution.executor import Bounds, ChunkTask, Executor, State, Sums, Value, add_sums
 from rkdl._utils.nested import map_parts
 from rkdl._utils.types import Array

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from rkdl.datasets._arrays import read_arrays
 from rkdl.datasets._errors import DatasetError, as_path, cause, check_choice, check_label, reading, require
+from rkdl.datasets._files import read_arrays
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ODDS_NAMES = ("arrhythmia", "cardio", "glass", "letter", "mnist", "musk", "pendigits", "satellite", "vowels")
