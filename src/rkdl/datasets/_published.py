@@ -39,8 +39,6 @@ _CIFAR10 = {"train": _BATCHES, "test": ("test_batch.bin",), "all": (*_BATCHES, "
 # Bytes of the longest file of MNIST.
 _LONGEST = 16 + 60_000 * 28 * 28
 _ARCHIVE, _FOLDER, _ONE_CLASS = "cifar-10-binary.tar.gz", "cifar-10-batches-bin", "cifar10_airplane.npz"
-# The same images as Python pickles, which could run code.
-_PICKLES = ("cifar-10-python.tar.gz", "cifar-10-batches-py")
 _MNIST_DESCRIPTION = """MNIST handwritten digits
 
 70,000 grey images of 28 x 28 pixels with values from 0 (background) to 255, of the digits 0 to 9:
@@ -157,8 +155,7 @@ def fetch_cifar10(
     They are read from the first of these found in the data folder or its sub-folder ``cifar10``: the binary version as
     an archive, ``cifar-10-binary.tar.gz``, or unpacked, ``cifar-10-batches-bin``, or ``cifar10_airplane.npz``, which
     holds only the training images of class 0. If none is found, the archive is downloaded into ``cifar10``; it is
-    verified by its checksum. The Python version, ``cifar-10-python.tar.gz``, is refused, because reading its pickles
-    could run code.
+    verified by its checksum. The Python version is not read, because its pickles could run code.
 
     Parameters
     ----------
@@ -198,11 +195,7 @@ def fetch_cifar10(
     """
     check_choice("subset", subset, tuple(_CIFAR10))
     label, home = check_label(label), get_data_home(data_home)
-    names = (_ARCHIVE, _FOLDER, _ONE_CLASS)
-    for path in (folder / name for folder in (home, home / "cifar10") for name in _PICKLES):
-        if path.exists() and not any((path.parent / name).exists() for name in names):
-            raise DatasetError(path, "the Python version holds pickles, which could run code", f"give {_ARCHIVE}")
-    path = _find_or_download(home, "cifar10", names, download_if_missing)
+    path = _find_or_download(home, "cifar10", (_ARCHIVE, _FOLDER, _ONE_CLASS), download_if_missing)
     parts = [_read_one_class(path, subset, label)] if path.suffix == ".npz" else _read_batches(path, _CIFAR10[subset])
     images, targets = (list(values) for values in zip(*parts, strict=True))
     return _of_class(label, images, targets, return_X_y, list(CIFAR10_CLASSES), [path], _CIFAR10_DESCRIPTION, gray)
@@ -272,13 +265,13 @@ def _of_class(
     gray: bool = False,
 ) -> Bunch | tuple[np.ndarray, np.ndarray]:
     """The images of one class or of all, as the loaders return them."""
+    pixels, target = np.concatenate(images), np.concatenate(targets)
     if label is not None:
-        images = [part[classes == label] for part, classes in zip(images, targets, strict=True)]
-        targets = [classes[classes == label] for classes in targets]
+        pixels, target = pixels[target == label], target[target == label]
     if gray:
-        images = [np.einsum("nxyc,c->nxy", part, [0.2989, 0.5870, 0.1140]) for part in images]
-    # concatenate would keep the memory order of colour planes, and rows could not be viewed.
-    pixels, target = np.ascontiguousarray(np.concatenate(images)), np.concatenate(targets)
+        pixels = np.einsum("nxyc,c->nxy", pixels, [0.2989, 0.5870, 0.1140])
+    # Colour planes keep their order in memory so far, and rows could not be viewed.
+    pixels = np.ascontiguousarray(pixels)
     data = pixels.reshape(len(pixels), int(np.prod(pixels.shape[1:])))
     if return_X_y:
         return data, target
