@@ -155,30 +155,21 @@ def is_safe(mean_square: float, dtype: Any) -> bool:
 class NotFiniteError(ValueError):
     """Features left the range of their dtype, or the signals were not finite."""
 
-    def __init__(self) -> None:
-        super().__init__(
+    def __str__(self) -> str:
+        return (
             "The signals' features are not finite in their dtype: scale the signals, lower the kernel's gamma or "
             "degree, or use float64."
         )
 
-    def __reduce__(self) -> tuple:
-        # From a worker to the client: the message is not an argument.
-        return NotFiniteError, ()
-
 
 class RangeError(ValueError):
-    """Squares of the signals leave the range of float64."""
+    """Squares of the signals, whose largest magnitude is the argument, leave the range of float64."""
 
-    def __init__(self, largest: float) -> None:
-        super().__init__(
-            f"The largest magnitude in X is {largest:.3g}, and squares of such numbers leave the range of float64: "
-            f"rescale the signals, for example X / {largest:.0e}."
+    def __str__(self) -> str:
+        return (
+            f"The largest magnitude in X is {self.args[0]:.3g}, and squares of such numbers leave the range of "
+            f"float64: rescale the signals, for example X / {self.args[0]:.0e}."
         )
-        self.largest = largest
-
-    def __reduce__(self) -> tuple:
-        # From a worker to the client: the message is not an argument.
-        return RangeError, (self.largest,)
 
 
 def needs_float64(rows: np.ndarray) -> bool:

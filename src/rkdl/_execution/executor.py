@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import copy
-from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
@@ -67,6 +66,8 @@ class Executor:
         self.n_jobs = n_jobs
         self.cache_bytes = cache_bytes
         self._threads = 1
+        # What ends with the executor.
+        self._context = ExitStack()
         check_n_jobs(n_jobs)
         if len(self.bounds) > 1 and signals.device is None:
             # What would fit in a chunk ends sooner in the calling thread than on several, which must be woken.
@@ -78,16 +79,10 @@ class Executor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if "_context" in vars(self):
-            self._context.close()
+        self._context.close()
         if kind is not None and issubclass(kind, NotFiniteError):
             # Where features are not finite because the signals are not, the error says so.
             self.signals.check_finite()
-
-    @cached_property
-    def _context(self) -> ExitStack:
-        """What ends with the executor."""
-        return ExitStack()
 
     def map_reduce(
         self, task: ChunkTask, states: list[State] | None = None, start: Sums | None = None
