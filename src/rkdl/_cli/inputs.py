@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from rkdl._cli.images import read_images
-from rkdl._cli.messages import say_aside, verbosity
+from rkdl._cli.messages import say_aside
 from rkdl._estimators.saving import load
 from rkdl.datasets import DatasetError
 from rkdl.datasets._errors import as_path, reading
@@ -214,7 +215,7 @@ def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
 def configure(model: BaseEstimator, options: Namespace) -> None:
     """Set the parameters that options stand for, of a classifier also those of its method, and those of --set."""
     known = model.get_params()
-    values = {"random_state": options.seed, "verbose": verbosity(options)}
+    values = {"random_state": options.seed, "verbose": int(not options.quiet and sys.stderr is not None)}
     for option, parameter in _PARAMETERS.items():
         if getattr(options, option, None) is not None:
             name = parameter if parameter in known else f"estimator__{parameter}"

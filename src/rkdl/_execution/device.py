@@ -28,11 +28,9 @@ SMALLEST_PIECE = 16
 class DeviceExecutor(Executor):
     """Runs chunk tasks on a device, one after another, and adds their sums there.
 
-    Nothing waits for the device except what needs a number. A chunk that does not fit in the device's memory is worked
-    on in pieces, halves first. A signal occupies `row_width` numbers while it is worked on. If `is_light`, small
-    matrices are computed in NumPy, because launching that work on the device would take longer. If `is_alone`, no code
-    of the user's runs in a pass, so that torch need not track derivatives. Without `bounds`, chunks are of the
-    library's choice.
+    A chunk that does not fit in the device's memory is worked on in pieces, halves first. If `is_light`, small matrices
+    are computed in NumPy, because launching that work on the device would take longer. If `is_alone`, no code of the
+    user's runs in a pass, so that torch need not track derivatives. Without `bounds`, the library chooses the chunks.
     """
 
     def __init__(

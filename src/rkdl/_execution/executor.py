@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from copy import copy
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -34,16 +34,9 @@ Sums = tuple[Array, ...]
 State = Any
 Value = TypeVar("Value")
 Result = TypeVar("Result")
-
-
-class ChunkTask(Protocol):
-    """What is done to every chunk: a picklable function.
-
-    Where its attribute `makes_state` is False, it returns the chunk state that it was given.
-    """
-
-    def __call__(self, rows: Array, state: State, /) -> tuple[Sums, State]:
-        """Sums over the rows, and the new chunk state."""
+# What is done to every chunk: a picklable function of its rows and its chunk state that returns sums over the rows and
+# the new chunk state; where its attribute `makes_state` is False, the one that it was given.
+ChunkTask = Callable[[Array, State], tuple[Sums, State]]
 
 
 class Executor:
@@ -182,22 +175,21 @@ class Executor:
 
     def inspected(self) -> Self:
         """The executor for signals whose squares stay in the dtype's range; what no dtype holds is refused."""
-        (total,), _ = self.map_reduce(SquaresTask())
-        return self._in_range(float(total))
+        return self._in_range(*self.map_reduce(SquaresTask())[0])
 
     def inspected_with_digest(self) -> tuple[Self, str]:
         """As `inspected`, with a digest of all numbers in their chunks, from the same pass."""
-        (total,), digests = self.map_reduce(DigestTask())
-        return self._in_range(float(total)), hashlib.sha256(b"".join(self.gather(bytes, digests))).hexdigest()
+        sums, digests = self.map_reduce(DigestTask())
+        return self._in_range(*sums), hashlib.sha256(b"".join(self.gather(bytes, digests))).hexdigest()
 
-    def _in_range(self, total: float) -> Self:
+    def _in_range(self, total: Array) -> Self:
         signals = self.signals
 
         def largest() -> float:
             signals.check_finite()
             return signals.largest()
 
-        mean_square = total / max(1, signals.shape[0] * signals.shape[1])
+        mean_square = float(total) / max(1, signals.shape[0] * signals.shape[1])
         is_out = leaves_range(mean_square, signals.dtype, largest)
         return self.with_signals(signals.with_dtype(np.dtype(np.float64))) if is_out else self
 

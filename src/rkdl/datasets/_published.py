@@ -39,17 +39,14 @@ _CIFAR10 = {"train": _BATCHES, "test": ("test_batch.bin",), "all": (*_BATCHES, "
 # Bytes of the longest file of MNIST.
 _LONGEST = 16 + 60_000 * 28 * 28
 _ARCHIVE, _FOLDER, _ONE_CLASS = "cifar-10-binary.tar.gz", "cifar-10-batches-bin", "cifar10_airplane.npz"
-_MNIST_DESCRIPTION = """MNIST handwritten digits
-
-70,000 grey images of 28 x 28 pixels with values from 0 (background) to 255, of the digits 0 to 9:
-60,000 for training (5,842 of them the digit 4) and 10,000 for testing.
-Y. LeCun, C. Cortes, C. J. C. Burges. The MNIST database of handwritten digits.
-"""
-_CIFAR10_DESCRIPTION = """CIFAR-10 images
-
-60,000 colour images of 32 x 32 pixels in ten classes: 50,000 for training (5,000 per class) and 10,000 for
-testing. A. Krizhevsky. Learning multiple layers of features from tiny images. 2009.
-"""
+_MNIST_DESCRIPTION = (
+    "MNIST handwritten digits: grey images of 28 x 28 pixels from 0 (background) to 255, 60,000 for training and "
+    "10,000 for testing. Y. LeCun, C. Cortes, C. J. C. Burges."
+)
+_CIFAR10_DESCRIPTION = (
+    "CIFAR-10: colour images of 32 x 32 pixels in ten classes, 50,000 for training and 10,000 for testing. "
+    "A. Krizhevsky. Learning multiple layers of features from tiny images. 2009."
+)
 
 
 def get_data_home(data_home: str | os.PathLike[str] | None = None) -> Path:
