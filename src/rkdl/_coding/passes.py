@@ -15,8 +15,7 @@ from rkdl._coding.encoder import Encoder, square_sum
 from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.config import chunk_bounds
-from rkdl._execution.executor import Executor, Result
-from rkdl._execution.pool import side_by_side
+from rkdl._execution.executor import Executor, Result, side_by_side
 from rkdl._features.maps import KernelMap
 from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn

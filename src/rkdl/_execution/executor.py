@@ -9,9 +9,14 @@ on a torch device, and in `rkdl._execution.dask` on a cluster.
 from __future__ import annotations
 
 import hashlib
+from _thread import start_new_thread
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from contextvars import Context, copy_context
 from copy import copy
+from itertools import repeat
+from queue import SimpleQueue
+from threading import Lock
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -21,7 +26,6 @@ from rkdl._backends.devices import to_host
 from rkdl._data.signals import NotFiniteError, Signals, leaves_range
 from rkdl._execution.blas import check_n_jobs, resolve_threads
 from rkdl._execution.config import CHUNK_BYTES, cache_limit, chunk_bounds, plan_chunks
-from rkdl._execution.pool import in_order
 from rkdl._utils.types import Array
 
 # Features are cached between passes while they take no more than this.
@@ -33,6 +37,7 @@ Sums = tuple[Array, ...]
 # What a chunk task keeps with its chunk; on a cluster, where it is.
 State = Any
 Value = TypeVar("Value")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 # What is done to every chunk: a picklable function of its rows and its chunk state that returns sums over the rows and
 # the new chunk state; where its attribute `makes_state` is False, the one that it was given.
@@ -254,3 +259,87 @@ def add_sums(totals: Sums | None, sums: Sums) -> Sums:
     for total, part in zip(totals, sums, strict=True):
         total += part
     return totals
+
+
+def in_order(
+    function: Callable[..., Result],
+    items: Sequence[tuple],
+    threads: int,
+    window: int,
+    consume: Callable[[Result], object],
+) -> None:
+    """``consume(function(*item))`` of each item on so many threads, this one among them, consumed in order.
+
+    At most `window` results are in flight. After an error or Ctrl-C nothing more begins. What threads wait for here is
+    made in C: Ctrl-C inside a semaphore or a future, which are made in Python, would leave its lock held for ever.
+    """
+    upcoming, found = iter(range(len(items))), dict[int, Result]()
+    turn, errors = Lock(), list[BaseException]()
+    # One entry for each result that there is room for.
+    room: SimpleQueue[None] = SimpleQueue()
+    for _ in range(window):
+        room.put(None)
+    n_consumed, is_over = 0, False
+
+    def work() -> None:
+        nonlocal n_consumed, is_over
+        try:
+            room.get()
+            for number in upcoming:
+                if is_over:
+                    break
+                result = function(*items[number])
+                with turn:
+                    found[number] = result
+                    del result
+                    while n_consumed in found and not is_over:
+                        consume(found.pop(n_consumed))
+                        n_consumed += 1
+                        room.put(None)
+                room.get()
+        except BaseException as error:
+            is_over = True
+            errors.append(error)
+        finally:
+            # Whoever waits for room sees that it is over.
+            room.put(None)
+
+    started, finished, ended = list[int](), list[None](), SimpleQueue[None]()
+
+    def help_out(context: Context) -> None:
+        context.run(work)
+        finished.append(None)
+        ended.put(None)
+
+    def wait() -> None:
+        # By what is finished: Ctrl-C may lose what the queue gave.
+        while len(finished) < len(started):
+            ended.get()
+
+    # The caller's settings, such as NumPy's error state, hold in the threads too.
+    contexts = [(copy_context(),) for _ in range(threads - 1)]
+    try:
+        # While the interpreter ends there are no more threads, and this one works alone.
+        with suppress(RuntimeError):
+            # A loop in C, so that Ctrl-C cannot come between the start of a thread and its entry in the list.
+            started.extend(map(start_new_thread, repeat(help_out), contexts))
+        work()
+        wait()
+    except BaseException:
+        is_over = True
+        for _ in range(threads):
+            room.put(None)
+        wait()
+        raise
+    if errors:
+        raise errors[0]
+
+
+def side_by_side(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
+    """``function`` of each item on so many threads, in order; if one fails, those not yet started are left out."""
+    threads = min(threads, len(items))
+    if threads <= 1:
+        return [function(item) for item in items]
+    found: list[Result] = []
+    in_order(function, [(item,) for item in items], threads, len(items), found.append)
+    return found
