@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from helpers import CLASSES, KERNEL, REDUCED, by_class, make, poor_models
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, KDLClassifier, KDLOutlierDetector, sparse_encode, sparse_encode_gram
+from helpers import CLASSES, KERNEL, REDUCED, by_class, make, poor_models, rms_error
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, sparse_encode, sparse_encode_gram
 
 pytestmark = poor_models
 
@@ -137,6 +137,15 @@ def test_results_that_leave_the_range_of_float32_are_an_error():
     model = RKDL(8, kernel="poly", gamma=1.0, n_kernel_vectors=12, random_state=0).fit(signals)
     with pytest.raises(ValueError, match="leave the range of float32"):
         model.transform(signals)
+
+
+@pytest.mark.parametrize("far", [1e4, 1e8])
+def test_the_error_of_fourier_features_is_that_of_the_frequencies_that_are_stored(far):
+    signals = X.astype(np.float32)
+    signals[7, 3] = far
+    model = make(FourierDL).fit(signals)
+    # Rounding to float32 changes the phase of a signal so far off by whole turns.
+    assert model.errors_[-1] * np.sqrt(6) == pytest.approx(rms_error(model, signals), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", [1, 17, 23])

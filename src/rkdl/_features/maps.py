@@ -85,10 +85,12 @@ class FourierMap(FeatureMap):
 
     def features(self, signals: Array) -> Array:
         backend = backend_of(signals)
-        phases = backend.product(signals, backend.as_like(self.frequencies, signals))
+        # Those that are stored have the dtype of the signals.
+        frequencies = backend.as_like(self.frequencies, signals)
+        phases = backend.product(signals, frequencies)
         if not is_tensor(phases) and float(abs(phases).max(initial=0.0)) > MOST_PHASE:
             # Rounded to the dtype of the signals, phases of far ones would say nothing.
-            phases = (signals.astype(np.float64) @ self.frequencies.astype(np.float64).T) % (2.0 * np.pi)
+            phases = (signals.astype(np.float64) @ frequencies.astype(np.float64).T) % (2.0 * np.pi)
             phases = phases.astype(signals.dtype)
         return backend.cos_and_sin(phases, float(1.0 / np.sqrt(len(self.frequencies))))
 
