@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.arrays import cast, host
+from rkdl._backends.arrays import cast, host, squared_norms
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array
 
@@ -181,12 +181,20 @@ class RangeError(ValueError):
         return RangeError, (self.largest,)
 
 
+def has_faint(rows: np.ndarray, squares: np.ndarray) -> bool:
+    """Whether the squared norm of a row in float32, which is not zero, has lost digits, or vanished."""
+    if rows.dtype != np.float32:
+        return False
+    limits = np.finfo(np.float32)
+    return bool(rows[squares < limits.tiny / limits.eps].any())
+
+
 def needs_float64(rows: np.ndarray) -> bool:
     """Whether squares of the rows, which are finite, leave the range of float32 and not that of float64."""
-    flat = rows.ravel()
+    squares = squared_norms(rows)
     with np.errstate(over="ignore", invalid="ignore"):
-        if is_safe(float(np.dot(flat, flat)) / max(1, flat.size), rows.dtype):
-            return False
+        if is_safe(float(squares.sum()) / max(1, rows.size), rows.dtype):
+            return has_faint(rows, squares)
     largest = float(max(rows.max(initial=0.0), -rows.min(initial=0.0)))
     if largest == 0.0 or not np.isfinite(largest):
         return False

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from rkdl._backends.base import backend_of, is_tensor
+from rkdl._data.signals import has_faint, needs_float64
 from rkdl._features.kernels import Kernel, Linear
 from rkdl._features.kernels.base import BuiltIn
 from rkdl._features.kernels.radial import Radial
@@ -38,6 +39,10 @@ class FeatureMap:
         """``|phi(y)|^2`` of every signal."""
         raise NotImplementedError
 
+    def needs_float64(self, signals: np.ndarray) -> bool:
+        """Whether squared norms of the signals leave the range of float32."""
+        return False
+
     def metric(self, dtype: np.dtype) -> Metric | IdentityMetric:
         """The metric of the features, its rank decided for signals of `dtype`: the identity."""
         return IdentityMetric(self.size)
@@ -65,6 +70,9 @@ class LinearMap(FeatureMap):
 
     def squared_norms(self, signals: Array) -> Array:
         return backend_of(signals).squared_norms(signals)
+
+    def needs_float64(self, signals: np.ndarray) -> bool:
+        return needs_float64(signals)
 
 
 @dataclass(frozen=True)
@@ -140,6 +148,9 @@ class KernelMap(FeatureMap):
     def squared_norms(self, signals: Array) -> Array:
         return self.kernel.diagonal(signals)
 
+    def needs_float64(self, signals: np.ndarray) -> bool:
+        return isinstance(self.kernel, BuiltIn) and has_faint(signals, self.squared_norms(signals))
+
     def matrix(self, dtype: np.dtype) -> Array:
         """``K(D, D)`` in float64, of kernel vectors rounded to `dtype`: features of signals see no others."""
         backend = backend_of(self.kernel_vectors)
@@ -204,3 +215,6 @@ class WhitenedMap(FeatureMap):
     def squared_norms(self, signals: Array) -> Array:
         # The coordinates hold a part of these.
         return self.kernel_map.squared_norms(signals)
+
+    def needs_float64(self, signals: np.ndarray) -> bool:
+        return self.kernel_map.needs_float64(signals)
