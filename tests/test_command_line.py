@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -597,6 +598,18 @@ class TestOutliers:
         lines = capsys.readouterr().out.splitlines()
         assert "rows are outliers" in lines[0]
         assert {line.split(":")[0].strip() for line in lines[1:]} == {"id s0", "id s1", "id s2"}
+
+    def test_standardizing_takes_no_copy_of_what_is_in_memory(self, rng):
+        X = rng.standard_normal((4_000, 1_000))
+        np.savez("X.npz", X=X)
+        peaks = []
+        # What is imported and compiled does not count.
+        for more in ("", "", "--standardize"):
+            tracemalloc.start()
+            run(f"outliers X.npz --set n_members=1 --out scores.npz --quiet {more}")
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        assert peaks[2] < peaks[1] + 0.5 * X.nbytes
 
     def test_train_save_and_use_again(self, signals, capsys):
         write_csv("normal.csv", ["d", "c", "b", "a"], signals[3:, ::-1])

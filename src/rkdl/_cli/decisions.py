@@ -17,11 +17,9 @@ from rkdl._cli.inputs import Inputs, read_inputs
 from rkdl._cli.messages import say
 from rkdl._cli.models import CLASS_OF, configure, load_model, read_new, remember_names, warn_of_scales
 from rkdl._cli.outputs import TABLES, check_outputs, write_table
+from rkdl._data.signals import PIECE_SIZE
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.outliers import KDLOutlierDetector
-
-# Rows whose means are found together.
-ROWS_AT_ONCE = 10_000
 
 
 def outliers(options: Namespace) -> int:
@@ -131,7 +129,8 @@ def _standardized(learned: Inputs, inputs: Inputs) -> tuple[Inputs, Inputs]:
     """Scale columns by those that are learned from, in place: another copy of a large table may not fit in memory."""
     # Centring would fill a sparse matrix.
     scaler = StandardScaler(copy=False, with_mean=not sparse.issparse(learned.X))
-    for block in gen_batches(learned.X.shape[0], ROWS_AT_ONCE):
+    n_rows, n_columns = learned.X.shape
+    for block in gen_batches(n_rows, max(1, PIECE_SIZE // n_columns)):
         scaler.partial_fit(np.array(learned.X[block]) if scaler.with_mean else learned.X[block])
     scaled = replace(learned, X=scaler.transform(learned.X))
     return scaled, scaled if inputs is learned else replace(inputs, X=scaler.transform(inputs.X))
