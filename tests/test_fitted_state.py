@@ -173,19 +173,20 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
             call(model.set_params(n_nonzero_coefs=-1))
 
 
-def test_kernel_whose_values_change_their_shape():
+@pytest.mark.parametrize("short", ["values", "diagonal"])
+def test_kernel_whose_values_change_their_shape(short):
     class Short(rkdl.kernels.Kernel):
-        is_short = False
+        short = ""
 
         def __call__(self, X, Y):
-            return (X @ Y.T)[: len(X) - self.is_short] + 1.0
+            return (X @ Y.T)[: len(X) - (self.short == "values")] + 1.0
 
         def diagonal(self, X):
-            return (X * X).sum(1)[: len(X) - self.is_short] + 1.0
+            return (X * X).sum(1)[: len(X) - (self.short == "diagonal")] + 1.0
 
     kernel = Short()
-    model = RKDL(kernel=kernel, n_kernel_vectors=10, **SMALL).fit(X)
-    kernel.is_short = True
+    model = RKDL(kernel=kernel, n_kernel_vectors=10, residual_tol=0.1, **SMALL).fit(X)
+    kernel.short = short
     for method in (model.transform, model.reconstruction_error):
         with pytest.raises(ValueError, match="shape"):
             method(X)
