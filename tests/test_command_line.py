@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def files(tmp_path_factory, iris):
         with open("huge.npy", "wb") as stream:
             header = {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10**12)}
             np.lib.format.write_array_header_1_0(stream, header)
-        for name in ("old.zarr", "none", "broken", "deep", "images/sub"):
+        for name in ("old.zarr", "none", "broken", "images/sub"):
             os.makedirs(name)
         for name in ("data.xlsx", "broken/bad.png"):
             with open(name, "w") as stream:
@@ -120,7 +121,9 @@ def files(tmp_path_factory, iris):
         if hasattr(os, "mkfifo"):
             os.mkfifo("fifo.csv")
         image = pytest.importorskip("PIL.Image")
-        image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save("deep/deep.tiff")
+        for kind in (np.uint16, np.int32, np.float32):
+            os.makedirs(f"deep {kind.__name__}")
+            image.fromarray(np.arange(64, dtype=kind).reshape(8, 8)).save(f"deep {kind.__name__}/deep.tiff")
         for name, content in (("RGB.png", png(2, 3)), ("LA.png", png(4, 2)), ("RGBA.png", png(6, 4)), ("a.ppm", PPM)):
             os.makedirs(f"deep {name}")
             with open(f"deep {name}/{name}", "wb") as stream:
@@ -180,7 +183,9 @@ fit data.xlsx --out r -> the ending '.xlsx' is not known
 fit old.zarr --out r -> old.zarr: cannot be read as an array
 fit none --out r -> there are no images in this folder
 fit broken --out r -> cannot be read as an image
-fit deep --out r -> more than 8 bits
+fit "deep uint16" --out r -> more than 8 bits
+fit "deep int32" --out r -> more than 8 bits
+fit "deep float32" --out r -> more than 8 bits
 fit "deep RGB.png" --out r -> more than 8 bits
 fit "deep LA.png" --out r -> more than 8 bits
 fit "deep RGBA.png" --out r -> more than 8 bits
@@ -223,7 +228,7 @@ classify X.npy --save r -> the classes are not known: name them with --label
 classify X.npy --label y.npy --save y.npy -> y.npy is also an input
 classify X.npy --label y.npy --test X.npy --out r.npz --save r.npz -> also the file of --out
 classify images --label kind --save r -> classes of images are the subfolders
-classify deep/ --save r -> more than 8 bits
+classify "deep uint16/" --save r -> more than 8 bits
 """.strip().splitlines()
 
 
@@ -598,6 +603,18 @@ class TestOutliers:
         assert "rows are outliers" in lines[0]
         assert {line.split(":")[0].strip() for line in lines[1:]} == {"id s0", "id s1", "id s2"}
 
+    def test_standardizing_takes_no_copy_of_what_is_in_memory(self, rng):
+        X = rng.standard_normal((4_000, 1_000))
+        np.savez("X.npz", X=X)
+        peaks = []
+        # What is imported and compiled does not count.
+        for more in ("", "", "--standardize"):
+            tracemalloc.start()
+            run(f"outliers X.npz --set n_members=1 --out scores.npz --quiet {more}")
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        assert peaks[2] < peaks[1] + 0.5 * X.nbytes
+
     def test_train_save_and_use_again(self, signals, capsys):
         write_csv("normal.csv", ["d", "c", "b", "a"], signals[3:, ::-1])
         run("outliers data.csv --train normal.csv --save m --out s.npz")
@@ -739,6 +756,14 @@ class TestTerminal:
         lines = capsys.readouterr().err.splitlines()
         assert any(line.startswith("rkdl: warning: n_components=40 exceeds") for line in lines)
         assert all(line.startswith("rkdl: warning: ") for line in lines)
+
+
+def test_text_that_the_terminal_cannot_show(tables):
+    write_csv("data.csv", ["→", "a"], [[f"é{row}", value] for row, value in enumerate(tables[0][:, 0])])
+    command = [sys.executable, "-m", "rkdl", *shlex.split("outliers data.csv --keep → --top 1")]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert r"\u2192 \xe9" in done.stdout
 
 
 @pytest.mark.parametrize("is_link", [False, True])

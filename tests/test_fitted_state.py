@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 
 import rkdl
@@ -173,19 +174,43 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
             call(model.set_params(n_nonzero_coefs=-1))
 
 
-def test_kernel_whose_values_change_their_shape():
+def test_a_kernel_set_to_precomputed_waits_for_the_next_fit():
+    model, given = KDL(**SMALL).fit(X), sparse.csr_array(X)
+    expected, decoder = model.transform(given), clone(model).fit(X).fit_decoder(X).decoder_
+    model.set_params(kernel="precomputed")
+    np.testing.assert_array_equal(model.transform(given), expected)
+    np.testing.assert_array_equal(model.fit_decoder(X).decoder_, decoder)
+    model = KDL(kernel="precomputed", **SMALL).fit(X @ X.T).set_params(kernel="linear")
+    with pytest.raises(ValueError, match="signals, which are not known"):
+        model.fit_decoder(X @ X.T)
+
+
+@pytest.mark.parametrize("name", ["grams_", "dual_components_"])
+def test_arrays_of_a_detector_that_do_not_fit_together_are_an_error(name):
+    model = KDLOutlierDetector(n_members=2, random_state=0).fit(X)
+    array, expected = getattr(model, name), model.score_samples(X)
+    setattr(model, name, array.astype(np.float32))
+    np.testing.assert_allclose(model.score_samples(X), expected, rtol=1e-3, atol=1e-3)
+    for part in (array[:, :-1], array[:, :, :-1]):
+        setattr(model, name, part)
+        with pytest.raises(ValueError, match="do not fit together"):
+            model.score_samples(X)
+
+
+@pytest.mark.parametrize("short", ["values", "diagonal"])
+def test_kernel_whose_values_change_their_shape(short):
     class Short(rkdl.kernels.Kernel):
-        is_short = False
+        short = ""
 
         def __call__(self, X, Y):
-            return (X @ Y.T)[: len(X) - self.is_short] + 1.0
+            return (X @ Y.T)[: len(X) - (self.short == "values")] + 1.0
 
         def diagonal(self, X):
-            return (X * X).sum(1)[: len(X) - self.is_short] + 1.0
+            return (X * X).sum(1)[: len(X) - (self.short == "diagonal")] + 1.0
 
     kernel = Short()
-    model = RKDL(kernel=kernel, n_kernel_vectors=10, **SMALL).fit(X)
-    kernel.is_short = True
+    model = RKDL(kernel=kernel, n_kernel_vectors=10, residual_tol=0.1, **SMALL).fit(X)
+    kernel.short = short
     for method in (model.transform, model.reconstruction_error):
         with pytest.raises(ValueError, match="shape"):
             method(X)

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
 from helpers import poor_models
-from rkdl import RKDL, KDLOutlierDetector, load
+from rkdl import RKDL, KDLOutlierDetector, config_context, load
 
 pytestmark = [poor_models, pytest.mark.usefixtures("one_thread")]
 
@@ -227,6 +227,16 @@ class TestSignals:
             model = clone(detector).set_params(n_jobs=3).fit(given)
             np.testing.assert_array_equal(model.score_samples(given), expected)
         np.testing.assert_array_equal(X, before)
+
+    def test_threads_see_the_settings_of_the_caller(self, planted):
+        with config_context(chunk_rows=(100, 100)):
+            for n_jobs in (1, 2):
+                # Chunks that are not those of the signals are refused on any thread.
+                with pytest.raises(ValueError, match="chunk_rows"):
+                    KDLOutlierDetector(n_jobs=n_jobs, **FEW).fit(planted[0])
+        with config_context(chunk_rows=37):
+            models = [KDLOutlierDetector(n_jobs=n_jobs, **FEW).fit(planted[0]) for n_jobs in (1, 2)]
+        np.testing.assert_array_equal(*(model.score_samples(planted[0]) for model in models))
 
     @pytest.mark.slow
     @pytest.mark.parametrize("n_signals", [2, 3, 5, 11])

@@ -7,8 +7,19 @@ import warnings
 import numpy as np
 import pytest
 
-from helpers import CLASSES, KERNEL, REDUCED, by_class, make, poor_models
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, KDLClassifier, KDLOutlierDetector, sparse_encode, sparse_encode_gram
+from helpers import CLASSES, KERNEL, REDUCED, by_class, make, poor_models, rms_error
+from rkdl import (
+    DL,
+    KDL,
+    MORKDL,
+    ORKDL,
+    RKDL,
+    FourierDL,
+    KDLClassifier,
+    KDLOutlierDetector,
+    sparse_encode,
+    sparse_encode_gram,
+)
 
 pytestmark = poor_models
 
@@ -137,6 +148,41 @@ def test_results_that_leave_the_range_of_float32_are_an_error():
     model = RKDL(8, kernel="poly", gamma=1.0, n_kernel_vectors=12, random_state=0).fit(signals)
     with pytest.raises(ValueError, match="leave the range of float32"):
         model.transform(signals)
+
+
+SQUARES = {"kernel": "poly", "degree": 2, "gamma": 1.0, "coef0": 0.0}
+
+
+@by_class([DL, *KERNEL])
+def test_float32_signals_that_are_faint_beside_others(kind):
+    """They are coded as they are alone, though squares of their features vanish."""
+    options, scale, size = ({}, 1e-23, 1e-23) if kind is DL else (SQUARES, 1e-12, 1e-24)
+    strong, faint = (X / np.linalg.norm(X, axis=1)[:, None]).astype(np.float32), (scale * X).astype(np.float32)
+    model, signals = make(kind, **options).fit(strong), np.vstack([strong, faint])
+    np.testing.assert_allclose(model.transform(signals)[40:] / size, model.transform(X), rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(
+        model.reconstruction_error(signals)[40:] / size, model.reconstruction_error(X), rtol=1e-4
+    )
+    # Where all are, the fit is in float64.
+    alone = make(kind, **options).fit(faint)
+    assert alone.computes_in_float64_
+    assert alone.score(faint) == pytest.approx(make(kind, **options).fit(X).score(X), rel=1e-3)
+
+
+def test_classes_of_float32_signals_that_are_faint_beside_others():
+    y = X[:, 0] > 0.0
+    signals = np.vstack([X, 1e-23 * X]).astype(np.float32)
+    model = KDLClassifier("DL", random_state=0).fit(X.astype(np.float32), y)
+    np.testing.assert_array_equal(model.predict(signals)[40:], model.predict(signals[:40]))
+
+
+@pytest.mark.parametrize("far", [1e4, 1e8])
+def test_the_error_of_fourier_features_is_that_of_the_frequencies_that_are_stored(far):
+    signals = X.astype(np.float32)
+    signals[7, 3] = far
+    model = make(FourierDL).fit(signals)
+    # Rounding to float32 changes the phase of a signal so far off by whole turns.
+    assert model.errors_[-1] * np.sqrt(6) == pytest.approx(rms_error(model, signals), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", [1, 17, 23])

@@ -13,7 +13,7 @@ from rkdl._backends.base import ChunkCodes, backend_of
 from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.passes import map_rows
-from rkdl._data.signals import NotFiniteError, Signals, needs_float64
+from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhitenedMap
 from rkdl._features.metric import IdentityMetric, Metric
@@ -137,10 +137,11 @@ class ClassCoder:
 
     def in_range(self, signals: np.ndarray) -> tuple[ClassCoder, np.ndarray]:
         """As `rkdl._coding.encoder.Encoder.in_range`."""
-        if not self.is_linear or not needs_float64(signals):
+        if not self.feature_map.needs_float64(signals):
             return self, signals
-        encoders = tuple(own.in_range(signals)[0] for own in self.encoders)
-        return replace(self, encoders=encoders), signals.astype(np.float64)
+        wide = np.dtype(np.float64)
+        encoders = tuple(own.wide for own in self.encoders)
+        return replace(self, feature_map=self.feature_map.as_dtype(wide), encoders=encoders), signals.astype(wide)
 
     def codes(self, features: Array, norms: Array) -> Iterator[tuple[ChunkCodes, Array]]:
         """Codes and squared residuals of each class in turn, of signals of these squared norms."""

@@ -29,14 +29,13 @@ from rkdl._cli.inputs import (
 )
 from rkdl._cli.messages import say, say_aside
 from rkdl._cli.outputs import MATRICES, TABLES, check_outputs, write_matrix, write_table
+from rkdl._data.signals import PIECE_SIZE
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.learner import Learner
 from rkdl._estimators.outliers import KDLOutlierDetector
 from rkdl.datasets._errors import as_path
 from rkdl.datasets._files import Rows
 
-# Rows whose means are found together.
-_ROWS_AT_ONCE = 10_000
 _STANDARDIZE = "scale the columns with --standardize"
 
 
@@ -226,7 +225,8 @@ def _scaler(X: Rows, *, copy: bool = True) -> StandardScaler:
 def _standardized(learned: Inputs, inputs: Inputs) -> tuple[Inputs, Inputs]:
     """Scale columns by those that are learned from, in place: another copy of a large table may not fit in memory."""
     scaler = _scaler(learned.X, copy=False)
-    for block in gen_batches(learned.X.shape[0], _ROWS_AT_ONCE):
+    n_rows, n_columns = learned.X.shape
+    for block in gen_batches(n_rows, max(1, PIECE_SIZE // n_columns)):
         scaler.partial_fit(np.array(learned.X[block]) if scaler.with_mean else learned.X[block])
     scaled = replace(learned, X=scaler.transform(learned.X))
     return scaled, scaled if inputs is learned else replace(inputs, X=scaler.transform(inputs.X))

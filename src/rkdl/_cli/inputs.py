@@ -127,7 +127,8 @@ def _read_columns(path: Path, options: Namespace, model_names: Sequence[str] | N
         raise DatasetError(path, "the table has no rows")
     wanted = [*(options.drop if model_names is None else model_names), *options.keep]
     wanted += [] if options.label is None or is_new else [options.label]
-    lacking = [name for name in wanted if name not in names]
+    known = set(names)
+    lacking = [name for name in wanted if name not in known]
     if lacking:
         is_kept = model_names is None or lacking[0] in options.keep
         fitted = "" if is_kept else ", which the model was fitted on"

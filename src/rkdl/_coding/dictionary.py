@@ -57,13 +57,7 @@ class FittedDictionary:
         return found
 
     def __post_init__(self) -> None:
-        # Compiled code does not check bounds.
-        n_atoms, size = self.atoms.shape
-        if size != self.feature_map.size or (self.gram is not None and self.gram.shape != (n_atoms, n_atoms)):
-            raise ValueError(
-                f"The fitted atoms have shape {self.atoms.shape}, a signal has {self.feature_map.size} features, and "
-                f"the atoms' inner products have shape {getattr(self.gram, 'shape', None)}: these do not fit together."
-            )
+        check_shapes(self.atoms, self.gram, self.feature_map.size)
 
     @property
     def n_atoms(self) -> int:
@@ -238,6 +232,16 @@ class FittedDictionary:
         # More than rounding, for kernels to which both are the same.
         is_closer = distances(negatives, -1.0) < (1.0 - 1e-5) * distances(signals, 1.0)
         return np.where(is_closer[:, None], negatives, signals)
+
+
+def check_shapes(atoms: np.ndarray, gram: np.ndarray | None, size: int) -> None:
+    """Refuse atoms that are not of so many features, or not those of the inner products."""
+    # Compiled code does not check bounds.
+    if atoms.shape[1] != size or (gram is not None and gram.shape != (len(atoms), len(atoms))):
+        raise ValueError(
+            f"The fitted atoms have shape {atoms.shape}, a signal has {size} features, and the atoms' inner products "
+            f"have shape {getattr(gram, 'shape', None)}: these do not fit together."
+        )
 
 
 def _decoded(encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Array]:

@@ -218,7 +218,7 @@ class GramEncoder(Encoder):
         return signals, signals * backend_of(signals).as_like(self.atoms, signals)
 
     @cached_property
-    def _wide(self) -> Encoder:
+    def wide(self) -> Encoder:
         assert self.gram is not None
         gram = self.gram.astype(np.float64)
         np.fill_diagonal(gram, gram.diagonal() > 0.0)

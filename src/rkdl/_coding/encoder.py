@@ -83,9 +83,17 @@ class Encoder:
                 _, correlations = self.correlate(signals)
             norms = self._norms(signals, correlations) if squared_norms is None else squared_norms
             if not is_tensor(correlations) and not self._is_in_range(signals, correlations, norms):
-                codes = self._wide.codes(signals.astype(np.float64), squared_norms)
-                return codes._replace(values=codes.values.astype(signals.dtype))
-        return backend_of(correlations).pursue(correlations, self.padded_gram, norms, *self.limited, self.atoms)[0]
+                return self._wide_codes(signals, squared_norms)
+        options = *self.limited, self.atoms
+        codes: ChunkCodes = backend_of(correlations).pursue(correlations, self.padded_gram, norms, *options)[0]
+        # A tensor's dtype is not NumPy's.
+        if correlations.dtype == np.float32 and _have_vanished(correlations[codes.counts == 0]):
+            return self._wide_codes(signals, squared_norms)
+        return codes
+
+    def _wide_codes(self, signals: np.ndarray, squared_norms: Array | None) -> ChunkCodes:
+        codes = self.wide.codes(signals.astype(np.float64), squared_norms)
+        return codes._replace(values=codes.values.astype(signals.dtype))
 
     def encode(self, signals: Array) -> tuple[Array, Array, ChunkCodes, Array]:
         """Features, squared norms, codes and squared residuals of a chunk."""
@@ -98,8 +106,8 @@ class Encoder:
 
     def in_range(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray]:
         """The encoder and the signals, both in float64 if squares of the signals leave the range of float32."""
-        if self.is_linear and needs_float64(signals):
-            return self._wide, signals.astype(np.float64)
+        if self.feature_map.needs_float64(signals):
+            return self.wide, signals.astype(np.float64)
         return self, signals
 
     def correlate(self, signals: Array, features: Array | None = None) -> tuple[Array, Array]:
@@ -109,7 +117,12 @@ class Encoder:
         return features, backend_of(features).product(features, self.atoms)
 
     @cached_property
-    def _wide(self) -> Encoder:
+    def wide(self) -> Encoder:
+        """The encoder in float64."""
+        if not self.is_linear:
+            assert self.gram is not None
+            feature_map, dtype = self.feature_map.as_dtype(np.dtype(np.float64)), np.float64
+            return replace(self, feature_map=feature_map, atoms=self.atoms.astype(dtype), gram=self.gram.astype(dtype))
         # Of unit norm in float64 too: the pursuit takes the diagonal of their Gram matrix to be one.
         atoms = normalize_rows(self.atoms.astype(np.float64))
         return replace(self, atoms=atoms, gram=atoms @ atoms.T)
@@ -133,6 +146,11 @@ class Encoder:
         if self.pursuit.residual_tol < 0.0:
             return backend_of(correlations).full((len(signals),), np.inf, correlations)
         return self.feature_map.squared_norms(signals)
+
+
+def _have_vanished(correlations: np.ndarray) -> bool:
+    """Whether all squares of a row are zeros in its dtype, though its numbers are not."""
+    return bool((correlations.any(axis=1) & ~(correlations * correlations).any(axis=1)).any())
 
 
 def check_finite_features(correlations: Array) -> None:

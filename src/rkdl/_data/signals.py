@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.arrays import cast, host
+from rkdl._backends.arrays import cast, host, squared_norms
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array
 
@@ -172,12 +172,22 @@ class RangeError(ValueError):
         )
 
 
+def has_faint(rows: np.ndarray, squares: np.ndarray) -> bool:
+    """Whether the squared norm of a row in float32, which is not zero, has lost digits, or vanished."""
+    if rows.dtype != np.float32:
+        return False
+    limits = np.finfo(np.float32)
+    return bool(rows[squares < limits.tiny / limits.eps].any())
+
+
 def needs_float64(rows: np.ndarray) -> bool:
     """Whether squares of the rows, which are finite, leave the range of float32 and not that of float64."""
-    flat = rows.ravel()
+    squares = squared_norms(rows)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean_square = float(np.dot(flat, flat)) / max(1, flat.size)
-    return leaves_range(mean_square, rows.dtype, lambda: _largest(rows) if rows.size else 0.0)
+        mean_square = float(squares.sum()) / max(1, rows.size)
+    if leaves_range(mean_square, rows.dtype, lambda: _largest(rows) if rows.size else 0.0):
+        return True
+    return is_safe(mean_square, rows.dtype) and has_faint(rows, squares)
 
 
 def leaves_range(mean_square: float, dtype: Any, largest: Callable[[], float]) -> bool:

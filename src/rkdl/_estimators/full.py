@@ -183,7 +183,7 @@ class KDL(KernelLearner):
         if reset and self.device is None and not is_tensor(X):
             # Every signal meets every other one: they are needed together.
             X = gather(X)
-        if not self._is_precomputed:
+        if not (self if reset else as_fitted(self))._is_precomputed:
             return super()._read_signals(X, reset=reset)
         if is_tensor(X) or self.device is not None:
             found = super()._read_signals(X, reset=reset)

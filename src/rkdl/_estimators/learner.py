@@ -19,7 +19,7 @@ from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encode import PURSUITS
 from rkdl._coding.preimages import LinearDecoder
 from rkdl._estimators.base import DictionaryEstimator
-from rkdl._estimators.fitting import constant, freeze, replaced_at_once
+from rkdl._estimators.fitting import as_fitted, constant, freeze, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import open_executor
 from rkdl._features.widths import RULES
@@ -301,7 +301,7 @@ def fit_decoder(self: Any, X: MatrixLike) -> Any:
     """
     with one_blas_thread():
         dictionary = self._dictionary()
-        self._check_has_signals()
+        as_fitted(self)._check_has_signals()
         signals = self._signals_for(dictionary, X)
         width = dictionary.encoder(signals.dtype).row_width
         with open_executor(signals, width, self.n_jobs, is_alone=not dictionary.runs_user_code) as executor:

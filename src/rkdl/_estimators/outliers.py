@@ -17,6 +17,7 @@ from rkdl._applications.anomaly_scores import AnomalyTask, Ensemble, Member, com
 from rkdl._backends.arrays import host, is_tensor, stacked
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed
+from rkdl._coding.dictionary import check_shapes
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import (
@@ -420,11 +421,14 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         """The fitted ensemble and the locations of its anomalies (n_members, 2), on a device if there is one."""
         known: dict[Device, tuple[Ensemble, Array]] = made_once(self, PARTS, (), dict)
         if device not in known:
-            columns = self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_, self.sizes_
+            arrays = self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_
+            columns = *(np.asarray(array, dtype=np.float64) for array in arrays), self.sizes_
             members = [
                 Member(gamma, vectors, atoms[:n], gram[:n, :n].copy(), int(n_nonzero))
                 for gamma, vectors, atoms, gram, (n, n_nonzero) in zip(*columns, strict=True)
             ]
+            for own in members:
+                check_shapes(own.atoms, own.gram, len(own.kernel_vectors))
             locations = np.stack([self.medians_, self.spreads_], axis=1)
             known[device] = placed((Ensemble.of(members), locations), device)
         return known[device]

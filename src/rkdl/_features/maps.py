@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from rkdl._backends.base import backend_of, is_tensor
+from rkdl._data.signals import has_faint, needs_float64
 from rkdl._features.kernels import Kernel, Linear
 from rkdl._features.kernels.base import BuiltIn
 from rkdl._features.kernels.radial import Radial
@@ -38,6 +39,10 @@ class FeatureMap:
         """``|phi(y)|^2`` of every signal."""
         raise NotImplementedError
 
+    def needs_float64(self, signals: np.ndarray) -> bool:
+        """Whether squared norms of the signals leave the range of float32."""
+        return False
+
     def metric(self, dtype: np.dtype) -> Metric | IdentityMetric:
         """The metric of the features, its rank decided for signals of `dtype`: the identity."""
         return IdentityMetric(self.size)
@@ -66,6 +71,9 @@ class LinearMap(FeatureMap):
     def squared_norms(self, signals: Array) -> Array:
         return backend_of(signals).squared_norms(signals)
 
+    def needs_float64(self, signals: np.ndarray) -> bool:
+        return needs_float64(signals)
+
 
 @dataclass(frozen=True)
 class FourierMap(FeatureMap):
@@ -85,10 +93,12 @@ class FourierMap(FeatureMap):
 
     def features(self, signals: Array) -> Array:
         backend = backend_of(signals)
-        phases = backend.product(signals, backend.as_like(self.frequencies, signals))
+        # Those that are stored have the dtype of the signals.
+        frequencies = backend.as_like(self.frequencies, signals)
+        phases = backend.product(signals, frequencies)
         if not is_tensor(phases) and float(abs(phases).max(initial=0.0)) > MOST_PHASE:
             # Rounded to the dtype of the signals, phases of far ones would say nothing.
-            phases = (signals.astype(np.float64) @ self.frequencies.astype(np.float64).T) % (2.0 * np.pi)
+            phases = (signals.astype(np.float64) @ frequencies.astype(np.float64).T) % (2.0 * np.pi)
             phases = phases.astype(signals.dtype)
         return backend.cos_and_sin(phases, float(1.0 / np.sqrt(len(self.frequencies))))
 
@@ -137,6 +147,9 @@ class KernelMap(FeatureMap):
 
     def squared_norms(self, signals: Array) -> Array:
         return self.kernel.diagonal(signals)
+
+    def needs_float64(self, signals: np.ndarray) -> bool:
+        return isinstance(self.kernel, BuiltIn) and has_faint(signals, self.squared_norms(signals))
 
     def matrix(self, dtype: np.dtype) -> Array:
         """``K(D, D)`` in float64, of kernel vectors rounded to `dtype`: features of signals see no others."""
@@ -202,3 +215,6 @@ class WhitenedMap(FeatureMap):
     def squared_norms(self, signals: Array) -> Array:
         # The coordinates hold a part of these.
         return self.kernel_map.squared_norms(signals)
+
+    def needs_float64(self, signals: np.ndarray) -> bool:
+        return self.kernel_map.needs_float64(signals)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
+from rkdl._data.signals import is_safe
 from rkdl._features.kernels import Kernel, Linear
 from rkdl._features.kernels.inner_products import InnerProduct
 from rkdl._features.kernels.radial import Radial
@@ -29,13 +30,15 @@ RARE_SHARE = 0.1
 
 
 def needs_float64(matrix: np.ndarray, count: int) -> bool:
-    """Whether what `count` signals of a sample leave of the others is small, by the matrix of their inner products.
+    """Whether float32 has too few digits for signals, by the matrix of inner products of a sample.
 
-    A code in float32 loses its digits then: its residual is a small difference of large numbers.
+    What `count` of them leave of the others is a small difference of large numbers, or squares leave its range.
     """
     energy = float(matrix.diagonal().sum(dtype=np.float64))
     if len(matrix) < 3 or not np.isfinite(matrix).all() or energy <= 0.0:
         return False
+    if not is_safe(energy / len(matrix), np.float32):
+        return True
     count = min(count, len(matrix))
     factor, _, rank, _ = dpstrf(matrix.astype(np.float64), lower=1)
     return rank < count or energy - float((np.tril(factor)[:, :count] ** 2).sum()) < FINE * energy
