@@ -74,6 +74,9 @@ class Vectors:
     def times(self, left, right):
         return self.builder.fmul(left, right, flags=FAST)
 
+    def divide(self, left, right):
+        return self.builder.fdiv(left, right, flags=FAST)
+
     def multiply_subtract(self, value, left, right):
         """``value - left * right``."""
         return self.builder.fsub(value, self.times(left, right), flags=FAST)
