@@ -166,7 +166,7 @@ class TestManyAtoms:
         np.testing.assert_allclose(codes, expected, rtol=0, atol=1e-9 if dtype == np.float64 else 1e-3)
 
 
-@each_pursuit
+@pytest.mark.parametrize("pursuit", ["ols", "omp"])
 class TestEdges:
     """Inputs that a greedy choice could stumble over."""
 

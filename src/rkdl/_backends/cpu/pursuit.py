@@ -17,6 +17,7 @@ themselves, and a step of the pursuit is one pass over the atoms, everything in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -301,4 +302,4 @@ def pursue_rows(
 
 
 # Every pursuit by the name that users give: a function with the arguments of `pursue_rows` after the first.
-PURSUITS = {name: partial(pursue_rows, rule) for rule, name in enumerate(SCORES)}
+PURSUITS: dict[str, Callable[..., None]] = {name: partial(pursue_rows, rule) for rule, name in enumerate(SCORES)}
