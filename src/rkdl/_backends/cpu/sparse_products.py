@@ -21,6 +21,9 @@ ROW_BLOCK = 4
 # Bytes of rows searched for zeros before they are multiplied: few enough to stay in the cache.
 _SEARCHED = 1 << 19
 
+# Vectors per block.
+_BLOCKS = (4, 2, 1)
+
 _OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
 
 
@@ -54,76 +57,59 @@ def _lowest(typingctx, mask):
     return types.int64(types.uint64), codegen
 
 
-def _make_accumulate(n_vectors: int):
-    @intrinsic
-    def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):
-        """Add to a block of `totals`, four rows by `n_vectors` vectors, combinations of rows of `source`.
+@intrinsic
+def _accumulate(typingctx, n_vectors, places, values, start, stop, source, column, totals, row, total_column):
+    """Add to a block of `totals`, four rows by `n_vectors` vectors, combinations of rows of `source`.
 
-        Entries `start` to `stop` of the list are the rows of `source` (`places`) and the weight of each in the four
-        (`values`, four per entry); `column` and `total_column` are where the block begins.
-        """
-        signature = types.void(
-            places, values, types.int64, types.int64, source, types.int64, totals, types.int64, types.int64
-        )
+    Entries `start` to `stop` of the list are the rows of `source` (`places`) and the weight of each in the four
+    (`values`, four per entry); `column` and `total_column` are where the block begins.
+    """
+    index = types.int64
+    signature = types.void(index, places, values, index, index, source, index, totals, index, index)
 
-        def codegen(context, builder, sig, args):
-            vectors = Vectors(context, builder, sig.args[1].dtype)
-            place, value, origin, target = (data_of(context, builder, sig.args[i], args[i]) for i in (0, 1, 4, 6))
-            origin_width, target_width = (width_of(context, builder, sig.args[i], args[i]) for i in (4, 6))
-            offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(n_vectors)]
-            slots = [[cgutils.alloca_once(builder, vectors.type) for _ in offsets] for _ in range(ROW_BLOCK)]
+    def codegen(context, builder, sig, args):
+        vectors = Vectors(context, builder, sig.args[2].dtype)
+        place, value, origin, target = (data_of(context, builder, sig.args[i], args[i]) for i in (1, 2, 5, 7))
+        origin_width, target_width = (width_of(context, builder, sig.args[i], args[i]) for i in (5, 7))
+
+        def add(count: int) -> None:
+            offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(count)]
             bases = [
-                builder.add(builder.mul(builder.add(args[7], ir.Constant(INDEX, j)), target_width), args[8])
+                builder.add(builder.mul(builder.add(args[8], ir.Constant(INDEX, j)), target_width), args[9])
                 for j in range(ROW_BLOCK)
             ]
-            for base, row_slots in zip(bases, slots, strict=True):
-                for offset, slot in zip(offsets, row_slots, strict=True):
-                    builder.store(vectors.load(target, builder.add(base, offset)), slot)
+            starts = [[builder.add(base, offset) for offset in offsets] for base in bases]
+            slots = [[cgutils.alloca_once(builder, vectors.type) for _ in offsets] for _ in bases]
+            pairs = [pair for line in zip(slots, starts, strict=True) for pair in zip(*line, strict=True)]
+            for slot, at in pairs:
+                builder.store(vectors.load(target, at), slot)
             one = ir.Constant(INDEX, 1)
-            with cgutils.for_range_slice(builder, args[2], args[3], one, INDEX) as (entry, _):
+            with cgutils.for_range_slice(builder, args[3], args[4], one, INDEX) as (entry, _):
                 source_row = builder.zext(builder.load(builder.gep(place, [entry], inbounds=True)), INDEX)
-                base = builder.add(builder.mul(source_row, origin_width), args[5])
+                base = builder.add(builder.mul(source_row, origin_width), args[6])
                 first = builder.mul(entry, ir.Constant(INDEX, ROW_BLOCK))
-                factors = [
-                    vectors.spread(
-                        builder.load(builder.gep(value, [builder.add(first, ir.Constant(INDEX, j))], inbounds=True))
-                    )
-                    for j in range(ROW_BLOCK)
-                ]
+                own = [builder.add(first, ir.Constant(INDEX, j)) for j in range(ROW_BLOCK)]
+                factors = [vectors.spread(builder.load(builder.gep(value, [at], inbounds=True))) for at in own]
                 for i, offset in enumerate(offsets):
                     numbers = vectors.load(origin, builder.add(base, offset))
                     for factor, row_slots in zip(factors, slots, strict=True):
-                        total = builder.load(row_slots[i])
-                        builder.store(builder.fadd(total, vectors.times(factor, numbers), flags=FAST), row_slots[i])
-            for base, row_slots in zip(bases, slots, strict=True):
-                for offset, slot in zip(offsets, row_slots, strict=True):
-                    vectors.store(builder.load(slot), target, builder.add(base, offset))
-            return context.get_dummy_value()
+                        total = builder.fadd(builder.load(row_slots[i]), vectors.times(factor, numbers), flags=FAST)
+                        builder.store(total, row_slots[i])
+            for slot, at in pairs:
+                vectors.store(builder.load(slot), target, at)
 
-        return signature, codegen
+        for count in _BLOCKS:
+            with builder.if_then(builder.icmp_signed("==", args[0], ir.Constant(INDEX, count))):
+                add(count)
+        return context.get_dummy_value()
 
-    return accumulate
-
-
-_accumulate_4 = _make_accumulate(4)
-_accumulate_2 = _make_accumulate(2)
-_accumulate_1 = _make_accumulate(1)
+    return signature, codegen
 
 
 @compiled(**_OPTIONS)
 def _block_vectors(left):
     """Vectors in the next block, with `left` still to do."""
     return 4 if left >= 4 else 2 if left >= 2 else 1
-
-
-@compiled(**_OPTIONS)
-def _add_block(n_vectors, places, values, start, stop, source, column, totals, row, total_column):
-    if n_vectors == 4:
-        _accumulate_4(places, values, start, stop, source, column, totals, row, total_column)
-    elif n_vectors == 2:
-        _accumulate_2(places, values, start, stop, source, column, totals, row, total_column)
-    else:
-        _accumulate_1(places, values, start, stop, source, column, totals, row, total_column)
 
 
 @compiled(**_OPTIONS)
@@ -197,7 +183,7 @@ def multiply_rows(rows, transposed, products):
             n_columns = min(n_block * lanes, width - column)
             for group in range(n_here):
                 block[:] = 0
-                _add_block(n_block, places, values, ends[group], ends[group + 1], transposed, column, block, 0, 0)
+                _accumulate(n_block, places, values, ends[group], ends[group + 1], transposed, column, block, 0, 0)
                 first = top + group * ROW_BLOCK
                 for j in range(min(ROW_BLOCK, n_rows - first)):
                     for i in range(n_columns):
@@ -283,5 +269,5 @@ def combine_rows(rows, weights, totals):
                     entry = group * pitch
                     stop = entry + counts[group]
                     row = number * step + group * ROW_BLOCK
-                    _add_block(n_block, places, values, entry, stop, weights, column, totals, row, column)
+                    _accumulate(n_block, places, values, entry, stop, weights, column, totals, row, column)
                 vector += n_block
