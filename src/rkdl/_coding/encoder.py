@@ -144,8 +144,3 @@ def check_finite_features(correlations: Array) -> None:
             # One number that is not finite makes this sum not finite.
             if not np.isfinite(np.dot(flat, flat)):
                 raise NotFiniteError
-
-
-def square_sum(numbers: Any) -> Any:
-    """Sum of all squares; of a tensor a tensor, so that nothing waits for it."""
-    return backend_of(numbers).dot(numbers, numbers)

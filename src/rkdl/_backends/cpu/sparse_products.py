@@ -193,81 +193,53 @@ def multiply_rows(rows, transposed, products):
 
 
 @compiled(**_OPTIONS)
-def _find_fours(rows, first, edges, masks):
-    """One bit per four neighbouring columns that are not all zero, for the `len(masks)` rows from `first` on.
-
-    The last columns of every row go to `edges`, with zeros behind them.
-    """
-    size = rows.shape[1]
-    step = edges.shape[1]
-    whole = size // step
-    for i in range(len(masks)):
-        begin = (first + i) * size
-        for k in range(size - whole * step):
-            edges[i, k] = rows[first + i, whole * step + k]
-        for number in range(masks.shape[1]):
-            mask = _mask(rows, begin + number * step) if number < whole else _mask(edges, i * step)
-            mask |= mask >> np.uint64(1)
-            mask |= mask >> np.uint64(2)
-            masks[i, number] = mask & np.uint64(0x1111111111111111)
-
-
-@compiled(**_OPTIONS)
-def _list_rows(rows, first, number, masks, edges, places, values, counts):
-    """List, for every four columns of one mask, the rows that are not zero there and their numbers."""
-    size = rows.shape[1]
-    step = edges.shape[1]
-    start = number * step
-    is_whole = start + step <= size
-    counts[:] = 0
-    for i in range(len(masks)):
-        mask = masks[i, number]
-        while mask != 0:
-            offset = _lowest(mask)
-            group = np.uint64(offset) >> np.uint64(2)
-            count = counts[group]
-            places[group, np.uint64(count)] = first + i
-            for j in range(ROW_BLOCK):
-                if is_whole:
-                    values[group, np.uint64(count), j] = rows[np.uint64(first + i), np.uint64(start + offset + j)]
-                else:
-                    values[group, np.uint64(count), j] = edges[i, offset + j]
-            counts[group] = count + 1
-            mask &= mask - np.uint64(1)
+def _append_row(row, t, group, n_columns, places, values, counts):
+    """Append row t and its numbers in a group of columns to the list of this group."""
+    count = counts[group]
+    places[group, np.uint64(count)] = t
+    for j in range(n_columns):
+        values[group, np.uint64(count), j] = row[group * np.uint64(ROW_BLOCK) + np.uint64(j)]
+    counts[group] = count + 1
 
 
 @compiled(**_OPTIONS)
 def combine_rows(rows, weights, totals):
     """Add ``rows.T @ weights`` to `totals`, whose rows are padded to blocks and whose columns to whole vectors."""
     n_rows, size = rows.shape
-    dtype = rows.dtype
     lanes = VECTOR_BYTES // rows.itemsize
-    n_vectors = weights.shape[1] // lanes
     step = 4 * lanes
-    n_groups = step // ROW_BLOCK
+    whole = size // step * step
+    n_vectors = weights.shape[1] // lanes
+    n_groups = len(totals) // ROW_BLOCK
     n_batch = min(n_rows, max(16, _SEARCHED // (size * rows.itemsize)))
-    edges = np.zeros((n_batch, step), dtype=dtype)
-    masks = np.empty((n_batch, -(-size // step)), dtype=np.uint64)
     # Lists a power of two apart would compete for the same cache lines.
     pitch = n_batch + 9 - n_batch % 8
+    # For every group of four columns the rows that are not zero there, and their numbers.
     places = np.empty((n_groups, pitch), dtype=np.int32)
-    values = np.empty((n_groups, pitch, ROW_BLOCK), dtype=dtype)
+    values = np.empty((n_groups, pitch, ROW_BLOCK), dtype=rows.dtype)
     counts = np.zeros(n_groups, dtype=np.int64)
     for first in range(0, n_rows, n_batch):
-        n_here = min(n_batch, n_rows - first)
-        # Rows are read once, in order; later reads hit the cache.
-        _find_fours(rows, first, edges, masks[:n_here])
-        for number in range(masks.shape[1]):
-            _list_rows(rows, first, number, masks[:n_here], edges, places, values, counts)
+        counts[:] = 0
+        for t in range(first, min(first + n_batch, n_rows)):
+            row = rows[t]
+            for start in range(0, whole, step):
+                mask = _mask(rows, t * size + start)
+                mask |= mask >> np.uint64(1)
+                mask |= mask >> np.uint64(2)
+                mask &= np.uint64(0x1111111111111111)
+                while mask != 0:
+                    place = np.uint64(start + _lowest(mask))
+                    _append_row(row, t, place >> np.uint64(2), ROW_BLOCK, places, values, counts)
+                    mask &= mask - np.uint64(1)
+            for start in range(whole, size, ROW_BLOCK):
+                place = np.uint64(start)
+                _append_row(row, t, place >> np.uint64(2), min(ROW_BLOCK, size - start), places, values, counts)
+        for group in range(n_groups):
+            entry = group * pitch
+            stop = entry + counts[group]
             vector = 0
-            while vector < n_vectors:
+            while vector < n_vectors and stop > entry:
                 n_block = _block_vectors(n_vectors - vector)
                 column = vector * lanes
-                for group in range(n_groups):
-                    if counts[group] == 0:
-                        continue
-                    entry = group * pitch
-                    stop = entry + counts[group]
-                    row = number * step + group * ROW_BLOCK
-                    _accumulate(n_block, places, values, entry, stop, weights, column, totals, row, column)
+                _accumulate(n_block, places, values, entry, stop, weights, column, totals, group * ROW_BLOCK, column)
                 vector += n_block
