@@ -49,7 +49,7 @@ class Member(NamedTuple):
         values, logs = backend.scaled_rbf(signals, vectors, self.gamma, squares, self.vector_squares)
         endless = backend.full((len(signals),), np.inf, signals)
         correlations = values @ self.atoms.T
-        codes, _ = backend.pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, True)
+        codes, _ = backend.pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, "ols")
         explained = codes.correlate(correlations)
         return (-2.0 * logs - backend.xp.log(explained.clip(min=TINY))).clip(min=0.0)
 

@@ -487,7 +487,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         vectors = None if vectors is None else constant(vectors)
         feature_map = specify(method).features.fitted_map(self.n_features_in_, vectors, self.gamma_)
         tolerance = -1.0 if method.residual_tol is None else method.residual_tol
-        pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit == "ols")
+        pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit)
         parts = zip(constant(self.components_), constant(self.grams_), self.n_atoms_, strict=True)
         return [FittedDictionary(feature_map, own[:n], pursuit, gram[:n, :n]) for own, gram, n in parts], {}
 

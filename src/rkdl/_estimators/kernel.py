@@ -65,7 +65,7 @@ class KernelLearner(Learner):
         vectors = parameters.kernel_vectors
         count = parameters.n_kernel_vectors if isinstance(vectors, str) else np.shape(vectors)[0]
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
-        pursuit = Pursuit(min(n_nonzero, count), ols=self.pursuit == "ols")
+        pursuit = Pursuit(min(n_nonzero, count), name=self.pursuit)
         return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)
 
     def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:

@@ -187,10 +187,11 @@ def specify(method: Learner) -> Specification:
 
 
 def _learns_from_sums(method: Learner) -> bool:
-    if method.atom_update == "aksvd":
+    update = ATOM_UPDATES.get(method.atom_update)
+    if update is not None and update.refits_codes:
         raise AttributeError(
-            f"{type(method).__name__} with atom_update='aksvd' has no partial_fit: it refits the codes of all signals, "
-            f"which a stream does not keep. Use atom_update='gram'."
+            f"{type(method).__name__} with atom_update={method.atom_update!r} has no partial_fit: it refits the codes "
+            f"of all signals, which a stream does not keep. Use atom_update='gram'."
         )
     return True
 
