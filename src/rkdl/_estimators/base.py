@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Real
+from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encode import check_pursuit
+from rkdl._coding.encode import PURSUITS, check_pursuit
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.open import is_dask, open_signals
 from rkdl._data.signals import Signals, float_dtype
@@ -23,17 +25,25 @@ from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.types import Array, Device, MatrixLike
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of the estimators with one dictionary."""
+    """Base of the estimators with one dictionary; the fields of estimators are their parameters."""
 
-    n_nonzero_coefs: int | None
-    residual_tol: float | None
-    pursuit: str
-    sparse_output: bool
-    device: Device
-    n_jobs: int | None
-    n_features_in_: int
+    n_nonzero_coefs: int | None = 4
+    residual_tol: float | None = None
+    pursuit: str = "ols"
+    sparse_output: bool = False
+    device: Device = None
+    n_jobs: int | None = None
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
+        "residual_tol": [Interval(Real, 0, None, closed="left"), None],
+        "pursuit": [StrOptions(set(PURSUITS))],
+        "sparse_output": ["boolean"],
+        "device": "no_validation",
+        "n_jobs": [Integral, None],
+    }
     # Fitted attributes that the dictionary is made of.
     _parts: ClassVar[tuple[str, ...]] = ("components_", "decoder_", "decoder_intercept_")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -58,6 +59,7 @@ TENSOR_LABELS = ("b1", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 FEW, EQUAL, MOST = 5, 1e-3, 0.9
 
 
+@dataclass(eq=False, repr=False)
 class KDLClassifier(ClassifierMixin, BaseEstimator):
     """Classifier with one dictionary per class on shared kernel vectors.
 
@@ -137,8 +139,18 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
+    estimator: str | Learner = "RKDL"
+    _: KW_ONLY
+    n_refinements: int = 2
+    learning_rate: float = 0.02
+    calibration_size: float = 0.1
+    device: Device = None
+    n_jobs: int | None = None
+    random_state: RandomState | int | None = None
+    verbose: int = 0
+
     _doc_link_module, _doc_link_template = "rkdl", doc_link_template
-    _parameter_constraints: dict = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [StrOptions(set(METHODS)), HasMethods(["fit", "transform"])],
         "n_refinements": [Interval(Integral, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -148,27 +160,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        estimator: str | Learner = "RKDL",
-        *,
-        n_refinements: int = 2,
-        learning_rate: float = 0.02,
-        calibration_size: float = 0.1,
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.n_refinements = n_refinements
-        self.learning_rate = learning_rate
-        self.calibration_size = calibration_size
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:

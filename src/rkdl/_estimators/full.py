@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
@@ -16,13 +14,13 @@ from rkdl._coding.dictionary import FittedDictionary
 from rkdl._data.open import gather
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import as_fitted
-from rkdl._estimators.kernel import KERNEL, KERNELS, KernelLearner
+from rkdl._estimators.kernel import KernelLearner
 from rkdl._features.maps import GivenKernelMap
 from rkdl._learning.feature_choice import EverySignal, FeatureChoice
 from rkdl._learning.full import is_training_matrix
 from rkdl._learning.specification import Specification
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, Array, Device, MatrixLike
+from rkdl._utils.types import FLOATS, Array, MatrixLike
 
 
 class KDL(KernelLearner):
@@ -122,50 +120,10 @@ class KDL(KernelLearner):
     (20, 1797)
     """
 
-    _parameter_constraints: dict = {**KERNEL, "kernel": [StrOptions({*KERNELS, "precomputed"}), callable]}
-
-    def __init__(
-        self,
-        n_components: int = 20,
-        *,
-        kernel: str | Callable = "rbf",
-        gamma: float | str = "median",
-        degree: int = 3,
-        coef0: float = 1.0,
-        n_nonzero_coefs: int | None = 4,
-        residual_tol: float | None = None,
-        pursuit: str = "ols",
-        atom_update: str = "gram",
-        init: str | ArrayLike = "rpcholesky",
-        max_iter: int = 30,
-        tol: float = 1e-4,
-        fit_inverse_transform: bool = False,
-        decoder_alpha: float = 1e-3,
-        sparse_output: bool = False,
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.residual_tol = residual_tol
-        self.pursuit = pursuit
-        self.atom_update = atom_update
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.fit_inverse_transform = fit_inverse_transform
-        self.decoder_alpha = decoder_alpha
-        self.sparse_output = sparse_output
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **KernelLearner._parameter_constraints,
+        "kernel": [StrOptions({"rbf", "poly", "linear", "precomputed"}), callable],
+    }
 
     @property
     def _is_precomputed(self) -> bool:

@@ -3,49 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral, Real
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._estimators.fitting import as_fitted, constant
-from rkdl._estimators.learner import COMMON, DECODES, HAS_GAMMA, STREAMS, Learner, fit_decoder, forget_decoder
+from rkdl._estimators.learner import Learner, fit_decoder, forget_decoder
 from rkdl._features.kernels import Kernel, as_kernel
 from rkdl._features.maps import KernelMap
 from rkdl._learning.feature_choice import FeatureChoice, KernelFeatures
-from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS
+from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS
 from rkdl._learning.learn import Learned
 
-KERNELS = ("rbf", "poly", "linear")
 
-# Constraints of the parameters of a kernel, and of the reduced methods.
-KERNEL: dict[str, Any] = {
-    **COMMON,
-    **DECODES,
-    **HAS_GAMMA,
-    "kernel": [StrOptions(set(KERNELS)), callable],
-    "degree": [Interval(Integral, 1, None, closed="left")],
-    "coef0": [Interval(Real, None, None, closed="neither")],
-}
-REDUCED: dict[str, Any] = {
-    **KERNEL,
-    **STREAMS,
-    "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
-    "kernel_vectors": [StrOptions(set(METHODS)), "array-like"],
-}
-
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelLearner(Learner):
     """Base of the kernel methods, whose atoms are linear combinations of kernel vectors in feature space."""
 
-    kernel: str | Callable
-    gamma: float | str
-    degree: int
-    coef0: float
-    decoder_alpha: float
+    kernel: str | Callable = "rbf"
+    gamma: float | str = "median"
+    degree: int = 3
+    coef0: float = 1.0
+    fit_inverse_transform: bool = False
+    decoder_alpha: float = 1e-3
 
     _parts = ("dual_components_", "gram_", "kernel_vectors_", "gamma_", "decoder_", "decoder_intercept_")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -16,7 +17,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encode import PURSUITS
 from rkdl._coding.preimages import LinearDecoder
 from rkdl._estimators.base import DictionaryEstimator
 from rkdl._estimators.fitting import constant, freeze, replaced_at_once
@@ -26,47 +26,53 @@ from rkdl._features.widths import RULES
 from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.feature_choice import FeatureChoice
 from rkdl._learning.initial_atoms import INITS
+from rkdl._learning.kernel_vector_choice import METHODS
 from rkdl._learning.learn import CheckpointRequest, Learned, Report, decoder_sums, learn, solved_decoder
 from rkdl._learning.specification import Specification
 from rkdl._learning.stream import Stream
 from rkdl._utils.types import MatrixLike, plain_scalar
 
-# Constraints of the parameters that several methods have.
-COMMON: dict[str, Any] = {
-    "n_components": [Interval(Integral, 1, None, closed="left")],
-    "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
-    "residual_tol": [Interval(Real, 0, None, closed="left"), None],
-    "pursuit": [StrOptions(set(PURSUITS))],
-    "atom_update": [StrOptions(set(ATOM_UPDATES))],
-    "init": [StrOptions(set(INITS)), "array-like"],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "sparse_output": ["boolean"],
-    "device": "no_validation",
-    "n_jobs": [Integral, None],
-    "random_state": ["random_state"],
-    "verbose": ["verbose"],
-}
-STREAMS: dict[str, Any] = {"half_life": [Interval(Real, 0, None, closed="neither"), None]}
-DECODES: dict[str, Any] = {
-    "fit_inverse_transform": ["boolean"],
-    "decoder_alpha": [Interval(Real, 0, None, closed="left")],
-}
-HAS_GAMMA: dict[str, Any] = {"gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))]}
 
-
+@dataclass(eq=False, repr=False)
 class Learner(DictionaryEstimator):
     """Base of the methods that learn atoms."""
 
-    n_components: int
-    atom_update: str
-    init: str | ArrayLike
-    max_iter: int
-    tol: float
-    random_state: RandomState | int | None
-    verbose: int
-    errors_: np.ndarray
-    update_errors_: np.ndarray
+    n_components: int = 20
+    _: KW_ONLY
+    atom_update: str = "gram"
+    init: str | ArrayLike = "rpcholesky"
+    max_iter: int = 30
+    tol: float = 1e-4
+    random_state: RandomState | int | None = None
+    verbose: int = 0
+
+    # Of the parameters of all methods; each has some of them.
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **DictionaryEstimator._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "atom_update": [StrOptions(set(ATOM_UPDATES))],
+        "init": [StrOptions(set(INITS)), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+        "half_life": [Interval(Real, 0, None, closed="neither"), None],
+        "fit_inverse_transform": ["boolean"],
+        "decoder_alpha": [Interval(Real, 0, None, closed="left")],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
+        "n_fourier_features": [Interval(Integral, 1, None, closed="left")],
+        "kernel": [StrOptions({"rbf", "poly", "linear"}), callable],
+        "degree": [Interval(Integral, 1, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
+        "kernel_vectors": [StrOptions(set(METHODS)), "array-like"],
+        "solver": [StrOptions({"lbfgs", "gd"})],
+        "n_inner_iter": [Interval(Integral, 0, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+        "linear_weight": [Interval(Real, 0, None, closed="left")],
+        "linear_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
+        "kernel_vector_norm": [StrOptions({"auto", "shared", "free"})],
+    }
 
     @abstractmethod
     def _features(self) -> FeatureChoice:

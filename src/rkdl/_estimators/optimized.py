@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any
+from dataclasses import dataclass, replace
 
-from numpy.random import RandomState
 from numpy.typing import ArrayLike
-from sklearn.utils._param_validation import Interval, StrOptions
 
-from rkdl._estimators.kernel import REDUCED, KernelLearner
+from rkdl._estimators.kernel import KernelLearner
 from rkdl._estimators.learner import partial_fit
 from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.linear_term import LinearTermChoice
 from rkdl._learning.specification import Specification, VectorUpdateChoice
-from rkdl._utils.types import Device
-
-OPTIMIZED: dict[str, Any] = {
-    **REDUCED,
-    "solver": [StrOptions({"lbfgs", "gd"})],
-    "n_inner_iter": [Interval(Integral, 0, None, closed="left")],
-    "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
-}
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ORKDL(KernelLearner):
     """Optimized reduced kernel dictionary learning (ORKDL-D): the kernel vectors are learned with the atoms.
 
@@ -138,62 +126,12 @@ class ORKDL(KernelLearner):
     ((30, 64), (20, 30))
     """
 
-    _parameter_constraints: dict = OPTIMIZED
-
-    def __init__(
-        self,
-        n_components: int = 20,
-        *,
-        kernel: str | Callable = "rbf",
-        gamma: float | str = "median",
-        degree: int = 3,
-        coef0: float = 1.0,
-        n_kernel_vectors: int = 50,
-        kernel_vectors: str | ArrayLike = "kmeans",
-        n_nonzero_coefs: int | None = 4,
-        residual_tol: float | None = None,
-        pursuit: str = "ols",
-        atom_update: str = "gram",
-        init: str | ArrayLike = "rpcholesky",
-        solver: str = "lbfgs",
-        n_inner_iter: int = 3,
-        learning_rate: float | None = None,
-        max_iter: int = 30,
-        tol: float = 1e-4,
-        half_life: float | None = None,
-        fit_inverse_transform: bool = False,
-        decoder_alpha: float = 1e-3,
-        sparse_output: bool = False,
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_kernel_vectors = n_kernel_vectors
-        self.kernel_vectors = kernel_vectors
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.residual_tol = residual_tol
-        self.pursuit = pursuit
-        self.atom_update = atom_update
-        self.init = init
-        self.solver = solver
-        self.n_inner_iter = n_inner_iter
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.half_life = half_life
-        self.fit_inverse_transform = fit_inverse_transform
-        self.decoder_alpha = decoder_alpha
-        self.sparse_output = sparse_output
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_kernel_vectors: int = 50
+    kernel_vectors: str | ArrayLike = "kmeans"
+    solver: str = "lbfgs"
+    n_inner_iter: int = 3
+    learning_rate: float | None = None
+    half_life: float | None = None
 
     def _specification(self) -> Specification:
         update = VectorUpdateChoice(self.solver, self.n_inner_iter, self.learning_rate)
@@ -202,6 +140,7 @@ class ORKDL(KernelLearner):
     partial_fit = partial_fit
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MORKDL(KernelLearner):
     """Mixed optimized reduced kernel dictionary learning (MORKDL-D): ORKDL-D with a linear term.
 
@@ -323,73 +262,15 @@ class MORKDL(KernelLearner):
     ((30, 64), (20, 30))
     """
 
-    _parameter_constraints: dict = {
-        **OPTIMIZED,
-        "linear_weight": [Interval(Real, 0, None, closed="left")],
-        "linear_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
-        "kernel_vector_norm": [StrOptions({"auto", "shared", "free"})],
-    }
-
-    def __init__(
-        self,
-        n_components: int = 20,
-        *,
-        kernel: str | Callable = "rbf",
-        gamma: float | str = "median",
-        degree: int = 3,
-        coef0: float = 1.0,
-        n_kernel_vectors: int = 50,
-        kernel_vectors: str | ArrayLike = "kmeans",
-        n_nonzero_coefs: int | None = 4,
-        residual_tol: float | None = None,
-        pursuit: str = "ols",
-        atom_update: str = "gram",
-        init: str | ArrayLike = "rpcholesky",
-        solver: str = "lbfgs",
-        n_inner_iter: int = 3,
-        learning_rate: float | None = None,
-        linear_weight: float = 1.0,
-        linear_n_nonzero_coefs: int = 5,
-        kernel_vector_norm: str = "auto",
-        max_iter: int = 30,
-        tol: float = 1e-4,
-        half_life: float | None = None,
-        fit_inverse_transform: bool = False,
-        decoder_alpha: float = 1e-3,
-        sparse_output: bool = False,
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_kernel_vectors = n_kernel_vectors
-        self.kernel_vectors = kernel_vectors
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.residual_tol = residual_tol
-        self.pursuit = pursuit
-        self.atom_update = atom_update
-        self.init = init
-        self.solver = solver
-        self.n_inner_iter = n_inner_iter
-        self.learning_rate = learning_rate
-        self.linear_weight = linear_weight
-        self.linear_n_nonzero_coefs = linear_n_nonzero_coefs
-        self.kernel_vector_norm = kernel_vector_norm
-        self.max_iter = max_iter
-        self.tol = tol
-        self.half_life = half_life
-        self.fit_inverse_transform = fit_inverse_transform
-        self.decoder_alpha = decoder_alpha
-        self.sparse_output = sparse_output
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_kernel_vectors: int = 50
+    kernel_vectors: str | ArrayLike = "kmeans"
+    solver: str = "lbfgs"
+    n_inner_iter: int = 3
+    learning_rate: float | None = None
+    linear_weight: float = 1.0
+    linear_n_nonzero_coefs: int = 5
+    kernel_vector_norm: str = "auto"
+    half_life: float | None = None
 
     def _specification(self) -> Specification:
         common = super()._specification()

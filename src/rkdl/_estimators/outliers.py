@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from itertools import cycle
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -48,6 +49,7 @@ FEW, EQUAL = 5, 1e-3
 ENOUGH_UNSEEN = 200
 
 
+@dataclass(eq=False, repr=False)
 class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     """Outlier detector: signals that an ensemble of kernel dictionaries represents badly.
 
@@ -132,8 +134,24 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     array([0, 1, 2])
     """
 
+    n_components: int | ArrayLike = (32, 8)
+    _: KW_ONLY
+    n_nonzero_coefs: int | ArrayLike = (16, 8)
+    gamma: float | str = "median"
+    gamma_factors: float | ArrayLike = (0.1, 6.0)
+    n_kernel_vectors: int = 200
+    discard: float = 0.25
+    n_members: int = 10
+    max_samples: int = 2048
+    max_iter: int = 4
+    contamination: float | str = "auto"
+    device: Device = None
+    n_jobs: int | None = None
+    random_state: RandomState | int | None = None
+    verbose: int = 0
+
     _doc_link_module, _doc_link_template = "rkdl", doc_link_template
-    _parameter_constraints: dict = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
@@ -149,39 +167,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        n_components: int | ArrayLike = (32, 8),
-        *,
-        n_nonzero_coefs: int | ArrayLike = (16, 8),
-        gamma: float | str = "median",
-        gamma_factors: float | ArrayLike = (0.1, 6.0),
-        n_kernel_vectors: int = 200,
-        discard: float = 0.25,
-        n_members: int = 10,
-        max_samples: int = 2048,
-        max_iter: int = 4,
-        contamination: float | str = "auto",
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.gamma = gamma
-        self.gamma_factors = gamma_factors
-        self.n_kernel_vectors = n_kernel_vectors
-        self.discard = discard
-        self.n_members = n_members
-        self.max_samples = max_samples
-        self.max_iter = max_iter
-        self.contamination = contamination
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None) -> Self:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
-from numpy.random import RandomState
 from numpy.typing import ArrayLike
 
-from rkdl._estimators.kernel import REDUCED, KernelLearner
+from rkdl._estimators.kernel import KernelLearner
 from rkdl._estimators.learner import partial_fit
-from rkdl._utils.types import Device
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RKDL(KernelLearner):
     """Reduced kernel dictionary learning (RKDL-D): atoms are combinations of a few fixed kernel vectors.
 
@@ -118,55 +117,8 @@ class RKDL(KernelLearner):
     ((30, 64), (20, 30))
     """
 
-    _parameter_constraints: dict = REDUCED
-
-    def __init__(
-        self,
-        n_components: int = 20,
-        *,
-        kernel: str | Callable = "rbf",
-        gamma: float | str = "median",
-        degree: int = 3,
-        coef0: float = 1.0,
-        n_kernel_vectors: int = 50,
-        kernel_vectors: str | ArrayLike = "kmeans",
-        n_nonzero_coefs: int | None = 4,
-        residual_tol: float | None = None,
-        pursuit: str = "ols",
-        atom_update: str = "gram",
-        init: str | ArrayLike = "rpcholesky",
-        max_iter: int = 30,
-        tol: float = 1e-4,
-        half_life: float | None = None,
-        fit_inverse_transform: bool = False,
-        decoder_alpha: float = 1e-3,
-        sparse_output: bool = False,
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_kernel_vectors = n_kernel_vectors
-        self.kernel_vectors = kernel_vectors
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.residual_tol = residual_tol
-        self.pursuit = pursuit
-        self.atom_update = atom_update
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.half_life = half_life
-        self.fit_inverse_transform = fit_inverse_transform
-        self.decoder_alpha = decoder_alpha
-        self.sparse_output = sparse_output
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_kernel_vectors: int = 50
+    kernel_vectors: str | ArrayLike = "kmeans"
+    half_life: float | None = None
 
     partial_fit = partial_fit
