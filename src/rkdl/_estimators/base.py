@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
@@ -16,9 +17,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encode import PURSUITS, check_pursuit
 from rkdl._coding.encoder import Pursuit
-from rkdl._data.open import is_dask, open_signals
-from rkdl._data.signals import Signals, float_dtype
-from rkdl._data.sources import check_source
+from rkdl._data.open import open_signals
+from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import as_fitted, doc_link_template, ensure_fitted, freeze, made_once, read_signals
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
@@ -97,11 +97,23 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             dictionary = self._dictionary()
             signals = self._signals_for(dictionary, X)
             if signals.is_remote:
-                from rkdl._estimators.lazy import transform_lazily
-
-                return transform_lazily(self, dictionary, signals)
+                output = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
+                if output != "default":
+                    raise ValueError(
+                        f"transform_output={output!r} would bring all codes of a Dask array to this machine: use "
+                        f"set_output(transform='default'), and dask.dataframe.from_dask_array for a lazy data frame."
+                    )
+                return self._apply(dictionary, signals, "encode", sparse_output=self.sparse_output)
             norms = self._given_norms(signals)
             return dictionary.encode(signals, sparse_output=self.sparse_output, n_jobs=self.n_jobs, squared_norms=norms)
+
+    def _apply(self, dictionary: FittedDictionary, signals: Signals, method: str, **options: Any) -> Array:
+        """What a method of the dictionary makes of signals: lazily, if they are a Dask array."""
+        if signals.is_remote:
+            from rkdl._estimators.lazy import apply_lazily
+
+            return apply_lazily(dictionary, signals, method, **options)
+        return getattr(dictionary, method)(signals, n_jobs=self.n_jobs, **options)
 
     def _given_norms(self, signals: Signals) -> np.ndarray | None:
         """Squared norms (n_signals,) of the signals for `transform`; None where they follow from the signals."""
@@ -125,9 +137,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             dictionary = self._dictionary()
             signals = self._signals_for(dictionary, X)
             if signals.is_remote:
-                from rkdl._estimators.lazy import errors_lazily
-
-                return errors_lazily(dictionary, signals)
+                return self._apply(dictionary, signals, "residual_norms")
             return self._residuals(dictionary, signals)[0]
 
     def score(self, X: MatrixLike, y: None = None) -> float:
@@ -183,23 +193,14 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         with one_blas_thread():
             dictionary = self._dictionary()
-            if is_dask(X):
-                check_source(X, type(self).__name__)
-                codes: Any = X
-            else:
-                codes = open_signals(X, caller=type(self).__name__, device=self.device)
+            codes = open_signals(X, caller=type(self).__name__, device=self.device)
             if codes.shape[1] != dictionary.n_atoms:
                 raise ValueError(
                     f"The codes have {codes.shape[1]} columns and the dictionary {dictionary.n_atoms} atoms."
                 )
-            dtype = float_dtype(codes.dtype)
             # Raised here, and not on the workers, if there is none.
-            self._check_decodable(dictionary, dtype)
-            if is_dask(X):
-                from rkdl._estimators.lazy import decode_lazily
-
-                return decode_lazily(dictionary, codes.rechunk({1: -1}), dtype)
-            return dictionary.decode(codes, n_jobs=self.n_jobs)
+            self._check_decodable(dictionary, codes.dtype)
+            return self._apply(dictionary, codes, "decode")
 
     def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
         """Raise if there is no way back from codes to signals."""
@@ -253,11 +254,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 dictionary.squared_residual_of_noise(noise)
             signals = self._signals_for(dictionary, X)
             self._check_decodable(dictionary, signals.dtype)
-            if signals.is_remote:
-                from rkdl._estimators.lazy import denoise_lazily
-
-                return denoise_lazily(dictionary, signals, noise)
-            return dictionary.denoise(signals, noise=noise, n_jobs=self.n_jobs)
+            return self._apply(dictionary, signals, "denoise", noise=noise)
 
     save = save
 
