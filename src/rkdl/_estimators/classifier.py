@@ -272,7 +272,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         """
         residuals = self._residuals(X)
         found = backend_of(residuals).as_like(probabilities(residuals, self.sharpness_), residuals)
-        message = _complaint(residuals, found, "signals", self.method_)
+        message = _complaint(residuals, found, "signals")
         if message is not None:
             warn(message)
         return _returned(found, X)
@@ -401,7 +401,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         message = None
         if learned.residuals is not None:
             chances = probabilities(learned.residuals, learned.sharpness)
-            message = _complaint(learned.residuals, chances, "held-out signals", method)
+            message = _complaint(learned.residuals, chances, "held-out signals")
         return learned.until if is_interrupted else None, message
 
     def _read_labels(self, n_signals: int, y: ArrayLike) -> np.ndarray:
@@ -497,7 +497,7 @@ def _returned(result: Array, X: MatrixLike) -> Array:
     return to_device(result, X.device) if is_tensor(X) else result
 
 
-def _complaint(residuals: Array, found: Array, which: str, method: Learner) -> str | None:
+def _complaint(residuals: Array, found: Array, which: str) -> str | None:
     """A warning if nearly all probabilities are equal; None otherwise, or for very few signals."""
     if len(found) < FEW or not _are_equal(found):
         return None
@@ -506,22 +506,10 @@ def _complaint(residuals: Array, found: Array, which: str, method: Learner) -> s
         remedy = "the signals are too few, or not informative about their classes: try other features or settings"
     elif float(np.median(host(residuals))) > 0.5:
         seen = "the dictionary of every class leaves every signal unrepresented"
-        remedy = (
-            "gamma is too large, or these signals lie far from those of fit: use gamma='median', and scale both alike"
-        )
+        remedy = "gamma is too large, or these signals lie far from those of fit: scale both alike, use gamma='median'"
     else:
         seen = "the dictionary of every class represents every signal"
-        gamma = getattr(method, "gamma", None)
-        remedy = "gamma is too small by orders of magnitude: use gamma='median'"
-        if gamma is None:
-            remedy = (
-                "there are too many non-zeros for linear dictionaries to differ: lower n_nonzero_coefs, or use RKDL"
-            )
-        elif isinstance(gamma, str):
-            remedy = (
-                "the classes overlap, or their dictionaries are too flexible to differ: lower n_nonzero_coefs, or set "
-                "gamma to several times gamma_"
-            )
+        remedy = "the classes overlap, gamma is too small, or there are too many non-zeros: lower n_nonzero_coefs"
     return (
         f"KDLClassifier: for {MOST:.0%} or more of {len(found)} {which} all classes are equally probable, to within "
         f"{EQUAL:g}, since {seen}. Probably {remedy}."
