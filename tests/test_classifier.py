@@ -99,9 +99,6 @@ class TestParameters:
         assert KDLClassifier("DL").set_params(estimator="FourierDL", estimator__max_iter=3).estimator.max_iter == 3
         with pytest.raises(ValueError, match="Invalid parameter 'sigma'"):
             KDLClassifier().set_params(estimator__sigma=1.0)
-        for classifier in (KDLClassifier(), KDLClassifier(ORKDL())):
-            with pytest.raises(ValueError, match=r"Invalid parameter 'gamma'.*Set estimator__gamma instead"):
-                classifier.set_params(gamma=0.1)
         with pytest.raises(ValueError, match=r"Invalid parameter 'sigma' for estimator KDLClassifier\(\). Valid"):
             KDLClassifier().set_params(sigma=1.0)
 

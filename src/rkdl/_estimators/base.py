@@ -22,6 +22,7 @@ from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import as_fitted, doc_link_template, ensure_fitted, freeze, made_once, read_signals
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
+from rkdl._features.maps import GivenKernelMap
 from rkdl._utils.types import Array, Device, MatrixLike
 
 
@@ -73,12 +74,12 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             return signals.with_dtype(np.dtype(np.float64))
         return signals
 
-    def _signals_for(self, dictionary: FittedDictionary, X: MatrixLike) -> Any:
-        """Signals to be coded with the dictionary."""
-        signals = self._read_signals(X, reset=False)
+    def _open(self, X: MatrixLike) -> tuple[FittedDictionary, Signals]:
+        """The dictionary, and signals to be coded with it."""
+        dictionary, signals = self._dictionary(), self._read_signals(X, reset=False)
         if dictionary.runs_user_code:
             signals.check_finite()
-        return signals
+        return dictionary, signals
 
     def transform(self, X: MatrixLike) -> Array:
         """Compute sparse codes of signals.
@@ -94,8 +95,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             Sparse codes, in CSR format if `sparse_output`. A lazy Dask array or a tensor if `X` is one.
         """
         with one_blas_thread():
-            dictionary = self._dictionary()
-            signals = self._signals_for(dictionary, X)
+            dictionary, signals = self._open(X)
             if signals.is_remote:
                 output = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
                 if output != "default":
@@ -134,8 +134,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             is one.
         """
         with one_blas_thread():
-            dictionary = self._dictionary()
-            signals = self._signals_for(dictionary, X)
+            dictionary, signals = self._open(X)
             if signals.is_remote:
                 return self._apply(dictionary, signals, "residual_norms")
             return self._residuals(dictionary, signals)[0]
@@ -159,12 +158,11 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             ``1 - sum of squared residuals / sum of squared norms``, at most 1.
         """
         with one_blas_thread():
-            dictionary = self._dictionary()
-            signals = self._signals_for(dictionary, X)
+            dictionary, signals = self._open(X)
             if signals.is_remote:
                 from rkdl._estimators.lazy import energies_of_blocks
 
-                parts = energies_of_blocks(dictionary, signals)
+                parts = energies_of_blocks(dictionary, signals)  # type: ignore[arg-type]
             else:
                 # In float64: norms of signals near the largest number of float32 leave its range.
                 both = self._residuals(dictionary, signals, np.float64)
@@ -204,6 +202,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
         """Raise if there is no way back from codes to signals."""
+        check_has_signals(is_precomputed=isinstance(dictionary.feature_map, GivenKernelMap))
         if dictionary.find_decoder(dtype) is None:
             raise NotFittedError(
                 f"This {type(self).__name__} has not learned to turn codes back into signals: set "
@@ -244,7 +243,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             Denoised signals, in the dtype of `X`. A lazy Dask array or a tensor if `X` is one.
         """
         with one_blas_thread():
-            dictionary = self._dictionary()
+            dictionary, signals = self._open(X)
             if noise is not None:
                 if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
                     raise ValueError(
@@ -252,7 +251,6 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                     )
                 noise = float(noise)
                 dictionary.squared_residual_of_noise(noise)
-            signals = self._signals_for(dictionary, X)
             self._check_decodable(dictionary, signals.dtype)
             return self._apply(dictionary, signals, "denoise", noise=noise)
 
@@ -271,3 +269,12 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def check_has_signals(*, is_precomputed: bool) -> None:
+    """Raise if the signals are not known, which codes could be turned back into."""
+    if is_precomputed:
+        raise ValueError(
+            "Codes of a precomputed kernel cannot be turned back into signals, which are not known: give the kernel by "
+            "name or as a function, and leave fit_inverse_transform at False for a precomputed one."
+        )

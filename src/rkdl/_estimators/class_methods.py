@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sklearn.base import clone
 
 from rkdl._estimators.full import KDL
@@ -12,30 +14,22 @@ from rkdl._estimators.reduced import RKDL
 from rkdl._execution.machine import physical_memory
 from rkdl._learning.full import MEMORY_SHARE
 
-METHODS: dict[str, type] = {cls.__name__: cls for cls in (DL, FourierDL, KDL, RKDL, ORKDL, MORKDL)}
-# Settings of a method given by name.
-ATOMS = {"n_components": 64, "n_nonzero_coefs": 5, "max_iter": 10}
-VECTORS = {"n_kernel_vectors": 300, "kernel_vectors": "random"}
-NAMED: dict[type, dict] = {
-    DL: ATOMS,
-    FourierDL: {**ATOMS, "n_fourier_features": 600},
-    KDL: ATOMS,
-    RKDL: {**ATOMS, **VECTORS},
-    ORKDL: {**ATOMS, **VECTORS, "n_kernel_vectors": 100},
-    MORKDL: {**ATOMS, **VECTORS, "n_kernel_vectors": 100},
+ATOMS: dict[str, Any] = {"n_components": 64, "n_nonzero_coefs": 5, "max_iter": 10}
+# What the names stand for.
+METHODS: dict[str, Learner] = {
+    "DL": DL(**ATOMS),
+    "FourierDL": FourierDL(**ATOMS, n_fourier_features=600),
+    "KDL": KDL(**ATOMS),
+    "RKDL": RKDL(**ATOMS, n_kernel_vectors=300, kernel_vectors="random"),
+    "ORKDL": ORKDL(**ATOMS, n_kernel_vectors=100, kernel_vectors="random"),
+    "MORKDL": MORKDL(**ATOMS, n_kernel_vectors=100, kernel_vectors="random"),
 }
-
-
-def named_method(name: str) -> Learner:
-    """The method that a name stands for."""
-    method: Learner = METHODS[name](**NAMED[METHODS[name]])
-    return method
 
 
 def shared_method(estimator: str | Learner, n_signals: int) -> Learner:
     """A checked copy of the method for a classifier of `n_signals` signals."""
-    method = named_method(estimator) if isinstance(estimator, str) else _checked(estimator)
-    usual = NAMED[type(method)].get("n_kernel_vectors")
+    method = clone(METHODS[estimator]) if isinstance(estimator, str) else _checked(estimator)
+    usual = getattr(METHODS[type(method).__name__], "n_kernel_vectors", None)
     if usual is not None and getattr(method, "n_kernel_vectors", None) == usual:
         # The default, which nobody asked for.
         method.set_params(n_kernel_vectors=min(usual, n_signals))
@@ -44,7 +38,7 @@ def shared_method(estimator: str | Learner, n_signals: int) -> Learner:
 
 def _checked(estimator: Learner) -> Learner:
     """A copy of a method whose settings several classes can share."""
-    if not isinstance(estimator, tuple(METHODS.values())):
+    if type(estimator) not in map(type, METHODS.values()):
         raise ValueError(
             f"estimator={estimator!r} is not a method that classes can share: give one of "
             f"{', '.join(METHODS)}, by its name or with its settings."

@@ -31,7 +31,7 @@ from rkdl._backends.devices import placed, to_device
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
-from rkdl._estimators.class_methods import METHODS, named_method, shared_method
+from rkdl._estimators.class_methods import METHODS, shared_method
 from rkdl._estimators.fitting import (
     constant,
     doc_link_template,
@@ -165,9 +165,9 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Learn one dictionary per class.
 
-        After Ctrl-C, which raises KeyboardInterrupt as usual, the classifier holds what it has learned so far, and the
-        message of the exception says how far that is. A fit that fails, or is interrupted before the first iteration of
-        the classes' dictionaries is complete, leaves the classifier unchanged.
+        After Ctrl-C, which raises KeyboardInterrupt as usual, the classifier holds what it has learned so far. A fit
+        that fails, or is interrupted before the first iteration of the classes' dictionaries is complete, leaves the
+        classifier unchanged.
 
         Parameters
         ----------
@@ -183,14 +183,16 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             The fitted classifier.
         """
         with replaced_at_once(self) as work, one_blas_thread():
-            interruption, message = work._fit(X, y)
-        if interruption is not None:
-            raise KeyboardInterrupt(f"{type(self).__name__} was interrupted {interruption}.")
+            is_interrupted, message = work._fit(X, y)
+        if is_interrupted:
+            raise KeyboardInterrupt(
+                f"{type(self).__name__} was interrupted, and holds what it learned in {self.n_iter_} iterations and "
+                f"{len(self.losses_)} passes of the refinement."
+            )
         if message is not None:
             warn(message)
         return self
 
-    @one_blas_thread()
     @with_one_model
     def predict(self, X: MatrixLike) -> Array:
         """Predict the class of each signal: the one whose dictionary leaves the smallest residual.
@@ -214,7 +216,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         classes = to_device(self.classes_.astype(kind.newbyteorder("=")), X.device)
         return classes[to_device(best, X.device)]
 
-    @one_blas_thread()
     @with_one_model
     def decision_function(self, X: MatrixLike) -> Array:
         """Compute how well the dictionary of each class represents the signals.
@@ -236,7 +237,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         scores = class_scores(signals, coder, self.n_jobs)
         return _returned(cast(scores[:, 1] - scores[:, 0], signals.dtype), X)
 
-    @one_blas_thread()
     @with_one_model
     def class_residuals(self, X: MatrixLike) -> Array:
         """Compute what the dictionary of each class leaves of the signals.
@@ -254,7 +254,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         """
         return _returned(self._residuals(X), X)
 
-    @one_blas_thread()
     @with_one_model
     def predict_proba(self, X: MatrixLike) -> Array:
         """Compute class probabilities, calibrated on held-out signals.
@@ -297,7 +296,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         """
         return float(accuracy_score(host(y), host(self.predict(X)), sample_weight=host(sample_weight)))
 
-    @one_blas_thread()
     @with_one_model
     def atom_preimages(self) -> list[np.ndarray]:
         """Compute a signal for each atom of each class, to look at: its pre-image.
@@ -336,7 +334,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         """
         params: dict[str, Any] = super().get_params(deep=deep)
         if deep and isinstance(self.estimator, str) and self.estimator in METHODS:
-            own = named_method(self.estimator).get_params()
+            own = METHODS[self.estimator].get_params()
             params.update((f"estimator__{name}", value) for name, value in own.items())
         return params
 
@@ -356,21 +354,13 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             The classifier.
         """
         method = params.get("estimator", self.estimator)
-        if isinstance(method, str) and method in METHODS:
-            method = named_method(method)
-            if any(key.startswith("estimator__") for key in params):
-                params = {**params, "estimator": method}
-        of_method: dict[str, Any] = getattr(method, "get_params", dict)()
-        for key in sorted(params.keys() & of_method.keys() - super().get_params(deep=False).keys()):
-            raise ValueError(
-                f"Invalid parameter {key!r} for estimator {self}: it is a parameter of the method that learns the "
-                f"dictionaries. Set estimator__{key} instead."
-            )
+        if isinstance(method, str) and method in METHODS and any(key.startswith("estimator__") for key in params):
+            params = {**params, "estimator": clone(METHODS[method])}
         super().set_params(**params)
         return self
 
-    def _fit(self, X: MatrixLike, y: ArrayLike) -> tuple[str | None, str | None]:
-        """Set the fitted attributes; returns where Ctrl-C ended the learning, and a warning about the probabilities."""
+    def _fit(self, X: MatrixLike, y: ArrayLike) -> tuple[bool, str | None]:
+        """Set the fitted attributes; returns whether Ctrl-C ended the learning, and a warning about probabilities."""
         signals = read_signals(self, X, reset=True, device=self.device, prefers_arrays=True)
         if signals.is_remote:
             raise ValueError(
@@ -398,11 +388,10 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             dtype = executor.signals.dtype
         self.method_ = clone(method)
         self._store(features, learned, dtype)
-        message = None
-        if learned.residuals is not None:
-            chances = probabilities(learned.residuals, learned.sharpness)
-            message = _complaint(learned.residuals, chances, "held-out signals")
-        return learned.until if is_interrupted else None, message
+        if learned.residuals is None:
+            return is_interrupted, None
+        chances = probabilities(learned.residuals, learned.sharpness)
+        return is_interrupted, _complaint(learned.residuals, chances, "held-out signals")
 
     def _read_labels(self, n_signals: int, y: ArrayLike) -> np.ndarray:
         """Set the classes; returns the index of the class of each signal."""
@@ -412,16 +401,9 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             )
         given: np.ndarray = column_or_1d(well_formed(host(y), "y"), warn=True)
         assert_all_finite(given, input_name="y")
-        try:
-            self.classes_, labels = np.unique(given, return_inverse=True)
-        except TypeError as error:
-            kinds = sorted({type(label).__name__ for label in given})
-            raise ValueError(
-                f"The labels of y are of types that have no common order, {' and '.join(kinds)}: make them all numbers "
-                f"or all strings."
-            ) from error
         check_classification_targets(given)
         check_consistent_length(range(n_signals), given)
+        self.classes_, labels = np.unique(given, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"KDLClassifier compares the dictionaries of at least two classes, and y holds one class, "

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from rkdl._backends.base import is_tensor
 from rkdl._data.open import is_plain, open_signals
 from rkdl._data.signals import Signals
+from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Device, MatrixLike
 from rkdl._utils.warnings import quiet
@@ -57,11 +58,15 @@ def as_fitted(estimator: Estimator) -> Estimator:
 def with_one_model(
     method: Callable[Concatenate[Any, Parameters], Value],
 ) -> Callable[Concatenate[Any, Parameters], Value]:
-    """A method that sees one fitted model throughout, also while another thread fits the estimator."""
+    """A method that sees one fitted model throughout, also while another thread fits the estimator.
+
+    BLAS has one thread meanwhile: what is slow has threads of its own.
+    """
 
     @wraps(method)
     def on_view(self: Any, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Value:
-        return method(as_fitted(self), *args, **kwargs)
+        with one_blas_thread():
+            return method(as_fitted(self), *args, **kwargs)
 
     return on_view
 

@@ -13,6 +13,7 @@ from rkdl._backends.arrays import host, is_tensor
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._data.open import gather
 from rkdl._data.signals import Signals
+from rkdl._estimators.base import check_has_signals
 from rkdl._estimators.fitting import as_fitted
 from rkdl._estimators.kernel import KernelLearner
 from rkdl._features.maps import GivenKernelMap
@@ -133,8 +134,7 @@ class KDL(KernelLearner):
         return EverySignal(self.kernel, self.gamma, self.degree, self.coef0)
 
     def _specification(self) -> Specification:
-        if self.fit_inverse_transform:
-            self._check_has_signals()
+        check_has_signals(is_precomputed=self._is_precomputed and self.fit_inverse_transform)
         return super()._specification()
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
@@ -153,12 +153,7 @@ class KDL(KernelLearner):
     def _given_norms(self, signals: Signals) -> np.ndarray | None:
         if not as_fitted(self)._is_precomputed or self.residual_tol is None:
             return None
-        kernel = host(signals.data)
-        if not is_training_matrix(kernel):
-            raise ValueError(
-                "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
-                "training signals do not give the norm of a new signal. Set residual_tol=None and n_nonzero_coefs."
-            )
+        kernel = self._training_matrix(signals)
         return np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
 
     def _residuals(
@@ -166,24 +161,18 @@ class KDL(KernelLearner):
     ) -> tuple[Array, Array]:
         if not isinstance(dictionary.feature_map, GivenKernelMap):
             return super()._residuals(dictionary, signals, dtype)
-        kernel = host(signals.data)
+        return dictionary.residuals_of_kernel(self._training_matrix(signals), signals)
+
+    def _training_matrix(self, signals: Signals) -> np.ndarray:
+        """The kernel matrix of the training signals, whose norms are on its diagonal; others are refused."""
+        kernel: np.ndarray = host(signals.data)
         if not is_training_matrix(kernel):
             raise ValueError(
-                "A residual needs k(x, x), which kernel='precomputed' gives for the training signals alone, in their "
-                "square kernel matrix: for other signals give the kernel by name or as a function."
+                "Residuals, and codes with residual_tol, need k(x, x), which kernel='precomputed' gives for the "
+                "training signals alone, in their square kernel matrix: for other signals give the kernel by name or "
+                "as a function, or set residual_tol=None and n_nonzero_coefs."
             )
-        return dictionary.residuals_of_kernel(kernel, signals)
-
-    def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
-        as_fitted(self)._check_has_signals()
-        super()._check_decodable(dictionary, dtype)
-
-    def _check_has_signals(self) -> None:
-        if self._is_precomputed:
-            raise ValueError(
-                "Codes of a precomputed kernel cannot be turned back into signals, which are not known: give the "
-                "kernel by name or as a function, and leave fit_inverse_transform at False for a precomputed one."
-            )
+        return kernel
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -10,7 +10,7 @@ import numpy as np
 
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
-from rkdl._estimators.fitting import as_fitted, constant
+from rkdl._estimators.fitting import as_fitted
 from rkdl._estimators.learner import Learner, fit_decoder, forget_decoder
 from rkdl._features.kernels import Kernel, as_kernel
 from rkdl._features.maps import KernelMap
@@ -59,13 +59,6 @@ class KernelLearner(Learner):
             self.__dict__.pop("kernel_vectors_", None)
         if learned.rank is not None:
             self.rank_ = learned.rank
-
-    def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
-        state = vars(self)
-        return constant(state["dual_components_"]), constant(state["gram_"])
-
-    def _check_has_signals(self) -> None:
-        """Raise if there are no signals to decode to."""
 
     fit_decoder = fit_decoder
     forget_decoder = forget_decoder

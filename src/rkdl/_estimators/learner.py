@@ -18,10 +18,11 @@ from sklearn.utils.metaestimators import available_if
 
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.preimages import LinearDecoder
-from rkdl._estimators.base import DictionaryEstimator
+from rkdl._estimators.base import DictionaryEstimator, check_has_signals
 from rkdl._estimators.fitting import constant, freeze, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.open import open_executor
+from rkdl._features.maps import GivenKernelMap
 from rkdl._features.widths import RULES
 from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.feature_choice import FeatureChoice
@@ -102,17 +103,12 @@ class Learner(DictionaryEstimator):
         feature_map = self._features().fitted_map(
             self.n_features_in_, None if vectors is None else constant(vectors), state.get("gamma_")
         )
-        atoms, gram = self._atoms_and_gram()
-        decoder = None
+        atoms = constant(state["dual_components_" if "gram_" in state else "components_"])
+        wide = atoms.astype(np.float64)
+        gram, decoder = constant(state["gram_"]) if "gram_" in state else wide @ wide.T, None
         if "decoder_" in state:
             decoder = LinearDecoder(constant(state["decoder_"]), constant(state["decoder_intercept_"]))
         return FittedDictionary(feature_map, atoms, self._make_pursuit(len(atoms)), gram, decoder)
-
-    def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
-        """Fitted atoms (n, p), in the coordinates of the features, and their inner products (n, n)."""
-        atoms: np.ndarray = constant(vars(self)["components_"])
-        wide = atoms.astype(np.float64)
-        return atoms, wide @ wide.T
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
@@ -306,9 +302,8 @@ def fit_decoder(self: Any, X: MatrixLike) -> Any:
         The estimator, with `decoder_` and `decoder_intercept_`.
     """
     with one_blas_thread():
-        dictionary = self._dictionary()
-        self._check_has_signals()
-        signals = self._signals_for(dictionary, X)
+        dictionary, signals = self._open(X)
+        check_has_signals(is_precomputed=isinstance(dictionary.feature_map, GivenKernelMap))
         width = dictionary.encoder(signals.dtype).row_width
         with open_executor(signals, width, self.n_jobs, is_alone=not dictionary.runs_user_code) as executor:
             sums = decoder_sums(dictionary, executor)

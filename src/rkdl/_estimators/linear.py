@@ -202,9 +202,6 @@ class FourierDL(Learner):
         assert isinstance(feature_map, FourierMap)
         self.components_, self.frequencies_, self.gamma_ = dictionary.atoms, feature_map.frequencies, learned.gamma
 
-    def _check_has_signals(self) -> None:
-        """There are always signals to decode to."""
-
     partial_fit = partial_fit
     fit_decoder = fit_decoder
     forget_decoder = forget_decoder

@@ -210,7 +210,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         labels = np.where(scores - scores.dtype.type(self._offset(scores)) < 0.0, -1, 1)
         return placed(labels, X.device if is_tensor(X) else None)
 
-    @one_blas_thread()
     @with_one_model
     def score_samples(self, X: MatrixLike) -> Array:
         """Compute how well signals are represented; lower is more abnormal.
@@ -231,7 +230,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         scores = AnomalyTask(ensemble, signals.dtype, locations).of_all(signals, self.n_jobs)
         return placed(scores, X.device if is_tensor(X) else None)
 
-    @one_blas_thread()
     @with_one_model
     def decision_function(self, X: MatrixLike) -> Array:
         """Compute `score_samples` minus `offset_`: negative for outliers.
@@ -248,7 +246,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         """
         return self.score_samples(X) - self.offset_
 
-    @one_blas_thread()
     @with_one_model
     def predict(self, X: MatrixLike) -> Array:
         """Label outliers.
@@ -292,18 +289,12 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         if folds:
             self._lower_offset(scores, combine(np.concatenate(unseen), locations, signals.dtype))
         self._store(members, locations)
-        self._warn_if_equal(scores)
-
-    def _warn_if_equal(self, scores: np.ndarray) -> None:
-        if len(scores) < FEW or float(np.ptp(scores)) >= EQUAL:
-            return
-        cause = "The signals themselves are probably equal: look at them."
-        if not isinstance(self.gamma, str):
-            cause = f"Probably gamma={self.gamma!r} is too small by orders of magnitude: leave it at 'median'."
-        warn(
-            f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
-            f"represent every signal equally well, so that there are no outliers. {cause}"
-        )
+        if len(scores) >= FEW and float(np.ptp(scores)) < EQUAL:
+            warn(
+                f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
+                f"represent every signal equally well, so that there are no outliers. Either gamma={self.gamma!r} is "
+                f"too small by orders of magnitude, and 'median' is better, or the signals themselves are equal."
+            )
 
     def _folds(self, n_signals: int, rng: np.random.RandomState) -> list[np.ndarray]:
         """Indices of the signals to be left out in turn; no folds if most signals are not learned from anyway."""
