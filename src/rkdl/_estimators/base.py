@@ -179,6 +179,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def inverse_transform(self, X: MatrixLike) -> Array:
         """Reconstruct signals from their codes.
 
+        This is exact for `DL` and the linear kernel, and iterative (slower) for kernel "rbf". A decoder, which
+        `fit_inverse_transform` or `fit_decoder` learns, makes it a linear map; other kernels, and FourierDL, need one.
+
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_components)

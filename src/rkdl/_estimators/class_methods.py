@@ -9,8 +9,7 @@ from sklearn.base import clone
 from rkdl._estimators.full import KDL
 from rkdl._estimators.learner import Learner
 from rkdl._estimators.linear import DL, FourierDL
-from rkdl._estimators.optimized import MORKDL, ORKDL
-from rkdl._estimators.reduced import RKDL
+from rkdl._estimators.reduced import MORKDL, ORKDL, RKDL
 from rkdl._execution.machine import physical_memory
 from rkdl._learning.full import MEMORY_SHARE
 

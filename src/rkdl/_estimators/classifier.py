@@ -151,14 +151,11 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
 
     _doc_link_module, _doc_link_template = "rkdl", doc_link_template
     _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **Learner._parameter_constraints,
         "estimator": [StrOptions(set(METHODS)), HasMethods(["fit", "transform"])],
         "n_refinements": [Interval(Integral, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "calibration_size": [Interval(Real, 0, 1, closed="neither")],
-        "device": "no_validation",
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     @_fit_context(prefer_skip_nested_validation=False)

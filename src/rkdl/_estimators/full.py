@@ -62,8 +62,7 @@ class KDL(KernelLearner):
     tol : float, default=1e-4
         Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     fit_inverse_transform : bool, default=False
-        Whether to learn a decoder from codes to signals in one more pass over the data. Without it, `inverse_transform`
-        and `denoise` are exact with "linear", iterative (slower) with "rbf", and need `fit_decoder` with other kernels.
+        Whether to learn a decoder from codes to signals in one more pass over the data, for `inverse_transform`.
     decoder_alpha : float, default=0.001
         Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False

@@ -17,9 +17,6 @@ from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.types import Array
 
-# What tasks are called on the dashboard, where the method has another name.
-_NAMES = {"encode": "transform", "residual_norms": "error"}
-
 
 def energies_of_blocks(dictionary: FittedDictionary, signals: DaskSignals) -> list[tuple[float, float]]:
     """Sums of squared residuals and of squared norms per block."""
@@ -39,7 +36,7 @@ def apply_lazily(dictionary: FittedDictionary, signals: Signals, method: str, **
         chunks=(rows.chunks[0], *((width,) for width in shape[1:])),
         drop_axis=1 if len(shape) == 1 else None,
         meta=sparse.csr_array(empty) if options.get("sparse_output") else empty,
-        name=f"rkdl-{_NAMES.get(method, method)}-{uuid4().hex}",
+        name=f"rkdl-{method}-{uuid4().hex}",
         **options,
     )
 

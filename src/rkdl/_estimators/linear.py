@@ -129,8 +129,7 @@ class FourierDL(Learner):
     half_life : float, default=None
         Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
     fit_inverse_transform : bool, default=False
-        Whether to learn a decoder from codes to signals in one more pass over the data. Without it, `inverse_transform`
-        and `denoise` need `fit_decoder`.
+        Whether to learn a decoder from codes to signals in one more pass over the data, for `inverse_transform`.
     decoder_alpha : float, default=0.001
         Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False

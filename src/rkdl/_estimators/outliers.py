@@ -28,13 +28,14 @@ from rkdl._estimators.fitting import (
     replaced_at_once,
     with_one_model,
 )
+from rkdl._estimators.learner import Learner
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.config import config_context
 from rkdl._execution.open import open_executor
 from rkdl._execution.pool import side_by_side
-from rkdl._features.widths import RULES, centre_of, find_gamma
+from rkdl._features.widths import centre_of, find_gamma
 from rkdl._learning.loop import progress
 from rkdl._utils.types import Array, Device, MatrixLike
 from rkdl._utils.warnings import quiet, warn
@@ -152,20 +153,14 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 
     _doc_link_module, _doc_link_template = "rkdl", doc_link_template
     _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **Learner._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), "array-like"],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
         "gamma_factors": [Interval(Real, 0, None, closed="neither"), "array-like"],
-        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
         "discard": [Interval(Real, 0, 1, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "max_samples": [Interval(Integral, 2, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "contamination": [Interval(Real, 0, 0.5, closed="right"), StrOptions({"auto"})],
-        "device": "no_validation",
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
