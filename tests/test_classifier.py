@@ -184,7 +184,7 @@ class TestSignals:
         found = make().fit(torch.tensor(X), torch.tensor(y)).predict_proba(torch.tensor(X))
         assert isinstance(found, torch.Tensor)
         np.testing.assert_array_equal(found, expected)
-        with pytest.raises(ValueError, match="does not learn from Dask arrays"):
+        with pytest.raises(ValueError, match="does not take Dask arrays"):
             make().fit(dask.from_array(X), y)
 
     @pytest.mark.parametrize("labels", [["b", "a", "c"], [-3, 7, 100], [2.0, 1.0, 0.0], [True, False, True]])

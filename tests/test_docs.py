@@ -276,15 +276,6 @@ def test_every_public_name_is_in_the_reference():
     assert all(f"rkdl.datasets.{name}" in text for name in constants)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_question_mark_leads_to_the_reference(name, monkeypatch):
-    """The HTML representation links to a page of the site if its address is known, and to nothing otherwise."""
-    monkeypatch.delenv("RKDL_DOCS", raising=False)
-    assert 'href="' not in OBJECTS[name]()._repr_html_()
-    monkeypatch.setenv("RKDL_DOCS", "file:///somewhere/html/")
-    assert f'href="file:///somewhere/html/generated/{name}.html"' in OBJECTS[name]()._repr_html_()
-
-
 def test_figure_style_is_readable():
     """The style of the figures is found by its name, has an opaque background, and colours that can be told apart."""
     style = pytest.importorskip("matplotlib.style")

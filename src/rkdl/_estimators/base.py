@@ -19,7 +19,7 @@ from rkdl._coding.encode import PURSUITS, check_pursuit
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.open import open_signals
 from rkdl._data.signals import Signals
-from rkdl._estimators.fitting import as_fitted, doc_link_template, ensure_fitted, freeze, made_once, read_signals
+from rkdl._estimators.fitting import as_fitted, ensure_fitted, freeze, made_once, read_signals
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.maps import GivenKernelMap
@@ -47,8 +47,6 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     }
     # Fitted attributes that the dictionary is made of.
     _parts: ClassVar[tuple[str, ...]] = ("components_", "decoder_", "decoder_intercept_")
-
-    _doc_link_module, _doc_link_template = "rkdl", doc_link_template
 
     @abstractmethod
     def _assemble(self) -> FittedDictionary:

@@ -34,7 +34,6 @@ from rkdl._data.signals import Signals
 from rkdl._estimators.class_methods import METHODS, shared_method
 from rkdl._estimators.fitting import (
     constant,
-    doc_link_template,
     freeze,
     made_once,
     read_signals,
@@ -149,7 +148,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     random_state: RandomState | int | None = None
     verbose: int = 0
 
-    _doc_link_module, _doc_link_template = "rkdl", doc_link_template
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Learner._parameter_constraints,
         "estimator": [StrOptions(set(METHODS)), HasMethods(["fit", "transform"])],
@@ -180,14 +178,12 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             The fitted classifier.
         """
         with replaced_at_once(self) as work, one_blas_thread():
-            is_interrupted, message = work._fit(X, y)
+            is_interrupted = work._fit(X, y)
         if is_interrupted:
             raise KeyboardInterrupt(
                 f"{type(self).__name__} was interrupted, and holds what it learned in {self.n_iter_} iterations and "
                 f"{len(self.losses_)} passes of the refinement."
             )
-        if message is not None:
-            warn(message)
         return self
 
     @with_one_model
@@ -268,9 +264,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         """
         residuals = self._residuals(X)
         found = backend_of(residuals).as_like(probabilities(residuals, self.sharpness_), residuals)
-        message = _complaint(residuals, found, "signals")
-        if message is not None:
-            warn(message)
+        _warn_if_equal(residuals, found, "signals")
         return _returned(found, X)
 
     @one_blas_thread()
@@ -356,14 +350,9 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         super().set_params(**params)
         return self
 
-    def _fit(self, X: MatrixLike, y: ArrayLike) -> tuple[bool, str | None]:
-        """Set the fitted attributes; returns whether Ctrl-C ended the learning, and a warning about probabilities."""
-        signals = read_signals(self, X, reset=True, device=self.device, prefers_arrays=True)
-        if signals.is_remote:
-            raise ValueError(
-                "KDLClassifier does not learn from Dask arrays: give it an array, a memory map or any source of row "
-                "slices, or fit one of the other estimators on the cluster."
-            )
+    def _fit(self, X: MatrixLike, y: ArrayLike) -> bool:
+        """Set the fitted attributes; returns whether Ctrl-C ended the learning."""
+        signals = self._read_signals(X, reset=True)
         labels = self._read_labels(signals.shape[0], y)
         method = shared_method(self.estimator, signals.shape[0])
         seed = self.random_state if self.random_state is not None else method.random_state
@@ -385,10 +374,19 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             dtype = executor.signals.dtype
         self.method_ = clone(method)
         self._store(features, learned, dtype)
-        if learned.residuals is None:
-            return is_interrupted, None
-        chances = probabilities(learned.residuals, learned.sharpness)
-        return is_interrupted, _complaint(learned.residuals, chances, "held-out signals")
+        if learned.residuals is not None:
+            chances = probabilities(learned.residuals, learned.sharpness)
+            _warn_if_equal(learned.residuals, chances, "held-out signals")
+        return is_interrupted
+
+    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
+        signals = read_signals(self, X, reset=reset, device=self.device, prefers_arrays=True)
+        if signals.is_remote:
+            raise ValueError(
+                "KDLClassifier does not take Dask arrays: learn from an array, a memory map or any source of row "
+                "slices, and classify the chunks of a Dask array with map_blocks."
+            )
+        return signals
 
     def _read_labels(self, n_signals: int, y: ArrayLike) -> np.ndarray:
         """Set the classes; returns the index of the class of each signal."""
@@ -433,9 +431,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
 
     def _open(self, X: MatrixLike) -> tuple[Signals, ClassCoder]:
         """Signals, and what codes them in all classes."""
-        signals = read_signals(self, X, reset=False, device=self.device, prefers_arrays=True)
-        if signals.is_remote:
-            raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
+        signals = self._read_signals(X, reset=False)
         dictionaries, coders = made_once(self, PARTS, (), self._assemble)
         if dictionaries[0].runs_user_code:
             signals.check_finite()
@@ -476,10 +472,10 @@ def _returned(result: Array, X: MatrixLike) -> Array:
     return to_device(result, X.device) if is_tensor(X) else result
 
 
-def _complaint(residuals: Array, found: Array, which: str) -> str | None:
-    """A warning if nearly all probabilities are equal; None otherwise, or for very few signals."""
+def _warn_if_equal(residuals: Array, found: Array, which: str) -> None:
+    """Warn if nearly all probabilities are equal, unless there are very few signals."""
     if len(found) < FEW or not _are_equal(found):
-        return None
+        return
     if not _are_equal(residuals):
         seen = "residuals did not tell the classes of the held-out signals in fit"
         remedy = "the signals are too few, or not informative about their classes: try other features or settings"
@@ -489,7 +485,7 @@ def _complaint(residuals: Array, found: Array, which: str) -> str | None:
     else:
         seen = "the dictionary of every class represents every signal"
         remedy = "the classes overlap, gamma is too small, or there are too many non-zeros: lower n_nonzero_coefs"
-    return (
+    warn(
         f"KDLClassifier: for {MOST:.0%} or more of {len(found)} {which} all classes are equally probable, to within "
         f"{EQUAL:g}, since {seen}. Probably {remedy}."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -29,13 +28,6 @@ STRUCTURE = ("n_components", "kernel", "degree", "coef0")
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 Value = TypeVar("Value")
 Parameters = ParamSpec("Parameters")
-
-
-@property  # type: ignore[misc]
-def doc_link_template(estimator: BaseEstimator) -> str:
-    """Where "?" in a notebook leads: to the site whose address the environment variable RKDL_DOCS holds, if any."""
-    site = os.environ.get("RKDL_DOCS", "").rstrip("/")
-    return f"{site}/generated/{{estimator_module}}.{{estimator_name}}.html" if site else ""
 
 
 def ensure_fitted(estimator: BaseEstimator) -> None:

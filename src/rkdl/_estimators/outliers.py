@@ -21,7 +21,6 @@ from rkdl._backends.devices import placed
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import (
-    doc_link_template,
     freeze,
     made_once,
     read_signals,
@@ -151,7 +150,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     random_state: RandomState | int | None = None
     verbose: int = 0
 
-    _doc_link_module, _doc_link_template = "rkdl", doc_link_template
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **Learner._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
