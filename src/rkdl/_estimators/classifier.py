@@ -32,14 +32,7 @@ from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.class_methods import METHODS, shared_method
-from rkdl._estimators.fitting import (
-    constant,
-    freeze,
-    made_once,
-    read_signals,
-    replaced_at_once,
-    with_one_model,
-)
+from rkdl._estimators.fitting import constant, freeze, made_once, read_signals, replaced_at_once, with_one_model
 from rkdl._estimators.learner import Learner, specify
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread

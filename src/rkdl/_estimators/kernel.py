@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._estimators.fitting import as_fitted
 from rkdl._estimators.learner import Learner, fit_decoder, forget_decoder
 from rkdl._features.kernels import Kernel, as_kernel
-from rkdl._features.maps import KernelMap
 from rkdl._learning.feature_choice import FeatureChoice, KernelFeatures
 from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS
-from rkdl._learning.learn import Learned
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -50,15 +47,6 @@ class KernelLearner(Learner):
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
         pursuit = Pursuit(min(n_nonzero, count), ols=self.pursuit == "ols")
         return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)
-
-    def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
-        self.dual_components_, self.gram_, self.gamma_ = dictionary.atoms, dictionary.gram, learned.gamma
-        if isinstance(dictionary.feature_map, KernelMap):
-            self.kernel_vectors_ = dictionary.feature_map.kernel_vectors
-        else:
-            self.__dict__.pop("kernel_vectors_", None)
-        if learned.rank is not None:
-            self.rank_ = learned.rank
 
     fit_decoder = fit_decoder
     forget_decoder = forget_decoder

@@ -93,10 +93,6 @@ class Learner(DictionaryEstimator):
             decoder_alpha=self.decoder_alpha if getattr(self, "fit_inverse_transform", False) else None,  # type: ignore[attr-defined]
         )
 
-    @abstractmethod
-    def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
-        """Set the fitted attributes that the dictionary is made of."""
-
     def _assemble(self) -> FittedDictionary:
         state = vars(self)
         vectors = state.get("kernel_vectors_", state.get("frequencies_"))
@@ -157,13 +153,19 @@ class Learner(DictionaryEstimator):
 
     def _set(self, learned: Learned) -> None:
         """Set the fitted attributes of a dictionary that was learned."""
-        for name in ("decoder_", "decoder_intercept_"):
-            # A decoder of an earlier fit belongs to other atoms.
-            self.__dict__.pop(name, None)
-        self._set_dictionary(learned.dictionary, learned)
-        decoder = learned.dictionary.decoder
+        dictionary, decoder = learned.dictionary, learned.dictionary.decoder
+        found = {f"{name}_": array for name, array in dictionary.feature_map.state().items()}
+        found |= dict.fromkeys(("components_", "dual_components_"), dictionary.atoms)
+        found |= {"gram_": dictionary.gram, "gamma_": learned.gamma}
         if decoder is not None:
-            self.decoder_, self.decoder_intercept_ = decoder.matrix, decoder.intercept
+            found |= {"decoder_": decoder.matrix, "decoder_intercept_": decoder.intercept}
+        for name in self._parts:
+            # A part of an earlier fit belongs to other atoms.
+            self.__dict__.pop(name, None)
+            if name in found:
+                setattr(self, name, found[name])
+        if learned.rank is not None:
+            self.rank_ = learned.rank
         freeze(self, self._parts)
         self.n_revived_ = learned.n_revived
         self.computes_in_float64_ = learned.computes_in_float64
@@ -203,16 +205,13 @@ def partial_fit(self: Any, X: MatrixLike, y: None = None, *, update: bool = True
     """Learn from one batch of a stream.
 
     The batch is coded with the current atoms, its statistics are added to those of earlier batches, which decay with
-    `half_life`, and the atoms are updated from all of them. ORKDL and MORKDL also update the kernel vectors, from the
-    batch and from what they represent of earlier ones; RKDL with a `half_life` replaces some by signals. A batch that
+    `half_life`, and the atoms are updated from all of them, as are the kernel vectors of ORKDL and MORKDL. A batch that
     fails or is interrupted leaves the estimator unchanged.
 
     Kernel vectors, `gamma` and initial atoms, unless they are given, are chosen from the first batches: these wait, up
     to 256 MiB, until there are 20 distinct signals and as many as atoms and kernel vectors, and before that the
-    estimator is not fitted. A later batch whose median squared distance is four times another, or a quarter of it,
-    warns. From then on, `n_components`, `n_kernel_vectors`, `n_fourier_features` and the parameters of the kernel must
-    not change. After `fit`, the stream starts from the fitted model, but the signals of `fit` are not part of its
-    statistics.
+    estimator is not fitted. From then on, sizes and the parameters of the kernel must not change. After `fit`, the
+    stream starts from the fitted model, but the signals of `fit` are not part of its statistics.
 
     An epoch whose batches but the last are given with ``update=False`` is one iteration of `fit`: bitwise identical for
     the same chunks, initial atoms, kernel vectors and gamma. For ORKDL and MORKDL, such batches wait for the update.

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rkdl._coding.dictionary import FittedDictionary
 from rkdl._estimators.learner import Learner, fit_decoder, forget_decoder, partial_fit
-from rkdl._features.maps import FourierMap
 from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures
-from rkdl._learning.learn import Learned
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -89,9 +86,6 @@ class DL(Learner):
 
     def _features(self) -> FeatureChoice:
         return FeatureChoice()
-
-    def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
-        self.components_ = dictionary.atoms
 
     partial_fit = partial_fit
 
@@ -195,11 +189,6 @@ class FourierDL(Learner):
 
     def _features(self) -> FeatureChoice:
         return FourierFeatures("rbf", self.gamma, 1, 0.0, 2 * -(-self.n_fourier_features // 2))
-
-    def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
-        feature_map = dictionary.feature_map
-        assert isinstance(feature_map, FourierMap)
-        self.components_, self.frequencies_, self.gamma_ = dictionary.atoms, feature_map.frequencies, learned.gamma
 
     partial_fit = partial_fit
     fit_decoder = fit_decoder

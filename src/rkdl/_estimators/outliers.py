@@ -20,13 +20,7 @@ from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
-from rkdl._estimators.fitting import (
-    freeze,
-    made_once,
-    read_signals,
-    replaced_at_once,
-    with_one_model,
-)
+from rkdl._estimators.fitting import freeze, made_once, read_signals, replaced_at_once, with_one_model
 from rkdl._estimators.learner import Learner
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
@@ -311,16 +305,15 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 
     def _widths(self) -> list[tuple[float, int, int]]:
         """Factor of gamma, number of atoms and of nonzero coefficients per kernel width, checked."""
-        factors = _several("gamma_factors", self.gamma_factors, float)
-        found: list[list] = [factors]
+        found = [_several("gamma_factors", self.gamma_factors, float)]
+        count = len(found[0])
         for name in ("n_components", "n_nonzero_coefs"):
             values = _several(name, getattr(self, name), int)
-            if len(values) not in (1, len(factors)):
+            if len(values) not in (1, count):
                 raise ValueError(
-                    f"{name} has {len(values)} values and gamma_factors {len(factors)}: give one for each, or one for "
-                    f"all."
+                    f"{name} has {len(values)} values and gamma_factors {count}: give one for each, or one."
                 )
-            found.append(values * len(factors) if len(values) == 1 else values)
+            found.append(values * count if len(values) == 1 else values)
         return list(zip(*found, strict=True))
 
     def _learn(self, signals: Signals, tasks: list[tuple[float, int, int, int]], bar: Any) -> list[Member]:
@@ -426,9 +419,10 @@ def _several(name: str, values: object, kind: type) -> list:
     """A parameter that is one number or several, as a checked list."""
     array = np.atleast_1d(np.asarray(values))
     allowed = "iu" if kind is int else "iuf"
-    if array.ndim != 1 or not array.size or array.dtype.kind not in allowed or not (array > 0).all():
-        what = "integers" if kind is int else "numbers"
+    is_valid = (
+        array.ndim == 1 and array.size and array.dtype.kind in allowed and ((array > 0) & np.isfinite(array)).all()
+    )
+    if not is_valid:
+        what = "integers" if kind is int else "finite numbers"
         raise ValueError(f"{name}={values!r} must be a positive number or a list of positive {what}.")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}={values!r} must be finite.")
     return [kind(value) for value in array]
