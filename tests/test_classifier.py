@@ -131,7 +131,7 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("estimator", "message"),
         [
-            (KDL(kernel="precomputed"), "kernel is precomputed"),
+            (KDL(kernel="precomputed"), "Got 'precomputed' instead"),
             (Ridge(), "'estimator' parameter of KDLClassifier"),
             (StandardScaler(), "is not a method that classes can share: give one of DL, FourierDL"),
             ("kdl", "'estimator' parameter of KDLClassifier"),

@@ -153,11 +153,7 @@ class ClassLearning:
         """Dictionaries learned from the signals with nonnegative labels, with the calibration of those `before`."""
         rng = np.random.RandomState(seed)
         learned, is_interrupted = self._alternate(labels, rng)
-        if before is None:
-            yield learned
-            learned = self._calibrated(learned)
-            learned = learned._replace(first_sharpness=learned.sharpness)
-        else:
+        if before is not None:
             learned = before._replace(whitened_atoms=learned.whitened_atoms, errors=learned.errors, losses=())
         yield learned
         if is_interrupted:
@@ -183,6 +179,9 @@ class ClassLearning:
         self, learned: LearnedClasses, labels: np.ndarray, rng: np.random.RandomState
     ) -> Iterator[LearnedClasses]:
         """Discriminative passes over the data."""
+        if learned.residuals is None:
+            learned = self._calibrated(learned)
+            learned = learned._replace(first_sharpness=learned.sharpness)
         count = self.n_refinements
         with progress(count, self.report.verbose, f"{self.report.name}: refinement") as bar:
             options = learned.whitened_atoms, learned.first_sharpness, self.learning_rate, rng

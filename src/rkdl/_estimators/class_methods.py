@@ -32,7 +32,9 @@ def shared_method(estimator: str | Learner, n_signals: int) -> Learner:
     if usual is not None and getattr(method, "n_kernel_vectors", None) == usual:
         # The default, which nobody asked for.
         method.set_params(n_kernel_vectors=min(usual, n_signals))
-    return _reduced(method, n_signals)
+    method = _reduced(method, n_signals)
+    method._validate_params()
+    return method
 
 
 def _checked(estimator: Learner) -> Learner:
@@ -48,7 +50,6 @@ def _checked(estimator: Learner) -> Learner:
             f"device={str(method.device)!r} of the estimator: set device of the classifier instead, and leave that of "
             f"the estimator at None."
         )
-    method._validate_params()
     if not isinstance(method.init, str):
         raise ValueError(
             "The estimator's init is an array, and every class needs initial atoms of its own: use 'data' or 'random'."
@@ -60,11 +61,6 @@ def _reduced(method: Learner, n_signals: int) -> Learner:
     """For KDL, RKDL with all signals as kernel vectors: the same atoms, on kernel vectors that the classes share."""
     if not isinstance(method, KDL):
         return method
-    if isinstance(method.kernel, str) and method.kernel == "precomputed":
-        raise ValueError(
-            "The estimator's kernel is precomputed, and the classifier computes kernels of signals: give the kernel by "
-            "name or as a function."
-        )
     # The kernel matrix in float64, its factor and workspace.
     needed, memory = 4 * 8 * n_signals**2, physical_memory()
     if needed > MEMORY_SHARE * memory:

@@ -99,9 +99,13 @@ class Learner(DictionaryEstimator):
         feature_map = self._features().fitted_map(
             self.n_features_in_, None if vectors is None else constant(vectors), state.get("gamma_")
         )
-        atoms = constant(state["dual_components_" if "gram_" in state else "components_"])
-        wide = atoms.astype(np.float64)
-        gram, decoder = constant(state["gram_"]) if "gram_" in state else wide @ wide.T, None
+        if "gram_" in state:
+            atoms, gram = constant(state["dual_components_"]), constant(state["gram_"])
+        else:
+            atoms = constant(state["components_"])
+            wide = atoms.astype(np.float64)
+            gram = wide @ wide.T
+        decoder = None
         if "decoder_" in state:
             decoder = LinearDecoder(constant(state["decoder_"]), constant(state["decoder_intercept_"]))
         return FittedDictionary(feature_map, atoms, self._make_pursuit(len(atoms)), gram, decoder)

@@ -310,9 +310,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         for name in ("n_components", "n_nonzero_coefs"):
             values = _several(name, getattr(self, name), int)
             if len(values) not in (1, count):
-                raise ValueError(
-                    f"{name} has {len(values)} values and gamma_factors {count}: give one for each, or one."
-                )
+                raise ValueError(f"{name} has {len(values)} values and gamma_factors {count}: give one, or as many.")
             found.append(values * count if len(values) == 1 else values)
         return list(zip(*found, strict=True))
 
@@ -418,11 +416,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 def _several(name: str, values: object, kind: type) -> list:
     """A parameter that is one number or several, as a checked list."""
     array = np.atleast_1d(np.asarray(values))
-    allowed = "iu" if kind is int else "iuf"
-    is_valid = (
-        array.ndim == 1 and array.size and array.dtype.kind in allowed and ((array > 0) & np.isfinite(array)).all()
-    )
-    if not is_valid:
+    is_number = array.ndim == 1 and array.size and array.dtype.kind in ("iu" if kind is int else "iuf")
+    if not is_number or not ((array > 0) & (array < np.inf)).all():
         what = "integers" if kind is int else "finite numbers"
         raise ValueError(f"{name}={values!r} must be a positive number or a list of positive {what}.")
     return [kind(value) for value in array]
