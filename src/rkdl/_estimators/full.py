@@ -15,7 +15,7 @@ from rkdl._data.open import gather
 from rkdl._data.signals import Signals
 from rkdl._estimators.base import check_has_signals
 from rkdl._estimators.fitting import as_fitted
-from rkdl._estimators.kernel import KernelLearner
+from rkdl._estimators.learner import KernelLearner
 from rkdl._features.maps import GivenKernelMap
 from rkdl._learning.feature_choice import EverySignal, FeatureChoice
 from rkdl._learning.full import is_training_matrix

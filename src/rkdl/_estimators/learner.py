@@ -1,9 +1,10 @@
-"""What the methods that learn a dictionary share: `fit`, and the parts `partial_fit` and `fit_decoder` of most."""
+"""What the methods that learn a dictionary share, and those of them with a kernel."""
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -17,17 +18,19 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from rkdl._coding.dictionary import FittedDictionary
+from rkdl._coding.encoder import Pursuit
 from rkdl._coding.preimages import LinearDecoder
 from rkdl._estimators.base import DictionaryEstimator, check_has_signals
-from rkdl._estimators.fitting import constant, freeze, replaced_at_once
+from rkdl._estimators.fitting import as_fitted, constant, freeze, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.open import open_executor
+from rkdl._features.kernels import Kernel, as_kernel
 from rkdl._features.maps import GivenKernelMap
 from rkdl._features.widths import RULES
 from rkdl._learning.atom_updates import ATOM_UPDATES
-from rkdl._learning.feature_choice import FeatureChoice
+from rkdl._learning.feature_choice import FeatureChoice, KernelFeatures
 from rkdl._learning.initial_atoms import INITS
-from rkdl._learning.kernel_vector_choice import METHODS
+from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS
 from rkdl._learning.learn import CheckpointRequest, Learned, Report, decoder_sums, learn, solved_decoder
 from rkdl._learning.specification import Specification
 from rkdl._learning.stream import Stream
@@ -327,3 +330,39 @@ def forget_decoder(self: Any) -> Any:
     for name in ("decoder_", "decoder_intercept_"):
         self.__dict__.pop(name, None)
     return self
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelLearner(Learner):
+    """Base of the kernel methods, whose atoms are linear combinations of kernel vectors in feature space."""
+
+    kernel: str | Callable = "rbf"
+    gamma: float | str = "median"
+    degree: int = 3
+    coef0: float = 1.0
+    fit_inverse_transform: bool = False
+    decoder_alpha: float = 1e-3
+
+    _parts = ("dual_components_", "gram_", "kernel_vectors_", "gamma_", "decoder_", "decoder_intercept_")
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with the numbers that were found for its parameters."""
+        gamma = vars(self).get("gamma_")
+        if gamma is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no kernel_: it is not fitted, or the kernel is precomputed."
+            )
+        model = as_fitted(self)
+        return as_kernel(model.kernel, gamma, model.degree, model.coef0)._resolved(gamma)
+
+    def _features(self) -> FeatureChoice:
+        parameters: Any = self
+        vectors = parameters.kernel_vectors
+        count = parameters.n_kernel_vectors if isinstance(vectors, str) else np.shape(vectors)[0]
+        n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
+        pursuit = Pursuit(min(n_nonzero, count), ols=self.pursuit == "ols")
+        return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)
+
+    fit_decoder = fit_decoder
+    forget_decoder = forget_decoder

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from numpy.typing import ArrayLike
 
-from rkdl._estimators.kernel import KernelLearner
-from rkdl._estimators.learner import partial_fit
+from rkdl._estimators.learner import KernelLearner, partial_fit
 from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.linear_term import LinearTermChoice
 from rkdl._learning.specification import Specification, VectorUpdateChoice
