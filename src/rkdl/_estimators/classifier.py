@@ -389,9 +389,12 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             )
         given: np.ndarray = column_or_1d(well_formed(host(y), "y"), warn=True)
         assert_all_finite(given, input_name="y")
+        try:
+            self.classes_, labels = np.unique(given, return_inverse=True)
+        except TypeError as error:
+            raise ValueError("The labels of y have no common order: make them all numbers or all strings.") from error
         check_classification_targets(given)
         check_consistent_length(range(n_signals), given)
-        self.classes_, labels = np.unique(given, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"KDLClassifier compares the dictionaries of at least two classes, and y holds one class, "
