@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from rkdl._estimators.classifier import KDLClassifier
     from rkdl._estimators.full import KDL
     from rkdl._estimators.linear import DL, FourierDL
-    from rkdl._estimators.optimized import MORKDL, ORKDL
     from rkdl._estimators.outliers import KDLOutlierDetector
-    from rkdl._estimators.reduced import RKDL
+    from rkdl._estimators.reduced import MORKDL, ORKDL, RKDL
     from rkdl._estimators.saving import load
     from rkdl._estimators.sparse_coder import SparseCoder
     from rkdl._execution.config import config_context

@@ -48,12 +48,6 @@ class Picked(Signals):
     def on_host(self) -> Signals:
         return Picked(self._signals.on_host(), self._rows)
 
-    def check_finite(self, name: str = "X") -> None:
-        self._signals.check_finite(name)
-
-    def largest(self) -> float:
-        return self._signals.largest()
-
 
 @dataclass(frozen=True)
 class SharedFeatures:
