@@ -30,7 +30,7 @@ from rkdl import (
     sparse_encode_gram,
 )
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.config import chunk_bounds
 from rkdl._features.kernels import RBF, Linear, Polynomial
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")

@@ -22,7 +22,7 @@ import numpy as np
 from rkdl._backends.arrays import cast, host, joined, squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._data.signals import Signals
-from rkdl._execution.open import open_executor
+from rkdl._execution.executor import open_executor
 from rkdl._features.widths import centre_of
 from rkdl._utils.types import Array
 

@@ -14,8 +14,7 @@ from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.passes import map_rows
 from rkdl._data.signals import NotFiniteError, Signals, needs_float64
-from rkdl._execution.executor import Executor
-from rkdl._execution.open import open_executor
+from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhitenedMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.learn import Report, inspected, loop_options, start_problem, warm_up

@@ -18,9 +18,7 @@ from rkdl._applications.refinement import FEATURE_BYTES, Refinement, fit_sharpne
 from rkdl._backends.arrays import host
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.config import cache_limit
-from rkdl._execution.executor import Executor
-from rkdl._execution.open import open_executor
-from rkdl._execution.pool import side_by_side
+from rkdl._execution.executor import Executor, open_executor, side_by_side
 from rkdl._features.metric import IdentityMetric
 from rkdl._learning.initial_atoms import initial_atoms
 from rkdl._learning.learn import Report, loop_options

@@ -133,12 +133,6 @@ class RowSource(Signals):
         """The rows of the given indices, in their order; every storage block is read once."""
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
         rows = np.empty((len(wanted), self.shape[1]), dtype=self.dtype)
-        if isinstance(self.data, np.memmap):
-            # A few at a time: a row may bring some hundred kilobytes of pages into memory.
-            for begin in range(0, len(wanted), 128):
-                rows[begin : begin + 128] = np.asarray(self.data)[wanted[begin : begin + 128]]
-                _forget_pages(self.data)
-            return self._finish(rows)[inverse]
         # Rows of one storage block, or without blocks neighbouring rows, are one slice.
         group = wanted // self._storage_rows if self._storage_rows > 1 else wanted - np.arange(len(wanted))
         starts = np.flatnonzero(np.diff(group, prepend=group[:1] - 1))

@@ -23,7 +23,7 @@ from rkdl._coding.preimages import LinearDecoder
 from rkdl._estimators.base import DictionaryEstimator, check_has_signals
 from rkdl._estimators.fitting import as_fitted, constant, freeze, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.open import open_executor
+from rkdl._execution.executor import open_executor
 from rkdl._features.kernels import Kernel, as_kernel
 from rkdl._features.maps import GivenKernelMap
 from rkdl._features.widths import RULES

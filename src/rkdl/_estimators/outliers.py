@@ -26,8 +26,7 @@ from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.config import config_context
-from rkdl._execution.open import open_executor
-from rkdl._execution.pool import side_by_side
+from rkdl._execution.executor import open_executor, side_by_side
 from rkdl._features.widths import centre_of, find_gamma
 from rkdl._learning.loop import progress
 from rkdl._utils.types import Array, Device, MatrixLike
