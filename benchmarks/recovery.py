@@ -128,6 +128,7 @@ def learn_with_sklearn(X: np.ndarray, problem: Problem, seed: int) -> np.ndarray
     model = MiniBatchDictionaryLearning(
         problem.n_atoms,
         alpha=0.2,
+        fit_algorithm="cd",
         batch_size=256,
         max_iter=50,
         tol=0.0,
@@ -210,7 +211,7 @@ def large_table(problems: Sequence[Problem], device: str) -> Iterator[str]:
     from benchmarks.autoencoder import learn_with_autoencoder
 
     def learn_with_dl(X: torch.Tensor, n_atoms: int, n_nonzero: int) -> np.ndarray:
-        return DL(n_atoms, n_nonzero_coefs=n_nonzero, random_state=0).fit(X).components_
+        return DL(n_atoms, n_nonzero_coefs=n_nonzero, random_state=0).fit(X if X.is_cuda else X.numpy()).components_
 
     yield "| planted dictionary | learner | found | found of the rarer half | seconds | variance left |"
     yield "|---|---|---|---|---|---|"
