@@ -280,7 +280,8 @@ def main(argv=None) -> None:
             lines.append(line)
     if arguments.write:
         put(PAGE, part, ["", *lines, ""])
-        plot((KSVD, replace(KSVD, uneven=True)), PICTURE)
+        if not arguments.large:
+            plot((KSVD, replace(KSVD, uneven=True)), PICTURE)
 
 
 if __name__ == "__main__":
