@@ -36,6 +36,7 @@ MODULES = {
     "rkdl": rkdl,
     "rkdl.datasets": rkdl.datasets,
     "rkdl.kernels": rkdl.kernels,
+    "rkdl.metrics": rkdl.metrics,
     "rkdl.plotting": rkdl.plotting,
 }
 OBJECTS = {
