@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,9 +34,6 @@ class Coder(Protocol):
     @property
     def row_width(self) -> int:
         """Numbers that a signal occupies while it is coded."""
-
-    def with_gram(self) -> Self:
-        """The coder with all inner products of its atoms."""
 
     def in_range(self, signals: np.ndarray) -> tuple[Any, np.ndarray]:
         """The coder and the signals, both in float64 if squares of the signals leave the range of float32."""
@@ -156,11 +153,11 @@ def _work_on_device(
     from rkdl._execution.device import DeviceExecutor
 
     with DeviceExecutor(signals, row_width) as executor:
-        coder_there, other, states = executor.to_backend((coder, other, states))
-        coder_there = coder_there if coder_there is None else coder_there.with_gram()
+        placed, other, states = executor.to_backend((coder, other, states))
+        placed = placed.with_gram() if isinstance(placed, Encoder) else placed
 
         def apply(rows: Array, state: Array) -> tuple[tuple, Any]:
-            checked, results = work(coder_there, other, rows, state)
+            checked, results = work(placed, other, rows, state)
             return (dot(checked, checked),), results
 
         checks, parts = executor.attempt_chunks(apply, states)
