@@ -19,9 +19,8 @@ from rkdl._coding.encode import PURSUITS, check_pursuit
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.open import open_signals
 from rkdl._data.signals import Signals
-from rkdl._estimators.fitting import as_fitted, ensure_fitted, freeze, made_once, read_signals
+from rkdl._estimators.fitting import as_fitted, freeze, made_once, read_signals, with_one_model
 from rkdl._estimators.saving import save
-from rkdl._execution.blas import one_blas_thread
 from rkdl._features.maps import GivenKernelMap
 from rkdl._utils.types import Array, Device, MatrixLike
 
@@ -54,9 +53,8 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _dictionary(self) -> FittedDictionary:
         """The fitted dictionary, made anew if a fitted attribute or an option of the pursuit was set."""
-        ensure_fitted(self)
         options = self.n_nonzero_coefs, self.residual_tol, self.pursuit
-        dictionary = made_once(self, self._parts, options, lambda: as_fitted(self)._assemble())
+        dictionary = made_once(self, self._parts, options, self._assemble)
         if self.n_nonzero_coefs is not None and self.n_nonzero_coefs > dictionary.n_atoms:
             # Warns at every call.
             self._make_pursuit(dictionary.n_atoms)
@@ -79,6 +77,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             signals.check_finite()
         return dictionary, signals
 
+    @with_one_model
     def transform(self, X: MatrixLike) -> Array:
         """Compute sparse codes of signals.
 
@@ -92,18 +91,17 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         codes : ndarray or csr_array of shape (n_signals, n_components)
             Sparse codes, in CSR format if `sparse_output`. A lazy Dask array or a tensor if `X` is one.
         """
-        with one_blas_thread():
-            dictionary, signals = self._open(X)
-            if signals.is_remote:
-                output = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
-                if output != "default":
-                    raise ValueError(
-                        f"transform_output={output!r} would bring all codes of a lazy Dask array to this machine: use "
-                        f"set_output(transform='default'), and dask.dataframe.from_dask_array for a lazy data frame."
-                    )
-            return self._apply(
-                dictionary, signals, "encode", sparse_output=self.sparse_output, **self._given_norms(signals)
-            )
+        dictionary, signals = self._open(X)
+        if signals.is_remote:
+            output = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
+            if output != "default":
+                raise ValueError(
+                    f"transform_output={output!r} would bring all codes of a lazy Dask array to this machine: use "
+                    f"set_output(transform='default'), and dask.dataframe.from_dask_array for a lazy data frame."
+                )
+        return self._apply(
+            dictionary, signals, "encode", sparse_output=self.sparse_output, **self._given_norms(signals)
+        )
 
     def _apply(self, dictionary: FittedDictionary, signals: Signals, method: str, **options: Any) -> Array:
         """What a method of the dictionary makes of signals: lazily, if they are a Dask array."""
@@ -117,6 +115,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """Squared norms (n_signals,) of the signals, as an option of the dictionary that they are unknown to."""
         return {}
 
+    @with_one_model
     def reconstruction_error(self, X: MatrixLike) -> Array:
         """Compute the norm of the residual of each signal in feature space.
 
@@ -131,11 +130,11 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             Distances in feature space between signals and their representations. A lazy Dask array or a tensor if `X`
             is one.
         """
-        with one_blas_thread():
-            dictionary, signals = self._open(X)
-            norms = self._given_norms(signals, for_residuals=True)
-            return self._apply(dictionary, signals, "residual_norms", **norms)
+        dictionary, signals = self._open(X)
+        norms = self._given_norms(signals, for_residuals=True)
+        return self._apply(dictionary, signals, "residual_norms", **norms)
 
+    @with_one_model
     def score(self, X: MatrixLike, y: None = None) -> float:
         """Compute the fraction of the signals' energy in feature space that their codes explain; higher is better.
 
@@ -154,18 +153,18 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         score : float
             ``1 - sum of squared residuals / sum of squared norms``, at most 1.
         """
-        with one_blas_thread():
-            dictionary, signals = self._open(X)
-            if signals.is_remote:
-                from rkdl._estimators.lazy import energies_of_blocks
+        dictionary, signals = self._open(X)
+        if signals.is_remote:
+            from rkdl._estimators.lazy import energies_of_blocks
 
-                parts = energies_of_blocks(dictionary, signals)  # type: ignore[arg-type]
-            else:
-                norms = self._given_norms(signals, for_residuals=True)
-                parts = [dictionary.energies(signals, n_jobs=self.n_jobs, **norms)]
-            residual_energy, energy = (sum(part[i] for part in parts) for i in (0, 1))
-            return 1.0 - residual_energy / energy if energy > 0.0 else 1.0
+            parts = energies_of_blocks(dictionary, signals)  # type: ignore[arg-type]
+        else:
+            norms = self._given_norms(signals, for_residuals=True)
+            parts = [dictionary.energies(signals, n_jobs=self.n_jobs, **norms)]
+        residual_energy, energy = (sum(part[i] for part in parts) for i in (0, 1))
+        return 1.0 - residual_energy / energy if energy > 0.0 else 1.0
 
+    @with_one_model
     def inverse_transform(self, X: MatrixLike) -> Array:
         """Reconstruct signals from their codes.
 
@@ -182,16 +181,13 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         signals : ndarray of shape (n_signals, n_features)
             Signals, one per row, in the dtype of the codes. A lazy Dask array or a tensor if `X` is one.
         """
-        with one_blas_thread():
-            dictionary = self._dictionary()
-            codes = open_signals(X, caller=type(self).__name__, device=self.device)
-            if codes.shape[1] != dictionary.n_atoms:
-                raise ValueError(
-                    f"The codes have {codes.shape[1]} columns and the dictionary {dictionary.n_atoms} atoms."
-                )
-            # Raised here, and not on the workers, if there is none.
-            self._check_decodable(dictionary, codes.dtype)
-            return self._apply(dictionary, codes, "decode")
+        dictionary = self._dictionary()
+        codes = open_signals(X, caller=type(self).__name__, device=self.device)
+        if codes.shape[1] != dictionary.n_atoms:
+            raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {dictionary.n_atoms} atoms.")
+        # Raised here, and not on the workers, if there is none.
+        self._check_decodable(dictionary, codes.dtype)
+        return self._apply(dictionary, codes, "decode")
 
     def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
         """Raise if there is no way back from codes to signals."""
@@ -202,6 +198,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 f"fit_inverse_transform=True before fit, or call fit_decoder with signals."
             )
 
+    @with_one_model
     def atom_preimages(self) -> np.ndarray:
         """Compute a signal for each atom, to look at: its pre-image.
 
@@ -213,11 +210,11 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         signals : ndarray of shape (n_components, n_features)
             Pre-images, one per row, in the units of the training signals. For DL and the linear kernel, the atoms.
         """
-        with one_blas_thread():
-            dictionary = self._dictionary()
-            self._check_decodable(dictionary, dictionary.atoms.dtype)
-            return dictionary.preimages(n_jobs=self.n_jobs)
+        dictionary = self._dictionary()
+        self._check_decodable(dictionary, dictionary.atoms.dtype)
+        return dictionary.preimages(n_jobs=self.n_jobs)
 
+    @with_one_model
     def denoise(self, X: MatrixLike, *, noise: float | None = None) -> Array:
         """Replace signals by what their codes represent: `transform` and `inverse_transform` in one pass over the data.
 
@@ -235,23 +232,20 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         signals : ndarray of shape (n_signals, n_features)
             Denoised signals, in the dtype of `X`. A lazy Dask array or a tensor if `X` is one.
         """
-        with one_blas_thread():
-            dictionary, signals = self._open(X)
-            if noise is not None:
-                if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
-                    raise ValueError(
-                        f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number."
-                    )
-                noise = float(noise)
-                dictionary.squared_residual_of_noise(noise)
-            self._check_decodable(dictionary, signals.dtype)
-            return self._apply(dictionary, signals, "denoise", noise=noise)
+        dictionary, signals = self._open(X)
+        if noise is not None:
+            if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
+                raise ValueError(f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number.")
+            noise = float(noise)
+            dictionary.squared_residual_of_noise(noise)
+        self._check_decodable(dictionary, signals.dtype)
+        return self._apply(dictionary, signals, "denoise", noise=noise)
 
     save = save
 
     @property
     def _n_features_out(self) -> int:
-        return self._dictionary().n_atoms
+        return as_fitted(self)._dictionary().n_atoms
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

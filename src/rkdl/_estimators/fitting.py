@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.random import RandomState
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rkdl._backends.base import is_tensor
@@ -30,20 +30,17 @@ Value = TypeVar("Value")
 Parameters = ParamSpec("Parameters")
 
 
-def ensure_fitted(estimator: BaseEstimator) -> None:
-    """As scikit-learn's `check_is_fitted`, which takes longer than coding a signal because it makes all tags first."""
-    if "n_features_in_" not in vars(estimator) or "_waits" in vars(estimator):
-        check_is_fitted(estimator)
-
-
 def as_fitted(estimator: Estimator) -> Estimator:
     """The estimator as it was fitted, whatever its parameters are now, or an error if it is not fitted."""
-    ensure_fitted(estimator)
+    state = vars(estimator)
+    if "n_features_in_" not in state or "_waits" in state:
+        # Not asked of every estimator: it makes all tags first, which takes longer than coding a signal.
+        check_is_fitted(estimator)
+        # It need not be fitted. The model is not kept: the user may change an array before the next call.
+        return clone(estimator).fit()
     view = object.__new__(type(estimator))
-    vars(view).update(vars(estimator))
-    vars(view).update(vars(view).get("_fit_parameters", {}))
     # What was made for the estimator holds for the view too; see `made_once`.
-    vars(view).setdefault("_viewed", estimator)
+    view.__dict__ = {"_viewed": estimator, **state, **state.get("_fit_parameters", {})}
     return view
 
 

@@ -13,7 +13,6 @@ from rkdl._backends.arrays import host, is_tensor
 from rkdl._data.open import gather
 from rkdl._data.signals import Signals
 from rkdl._estimators.base import check_has_signals
-from rkdl._estimators.fitting import as_fitted
 from rkdl._estimators.learner import KernelLearner
 from rkdl._learning.feature_choice import EverySignal, FeatureChoice
 from rkdl._learning.full import is_training_matrix
@@ -138,7 +137,7 @@ class KDL(KernelLearner):
         if reset and self.device is None and not is_tensor(X):
             # Every signal meets every other one: they are needed together.
             X = gather(X)
-        if not (self if reset else as_fitted(self))._is_precomputed:
+        if not self._is_precomputed:
             return super()._read_signals(X, reset=reset)
         if is_tensor(X) or self.device is not None:
             found = super()._read_signals(X, reset=reset)
@@ -148,7 +147,7 @@ class KDL(KernelLearner):
         return Signals(X, X.dtype)
 
     def _given_norms(self, signals: Signals, *, for_residuals: bool = False) -> dict[str, np.ndarray]:
-        if not as_fitted(self)._is_precomputed or (self.residual_tol is None and not for_residuals):
+        if not self._is_precomputed or (self.residual_tol is None and not for_residuals):
             return {}
         # Norms are on the diagonal of the kernel matrix of the training signals.
         kernel: np.ndarray = host(signals.data)

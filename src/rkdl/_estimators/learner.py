@@ -279,7 +279,7 @@ def _stream_of(work: Any, specification: Specification) -> Stream:
     """The stream so far: that of the batch before, of a file, or one that starts from the fitted model."""
     stream = vars(work).get("_stream")
     if stream is None and hasattr(work, "n_iter_"):
-        dictionary = work._dictionary()
+        dictionary = as_fitted(work)._dictionary()
         stream = Stream.continuing(specification, dictionary, getattr(work, "gamma_", None))
     return Stream() if stream is None else stream
 
@@ -309,7 +309,7 @@ def fit_decoder(self: Any, X: MatrixLike) -> Any:
         The estimator, with `decoder_` and `decoder_intercept_`.
     """
     with one_blas_thread():
-        dictionary, signals = self._open(X)
+        dictionary, signals = as_fitted(self)._open(X)
         check_has_signals(is_precomputed=isinstance(dictionary.feature_map, GivenKernelMap))
         width = dictionary.encoder(signals.dtype).row_width
         with open_executor(signals, width, self.n_jobs, is_alone=not dictionary.runs_user_code) as executor:

@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context, clone
+from sklearn.base import _fit_context
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_array
 
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encode import unit_rows
 from rkdl._data.open import gather, is_dask
-from rkdl._data.signals import Signals
 from rkdl._estimators.base import DictionaryEstimator
 from rkdl._estimators.fitting import constant, freeze, read_signals, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
@@ -85,6 +84,7 @@ class SparseCoder(DictionaryEstimator):
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @one_blas_thread()
     def fit(self, X: MatrixLike | None = None, y: None = None) -> Self:
         """Prepare the dictionary.
 
@@ -101,13 +101,12 @@ class SparseCoder(DictionaryEstimator):
         self : object
             The fitted estimator.
         """
-        with replaced_at_once(self) as work, one_blas_thread():
+        with replaced_at_once(self) as work:
             work.components_ = work._read_atoms(X)
             work.n_components_, work.n_features_in_ = work.components_.shape
             freeze(work, ("components_",))
             work._make_pursuit(work.n_components_)
-            dictionary = work._dictionary()
-            dictionary.encoder(dictionary.atoms.dtype)
+        self._dictionary().encoder(self.components_.dtype)
         return self
 
     def _read_atoms(self, X: Any) -> np.ndarray:
@@ -134,17 +133,6 @@ class SparseCoder(DictionaryEstimator):
             rows = signals.on_host()
             atoms = np.array(rows.read(0, rows.shape[0]))
         return atoms
-
-    def _dictionary(self) -> FittedDictionary:
-        if self.dictionary is not None and "n_features_in_" not in vars(self):
-            # Not kept: the user may change the array before the next call.
-            return clone(self).fit()._dictionary()
-        return super()._dictionary()
-
-    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
-        if self.dictionary is not None and "n_features_in_" not in vars(self):
-            return clone(self).fit()._read_signals(X, reset=False)
-        return super()._read_signals(X, reset=reset)
 
     def _assemble(self) -> FittedDictionary:
         atoms, norms = unit_rows(constant(self.components_))
