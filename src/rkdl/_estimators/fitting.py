@@ -33,7 +33,7 @@ Parameters = ParamSpec("Parameters")
 def as_fitted(estimator: Estimator) -> Estimator:
     """The estimator as it was fitted, whatever its parameters are now, or an error if it is not fitted."""
     state = vars(estimator)
-    if "n_features_in_" not in state or "_waits" in state:
+    if "n_iter_" not in state and "n_components_" not in state:
         # Not asked of every estimator: it makes all tags first, which takes longer than coding a signal.
         check_is_fitted(estimator)
         # It need not be fitted. The model is not kept: the user may change an array before the next call.
@@ -61,9 +61,11 @@ def with_one_model(
 
 
 def remember_parameters(estimator: BaseEstimator) -> None:
-    """Keep the parameters that the fitted attributes depend on."""
+    """Keep the parameters that the fitted attributes, and the statistics of a stream, depend on."""
     state = vars(estimator)
     estimator._fit_parameters = {name: state[name] for name in STRUCTURE if name in state}
+    if hasattr(estimator, "_settings"):
+        estimator._fit_settings = estimator._settings()
 
 
 # What follows from fitted estimators, with the objects that it was made of. Outside the estimators, so that pickles,

@@ -148,9 +148,7 @@ class Learner(DictionaryEstimator):
             history = learned.history
             work.errors_, work.update_errors_ = history.returned_errors, np.array(history.update_errors)
             work.n_iter_ = len(work.errors_)
-            for forgotten in ("_stream", "_waits"):
-                work.__dict__.pop(forgotten, None)
-            work._fit_settings = work._settings()
+            work.__dict__.pop("_stream", None)
         if learned.is_interrupted:
             raise KeyboardInterrupt(
                 f"{name} was interrupted after {len(self.update_errors_)} of {self.max_iter} iterations and holds the "
@@ -169,8 +167,7 @@ class Learner(DictionaryEstimator):
         for name in self._parts:
             # A part of an earlier fit belongs to other atoms.
             self.__dict__.pop(name, None)
-            if name in found:
-                setattr(self, name, found[name])
+        self.__dict__ |= {name: found[name] for name in self._parts if name in found}
         if learned.rank is not None:
             self.rank_ = learned.rank
         freeze(self, self._parts)
@@ -178,8 +175,8 @@ class Learner(DictionaryEstimator):
         self.computes_in_float64_ = learned.computes_in_float64
 
     def __sklearn_is_fitted__(self) -> bool:
-        # The first batches of a stream may wait, although scikit-learn has noted their number of features.
-        return "n_features_in_" in vars(self) and "_waits" not in vars(self)
+        # While the first batches of a stream wait, scikit-learn has noted their number of features already.
+        return "n_iter_" in vars(self)
 
     def _settings(self) -> dict[str, Any]:
         """Parameters that the statistics of a stream depend on, as plain values."""
@@ -240,39 +237,21 @@ def partial_fit(self: Any, X: MatrixLike, y: None = None, *, update: bool = True
         that they were given when they were seen; errors near zero are rounding errors.
     """
     with replaced_at_once(self, self.random_state) as work, one_blas_thread():
-        _learn_batch(work, X, update)
+        is_first = "n_iter_" not in vars(work) and "_stream" not in vars(work)
+        if not is_first:
+            _check_settings(work)
+        signals, specification = work._read_signals(X, reset=is_first), work._specification()
+        rng, report = check_random_state(work.random_state), Report(type(work).__name__, work.verbose)
+        stream = _stream_of(work, specification)
+        stream = stream.update(signals, specification, rng, report, work.n_jobs, ends_epoch=update)
+        if stream.learned is not None:
+            work._set(stream.learned)
+            found = [] if stream.error is None else [stream.error]
+            for name in ("errors_", "update_errors_"):
+                setattr(work, name, np.append(getattr(work, name, np.empty(0)), found))
+            work.n_iter_ = len(work.errors_)
+        work._stream = stream.forgotten()
     return self
-
-
-def _learn_batch(work: Any, X: MatrixLike, update: bool) -> None:
-    """Learn from one batch and set the fitted attributes."""
-    state = work.__dict__
-    is_first = "n_iter_" not in state and "_stream" not in state
-    if not is_first:
-        _check_settings(work)
-    signals = work._read_signals(X, reset=is_first)
-    specification = work._specification()
-    stream = _stream_of(work, specification)
-    stream = stream.update(
-        signals,
-        specification,
-        check_random_state(work.random_state),
-        Report(type(work).__name__, work.verbose),
-        work.n_jobs,
-        ends_epoch=update,
-    )
-    work._fit_settings = work._settings()
-    if stream.learned is not None:
-        work._set(stream.learned)
-        found = [] if stream.error is None else [stream.error]
-        for name in ("errors_", "update_errors_"):
-            setattr(work, name, np.append(state.get(name, np.empty(0)), found))
-        work.n_iter_ = len(work.errors_)
-        state.pop("_waits", None)
-    elif "n_iter_" not in state:
-        # Not fitted yet, although scikit-learn has noted the number of features.
-        work._waits = True
-    work._stream = stream.forgotten()
 
 
 def _stream_of(work: Any, specification: Specification) -> Stream:

@@ -173,8 +173,6 @@ class _File(NamedTuple):
         stream = part_of(self.arrays, "stream")
         if stream:
             model._stream = restored_stream(stream, model._dictionary())
-        if hasattr(model, "_settings"):
-            model._fit_settings = model._settings()
         unknown = [key for key in self.arrays if not key.startswith("stream.")]
         if unknown:
             raise TypeError(f"{unknown[0]} is not expected")

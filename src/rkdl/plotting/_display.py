@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ImageShape = tuple[int, ...] | None
 SHAPE_TEXT = "Shape of an image: (height, width), or (height, width, 3) with colours. None: signals are not images."
-ROWS, SIGNAL_LABELS = "array-like of shape (n_signals, n_features)", "array-like of shape (n_signals,)"
+ROWS = "array-like of shape (n_signals, n_features)"
 DICTIONARY = "array-like of shape (n_atoms, n_features) or fitted estimator"
 GRID = "ndarray of shape (grid_resolution, grid_resolution)"
 # What the parameters of the displays and of their methods are.
@@ -44,7 +44,7 @@ PARAMETERS = {
     "feature_names": ("array-like of str", "Names of the features for the axes; None if they have none."),
     "estimator": ("estimator or Pipeline", "Fitted estimator, or a pipeline that ends with one."),
     "X": (ROWS, "Signals; of two features where they are drawn as points."),
-    "y": (SIGNAL_LABELS, "Labels of the signals; None if they have none."),
+    "y": ("array-like of shape (n_signals,)", "Labels of the signals; None if they have none."),
     "ax": ("matplotlib Axes", "Axes to draw on, for instance of another display; None for those of a new figure."),
     "image_shape": ("tuple of int", SHAPE_TEXT),
     "n_columns": ("int", "Number of images in a row; None for about as many as there are rows."),

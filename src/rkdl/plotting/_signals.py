@@ -26,8 +26,6 @@ from rkdl.plotting._drawing import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import PathCollection
-    from matplotlib.image import AxesImage
     from matplotlib.lines import Line2D
 
 
@@ -65,10 +63,8 @@ class _RowsDisplay(Display):
         """Draw what was learned, or the rows of these numbers."""
         fitted = Fitted(estimator)
         signals = fitted.backward(cls._rows_of(fitted))
-        numbers = np.arange(len(signals)) if numbers is None else np.asarray(numbers)
-        names = fitted.feature_names
-        display = cls(signals[numbers], image_shape=image_shape, numbers=numbers, X=X, feature_names=names)
-        return display.plot(ax, **kwargs)
+        signals, names = signals if numbers is None else signals[np.asarray(numbers)], fitted.feature_names
+        return cls(signals, image_shape=image_shape, numbers=numbers, X=X, feature_names=names).plot(ax, **kwargs)
 
     @staticmethod
     def _rows_of(fitted: Fitted) -> np.ndarray:
@@ -78,8 +74,8 @@ class _RowsDisplay(Display):
     def plot(self, ax: Axes | None = None, *, n_columns: int | None = None, **kwargs: Any) -> Self:
         """Draw the display."""
         ax = self._start(ax)
-        self.image_: AxesImage | None = None
-        self.points_: PathCollection | None = None
+        self.image_: Any = None
+        self.points_: Any = None
         self.lines_: list[Line2D] = []
         n_features = self.signals.shape[1]
         if self.image_shape is not None:
