@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
 from rkdl import _estimators as estimators
-from rkdl._cli.images import check_images, write_images
 from rkdl._cli.inputs import (
     CLASS_OF,
     KINDS,
@@ -28,7 +27,7 @@ from rkdl._cli.inputs import (
     warn_of_scales,
 )
 from rkdl._cli.messages import say, say_aside
-from rkdl._cli.outputs import MATRICES, TABLES, check_outputs, write_matrix, write_table
+from rkdl._cli.outputs import MATRICES, TABLES, check_outputs, write_images, write_matrix, write_table
 from rkdl._data.signals import PIECE_SIZE
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.learner import Learner
@@ -99,14 +98,12 @@ def denoise(options: Namespace) -> int:
     inputs.check_results(names)
     if is_folder and inputs.image_shape is None:
         raise ValueError(f"{options.out}: a folder is for images, and {inputs.path} holds none; give a file")
-    if is_folder:
-        check_images(as_path(options.out), inputs.ids["file"], inputs.path)
     try:
         signals = model.denoise(inputs.X, noise=options.noise)
     except NotFittedError as error:
         raise ValueError(f"{options.model} cannot turn codes back into signals: fit it with --decoder") from error
-    if inputs.image_shape is not None and is_folder:
-        write_images(as_path(options.out), signals, inputs.ids["file"], inputs.image_shape)
+    if is_folder:
+        write_images(as_path(options.out), signals, inputs)
     else:
         # Row numbers are not added, so that the result can be read like the input.
         has_ids = options.keep or inputs.image_shape is not None

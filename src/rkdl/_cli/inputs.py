@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -11,18 +12,22 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from rkdl._cli.images import read_images
 from rkdl._cli.messages import say_aside
 from rkdl._estimators.saving import load
+from rkdl._utils.text import shown
 from rkdl.datasets import DatasetError
-from rkdl.datasets._errors import as_path, reading
+from rkdl.datasets._errors import as_path, reading, require
 from rkdl.datasets._files import TABLE_SUFFIXES, Rows, is_number, listed, read_arrays, read_table, table_numbers
 
+if TYPE_CHECKING:
+    from PIL.ImageFile import ImageFile
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 # What the options that concern reading apply to.
 _TABLES, _ARRAYS, _FOLDERS = "tables", "files of arrays", "folders of images"
 _APPLY_TO = {
@@ -34,8 +39,6 @@ _APPLY_TO = {
     "color": (_FOLDERS,),
     "size": (_FOLDERS,),
 }
-
-
 KINDS = ("DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL")
 # Their names on the command line.
 CLASS_OF = {kind.lower(): kind for kind in KINDS}
@@ -98,7 +101,7 @@ def read_inputs(
     if kind == _TABLES:
         inputs = _read_columns(path, options, model_names, is_new)
     elif kind == _FOLDERS:
-        signals, files, labels, shape = read_images(path, options.size, bool(options.color))
+        signals, files, labels, shape = _read_images(path, options.size, bool(options.color))
         inputs = Inputs(path, "images", signals, None, labels, {"file": files}, shape)
     else:
         X, labels = read_arrays(path, options.key, [] if options.label is None else [options.label])
@@ -141,6 +144,50 @@ def _read_columns(path: Path, options: Namespace, model_names: Sequence[str] | N
     y = _as_labels(path, table[options.label].to_numpy()) if options.label in names else None
     ids = {name: table[name].tolist() for name in options.keep if name in names}
     return Inputs(path, "rows", table_numbers(path, table[features]), features if has_names else None, y, ids)
+
+
+def _read_images(
+    folder: Path, size: tuple[int, int] | None, has_color: bool
+) -> tuple[np.ndarray, list[str], np.ndarray | None, tuple[int, ...]]:
+    """Read images of one size, grey unless colours are to be kept.
+
+    Returns signals from 0 to 1, file names, labels (the subfolders, None if there are none) and the shape of an image.
+    """
+    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in IMAGES and file.is_file())
+    if not files:
+        raise DatasetError(folder, "there are no images in this folder", f"their endings are {', '.join(IMAGES)}")
+    image_module = require(folder, "PIL.Image", "reading images")
+    rows: list[np.ndarray] = []
+    for file in files:
+        with reading(file, "an image", "remove or repair it"), image_module.open(file) as image:
+            _check_nothing_is_lost(file, image)
+            pixels = image.convert("RGB" if has_color else "L")
+        if size is not None:
+            pixels = pixels.resize(size)
+        rows.append(np.asarray(pixels, dtype=np.float32) / np.float32(255.0))
+        if rows[-1].shape != rows[0].shape:
+            (height, width), (first_height, first_width) = rows[-1].shape[:2], rows[0].shape[:2]
+            what = f"is {width} x {height} pixels, and {files[0].name} {first_width} x {first_height}"
+            raise DatasetError(file, what, "resize all images with --size WIDTH HEIGHT")
+    names = [file.relative_to(folder) for file in files]
+    has_classes = any(name.parent != Path() for name in names)
+    labels = np.array([shown(name.parent.as_posix()) for name in names]) if has_classes else None
+    return np.stack(rows).reshape(len(rows), -1), [name.as_posix() for name in names], labels, rows[0].shape
+
+
+def _check_nothing_is_lost(file: Path, image: ImageFile) -> None:
+    """Refuse images of which 8 bits of grey or of three colours are only a part."""
+    # Pillow opens 16 bits of several channels as 8; how they are stored is in the arguments of its decoders.
+    stored = " ".join(str(tile[3]) for tile in image.tile)
+    levels = re.search(r"\d+", stored) if image.format == "PPM" else None
+    is_deep = image.mode.startswith(("I", "F")) or re.search(r"(L|LA|RGB|RGB[AXa]|CMYK);(16|32)", stored)
+    if is_deep or (levels and int(levels[0]) > 255):
+        what = f"has more than 8 bits per value (mode {image.mode})"
+        raise DatasetError(file, what, "convert it to 8 bits, or give the pixels as an .npy file")
+    if getattr(image, "n_frames", 1) > 1:
+        raise DatasetError(file, "holds several images", "save each as a file of its own")
+    if image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255:
+        raise DatasetError(file, "is transparent in places", "save it with a background")
 
 
 def _as_labels(path: Path, values: np.ndarray) -> np.ndarray:

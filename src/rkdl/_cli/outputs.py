@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
+from rkdl._cli.inputs import Inputs
 from rkdl._persistence.files import check_writable, replacing
 from rkdl.datasets._errors import as_path, require
 
@@ -103,3 +104,24 @@ def _write_zarr(path: Path, matrix: np.ndarray) -> None:
         part = Path(folder, "part")
         zarr.create_array(store=str(part), data=matrix)
         os.replace(part, path)
+
+
+def write_images(folder: Path, signals: np.ndarray, inputs: Inputs) -> None:
+    """Write signals as PNG images, from 0 to 1 and of the names of the inputs; none is written over an input."""
+    from PIL import Image
+
+    assert inputs.image_shape is not None
+    files = [str(name) for name in inputs.ids["file"]]
+    paths = [(folder / name).with_suffix(".png") for name in files]
+    if len(set(paths)) < len(paths):
+        # Such as a.jpg and a.png.
+        paths = [folder / f"{name}.png" for name in files]
+    originals = {(inputs.path / name).resolve() for name in files}
+    taken = next((path for path in paths if path.resolve() in originals), None)
+    if taken is not None:
+        raise ValueError(f"{taken} is also an input and would be overwritten: give another --out")
+    for path, signal in zip(paths, signals.reshape(-1, *inputs.image_shape), strict=True):
+        pixels = np.clip(np.rint(signal * 255.0), 0, 255).astype(np.uint8)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as stream:
+            Image.fromarray(pixels).save(stream, format="png")
