@@ -61,13 +61,10 @@ class Inputs:
     """Signals (n_signals, n_features), and what is known about them."""
 
     path: Path
-    # The word for the samples.
-    unit: Literal["rows", "signals", "images"]
+    unit: Literal["rows", "signals", "images"]  # the word for the samples
     X: Rows
-    # Of the features, if the file has names.
-    names: list[str] | None = None
-    # Labels (n_signals,).
-    y: np.ndarray | None = None
+    names: list[str] | None = None  # of the features, if the file has names
+    y: np.ndarray | None = None  # labels (n_signals,)
     # Columns that identify the signals in results: row numbers from 1, file names, or the columns of --keep.
     ids: Mapping[str, Sequence[object]] = field(default_factory=dict)
     # Height and width, and three for colours, of images, whose values are from 0 to 1.

@@ -75,11 +75,6 @@ class FittedDictionary:
         """Length of a signal."""
         return self.feature_map.signal_size
 
-    @property
-    def is_linear(self) -> bool:
-        """Whether feature space is signal space."""
-        return isinstance(self.feature_map, LinearMap)
-
     def with_decoder(self, decoder: LinearDecoder | None) -> FittedDictionary:
         """The same atoms with a decoder that was learned for them."""
         return replace(self, decoder=decoder)
@@ -133,7 +128,7 @@ class FittedDictionary:
 
     def _residuals_of(self, encoder: Encoder, decoder: None, rows: Array) -> tuple[Array, Array]:
         features, norms, codes, squares = encoder.encode(rows)
-        if self.is_linear:
+        if encoder.is_linear:
             # From the residual itself: a difference of squares loses all digits where the fit is close.
             squares = row_squares(rows - codes.times(encoder.atoms))
         return features, cast(backend_of(norms).xp.stack([squares, norms]).T, np.float64) ** 0.5

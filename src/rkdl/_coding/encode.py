@@ -11,10 +11,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite, check_array
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import cast, host
 from rkdl._backends.arrays import squared_norms as row_squares
-from rkdl._backends.base import PURSUITS as PURSUITS
-from rkdl._backends.base import backend_of, is_tensor
+from rkdl._backends.base import PURSUITS, backend_of, is_tensor
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.passes import encode_signals
 from rkdl._data.open import gather, is_dask, is_plain, open_signals
@@ -84,8 +83,9 @@ def sparse_encode(
     """
     # A chunk's own sums show what is not finite, without an extra pass over the signals.
     signals = open_signals(gather(X) if is_dask(X) else X, caller="sparse_encode", device=device)
-    on_device = _unit_rows_on_device(dictionary, signals)
-    if on_device is None and not is_plain(dictionary):
+    if _stays_on_device(dictionary, signals):
+        dictionary = dictionary.detach()
+    elif not is_plain(dictionary):
         dictionary = check_array(well_formed(host(dictionary), "dictionary"), dtype=FLOATS, input_name="dictionary")
     n_features = signals.shape[1]
     if n_features != dictionary.shape[1]:
@@ -93,7 +93,7 @@ def sparse_encode(
             f"X has {n_features} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
         )
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
-    unit, norms = on_device or unit_rows(np.ascontiguousarray(dictionary, dtype=signals.dtype))
+    unit, norms = unit_rows(dictionary, signals.dtype)
     encoder = Encoder(LinearMap(n_features), unit, None, options)
     return encode_signals(signals, encoder, sparse_output=sparse_output, n_jobs=n_jobs, factors=1.0 / norms)
 
@@ -237,31 +237,24 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
     return Pursuit(limit, -1.0 if residual_tol is None else float(residual_tol), pursuit)
 
 
-def unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Atoms of unit norm, C-contiguous, and the norms they had (infinite for an atom of norm zero)."""
-    atoms = np.ascontiguousarray(atoms)
+def unit_rows(atoms: Array, dtype: np.dtype) -> tuple[Array, Array]:
+    """Atoms of unit norm in `dtype`, C-contiguous, and the norms they had (infinite for an atom of norm zero)."""
+    atoms = cast(atoms, dtype) if is_tensor(atoms) else np.ascontiguousarray(atoms, dtype=dtype)
     unit, norms, smallest, largest = backend_of(atoms).unit_rows(atoms)
-    if is_safe(smallest**2, atoms.dtype) and is_safe(largest**2, atoms.dtype):
+    if is_safe(smallest**2, dtype) and is_safe(largest**2, dtype):
         return unit, norms
+    atoms = host(atoms)
     assert_all_finite(atoms, input_name="dictionary")
     needs_float64(atoms)
     wide = atoms.astype(np.float64)
     norms = np.sqrt(row_squares(wide))
     norms[norms == 0.0] = np.inf
-    return (wide / norms[:, None]).astype(atoms.dtype), norms
+    return (wide / norms[:, None]).astype(dtype), norms
 
 
-def _unit_rows_on_device(atoms: Any, signals: Any) -> tuple[Any, Any] | None:
-    """As `unit_rows` where the signals are; None for atoms that are elsewhere, or of a norm that needs care."""
-    if not is_tensor(atoms) or atoms.device != signals.device or atoms.ndim != 2 or atoms.numel() == 0:
-        return None
-    if atoms.device.type == "cpu":
-        return None
-    if atoms.is_sparse or atoms.is_sparse_csr or not atoms.is_floating_point():
-        return None
-    backend = backend_of(atoms)
-    atoms = backend.cast(atoms.detach(), signals.dtype)
-    unit, norms, smallest, largest = backend.unit_rows(atoms)
-    if not (is_safe(smallest**2, signals.dtype) and is_safe(largest**2, signals.dtype)):
-        return None
-    return unit, norms
+def _stays_on_device(dictionary: Any, signals: Signals) -> bool:
+    """Whether atoms are a dense tensor on the device of the signals."""
+    if not is_tensor(dictionary) or dictionary.device != signals.device or dictionary.device.type == "cpu":
+        return False
+    is_dense = dictionary.is_floating_point() and not (dictionary.is_sparse or dictionary.is_sparse_csr)
+    return is_dense and dictionary.ndim == 2 and dictionary.numel() > 0

@@ -14,8 +14,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from rkdl._backends.base import PURSUITS
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encode import PURSUITS, check_pursuit
+from rkdl._coding.encode import check_pursuit
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.open import open_signals
 from rkdl._data.signals import Signals

@@ -135,7 +135,7 @@ class SparseCoder(DictionaryEstimator):
         return atoms
 
     def _assemble(self) -> FittedDictionary:
-        atoms, norms = unit_rows(constant(self.components_))
+        atoms, norms = unit_rows(constant(self.components_), self.components_.dtype)
         return FittedDictionary(LinearMap(atoms.shape[1]), atoms, self._make_pursuit(len(atoms)), norms=norms)
 
     def __sklearn_tags__(self) -> Tags:
