@@ -216,9 +216,9 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             Minus the squared residual relative to the squared norm of the signal, in feature space. With two classes,
             the score of the second minus that of the first. A tensor if `X` is one.
         """
-        signals, coder = self._open(X)
         if len(self.classes_) > 2:
-            return _returned(-relative_residuals(signals, coder, self.n_jobs), X)
+            return -self.class_residuals(X)
+        signals, coder = self._open(X)
         scores = class_scores(signals, coder, self.n_jobs)
         return _returned(cast(scores[:, 1] - scores[:, 0], signals.dtype), X)
 
@@ -237,7 +237,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             Squared residuals relative to the squared norms of the signals, in feature space: 0 for a signal that the
             dictionary represents exactly, 1 for one that it does not represent at all. A tensor if `X` is one.
         """
-        return _returned(self._residuals(X), X)
+        return _returned(relative_residuals(*self._open(X), self.n_jobs), X)
 
     @with_one_model
     def predict_proba(self, X: MatrixLike) -> Array:
@@ -254,7 +254,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             ``softmax(-sharpness_ * residuals)``, with the relative squared residuals of `decision_function`. A tensor
             if `X` is one.
         """
-        residuals = self._residuals(X)
+        residuals = relative_residuals(*self._open(X), self.n_jobs)
         found = backend_of(residuals).as_like(probabilities(residuals, self.sharpness_), residuals)
         _warn_if_equal(residuals, found, "signals")
         return _returned(found, X)
@@ -437,10 +437,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             feature_map, pursuit = dictionaries[0].feature_map.as_dtype(dtype), dictionaries[0].pursuit
             coders[dtype, device] = placed(ClassCoder.of(feature_map, atoms, grams, pursuit), device)
         return signals, coders[dtype, device]
-
-    def _residuals(self, X: MatrixLike) -> Array:
-        """Residuals of signals in all classes, as an array or, of signals on a device, as a tensor."""
-        return relative_residuals(*self._open(X), self.n_jobs)
 
     def _assemble(self) -> tuple[list[FittedDictionary], dict[tuple[np.dtype, Device], ClassCoder]]:
         """The fitted dictionary of each class, and room for what codes signals with them."""
