@@ -10,17 +10,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import host, squared_norms
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, family, gamma_parameter, has_user_code, make_kernel
+from rkdl._features.kernels.radial import Radial
 from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._features.widths import KERNEL_SAMPLE, find_gamma, sample_gamma, spread_sample
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.diagnostics import check_kernel
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
 from rkdl._utils.inputs import well_formed
+
+# An error of a kernel value that is too large.
+ROUGH = 1e-3
 
 
 class FeatureChoice:
@@ -41,6 +45,10 @@ class FeatureChoice:
     def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
         """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
         return sample @ sample.T
+
+    def has_narrow_kernel(self, sample: np.ndarray) -> bool:
+        """Whether rounding of the signals' squared norms to float32 shows in the kernel of their distances."""
+        return False
 
     def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FeatureMap:
         """The feature map of the signals, where it needs no kernel vectors."""
@@ -99,6 +107,12 @@ class KernelChoice(FeatureChoice):
         if self.is_linear:
             return sample @ sample.T
         return self.make_kernel(sample, sample_gamma(gamma_parameter(self.kernel, self.gamma), sample))(sample, sample)
+
+    def has_narrow_kernel(self, sample: np.ndarray) -> bool:
+        kernel = self.make_kernel(sample, sample_gamma(gamma_parameter(self.kernel, self.gamma), sample))
+        widths = [leaf._gamma for leaf in kernel._leaves() if isinstance(leaf, Radial)]
+        rounding = float(np.finfo(np.float32).eps) * float(np.median(squared_norms(sample)))
+        return max(widths, default=0.0) * rounding > ROUGH
 
     def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> KernelMap:
         assert vectors is not None

@@ -139,7 +139,9 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
         # Kernel vectors and phases of signals far from zero are rounded by more than the signals' differences bear.
         is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
     count = min(specification.pursuit.n_nonzero, specification.n_atoms)
-    return products is not None and (is_far_off or needs_float64(products, count))
+    if products is None:
+        return False
+    return is_far_off or needs_float64(products, count) or specification.features.has_narrow_kernel(sample)
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
