@@ -23,9 +23,6 @@ from rkdl._learning.diagnostics import check_kernel
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
 from rkdl._utils.inputs import well_formed
 
-# An error of a kernel value that is too large.
-ROUGH = 1e-3
-
 
 class FeatureChoice:
     """Signals as they are; what all choices share unless they say otherwise."""
@@ -45,10 +42,6 @@ class FeatureChoice:
     def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
         """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
         return sample @ sample.T
-
-    def has_narrow_kernel(self, sample: np.ndarray) -> bool:
-        """Whether rounding of the signals' squared norms to float32 shows in the kernel of their distances."""
-        return False
 
     def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FeatureMap:
         """The feature map of the signals, where it needs no kernel vectors."""
@@ -109,10 +102,11 @@ class KernelChoice(FeatureChoice):
         return self.make_kernel(sample, sample_gamma(gamma_parameter(self.kernel, self.gamma), sample))(sample, sample)
 
     def has_narrow_kernel(self, sample: np.ndarray) -> bool:
+        """Whether rounding squared norms of the signals to float32 changes the third digit of a kernel value."""
         kernel = self.make_kernel(sample, sample_gamma(gamma_parameter(self.kernel, self.gamma), sample))
         widths = [leaf._gamma for leaf in kernel._leaves() if isinstance(leaf, Radial)]
         rounding = float(np.finfo(np.float32).eps) * float(np.median(squared_norms(sample)))
-        return max(widths, default=0.0) * rounding > ROUGH
+        return max(widths, default=0.0) * rounding > 1e-3
 
     def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> KernelMap:
         assert vectors is not None
