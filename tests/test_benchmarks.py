@@ -78,6 +78,11 @@ def test_thresholds_of_the_detector(run):
     assert "| normal | 3 | 40 | " in run("threshold", "--seeds", "1", "--sizes", "40", "--widths", "3")
 
 
+def test_recovery_of_planted_dictionaries(run):
+    printed = run("recovery", "--small", "--seeds", "1")
+    assert "| 8 x 12, s = 2, 300 signals, 20 dB | rkdl, DL | " in printed
+
+
 def test_choices_for_denoising(run):
     assert check_tables(run("denoising", "--only", "choices", "--small")) > 2
 

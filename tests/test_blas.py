@@ -41,7 +41,7 @@ METHODS += ("predict_proba", "decision_function", "score_samples", "fit_predict"
 BEFORE = {"fit", "partial_fit", "fit_predict", "replaced_at_once", "remember_parameters", "__sklearn_is_fitted__"}
 BEFORE |= {"<dictcomp>", "get_params", "_learns_from_sums", "gather", "is_dask", "is_source", "is_tensor"}
 # The public methods themselves, whose first line it is.
-BEFORE |= {*METHODS, "inverse_transform"}
+BEFORE |= {*METHODS, "inverse_transform", "on_view"}
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import rkdl
 from rkdl import ORKDL, KDLClassifier, KDLOutlierDetector
 from rkdl._cli import main, messages
 from rkdl.datasets import DatasetError
-from rkdl.datasets._arrays import read_arrays
+from rkdl.datasets._files import read_arrays
 
 QUICK = ["--quiet", "--set", "max_iter=2", "--set", "n_kernel_vectors=12", "--atoms", "8"]
 

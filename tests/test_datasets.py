@@ -24,7 +24,7 @@ import scipy.io
 import scipy.sparse
 
 from rkdl import datasets
-from rkdl.datasets import DatasetError, _home, _published
+from rkdl.datasets import DatasetError, _published
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def _no_data_folder(monkeypatch, tmp_path, request):
         monkeypatch.delenv("RKDL_DATA", raising=False)
         monkeypatch.setenv("HOME", str(tmp_path / "user"))
         # Made-up files are not the published ones, and a test of that says so.
-        monkeypatch.setattr(_published, "warn_if_changed", lambda *args: None)
+        monkeypatch.setattr(_published, "check_published", lambda *args: None)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
@@ -48,9 +48,9 @@ def refused(call, *args, match, **kwargs):
     return message
 
 
-def idx(array, magic=None):
+def idx(array):
     array = np.asarray(array, dtype=np.uint8)
-    header = struct.pack(f">{1 + array.ndim}I", magic or 0x0800 | array.ndim, *array.shape)
+    header = struct.pack(f">{1 + array.ndim}I", 0x0800 | array.ndim, *array.shape)
     return header + array.tobytes()
 
 
@@ -99,32 +99,6 @@ def test_bad_label_and_subset(tmp_path):
                 fetch(label=label, data_home=tmp_path)
         with pytest.raises(ValueError, match="'train', 'test', 'all'"):
             fetch(subset="valid", data_home=tmp_path)
-
-
-images_of_3 = idx(np.zeros((3, 28, 28)))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "match"),
-    [
-        ("train-images-idx3-ubyte.gz", gzip.compress(images_of_3, mtime=0)[:-20], "EOFError"),
-        ("train-images-idx3-ubyte.gz", gzip.compress(images_of_3, mtime=0)[:30] + b"?" * 30, "IDX file"),
-        ("train-images-idx3-ubyte", idx(np.zeros((3, 28, 28)), magic=0x0D03), "header is 0x00000d03"),
-        ("train-images-idx3-ubyte", images_of_3[:-1], "declares 3 items, and 2351 bytes follow"),
-        ("train-images-idx3-ubyte", images_of_3 + b"?", "2353 bytes follow"),
-        ("train-images-idx3-ubyte", b"", "IDX file"),
-        ("train-images-idx3-ubyte", idx(np.zeros((3, 27, 28))), r"\[3, 27, 28\]"),
-        ("train-labels-idx1-ubyte", idx([1, 2]), "3 digits, one for each image"),
-        ("train-labels-idx1-ubyte", idx([1, 2, 10]), "3 digits, one for each image"),
-        ("train-labels-idx1-ubyte", images_of_3, "header is 0x00000803"),
-    ],
-    ids=range(10),
-)
-def test_broken_mnist_file_is_named(tmp_path, name, content, match):
-    files = {"train-images-idx3-ubyte": images_of_3, "train-labels-idx1-ubyte": idx([1, 2, 3])}
-    files.pop(name.removesuffix(".gz"))
-    write(tmp_path, files | {name: content})
-    assert name in refused(datasets.fetch_mnist, data_home=tmp_path, match=match)
 
 
 @pytest.mark.parametrize(
@@ -184,31 +158,16 @@ def test_cifar10(tmp_path, rng, layout):
 def test_broken_cifar10_files_are_named(tmp_path, rng):
     files = cifar_files(rng)
     folder = write(tmp_path / "cifar-10-batches-bin", files)
-    for content, match in (
-        (files["data_batch_2.bin"][:-1], "61459 bytes"),
-        (bytes([10]) + files["data_batch_2.bin"][1:], "class 10"),
-        (bytes(10_001 * 3073), "at most 10,000 records"),
-    ):
-        write(folder, {"data_batch_2.bin": content})
-        assert "data_batch_2.bin" in refused(datasets.fetch_cifar10, data_home=tmp_path, match=match)
+    write(folder, {"data_batch_2.bin": files["data_batch_2.bin"][:-1]})
+    assert "data_batch_2.bin" in refused(datasets.fetch_cifar10, data_home=tmp_path, match="61459")
     (folder / "data_batch_2.bin").unlink()
     refused(datasets.fetch_cifar10, data_home=tmp_path, match="data_batch_2.bin: there is no such file")
 
-    path = tmp_path / "cifar-10-binary.tar.gz"
-    write_tar(path, files)
-    content = path.read_bytes()
-    for broken in (content[: len(content) // 2], content[:100], b"", b"<html>404</html>"):
-        path.write_bytes(broken)
-        assert path.name in refused(datasets.fetch_cifar10, data_home=tmp_path, match="cannot be read as the archive")
-    write_tar(path, {name: files[name] for name in ("data_batch_1.bin", "test_batch.bin")})
-    assert path.name in refused(datasets.fetch_cifar10, data_home=tmp_path, match="KeyError: 'data_batch_2.bin'")
-
 
 @pytest.mark.parametrize("name", ["cifar-10-python.tar.gz", "cifar10/cifar-10-batches-py"])
-def test_pickles_of_cifar10_are_refused(tmp_path, name):
+def test_pickles_of_cifar10_are_not_read(tmp_path, name):
     (tmp_path / name).mkdir(parents=True)
-    message = refused(datasets.fetch_cifar10, data_home=tmp_path, match="holds pickles, which could run code")
-    assert "give cifar-10-binary.tar.gz" in message
+    refused(datasets.fetch_cifar10, data_home=tmp_path, download_if_missing=False, match="none of cifar-10-binary")
 
 
 def test_cifar10_npz_holds_one_class(tmp_path, rng):
@@ -231,30 +190,28 @@ def test_cifar10_npz_holds_one_class(tmp_path, rng):
         assert path.name in refused(datasets.fetch_cifar10, label=0, data_home=tmp_path, match="images")
 
 
-@pytest.mark.filterwarnings("error")
-def test_files_that_are_not_the_published_ones_raise_a_warning(tmp_path, rng, monkeypatch):
+def test_files_that_are_not_the_published_ones_are_refused(tmp_path, rng, monkeypatch):
     monkeypatch.undo()
-    folder = write(tmp_path / "red\x1b[31m", mnist_files(rng))
-    with pytest.warns(UserWarning, match=r"red\\x1b\[31m/train-(images|labels).*is not the published file") as told:
-        datasets.fetch_mnist(data_home=folder)
-    assert len(told) == 2
-    files = {name: content for name, content in mnist_files(rng).items() if name.startswith("t10k")}
+    files = mnist_files(rng)
+    folder = write(tmp_path / "other", files)
+    refused(datasets.fetch_mnist, data_home=folder, match="train-images-idx3-ubyte: this is not the published file")
     for name, content in files.items():
-        published = ("", "", hashlib.md5(content).hexdigest())
-        monkeypatch.setitem(_home.FILES, f"{name}.gz", published)
-    datasets.fetch_mnist(subset="test", data_home=write(tmp_path, files))
-    write_tar(tmp_path / "cifar-10-binary.tar.gz", cifar_files(rng))
-    with pytest.warns(UserWarning, match="cifar-10-binary.tar.gz is not the published file"):
-        datasets.fetch_cifar10(data_home=tmp_path)
+        monkeypatch.setitem(_published.FILES, f"{name}.gz", ("", "", hashlib.md5(content).hexdigest()))
+    assert len(datasets.fetch_mnist(data_home=folder).data) == 30
+    path = folder / "train-labels-idx1-ubyte"
+    for broken in (b"", path.read_bytes()[:-1], gzip.compress(path.read_bytes())[:-20]):
+        path.write_bytes(broken)
+        refused(datasets.fetch_mnist, data_home=folder, match="train-labels-idx1-ubyte: (this is not|cannot be read)")
+    write_tar(folder / "cifar-10-binary.tar.gz", cifar_files(rng))
+    refused(datasets.fetch_cifar10, data_home=folder, match="cifar-10-binary.tar.gz: this is not the published file")
 
 
-def test_small_files_do_not_fill_the_memory(tmp_path):
+def test_small_files_do_not_fill_the_memory(tmp_path, monkeypatch):
     """MNIST's files are decompressed no further than the published ones are long."""
-    header = struct.pack(">4I", 0x0803, 10**6, 28, 28)
-    packed = gzip.compress(header) + 1000 * gzip.compress(bytes(2**20))
-    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(packed)
+    monkeypatch.undo()
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(1000 * gzip.compress(bytes(2**20)))
     tracemalloc.start()
-    refused(datasets.fetch_mnist, data_home=tmp_path, match="declares 1000000 items")
+    refused(datasets.fetch_mnist, data_home=tmp_path, match="is not the published file")
     assert tracemalloc.get_traced_memory()[1] < 200 * 2**20
     tracemalloc.stop()
 
@@ -283,7 +240,7 @@ def mnist_server(tmp_path, rng, monkeypatch):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for name, checksum in checksums.items():
-            monkeypatch.setitem(_home.FILES, name, (f"http://127.0.0.1:{server.server_port}/", checksum, ""))
+            monkeypatch.setitem(_published.FILES, name, (f"http://127.0.0.1:{server.server_port}/", checksum, ""))
         yield folder
         server.shutdown()
 

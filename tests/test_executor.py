@@ -11,9 +11,8 @@ import pytest
 from rkdl import DL, ORKDL
 from rkdl._data.signals import Signals
 from rkdl._data.sources import RowSource
-from rkdl._execution.chunks import CHUNK_BYTES
-from rkdl._execution.executor import Executor
-from rkdl._execution.pool import in_order, side_by_side
+from rkdl._execution.config import CHUNK_BYTES
+from rkdl._execution.executor import Executor, in_order, side_by_side
 
 n_jobs = pytest.mark.parametrize("n_jobs", [1, 2, 5])
 
@@ -103,7 +102,7 @@ class TestInOrder:
             except KeyboardInterrupt:
                 found.append("interrupted")
 
-        monkeypatch.setattr("rkdl._execution.pool.start_new_thread", start)
+        monkeypatch.setattr("rkdl._execution.executor.start_new_thread", start)
         caller = threading.Thread(target=interrupted, daemon=True)
         caller.start()
         caller.join(20.0)
@@ -116,7 +115,7 @@ class TestInOrder:
         def refuse(*args):
             raise RuntimeError("can't create new thread at interpreter shutdown")
 
-        monkeypatch.setattr("rkdl._execution.pool.start_new_thread", refuse)
+        monkeypatch.setattr("rkdl._execution.executor.start_new_thread", refuse)
         with executor_of(9, 3) as executor:
             assert executor.map_chunks(lambda number, start, stop: number) == list(range(9))
         assert side_by_side(str, range(4), 3) == ["0", "1", "2", "3"]

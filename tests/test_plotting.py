@@ -15,6 +15,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from helpers import KERNEL, by_class, make
 from rkdl import DL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, plotting
+from rkdl.metrics import match_atoms
 from rkdl.plotting import (
     AtomsDisplay,
     ClassResidualsDisplay,
@@ -23,6 +24,7 @@ from rkdl.plotting import (
     ErrorCurveDisplay,
     KernelVectorsDisplay,
     ReconstructionDisplay,
+    RecoveryDisplay,
     ResidualsDisplay,
 )
 
@@ -306,6 +308,17 @@ def test_class_residuals(classifier, digits, labels):
     assert (some.text_, some.image_.get_array().shape) == (None, (3, 10))
     with pytest.raises(ValueError, match="y is missing"):
         ClassResidualsDisplay.from_estimator(classifier, X)
+
+
+def test_recovery(rng):
+    true = rng.standard_normal((8, 20))
+    learned = np.vstack([-2.0 * true[[5, 1, 6, 2]], rng.standard_normal((4, 20))])
+    display = RecoveryDisplay.from_dictionaries(true, learned, name="half")
+    np.testing.assert_allclose(display.line_.get_ydata(), np.sort(match_atoms(true, learned)[1])[::-1])
+    assert display.line_.get_label() == "half: 50 % found"
+    other = RecoveryDisplay([0.8, 0.9], threshold=0.7).plot(display.ax_)
+    assert (other.line_.get_label(), set(other.threshold_line_.get_ydata())) == ("100 % found", {0.7})
+    assert other.line_.get_color() != display.line_.get_color()
 
 
 class TestContours:

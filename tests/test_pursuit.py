@@ -14,9 +14,10 @@ from sklearn.linear_model import orthogonal_mp_gram
 
 import reference
 from rkdl import sparse_encode, sparse_encode_gram
+from rkdl._backends.base import PURSUITS
 from rkdl._backends.cpu.backend import BACKEND as CPU
 
-each_pursuit = pytest.mark.parametrize("pursuit", ["ols", "omp"])
+each_pursuit = pytest.mark.parametrize("pursuit", PURSUITS)
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
@@ -165,7 +166,7 @@ class TestManyAtoms:
         np.testing.assert_allclose(codes, expected, rtol=0, atol=1e-9 if dtype == np.float64 else 1e-3)
 
 
-@each_pursuit
+@pytest.mark.parametrize("pursuit", ["ols", "omp"])
 class TestEdges:
     """Inputs that a greedy choice could stumble over."""
 
@@ -183,7 +184,7 @@ class TestEdges:
         around = np.full((22, n_atoms + 40), np.nan, dtype=dtype)
         inside = around[1:21, 20 : n_atoms + 20]
         inside[:] = rng.standard_normal((20, 90)).astype(dtype) @ atoms.T
-        rest = atoms @ atoms.T, np.full(20, np.inf, dtype=dtype), min(3, n_atoms), -1.0, pursuit == "ols"
+        rest = atoms @ atoms.T, np.full(20, np.inf, dtype=dtype), min(3, n_atoms), -1.0, pursuit
         expected = CPU.pursue(inside.copy(), *rest)[0]
         assert (expected.counts == min(3, n_atoms)).all()
         for correlations in (inside, np.asfortranarray(inside)):

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent / "src" / "rkdl"
 # From the top; rooms of one floor may use each other. "rkdl" is the package's own namespace, which users import from.
 FLOORS = [
     ["_cli", "__main__"],
-    ["rkdl", "datasets", "kernels", "plotting", "pyod"],
+    ["rkdl", "datasets", "kernels", "metrics", "plotting", "pyod"],
     ["_estimators"],
     ["_applications"],
     ["_learning"],

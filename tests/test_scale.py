@@ -16,8 +16,7 @@ from rkdl import DL, RKDL, config_context, sparse_encode
 from rkdl._data import sources as _sources
 from rkdl._data.sources import RowSource, is_source
 from rkdl._execution import config as _config
-from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.config import plan_chunks
+from rkdl._execution.config import chunk_bounds, plan_chunks
 from rkdl._execution.executor import Executor
 from rkdl._learning import kernel_vector_choice
 

@@ -30,7 +30,7 @@ from rkdl import (
     sparse_encode_gram,
 )
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.chunks import chunk_bounds
+from rkdl._execution.config import chunk_bounds
 from rkdl._features.kernels import RBF, Linear, Polynomial
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")
@@ -385,11 +385,11 @@ class TestPursuits:
         parts = signals @ atoms.T, atoms @ atoms.T, signals.square().sum(1)
         return parts, tuple(part.to(device) for part in parts)
 
-    def check(self, work, n_atoms, n_nonzero, dtype, device, ols, tolerance, n_features=64, has_ties=True):
+    def check(self, work, n_atoms, n_nonzero, dtype, device, pursuit, tolerance, n_features=64, has_ties=True):
         here, there = self.problem(n_atoms, n_features, dtype, device, has_ties=has_ties)
-        codes, residuals = tensor_pursuit.pursue(*here, n_nonzero, tolerance, ols)
+        codes, residuals = tensor_pursuit.pursue(*here, n_nonzero, tolerance, pursuit)
         expected = codes.indices, codes.values, codes.counts, residuals
-        found = work(tensor_pursuit.Problem(*there, n_nonzero, tolerance, ols))
+        found = work(tensor_pursuit.Problem(*there, n_nonzero, tolerance, pursuit))
         counts, indices, values, residuals = (part.cpu() for part in found)
         same = (indices == expected[0]).all(dim=1)
         # Between atoms that score the same to three digits, rows in half precision may choose the other one.
@@ -403,7 +403,7 @@ class TestPursuits:
         assert int(counts[0]) == 0
 
     @on_gpu
-    @pytest.mark.parametrize("ols", [True, False])
+    @each_pursuit
     @pytest.mark.parametrize("tolerance", [-1.0, 30.0])
     @pytest.mark.parametrize(
         ("kernel", "n_atoms", "n_nonzero", "dtype"),
@@ -420,21 +420,21 @@ class TestPursuits:
             ("triton_streamed_pursuit", 20_000, 20, torch.float64),
         ],
     )
-    def test_triton(self, kernel, n_atoms, n_nonzero, dtype, tolerance, ols):
+    def test_triton(self, kernel, n_atoms, n_nonzero, dtype, tolerance, pursuit):
         work = importlib.import_module(f"rkdl._backends.torch.{kernel}").pursue
         # With so many non-zeros signals of few features would leave rounding alone; among so many atoms the tie is
         # often chosen, and rounding decides which of the two is.
         is_large = n_nonzero == 128 or n_atoms == 20_000
         n_features = 512 if is_large else 256 if n_nonzero > 10 else 64
         options = {"n_features": n_features, "has_ties": not is_large}
-        self.check(work, n_atoms, n_nonzero, dtype, "cuda", ols, tolerance, **options)
+        self.check(work, n_atoms, n_nonzero, dtype, "cuda", pursuit, tolerance, **options)
 
     @on_gpu
     def test_beyond_the_kernels(self):
         """Codes of more non-zeros than a kernel holds are completed on the CPU."""
         from rkdl._backends.torch.triton_streamed_pursuit import pursue
 
-        self.check(pursue, 300, 200, torch.float64, "cuda", True, 100.0, n_features=512, has_ties=False)
+        self.check(pursue, 300, 200, torch.float64, "cuda", "ols", 100.0, n_features=512, has_ties=False)
 
     @on_gpu
     def test_streamed_passes_over_dependent_atoms(self):
@@ -444,7 +444,7 @@ class TestPursuits:
         atoms = torch.eye(20, dtype=torch.float64, device="cuda").repeat(30, 1)
         signals = torch.rand((50, 20), dtype=torch.float64, device="cuda") + 0.5
         norms = signals.square().sum(1)
-        problem = tensor_pursuit.Problem(signals @ atoms.T, atoms @ atoms.T, norms, 40, -1.0, True)
+        problem = tensor_pursuit.Problem(signals @ atoms.T, atoms @ atoms.T, norms, 40, -1.0, "ols")
         counts, indices, values, residuals = pursue(problem)
         assert counts.tolist() == [20] * 50
         assert torch.equal(indices[:, :20], torch.arange(20, device="cuda").expand(50, 20).int())
@@ -461,7 +461,7 @@ class TestPursuits:
             codes, residuals = tensor_pursuit.pursue(*problem)
             return *codes, residuals
 
-        self.check(work, n_atoms, n_nonzero, torch.float32, "cuda", True, -1.0)
+        self.check(work, n_atoms, n_nonzero, torch.float32, "cuda", "ols", -1.0)
 
 
 class TestEngine:

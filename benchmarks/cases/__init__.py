@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from benchmarks import recovery
 from benchmarks.cases import dl, encode, growth, kdl, latency, reduced, shares, small, startup
 from benchmarks.rows import Row
 from benchmarks.settings import Settings
@@ -19,6 +20,7 @@ CASES: dict[str, Callable[[Settings], Iterable[Row]]] = {
     "small": small.run,
     "latency": latency.run,
     "startup": startup.run,
+    "recovery": recovery.run,
 }
 
 ALIASES = {"encode": list(encode.SIZES), "rkdl": ["reduced"], "orkdl": ["reduced"]}

@@ -83,7 +83,7 @@ def _rate(machine: Machine, n_atoms: int, n_nonzero: int, count: int) -> float:
         for rows in (count, n_atoms)
     )
     correlations, gram, squared_norms = signals @ atoms.T, atoms @ atoms.T, signals.square().sum(1)
-    spent, _ = machine.seconds(lambda: pursue(correlations, gram, squared_norms, n_nonzero, -1.0, True), 3)
+    spent, _ = machine.seconds(lambda: pursue(correlations, gram, squared_norms, n_nonzero, -1.0, "ols"), 3)
     return count / spent
 
 

@@ -9,14 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rkdl import datasets, kernels, plotting
+    from rkdl import datasets, kernels, metrics, plotting
     from rkdl._coding.encode import sparse_encode, sparse_encode_gram
     from rkdl._estimators.classifier import KDLClassifier
     from rkdl._estimators.full import KDL
     from rkdl._estimators.linear import DL, FourierDL
-    from rkdl._estimators.optimized import MORKDL, ORKDL
     from rkdl._estimators.outliers import KDLOutlierDetector
-    from rkdl._estimators.reduced import RKDL
+    from rkdl._estimators.reduced import MORKDL, ORKDL, RKDL
     from rkdl._estimators.saving import load
     from rkdl._estimators.sparse_coder import SparseCoder
     from rkdl._execution.config import config_context
@@ -37,6 +36,7 @@ __all__ = [
     "datasets",
     "kernels",
     "load",
+    "metrics",
     "plotting",
     "sparse_encode",
     "sparse_encode_gram",
@@ -51,7 +51,7 @@ _HOMES = {
 }
 
 # Modules that are imported when they are first used; pyod needs PyOD, so it is not offered by `dir`.
-_MODULES = ("datasets", "kernels", "plotting", "pyod")
+_MODULES = ("datasets", "kernels", "metrics", "plotting", "pyod")
 
 
 def __getattr__(name: str) -> Any:

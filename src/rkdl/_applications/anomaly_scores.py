@@ -22,7 +22,7 @@ import numpy as np
 from rkdl._backends.arrays import cast, host, joined, squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._data.signals import Signals
-from rkdl._execution.open import open_executor
+from rkdl._execution.executor import open_executor
 from rkdl._features.widths import centre_of
 from rkdl._utils.types import Array
 
@@ -49,7 +49,7 @@ class Member(NamedTuple):
         values, logs = backend.scaled_rbf(signals, vectors, self.gamma, squares, self.vector_squares)
         endless = backend.full((len(signals),), np.inf, signals)
         correlations = values @ self.atoms.T
-        codes, _ = backend.pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, True)
+        codes, _ = backend.pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, "ols")
         explained = codes.correlate(correlations)
         return (-2.0 * logs - backend.xp.log(explained.clip(min=TINY))).clip(min=0.0)
 

@@ -14,8 +14,7 @@ from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.passes import map_rows
 from rkdl._data.signals import NotFiniteError, Signals
-from rkdl._execution.executor import Executor
-from rkdl._execution.open import open_executor
+from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhitenedMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.learn import Report, inspected, loop_options, start_problem, warm_up
@@ -48,12 +47,6 @@ class Picked(Signals):
 
     def on_host(self) -> Signals:
         return Picked(self._signals.on_host(), self._rows)
-
-    def check_finite(self, name: str = "X") -> None:
-        self._signals.check_finite(name)
-
-    def largest(self) -> float:
-        return self._signals.largest()
 
 
 @dataclass(frozen=True)

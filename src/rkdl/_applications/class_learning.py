@@ -18,9 +18,7 @@ from rkdl._applications.refinement import FEATURE_BYTES, Refinement, fit_sharpne
 from rkdl._backends.arrays import host
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.config import cache_limit
-from rkdl._execution.executor import Executor
-from rkdl._execution.open import open_executor
-from rkdl._execution.pool import side_by_side
+from rkdl._execution.executor import Executor, open_executor, side_by_side
 from rkdl._features.metric import IdentityMetric
 from rkdl._learning.initial_atoms import initial_atoms
 from rkdl._learning.learn import Report, loop_options
@@ -108,7 +106,6 @@ class LearnedClasses(NamedTuple):
 
     whitened_atoms: list[np.ndarray]  # of each class
     errors: np.ndarray
-    until: str  # how far the learning has come, for a message
     losses: tuple[float, ...] = ()
     residuals: np.ndarray | None = None  # of the held-out signals
     sharpness: float = 1.0  # calibrated on them
@@ -141,8 +138,6 @@ class ClassLearning:
             learned = self._calibrated(learned)
             if learns_again:
                 # Complete dictionaries of fewer signals are better than incomplete ones of all.
-                until = "while it learned from all signals; it holds what it learned without the held-out ones"
-                learned = learned._replace(until=until)
                 *_, learned = self._steps(self.labels, seeds[1], learned)
         except KeyboardInterrupt:
             if learned is None:
@@ -156,13 +151,8 @@ class ClassLearning:
         """Dictionaries learned from the signals with nonnegative labels, with the calibration of those `before`."""
         rng = np.random.RandomState(seed)
         learned, is_interrupted = self._alternate(labels, rng)
-        if before is None:
-            yield learned
-            learned = self._calibrated(learned)
-            learned = learned._replace(first_sharpness=learned.sharpness)
-        else:
-            atoms, errors = learned.whitened_atoms, learned.errors
-            learned = before._replace(whitened_atoms=atoms, errors=errors, until=learned.until, losses=())
+        if before is not None:
+            learned = before._replace(whitened_atoms=learned.whitened_atoms, errors=learned.errors, losses=())
         yield learned
         if is_interrupted:
             raise KeyboardInterrupt
@@ -181,21 +171,22 @@ class ClassLearning:
             options["n_numbers"] = int((labels >= 0).sum()) * executor.signals.shape[1]
             history, is_interrupted = alternate(problem, max_iter=specification.max_iter, **options)
         atoms = [host(own.model.whitened_atoms) for own in problem.problems]
-        until = f"after {len(history)} of {specification.max_iter} iterations and holds what it learned in them"
-        return LearnedClasses(atoms, history.returned_errors, until), is_interrupted
+        return LearnedClasses(atoms, history.returned_errors), is_interrupted
 
     def _refine(
         self, learned: LearnedClasses, labels: np.ndarray, rng: np.random.RandomState
     ) -> Iterator[LearnedClasses]:
         """Discriminative passes over the data."""
+        if learned.residuals is None:
+            learned = self._calibrated(learned)
+            learned = learned._replace(first_sharpness=learned.sharpness)
         count = self.n_refinements
         with progress(count, self.report.verbose, f"{self.report.name}: refinement") as bar:
             options = learned.whitened_atoms, learned.first_sharpness, self.learning_rate, rng
             refinement = Refinement(self.executor, labels, self.features, *options)
             for number in range(count):
                 losses = *learned.losses, refinement.run_pass(1.0 - number / count, 1.0 / count)
-                until = f"after {number + 1} of {count} passes of the refinement and holds what it learned until then"
-                learned = learned._replace(whitened_atoms=refinement.whitened_atoms, losses=losses, until=until)
+                learned = learned._replace(whitened_atoms=refinement.whitened_atoms, losses=losses)
                 if bar is not None:
                     bar.set_postfix_str(f"cross-entropy {losses[-1]:.4f}", refresh=False)
                     bar.update()

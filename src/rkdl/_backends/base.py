@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from rkdl._backends.cpu.codes import PURSUITS as PURSUITS
 from rkdl._backends.cpu.codes import Codes as Codes
 from rkdl._backends.cpu.sweeps import SHORT as SHORT
 from rkdl._backends.cpu.sweeps import SHORT_IN_METRIC as SHORT_IN_METRIC
@@ -176,14 +177,14 @@ class Backend(Protocol):
         squared_norms: Array,
         n_nonzero: int,
         residual_tol: float,
-        ols: bool,
+        pursuit: str,
         dictionary: Array | None = None,
     ) -> tuple[ChunkCodes, Array]:
         """Sparse codes of c signals against n atoms of unit norm, and squared residuals (c,), never negative.
 
         `correlations` (c, n) and `gram` (n, n) have the same dtype; the diagonal of `gram` is one, or zero for an atom
         that must not be used. Without it, the rows that are needed are computed from the `dictionary` (n, m). A
-        negative `residual_tol` is never reached. The algorithm is described in `rkdl._backends.cpu.pursuit`.
+        negative `residual_tol` is never reached. `pursuit` is a key of `PURSUITS`, see `rkdl._backends.cpu.pursuit`.
         """
 
     def residual_gradients(

@@ -6,7 +6,6 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 from rkdl._cli.messages import readable_stderr, say_aside
 from rkdl._cli.parsers import make_parser
@@ -27,7 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(end.code or 0)
     try:
         with readable_stderr():
-            return getattr(import_module(f"rkdl._cli.{options.module}"), options.command)(options)
+            from rkdl._cli import commands
+
+            return getattr(commands, options.command)(options)
     except KeyboardInterrupt:
         say_aside("interrupted")
         return 130

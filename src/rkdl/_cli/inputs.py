@@ -1,24 +1,27 @@
-"""Data from a user's files: tables with labels, arrays, sparse matrices, folders of images."""
+"""Data and models from a user's files, and the parameters of estimators."""
 
 from __future__ import annotations
 
+import ast
 import os
+import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from rkdl._cli.images import read_images
+from rkdl._cli.messages import say_aside
+from rkdl._estimators.saving import load
 from rkdl.datasets import DatasetError
-from rkdl.datasets._arrays import Rows, read_arrays
-from rkdl.datasets._errors import reading
-from rkdl.datasets._home import as_path
-from rkdl.datasets._tables import TABLE_SUFFIXES, is_number, listed, read_table, table_numbers
+from rkdl.datasets._errors import as_path, reading
+from rkdl.datasets._files import TABLE_SUFFIXES, Rows, is_number, listed, read_arrays, read_table, table_numbers
 
 # What the options that concern reading apply to.
 _TABLES, _ARRAYS, _FOLDERS = "tables", "files of arrays", "folders of images"
@@ -31,6 +34,23 @@ _APPLY_TO = {
     "color": (_FOLDERS,),
     "size": (_FOLDERS,),
 }
+
+
+KINDS = ("DL", "FourierDL", "KDL", "RKDL", "ORKDL", "MORKDL")
+# Their names on the command line.
+CLASS_OF = {kind.lower(): kind for kind in KINDS}
+# Options that set parameters.
+_PARAMETERS = {
+    "atoms": "n_components",
+    "nonzeros": "n_nonzero_coefs",
+    "kernel_vectors": "n_kernel_vectors",
+    "iterations": "max_iter",
+    "decoder": "fit_inverse_transform",
+    **{name: name for name in ("kernel", "gamma", "contamination", "n_jobs", "device")},
+}
+# Columns whose standard deviations differ by more than this are likely to be of different units.
+_LARGEST_RATIO = 100.0
+_ROWS_LOOKED_AT = 10_000
 
 
 @dataclass(frozen=True)
@@ -159,3 +179,71 @@ def _read_labels(path: Path, label: str, n_signals: int, is_new: bool) -> np.nda
     # A first line that is no number is a header if there is a line too many.
     has_header = len(table) == n_signals + 1 and not is_number(table.iloc[0, 0])
     return _as_labels(other, table[1].to_numpy()[int(has_header) :])
+
+
+def load_model(path: str, kinds: tuple[str, ...], command: str) -> Any:
+    """A saved estimator of one of the classes."""
+    model = load(path)
+    if type(model).__name__ not in kinds:
+        source = f"rkdl {command} --save" if command in ("outliers", "classify") else "rkdl fit"
+        raise ValueError(
+            f"{path} holds a {type(model).__name__}, and rkdl {command} needs {' or '.join(kinds)}; give a file "
+            f"written by {source} or by save() in Python"
+        )
+    return model
+
+
+def read_new(name: str, options: Namespace, fitted: BaseEstimator | Inputs) -> Inputs:
+    """Data with the features of a fitted model, or of the training data."""
+    if isinstance(fitted, Inputs):
+        names, width, source = fitted.names, fitted.X.shape[1], f"{fitted.path} has"
+    else:
+        names, width = getattr(fitted, "feature_names_in_", None), fitted.n_features_in_
+        source = "the model was fitted on"
+    inputs = read_inputs(name, options, names, is_new=True)
+    if inputs.X.shape[1] != width:
+        images = "; give --size and --color as for the model" if inputs.image_shape is not None else ""
+        raise ValueError(f"{inputs.path} has {inputs.X.shape[1]} features, and {source} {width}{images}")
+    return inputs
+
+
+def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
+    """Keep the names of the columns, as after a fit on a data frame, so that later files are read by name."""
+    if inputs.names is not None:
+        model.feature_names_in_ = np.array(inputs.names, dtype=object)
+
+
+def configure(model: BaseEstimator, options: Namespace) -> None:
+    """Set the parameters that options stand for, of a classifier also those of its method, and those of --set."""
+    known = model.get_params()
+    values = {"random_state": options.seed, "verbose": int(not options.quiet and sys.stderr is not None)}
+    for option, parameter in _PARAMETERS.items():
+        if getattr(options, option, None) is not None:
+            name = parameter if parameter in known else f"estimator__{parameter}"
+            if name not in known:
+                raise ValueError(f"--{option.replace('_', '-')} does not apply to {CLASS_OF[options.method]}")
+            values[name] = getattr(options, option)
+    for text in options.set:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name:
+            raise ValueError(f"--set {text}: give NAME=VALUE")
+        values[name] = value
+        # Text need not be in quotes.
+        with suppress(ValueError, SyntaxError, TypeError):
+            values[name] = ast.literal_eval(value)
+    model.set_params(**values)
+
+
+def warn_of_scales(inputs: Inputs, remedy: str) -> None:
+    """Warn if one column of a table varies so much that it decides all distances."""
+    if inputs.unit != "rows":
+        return
+    names = inputs.names or [str(number) for number in range(1, inputs.X.shape[1] + 1)]
+    spreads = np.std(inputs.X[:_ROWS_LOOKED_AT], axis=0)
+    positive = np.flatnonzero(spreads > 0.0)
+    if positive.size < 2:
+        return
+    low, high = positive[spreads[positive].argmin()], positive[spreads[positive].argmax()]
+    ratio = spreads[high] / spreads[low]
+    if ratio > _LARGEST_RATIO:
+        say_aside(f"warning: column {names[high]!r} varies {ratio:.0f} times as much as {names[low]!r}; {remedy}")

@@ -29,11 +29,6 @@ def say_aside(text: str) -> None:
         print(shown(f"rkdl: {text}"), file=sys.stderr)
 
 
-def verbosity(options: Namespace) -> int:
-    """Whether to report progress, as the estimators take it."""
-    return int(not options.quiet and sys.stderr is not None)
-
-
 @contextmanager
 def readable_stderr() -> Iterator[None]:
     """Show warnings on one line without the place in the code, and progress as lines where there is no terminal."""

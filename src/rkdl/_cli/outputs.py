@@ -13,8 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from rkdl._persistence.files import check_writable, replacing
-from rkdl.datasets._errors import require
-from rkdl.datasets._home import as_path
+from rkdl.datasets._errors import as_path, require
 
 _FRAMES = (".csv", ".tsv", ".parquet")
 TABLES = (*_FRAMES, ".npz")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from rkdl import __version__
 from rkdl._utils.text import shown
@@ -64,14 +64,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--model": _option("use a saved model instead of training", "MODEL"),
     "--save": _option("file to save the trained model to", "MODEL"),
     "--contamination": _option(
-        "fraction of outliers, above 0 and at most 0.5 (default: auto, determined from the scores)",
-        "SHARE",
-        _number_or_word,
+        "fraction of outliers, at most 0.5 (default: auto, determined from the scores)", "SHARE", _number_or_word
     ),
     "--top": _option("number of rows to print without --out (default: 10)", "N", int, default=10),
-    "--set": _option(
-        "set any other parameter of the estimator; can be repeated", "NAME=VALUE", action="append", default=[]
-    ),
+    "--set": _option("set any other parameter; can be repeated", "NAME=VALUE", action="append", default=[]),
     "--seed": _option("random seed (default: 0)", "N", int, default=0),
     "--label": _option("column or array of class labels, or a .npy or .csv file of them", "NAME"),
     "--drop": _option("columns to ignore", "COLUMN", nargs="+", default=[]),
@@ -91,19 +87,9 @@ _SIZES = "--atoms --nonzeros --gamma"
 _READING = "--label --drop --keep --header --key --color --size --float32 --n-jobs --quiet"
 
 
-class _Command(NamedTuple):
-    """A command: module, description, examples, options in order, and what it changes of them."""
-
-    module: str
-    description: str
-    examples: str
-    options: str
-    changes: Mapping[str, dict[str, object]]
-
-
-_COMMANDS = {
-    "fit": _Command(
-        "dictionaries",
+# Of every command: description, examples, options in order, and what it changes of them.
+_COMMANDS: dict[str, tuple[str, str, str, dict[str, dict[str, object]]]] = {
+    "fit": (
         "Learn a dictionary and save it to a file, for rkdl encode, rkdl denoise, and rkdl.load() in Python.",
         "  rkdl fit data.csv --out model.rkdl\n"
         "  rkdl fit data.csv --method orkdl --atoms 50 --kernel-vectors 100 --out model.rkdl\n"
@@ -112,16 +98,14 @@ _COMMANDS = {
         f"--set --seed {_READING}",
         {"--out": {"required": True, "metavar": "MODEL", "help": "file to save the model to"}},
     ),
-    "encode": _Command(
-        "dictionaries",
+    "encode": (
         "Compute the sparse codes of signals with a saved dictionary.",
         "  rkdl encode model.rkdl new.csv --out codes.npz     a sparse matrix, for scipy.sparse.load_npz\n"
         "  rkdl encode model.rkdl new.csv --out codes.csv     one column per atom\n",
         f"model data --out {_READING}",
         {"--out": {"required": True, "help": "file for the codes: .npz (sparse), .npy, .zarr or a table"}},
     ),
-    "denoise": _Command(
-        "dictionaries",
+    "denoise": (
         "Denoise signals with a saved dictionary.",
         "  rkdl denoise model.rkdl noisy.npy --noise 0.1 --out clean.npy\n"
         "  rkdl denoise photos.rkdl noisy/ --out clean/       images with the same names\n",
@@ -129,12 +113,11 @@ _COMMANDS = {
         {
             "--out": {
                 "required": True,
-                "help": "file for the signals: .npy, .npz, .zarr or a table; of images, a folder",
+                "help": "file for the signals: .npy, .npz, .zarr, a table or a folder",
             }
         },
     ),
-    "outliers": _Command(
-        "decisions",
+    "outliers": (
         "Compute an anomaly score for every row (higher is more abnormal), and mark outliers with 1.",
         "  rkdl outliers data.csv                              prints the most abnormal rows\n"
         "  rkdl outliers data.csv --standardize --keep id --out scores.csv\n"
@@ -143,8 +126,7 @@ _COMMANDS = {
         f"data --out --train --model --save --contamination --top --standardize --set --seed {_READING}",
         {"--out": {"help": "file for the scores: a table or .npz (default: print the top 10)"}},
     ),
-    "classify": _Command(
-        "decisions",
+    "classify": (
         "Learn one dictionary per class, and predict the class whose dictionary represents a signal best.",
         "  rkdl classify train.csv --label class --cv 5        prints the accuracy in five folds\n"
         "  rkdl classify train.csv --label class --test new.csv --out predictions.csv\n"
@@ -178,15 +160,15 @@ def make_parser() -> argparse.ArgumentParser:
     top = _Parser(prog="rkdl", description="Reduced kernel dictionary learning.")
     top.add_argument("--version", action="version", version=f"rkdl {__version__}", help="print the version and exit")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in _COMMANDS.items():
+    for name, (description, examples, options, changes) in _COMMANDS.items():
         parser = commands.add_parser(
             name,
-            help=command.description,
-            description=command.description,
-            epilog=f"examples:\n{command.examples}\n{_DATA_HELP}",
+            help=description,
+            description=description,
+            epilog=f"examples:\n{examples}\n{_DATA_HELP}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.set_defaults(module=command.module, command=name)
-        for option in command.options.split():
-            parser.add_argument(option, **{**_OPTIONS[option], **command.changes.get(option, {})})
+        parser.set_defaults(command=name)
+        for option in options.split():
+            parser.add_argument(option, **{**_OPTIONS[option], **changes.get(option, {})})
     return top

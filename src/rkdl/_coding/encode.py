@@ -13,6 +13,7 @@ from sklearn.utils import assert_all_finite, check_array
 
 from rkdl._backends.arrays import host
 from rkdl._backends.arrays import squared_norms as row_squares
+from rkdl._backends.base import PURSUITS as PURSUITS
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.passes import encode_signals
@@ -23,8 +24,6 @@ from rkdl._features.maps import LinearMap
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import FLOATS, Array
 from rkdl._utils.warnings import warn
-
-PURSUITS = ("ols", "omp")
 
 
 @one_blas_thread()
@@ -240,7 +239,7 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
         if limit > n_atoms:
             warn(f"n_nonzero_coefs={limit} exceeds the number of atoms, {n_atoms}: {n_atoms} is used.")
             limit = n_atoms
-    return Pursuit(limit, -1.0 if residual_tol is None else float(residual_tol), pursuit == "ols")
+    return Pursuit(limit, -1.0 if residual_tol is None else float(residual_tol), pursuit)
 
 
 def unit_rows(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

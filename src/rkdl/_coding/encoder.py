@@ -18,12 +18,13 @@ from rkdl._utils.types import Array
 class Pursuit(NamedTuple):
     """How a signal is coded: at most `n_nonzero` atoms, down to a squared residual of `residual_tol`.
 
-    A negative tolerance is never reached. The algorithm and its stopping rule are in `rkdl._backends.cpu.pursuit`.
+    A negative tolerance is never reached. `name` is a key of `PURSUITS` of `rkdl._backends.cpu.pursuit`, where the
+    algorithms and their stopping rule are.
     """
 
     n_nonzero: int
     residual_tol: float = -1.0
-    ols: bool = True
+    name: str = "ols"
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,3 @@ def check_finite_features(correlations: Array) -> None:
             # One number that is not finite makes this sum not finite.
             if not np.isfinite(np.dot(flat, flat)):
                 raise NotFiniteError
-
-
-def square_sum(numbers: Any) -> Any:
-    """Sum of all squares; of a tensor a tensor, so that nothing waits for it."""
-    return backend_of(numbers).dot(numbers, numbers)

@@ -8,15 +8,14 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from rkdl._backends.arrays import joined
+from rkdl._backends.arrays import dot, joined
 from rkdl._backends.base import Codes, backend_of, is_tensor
 from rkdl._backends.devices import to_host
-from rkdl._coding.encoder import Encoder, square_sum
+from rkdl._coding.encoder import Encoder
 from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.blas import one_blas_thread, resolve_threads
-from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.executor import Executor, Result
-from rkdl._execution.pool import side_by_side
+from rkdl._execution.config import chunk_bounds
+from rkdl._execution.executor import Executor, Result, side_by_side
 from rkdl._features.maps import KernelMap
 from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
@@ -50,12 +49,7 @@ def for_each_chunk(
 
     Tasks run in this process, those of chunks on a device one after another.
     """
-    choose: Callable[[int, int, int], list[tuple[int, int]]] = chunk_bounds
-    if signals.device is not None:
-        from rkdl._execution.device import bounds_on
-
-        choose, n_jobs = bounds_on(signals.device), 1
-    bounds = choose(signals.shape[0], width, signals.dtype.itemsize)
+    bounds = chunk_bounds(signals.shape[0], width, signals.dtype.itemsize, signals.device)
     with Executor(signals, bounds, n_jobs, row_width=width) as executor:
         return executor.map_chunks(task)
 
@@ -142,8 +136,8 @@ def _encode_on_device(
             codes = placed.codes(rows, own, correlations)
             if scale is not None:
                 codes = codes._replace(values=codes.values * scale[codes.indices])
-            checked = square_sum(features if placed.is_linear else correlations)
-            return (checked,), codes.dense(n_atoms) if is_dense else codes
+            checked = features if placed.is_linear else correlations
+            return (dot(checked, checked),), codes.dense(n_atoms) if is_dense else codes
 
         checks, parts = executor.attempt_chunks(work, norms)
         if not are_in_range(checks, signals, encoder):
@@ -204,7 +198,7 @@ def _map_rows_on_device(
 
         def apply(rows: Array, state: Array) -> tuple[tuple, Array]:
             checked, results = work(placed, placed_decoder, rows)
-            return (square_sum(checked),), results
+            return (dot(checked, checked),), results
 
         checks, parts = executor.attempt_chunks(apply)
         results = joined(parts)

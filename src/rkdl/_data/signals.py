@@ -159,30 +159,21 @@ def is_safe(mean_square: float, dtype: Any) -> bool:
 class NotFiniteError(ValueError):
     """Features left the range of their dtype, or the signals were not finite."""
 
-    def __init__(self) -> None:
-        super().__init__(
+    def __str__(self) -> str:
+        return (
             "The signals' features are not finite in their dtype: scale the signals, lower the kernel's gamma or "
             "degree, or use float64."
         )
 
-    def __reduce__(self) -> tuple:
-        # From a worker to the client: the message is not an argument.
-        return NotFiniteError, ()
-
 
 class RangeError(ValueError):
-    """Squares of the signals leave the range of float64."""
+    """Squares of the signals, whose largest magnitude is the argument, leave the range of float64."""
 
-    def __init__(self, largest: float) -> None:
-        super().__init__(
-            f"The largest magnitude in X is {largest:.3g}, and squares of such numbers leave the range of float64: "
-            f"rescale the signals, for example X / {largest:.0e}."
+    def __str__(self) -> str:
+        return (
+            f"The largest magnitude in X is {self.args[0]:.3g}, and squares of such numbers leave the range of "
+            f"float64: rescale the signals, for example X / {self.args[0]:.0e}."
         )
-        self.largest = largest
-
-    def __reduce__(self) -> tuple:
-        # From a worker to the client: the message is not an argument.
-        return RangeError, (self.largest,)
 
 
 def has_faint(rows: np.ndarray, squares: np.ndarray) -> bool:
@@ -196,11 +187,22 @@ def needs_float64(rows: np.ndarray) -> bool:
     """Whether squares of the rows, which are finite, leave the range of float32 and not that of float64."""
     squares = squared_norms(rows)
     with np.errstate(over="ignore", invalid="ignore"):
-        if is_safe(float(squares.sum()) / max(1, rows.size), rows.dtype):
-            return has_faint(rows, squares)
-    largest = float(max(rows.max(initial=0.0), -rows.min(initial=0.0)))
-    if largest == 0.0 or not np.isfinite(largest):
+        mean_square = float(squares.sum()) / max(1, rows.size)
+    if leaves_range(mean_square, rows.dtype, lambda: _largest(rows) if rows.size else 0.0):
+        return True
+    return is_safe(mean_square, rows.dtype) and has_faint(rows, squares)
+
+
+def leaves_range(mean_square: float, dtype: Any, largest: Callable[[], float]) -> bool:
+    """Whether squares leave the range of float32 and not that of float64; what no dtype holds is refused.
+
+    `largest` finds the largest magnitude, where the mean square does not decide.
+    """
+    if is_safe(mean_square, dtype):
         return False
-    if not is_safe(largest * largest, np.float64):
-        raise RangeError(largest)
-    return rows.dtype == np.float32
+    magnitude = largest()
+    if magnitude == 0.0 or not np.isfinite(magnitude):
+        return False
+    if not is_safe(magnitude * magnitude, np.float64):
+        raise RangeError(magnitude)
+    return np.dtype(dtype) == np.float32

@@ -9,9 +9,8 @@ __all__ = ["DL", "KDL", "MORKDL", "ORKDL", "RKDL", "FourierDL", "KDLClassifier",
 
 _HOMES = {
     **dict.fromkeys(["DL", "FourierDL"], "linear"),
-    **dict.fromkeys(["MORKDL", "ORKDL"], "optimized"),
+    **dict.fromkeys(["MORKDL", "ORKDL", "RKDL"], "reduced"),
     "KDL": "full",
-    "RKDL": "reduced",
     "KDLClassifier": "classifier",
     "KDLOutlierDetector": "outliers",
     "SparseCoder": "sparse_coder",

@@ -3,41 +3,50 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Real
+from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encode import check_pursuit
+from rkdl._coding.encode import PURSUITS, check_pursuit
 from rkdl._coding.encoder import Pursuit
-from rkdl._data.open import is_dask, open_signals
-from rkdl._data.signals import Signals, float_dtype
-from rkdl._data.sources import check_source
-from rkdl._estimators.fitting import as_fitted, doc_link_template, ensure_fitted, freeze, made_once, read_signals
+from rkdl._data.open import open_signals
+from rkdl._data.signals import Signals
+from rkdl._estimators.fitting import as_fitted, ensure_fitted, freeze, made_once, read_signals
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
+from rkdl._features.maps import GivenKernelMap
 from rkdl._utils.types import Array, Device, MatrixLike
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of the estimators with one dictionary."""
+    """Base of the estimators with one dictionary; the fields of estimators are their parameters."""
 
-    n_nonzero_coefs: int | None
-    residual_tol: float | None
-    pursuit: str
-    sparse_output: bool
-    device: Device
-    n_jobs: int | None
-    n_features_in_: int
+    n_nonzero_coefs: int | None = 4
+    residual_tol: float | None = None
+    pursuit: str = "ols"
+    sparse_output: bool = False
+    device: Device = None
+    n_jobs: int | None = None
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
+        "residual_tol": [Interval(Real, 0, None, closed="left"), None],
+        "pursuit": [StrOptions(set(PURSUITS))],
+        "sparse_output": ["boolean"],
+        "device": "no_validation",
+        "n_jobs": [Integral, None],
+    }
     # Fitted attributes that the dictionary is made of.
     _parts: ClassVar[tuple[str, ...]] = ("components_", "decoder_", "decoder_intercept_")
-
-    _doc_link_module, _doc_link_template = "rkdl", doc_link_template
 
     @abstractmethod
     def _assemble(self) -> FittedDictionary:
@@ -63,12 +72,12 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             return signals.with_dtype(np.dtype(np.float64))
         return signals
 
-    def _signals_for(self, dictionary: FittedDictionary, X: MatrixLike) -> Any:
-        """Signals to be coded with the dictionary."""
-        signals = self._read_signals(X, reset=False)
+    def _open(self, X: MatrixLike) -> tuple[FittedDictionary, Signals]:
+        """The dictionary, and signals to be coded with it."""
+        dictionary, signals = self._dictionary(), self._read_signals(X, reset=False)
         if dictionary.runs_user_code:
             signals.check_finite()
-        return signals
+        return dictionary, signals
 
     def transform(self, X: MatrixLike) -> Array:
         """Compute sparse codes of signals.
@@ -84,14 +93,25 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             Sparse codes, in CSR format if `sparse_output`. A lazy Dask array or a tensor if `X` is one.
         """
         with one_blas_thread():
-            dictionary = self._dictionary()
-            signals = self._signals_for(dictionary, X)
+            dictionary, signals = self._open(X)
             if signals.is_remote:
-                from rkdl._estimators.lazy import transform_lazily
-
-                return transform_lazily(self, dictionary, signals)
+                output = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
+                if output != "default":
+                    raise ValueError(
+                        f"transform_output={output!r} would bring all codes of a Dask array to this machine: use "
+                        f"set_output(transform='default'), and dask.dataframe.from_dask_array for a lazy data frame."
+                    )
+                return self._apply(dictionary, signals, "encode", sparse_output=self.sparse_output)
             norms = self._given_norms(signals)
             return dictionary.encode(signals, sparse_output=self.sparse_output, n_jobs=self.n_jobs, squared_norms=norms)
+
+    def _apply(self, dictionary: FittedDictionary, signals: Signals, method: str, **options: Any) -> Array:
+        """What a method of the dictionary makes of signals: lazily, if they are a Dask array."""
+        if signals.is_remote:
+            from rkdl._estimators.lazy import apply_lazily
+
+            return apply_lazily(dictionary, signals, method, **options)
+        return getattr(dictionary, method)(signals, n_jobs=self.n_jobs, **options)
 
     def _given_norms(self, signals: Signals) -> np.ndarray | None:
         """Squared norms (n_signals,) of the signals for `transform`; None where they follow from the signals."""
@@ -112,12 +132,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             is one.
         """
         with one_blas_thread():
-            dictionary = self._dictionary()
-            signals = self._signals_for(dictionary, X)
+            dictionary, signals = self._open(X)
             if signals.is_remote:
-                from rkdl._estimators.lazy import errors_lazily
-
-                return errors_lazily(dictionary, signals)
+                return self._apply(dictionary, signals, "residual_norms")
             return self._residuals(dictionary, signals)[0]
 
     def score(self, X: MatrixLike, y: None = None) -> float:
@@ -139,12 +156,11 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             ``1 - sum of squared residuals / sum of squared norms``, at most 1.
         """
         with one_blas_thread():
-            dictionary = self._dictionary()
-            signals = self._signals_for(dictionary, X)
+            dictionary, signals = self._open(X)
             if signals.is_remote:
                 from rkdl._estimators.lazy import energies_of_blocks
 
-                parts = energies_of_blocks(dictionary, signals)
+                parts = energies_of_blocks(dictionary, signals)  # type: ignore[arg-type]
             else:
                 # In float64: norms of signals near the largest number of float32 leave its range.
                 both = self._residuals(dictionary, signals, np.float64)
@@ -161,6 +177,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def inverse_transform(self, X: MatrixLike) -> Array:
         """Reconstruct signals from their codes.
 
+        This is exact for `DL` and the linear kernel, and iterative (slower) for kernel "rbf". A decoder, which
+        `fit_inverse_transform` or `fit_decoder` learns, makes it a linear map; other kernels, and FourierDL, need one.
+
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_components)
@@ -173,26 +192,18 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         with one_blas_thread():
             dictionary = self._dictionary()
-            if is_dask(X):
-                check_source(X, type(self).__name__)
-                codes: Any = X
-            else:
-                codes = open_signals(X, caller=type(self).__name__, device=self.device)
+            codes = open_signals(X, caller=type(self).__name__, device=self.device)
             if codes.shape[1] != dictionary.n_atoms:
                 raise ValueError(
                     f"The codes have {codes.shape[1]} columns and the dictionary {dictionary.n_atoms} atoms."
                 )
-            dtype = float_dtype(codes.dtype)
             # Raised here, and not on the workers, if there is none.
-            self._check_decodable(dictionary, dtype)
-            if is_dask(X):
-                from rkdl._estimators.lazy import decode_lazily
-
-                return decode_lazily(dictionary, codes.rechunk({1: -1}), dtype)
-            return dictionary.decode(codes, n_jobs=self.n_jobs)
+            self._check_decodable(dictionary, codes.dtype)
+            return self._apply(dictionary, codes, "decode")
 
     def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
         """Raise if there is no way back from codes to signals."""
+        check_has_signals(is_precomputed=isinstance(dictionary.feature_map, GivenKernelMap))
         if dictionary.find_decoder(dtype) is None:
             raise NotFittedError(
                 f"This {type(self).__name__} has not learned to turn codes back into signals: set "
@@ -233,7 +244,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             Denoised signals, in the dtype of `X`. A lazy Dask array or a tensor if `X` is one.
         """
         with one_blas_thread():
-            dictionary = self._dictionary()
+            dictionary, signals = self._open(X)
             if noise is not None:
                 if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
                     raise ValueError(
@@ -241,13 +252,8 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                     )
                 noise = float(noise)
                 dictionary.squared_residual_of_noise(noise)
-            signals = self._signals_for(dictionary, X)
             self._check_decodable(dictionary, signals.dtype)
-            if signals.is_remote:
-                from rkdl._estimators.lazy import denoise_lazily
-
-                return denoise_lazily(dictionary, signals, noise)
-            return dictionary.denoise(signals, noise=noise, n_jobs=self.n_jobs)
+            return self._apply(dictionary, signals, "denoise", noise=noise)
 
     save = save
 
@@ -264,3 +270,12 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def check_has_signals(*, is_precomputed: bool) -> None:
+    """Raise if the signals are not known, which codes could be turned back into."""
+    if is_precomputed:
+        raise ValueError(
+            "Codes of a precomputed kernel cannot be turned back into signals, which are not known: give the kernel by "
+            "name or as a function, and leave fit_inverse_transform at False for a precomputed one."
+        )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -30,16 +31,8 @@ from rkdl._backends.devices import placed, to_device
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
-from rkdl._estimators.class_methods import METHODS, named_method, shared_method
-from rkdl._estimators.fitting import (
-    constant,
-    doc_link_template,
-    freeze,
-    made_once,
-    read_signals,
-    replaced_at_once,
-    with_one_model,
-)
+from rkdl._estimators.class_methods import METHODS, shared_method
+from rkdl._estimators.fitting import constant, freeze, made_once, read_signals, replaced_at_once, with_one_model
 from rkdl._estimators.learner import Learner, specify
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
@@ -58,6 +51,7 @@ TENSOR_LABELS = ("b1", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 FEW, EQUAL, MOST = 5, 1e-3, 0.9
 
 
+@dataclass(eq=False, repr=False)
 class KDLClassifier(ClassifierMixin, BaseEstimator):
     """Classifier with one dictionary per class on shared kernel vectors.
 
@@ -137,46 +131,31 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
-    _doc_link_module, _doc_link_template = "rkdl", doc_link_template
-    _parameter_constraints: dict = {
+    estimator: str | Learner = "RKDL"
+    _: KW_ONLY
+    n_refinements: int = 2
+    learning_rate: float = 0.02
+    calibration_size: float = 0.1
+    device: Device = None
+    n_jobs: int | None = None
+    random_state: RandomState | int | None = None
+    verbose: int = 0
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **Learner._parameter_constraints,
         "estimator": [StrOptions(set(METHODS)), HasMethods(["fit", "transform"])],
         "n_refinements": [Interval(Integral, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "calibration_size": [Interval(Real, 0, 1, closed="neither")],
-        "device": "no_validation",
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        estimator: str | Learner = "RKDL",
-        *,
-        n_refinements: int = 2,
-        learning_rate: float = 0.02,
-        calibration_size: float = 0.1,
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.n_refinements = n_refinements
-        self.learning_rate = learning_rate
-        self.calibration_size = calibration_size
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Learn one dictionary per class.
 
-        After Ctrl-C, which raises KeyboardInterrupt as usual, the classifier holds what it has learned so far, and the
-        message of the exception says how far that is. A fit that fails, or is interrupted before the first iteration of
-        the classes' dictionaries is complete, leaves the classifier unchanged.
+        After Ctrl-C, which raises KeyboardInterrupt as usual, the classifier holds what it has learned so far. A fit
+        that fails, or is interrupted before the first iteration of the classes' dictionaries is complete, leaves the
+        classifier unchanged.
 
         Parameters
         ----------
@@ -192,14 +171,14 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             The fitted classifier.
         """
         with replaced_at_once(self) as work, one_blas_thread():
-            interruption, message = work._fit(X, y)
-        if interruption is not None:
-            raise KeyboardInterrupt(f"{type(self).__name__} was interrupted {interruption}.")
-        if message is not None:
-            warn(message)
+            is_interrupted = work._fit(X, y)
+        if is_interrupted:
+            raise KeyboardInterrupt(
+                f"{type(self).__name__} was interrupted, and holds what it learned in {self.n_iter_} iterations and "
+                f"{len(self.losses_)} passes of the refinement."
+            )
         return self
 
-    @one_blas_thread()
     @with_one_model
     def predict(self, X: MatrixLike) -> Array:
         """Predict the class of each signal: the one whose dictionary leaves the smallest residual.
@@ -223,7 +202,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         classes = to_device(self.classes_.astype(kind.newbyteorder("=")), X.device)
         return classes[to_device(best, X.device)]
 
-    @one_blas_thread()
     @with_one_model
     def decision_function(self, X: MatrixLike) -> Array:
         """Compute how well the dictionary of each class represents the signals.
@@ -245,7 +223,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         scores = class_scores(signals, coder, self.n_jobs)
         return _returned(cast(scores[:, 1] - scores[:, 0], signals.dtype), X)
 
-    @one_blas_thread()
     @with_one_model
     def class_residuals(self, X: MatrixLike) -> Array:
         """Compute what the dictionary of each class leaves of the signals.
@@ -263,7 +240,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         """
         return _returned(self._residuals(X), X)
 
-    @one_blas_thread()
     @with_one_model
     def predict_proba(self, X: MatrixLike) -> Array:
         """Compute class probabilities, calibrated on held-out signals.
@@ -281,9 +257,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         """
         residuals = self._residuals(X)
         found = backend_of(residuals).as_like(probabilities(residuals, self.sharpness_), residuals)
-        message = _complaint(residuals, found, "signals", self.method_)
-        if message is not None:
-            warn(message)
+        _warn_if_equal(residuals, found, "signals")
         return _returned(found, X)
 
     @one_blas_thread()
@@ -306,7 +280,6 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         """
         return float(accuracy_score(host(y), host(self.predict(X)), sample_weight=host(sample_weight)))
 
-    @one_blas_thread()
     @with_one_model
     def atom_preimages(self) -> list[np.ndarray]:
         """Compute a signal for each atom of each class, to look at: its pre-image.
@@ -345,7 +318,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         """
         params: dict[str, Any] = super().get_params(deep=deep)
         if deep and isinstance(self.estimator, str) and self.estimator in METHODS:
-            own = named_method(self.estimator).get_params()
+            own = METHODS[self.estimator].get_params()
             params.update((f"estimator__{name}", value) for name, value in own.items())
         return params
 
@@ -365,27 +338,14 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             The classifier.
         """
         method = params.get("estimator", self.estimator)
-        if isinstance(method, str) and method in METHODS:
-            method = named_method(method)
-            if any(key.startswith("estimator__") for key in params):
-                params = {**params, "estimator": method}
-        of_method: dict[str, Any] = getattr(method, "get_params", dict)()
-        for key in sorted(params.keys() & of_method.keys() - super().get_params(deep=False).keys()):
-            raise ValueError(
-                f"Invalid parameter {key!r} for estimator {self}: it is a parameter of the method that learns the "
-                f"dictionaries. Set estimator__{key} instead."
-            )
+        if isinstance(method, str) and method in METHODS and any(key.startswith("estimator__") for key in params):
+            params = {**params, "estimator": clone(METHODS[method])}
         super().set_params(**params)
         return self
 
-    def _fit(self, X: MatrixLike, y: ArrayLike) -> tuple[str | None, str | None]:
-        """Set the fitted attributes; returns where Ctrl-C ended the learning, and a warning about the probabilities."""
-        signals = read_signals(self, X, reset=True, device=self.device, prefers_arrays=True)
-        if signals.is_remote:
-            raise ValueError(
-                "KDLClassifier does not learn from Dask arrays: give it an array, a memory map or any source of row "
-                "slices, or fit one of the other estimators on the cluster."
-            )
+    def _fit(self, X: MatrixLike, y: ArrayLike) -> bool:
+        """Set the fitted attributes; returns whether Ctrl-C ended the learning."""
+        signals = self._read_signals(X, reset=True)
         labels = self._read_labels(signals.shape[0], y)
         method = shared_method(self.estimator, signals.shape[0])
         seed = self.random_state if self.random_state is not None else method.random_state
@@ -407,11 +367,19 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             dtype = executor.signals.dtype
         self.method_ = clone(method)
         self._store(features, learned, dtype)
-        message = None
         if learned.residuals is not None:
             chances = probabilities(learned.residuals, learned.sharpness)
-            message = _complaint(learned.residuals, chances, "held-out signals", method)
-        return learned.until if is_interrupted else None, message
+            _warn_if_equal(learned.residuals, chances, "held-out signals")
+        return is_interrupted
+
+    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
+        signals = read_signals(self, X, reset=reset, device=self.device, prefers_arrays=True)
+        if signals.is_remote:
+            raise ValueError(
+                "KDLClassifier does not take Dask arrays: learn from an array, a memory map or any source of row "
+                "slices, and classify the chunks of a Dask array with map_blocks."
+            )
+        return signals
 
     def _read_labels(self, n_signals: int, y: ArrayLike) -> np.ndarray:
         """Set the classes; returns the index of the class of each signal."""
@@ -424,11 +392,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         try:
             self.classes_, labels = np.unique(given, return_inverse=True)
         except TypeError as error:
-            kinds = sorted({type(label).__name__ for label in given})
-            raise ValueError(
-                f"The labels of y are of types that have no common order, {' and '.join(kinds)}: make them all numbers "
-                f"or all strings."
-            ) from error
+            raise ValueError("The labels of y have no common order: make them all numbers or all strings.") from error
         check_classification_targets(given)
         check_consistent_length(range(n_signals), given)
         if len(self.classes_) < 2:
@@ -463,9 +427,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
 
     def _open(self, X: MatrixLike) -> tuple[Signals, ClassCoder]:
         """Signals, and what codes them in all classes."""
-        signals = read_signals(self, X, reset=False, device=self.device, prefers_arrays=True)
-        if signals.is_remote:
-            raise ValueError("KDLClassifier does not take Dask arrays: give it their chunks, with map_blocks.")
+        signals = self._read_signals(X, reset=False)
         dictionaries, coders = made_once(self, PARTS, (), self._assemble)
         if dictionaries[0].runs_user_code:
             signals.check_finite()
@@ -487,7 +449,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         vectors = None if vectors is None else constant(vectors)
         feature_map = specify(method).features.fitted_map(self.n_features_in_, vectors, self.gamma_)
         tolerance = -1.0 if method.residual_tol is None else method.residual_tol
-        pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit == "ols")
+        pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit)
         parts = zip(constant(self.components_), constant(self.grams_), self.n_atoms_, strict=True)
         return [FittedDictionary(feature_map, own[:n], pursuit, gram[:n, :n]) for own, gram, n in parts], {}
 
@@ -506,32 +468,20 @@ def _returned(result: Array, X: MatrixLike) -> Array:
     return to_device(result, X.device) if is_tensor(X) else result
 
 
-def _complaint(residuals: Array, found: Array, which: str, method: Learner) -> str | None:
-    """A warning if nearly all probabilities are equal; None otherwise, or for very few signals."""
+def _warn_if_equal(residuals: Array, found: Array, which: str) -> None:
+    """Warn if nearly all probabilities are equal, unless there are very few signals."""
     if len(found) < FEW or not _are_equal(found):
-        return None
+        return
     if not _are_equal(residuals):
         seen = "residuals did not tell the classes of the held-out signals in fit"
         remedy = "the signals are too few, or not informative about their classes: try other features or settings"
     elif float(np.median(host(residuals))) > 0.5:
         seen = "the dictionary of every class leaves every signal unrepresented"
-        remedy = (
-            "gamma is too large, or these signals lie far from those of fit: use gamma='median', and scale both alike"
-        )
+        remedy = "gamma is too large, or these signals lie far from those of fit: scale both alike, use gamma='median'"
     else:
         seen = "the dictionary of every class represents every signal"
-        gamma = getattr(method, "gamma", None)
-        remedy = "gamma is too small by orders of magnitude: use gamma='median'"
-        if gamma is None:
-            remedy = (
-                "there are too many non-zeros for linear dictionaries to differ: lower n_nonzero_coefs, or use RKDL"
-            )
-        elif isinstance(gamma, str):
-            remedy = (
-                "the classes overlap, or their dictionaries are too flexible to differ: lower n_nonzero_coefs, or set "
-                "gamma to several times gamma_"
-            )
-    return (
+        remedy = "the classes overlap, gamma is too small, or there are too many non-zeros: lower n_nonzero_coefs"
+    warn(
         f"KDLClassifier: for {MOST:.0%} or more of {len(found)} {which} all classes are equally probable, to within "
         f"{EQUAL:g}, since {seen}. Probably {remedy}."
     )

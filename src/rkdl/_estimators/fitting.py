@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -18,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from rkdl._backends.base import is_tensor
 from rkdl._data.open import is_plain, open_signals
 from rkdl._data.signals import Signals
+from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Device, MatrixLike
 from rkdl._utils.warnings import quiet
@@ -28,13 +28,6 @@ STRUCTURE = ("n_components", "kernel", "degree", "coef0")
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 Value = TypeVar("Value")
 Parameters = ParamSpec("Parameters")
-
-
-@property  # type: ignore[misc]
-def doc_link_template(estimator: BaseEstimator) -> str:
-    """Where "?" in a notebook leads: to the site whose address the environment variable RKDL_DOCS holds, if any."""
-    site = os.environ.get("RKDL_DOCS", "").rstrip("/")
-    return f"{site}/generated/{{estimator_module}}.{{estimator_name}}.html" if site else ""
 
 
 def ensure_fitted(estimator: BaseEstimator) -> None:
@@ -57,11 +50,15 @@ def as_fitted(estimator: Estimator) -> Estimator:
 def with_one_model(
     method: Callable[Concatenate[Any, Parameters], Value],
 ) -> Callable[Concatenate[Any, Parameters], Value]:
-    """A method that sees one fitted model throughout, also while another thread fits the estimator."""
+    """A method that sees one fitted model throughout, also while another thread fits the estimator.
+
+    BLAS has one thread meanwhile: what is slow has threads of its own.
+    """
 
     @wraps(method)
     def on_view(self: Any, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Value:
-        return method(as_fitted(self), *args, **kwargs)
+        with one_blas_thread():
+            return method(as_fitted(self), *args, **kwargs)
 
     return on_view
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
@@ -15,14 +13,15 @@ from rkdl._backends.arrays import host, is_tensor
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._data.open import gather
 from rkdl._data.signals import Signals
+from rkdl._estimators.base import check_has_signals
 from rkdl._estimators.fitting import as_fitted
-from rkdl._estimators.kernel import KERNEL, KERNELS, KernelLearner
+from rkdl._estimators.learner import KernelLearner
 from rkdl._features.maps import GivenKernelMap
 from rkdl._learning.feature_choice import EverySignal, FeatureChoice
 from rkdl._learning.full import is_training_matrix
 from rkdl._learning.specification import Specification
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, Array, Device, MatrixLike
+from rkdl._utils.types import FLOATS, Array, MatrixLike
 
 
 class KDL(KernelLearner):
@@ -63,8 +62,7 @@ class KDL(KernelLearner):
     tol : float, default=1e-4
         Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     fit_inverse_transform : bool, default=False
-        Whether to learn a decoder from codes to signals in one more pass over the data. Without it, `inverse_transform`
-        and `denoise` are exact with "linear", iterative (slower) with "rbf", and need `fit_decoder` with other kernels.
+        Whether to learn a decoder from codes to signals in one more pass over the data, for `inverse_transform`.
     decoder_alpha : float, default=0.001
         Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
@@ -122,50 +120,10 @@ class KDL(KernelLearner):
     (20, 1797)
     """
 
-    _parameter_constraints: dict = {**KERNEL, "kernel": [StrOptions({*KERNELS, "precomputed"}), callable]}
-
-    def __init__(
-        self,
-        n_components: int = 20,
-        *,
-        kernel: str | Callable = "rbf",
-        gamma: float | str = "median",
-        degree: int = 3,
-        coef0: float = 1.0,
-        n_nonzero_coefs: int | None = 4,
-        residual_tol: float | None = None,
-        pursuit: str = "ols",
-        atom_update: str = "gram",
-        init: str | ArrayLike = "rpcholesky",
-        max_iter: int = 30,
-        tol: float = 1e-4,
-        fit_inverse_transform: bool = False,
-        decoder_alpha: float = 1e-3,
-        sparse_output: bool = False,
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.residual_tol = residual_tol
-        self.pursuit = pursuit
-        self.atom_update = atom_update
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.fit_inverse_transform = fit_inverse_transform
-        self.decoder_alpha = decoder_alpha
-        self.sparse_output = sparse_output
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **KernelLearner._parameter_constraints,
+        "kernel": [StrOptions({"rbf", "poly", "linear", "precomputed"}), callable],
+    }
 
     @property
     def _is_precomputed(self) -> bool:
@@ -175,8 +133,7 @@ class KDL(KernelLearner):
         return EverySignal(self.kernel, self.gamma, self.degree, self.coef0)
 
     def _specification(self) -> Specification:
-        if self.fit_inverse_transform:
-            self._check_has_signals()
+        check_has_signals(is_precomputed=self._is_precomputed and self.fit_inverse_transform)
         return super()._specification()
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
@@ -195,12 +152,7 @@ class KDL(KernelLearner):
     def _given_norms(self, signals: Signals) -> np.ndarray | None:
         if not as_fitted(self)._is_precomputed or self.residual_tol is None:
             return None
-        kernel = host(signals.data)
-        if not is_training_matrix(kernel):
-            raise ValueError(
-                "residual_tol cannot be held with kernel='precomputed' for new signals: kernel values with the "
-                "training signals do not give the norm of a new signal. Set residual_tol=None and n_nonzero_coefs."
-            )
+        kernel = self._training_matrix(signals)
         return np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
 
     def _residuals(
@@ -208,24 +160,18 @@ class KDL(KernelLearner):
     ) -> tuple[Array, Array]:
         if not isinstance(dictionary.feature_map, GivenKernelMap):
             return super()._residuals(dictionary, signals, dtype)
-        kernel = host(signals.data)
+        return dictionary.residuals_of_kernel(self._training_matrix(signals), signals)
+
+    def _training_matrix(self, signals: Signals) -> np.ndarray:
+        """The kernel matrix of the training signals, whose norms are on its diagonal; others are refused."""
+        kernel: np.ndarray = host(signals.data)
         if not is_training_matrix(kernel):
             raise ValueError(
-                "A residual needs k(x, x), which kernel='precomputed' gives for the training signals alone, in their "
-                "square kernel matrix: for other signals give the kernel by name or as a function."
+                "Residuals, and codes with residual_tol, need k(x, x), which kernel='precomputed' gives for the "
+                "training signals alone, in their square kernel matrix: for other signals give the kernel by name or "
+                "as a function, or set residual_tol=None and n_nonzero_coefs."
             )
-        return dictionary.residuals_of_kernel(kernel, signals)
-
-    def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
-        as_fitted(self)._check_has_signals()
-        super()._check_decodable(dictionary, dtype)
-
-    def _check_has_signals(self) -> None:
-        if self._is_precomputed:
-            raise ValueError(
-                "Codes of a precomputed kernel cannot be turned back into signals, which are not known: give the "
-                "kernel by name or as a function, and leave fit_inverse_transform at False for a precomputed one."
-            )
+        return kernel
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

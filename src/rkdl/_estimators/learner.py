@@ -1,11 +1,13 @@
-"""What the methods that learn a dictionary share: `fit`, and the parts `partial_fit` and `fit_decoder` of most."""
+"""What the methods that learn a dictionary share, and those of them with a kernel."""
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -16,57 +18,65 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encode import PURSUITS
+from rkdl._coding.encoder import Pursuit
 from rkdl._coding.preimages import LinearDecoder
-from rkdl._estimators.base import DictionaryEstimator
+from rkdl._estimators.base import DictionaryEstimator, check_has_signals
 from rkdl._estimators.fitting import as_fitted, constant, freeze, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.open import open_executor
+from rkdl._execution.executor import open_executor
+from rkdl._features.kernels import Kernel, as_kernel
+from rkdl._features.maps import GivenKernelMap
 from rkdl._features.widths import RULES
 from rkdl._learning.atom_updates import ATOM_UPDATES
-from rkdl._learning.feature_choice import FeatureChoice
+from rkdl._learning.feature_choice import FeatureChoice, KernelFeatures
 from rkdl._learning.initial_atoms import INITS
+from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS
 from rkdl._learning.learn import CheckpointRequest, Learned, Report, decoder_sums, learn, solved_decoder
 from rkdl._learning.specification import Specification
 from rkdl._learning.stream import Stream
 from rkdl._utils.types import MatrixLike, plain_scalar
 
-# Constraints of the parameters that several methods have.
-COMMON: dict[str, Any] = {
-    "n_components": [Interval(Integral, 1, None, closed="left")],
-    "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
-    "residual_tol": [Interval(Real, 0, None, closed="left"), None],
-    "pursuit": [StrOptions(set(PURSUITS))],
-    "atom_update": [StrOptions(set(ATOM_UPDATES))],
-    "init": [StrOptions(set(INITS)), "array-like"],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "sparse_output": ["boolean"],
-    "device": "no_validation",
-    "n_jobs": [Integral, None],
-    "random_state": ["random_state"],
-    "verbose": ["verbose"],
-}
-STREAMS: dict[str, Any] = {"half_life": [Interval(Real, 0, None, closed="neither"), None]}
-DECODES: dict[str, Any] = {
-    "fit_inverse_transform": ["boolean"],
-    "decoder_alpha": [Interval(Real, 0, None, closed="left")],
-}
-HAS_GAMMA: dict[str, Any] = {"gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))]}
 
-
+@dataclass(eq=False, repr=False)
 class Learner(DictionaryEstimator):
     """Base of the methods that learn atoms."""
 
-    n_components: int
-    atom_update: str
-    init: str | ArrayLike
-    max_iter: int
-    tol: float
-    random_state: RandomState | int | None
-    verbose: int
-    errors_: np.ndarray
-    update_errors_: np.ndarray
+    n_components: int = 20
+    _: KW_ONLY
+    atom_update: str = "gram"
+    init: str | ArrayLike = "rpcholesky"
+    max_iter: int = 30
+    tol: float = 1e-4
+    random_state: RandomState | int | None = None
+    verbose: int = 0
+
+    # Of the parameters of all methods; each has some of them.
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **DictionaryEstimator._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "atom_update": [StrOptions(set(ATOM_UPDATES))],
+        "init": [StrOptions(set(INITS)), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+        "half_life": [Interval(Real, 0, None, closed="neither"), None],
+        "fit_inverse_transform": ["boolean"],
+        "decoder_alpha": [Interval(Real, 0, None, closed="left")],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
+        "n_fourier_features": [Interval(Integral, 1, None, closed="left")],
+        "kernel": [StrOptions({"rbf", "poly", "linear"}), callable],
+        "degree": [Interval(Integral, 1, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
+        "kernel_vectors": [StrOptions(set(METHODS)), "array-like"],
+        "solver": [StrOptions({"lbfgs", "gd"})],
+        "n_inner_iter": [Interval(Integral, 0, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+        "linear_weight": [Interval(Real, 0, None, closed="left")],
+        "linear_n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
+        "kernel_vector_norm": [StrOptions({"auto", "shared", "free"})],
+    }
 
     @abstractmethod
     def _features(self) -> FeatureChoice:
@@ -86,27 +96,22 @@ class Learner(DictionaryEstimator):
             decoder_alpha=self.decoder_alpha if getattr(self, "fit_inverse_transform", False) else None,  # type: ignore[attr-defined]
         )
 
-    @abstractmethod
-    def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
-        """Set the fitted attributes that the dictionary is made of."""
-
     def _assemble(self) -> FittedDictionary:
         state = vars(self)
         vectors = state.get("kernel_vectors_", state.get("frequencies_"))
         feature_map = self._features().fitted_map(
             self.n_features_in_, None if vectors is None else constant(vectors), state.get("gamma_")
         )
-        atoms, gram = self._atoms_and_gram()
+        if "gram_" in state:
+            atoms, gram = constant(state["dual_components_"]), constant(state["gram_"])
+        else:
+            atoms = constant(state["components_"])
+            wide = atoms.astype(np.float64)
+            gram = wide @ wide.T
         decoder = None
         if "decoder_" in state:
             decoder = LinearDecoder(constant(state["decoder_"]), constant(state["decoder_intercept_"]))
         return FittedDictionary(feature_map, atoms, self._make_pursuit(len(atoms)), gram, decoder)
-
-    def _atoms_and_gram(self) -> tuple[np.ndarray, np.ndarray]:
-        """Fitted atoms (n, p), in the coordinates of the features, and their inner products (n, n)."""
-        atoms: np.ndarray = constant(vars(self)["components_"])
-        wide = atoms.astype(np.float64)
-        return atoms, wide @ wide.T
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
@@ -155,13 +160,19 @@ class Learner(DictionaryEstimator):
 
     def _set(self, learned: Learned) -> None:
         """Set the fitted attributes of a dictionary that was learned."""
-        for name in ("decoder_", "decoder_intercept_"):
-            # A decoder of an earlier fit belongs to other atoms.
-            self.__dict__.pop(name, None)
-        self._set_dictionary(learned.dictionary, learned)
-        decoder = learned.dictionary.decoder
+        dictionary, decoder = learned.dictionary, learned.dictionary.decoder
+        found = {f"{name}_": array for name, array in dictionary.feature_map.state().items()}
+        found |= dict.fromkeys(("components_", "dual_components_"), dictionary.atoms)
+        found |= {"gram_": dictionary.gram, "gamma_": learned.gamma}
         if decoder is not None:
-            self.decoder_, self.decoder_intercept_ = decoder.matrix, decoder.intercept
+            found |= {"decoder_": decoder.matrix, "decoder_intercept_": decoder.intercept}
+        for name in self._parts:
+            # A part of an earlier fit belongs to other atoms.
+            self.__dict__.pop(name, None)
+            if name in found:
+                setattr(self, name, found[name])
+        if learned.rank is not None:
+            self.rank_ = learned.rank
         freeze(self, self._parts)
         self.n_revived_ = learned.n_revived
         self.computes_in_float64_ = learned.computes_in_float64
@@ -187,10 +198,11 @@ def specify(method: Learner) -> Specification:
 
 
 def _learns_from_sums(method: Learner) -> bool:
-    if method.atom_update == "aksvd":
+    update = ATOM_UPDATES.get(method.atom_update)
+    if update is not None and update.refits_codes:
         raise AttributeError(
-            f"{type(method).__name__} with atom_update='aksvd' has no partial_fit: it refits the codes of all signals, "
-            f"which a stream does not keep. Use atom_update='gram'."
+            f"{type(method).__name__} with atom_update={method.atom_update!r} has no partial_fit: it refits the codes "
+            f"of all signals, which a stream does not keep. Use atom_update='gram'."
         )
     return True
 
@@ -201,16 +213,13 @@ def partial_fit(self: Any, X: MatrixLike, y: None = None, *, update: bool = True
     """Learn from one batch of a stream.
 
     The batch is coded with the current atoms, its statistics are added to those of earlier batches, which decay with
-    `half_life`, and the atoms are updated from all of them. ORKDL and MORKDL also update the kernel vectors, from the
-    batch and from what they represent of earlier ones; RKDL with a `half_life` replaces some by signals. A batch that
+    `half_life`, and the atoms are updated from all of them, as are the kernel vectors of ORKDL and MORKDL. A batch that
     fails or is interrupted leaves the estimator unchanged.
 
     Kernel vectors, `gamma` and initial atoms, unless they are given, are chosen from the first batches: these wait, up
     to 256 MiB, until there are 20 distinct signals and as many as atoms and kernel vectors, and before that the
-    estimator is not fitted. A later batch whose median squared distance is four times another, or a quarter of it,
-    warns. From then on, `n_components`, `n_kernel_vectors`, `n_fourier_features` and the parameters of the kernel must
-    not change. After `fit`, the stream starts from the fitted model, but the signals of `fit` are not part of its
-    statistics.
+    estimator is not fitted. From then on, sizes and the parameters of the kernel must not change. After `fit`, the
+    stream starts from the fitted model, but the signals of `fit` are not part of its statistics.
 
     An epoch whose batches but the last are given with ``update=False`` is one iteration of `fit`: bitwise identical for
     the same chunks, initial atoms, kernel vectors and gamma. For ORKDL and MORKDL, such batches wait for the update.
@@ -300,9 +309,8 @@ def fit_decoder(self: Any, X: MatrixLike) -> Any:
         The estimator, with `decoder_` and `decoder_intercept_`.
     """
     with one_blas_thread():
-        dictionary = self._dictionary()
-        as_fitted(self)._check_has_signals()
-        signals = self._signals_for(dictionary, X)
+        dictionary, signals = self._open(X)
+        check_has_signals(is_precomputed=isinstance(dictionary.feature_map, GivenKernelMap))
         width = dictionary.encoder(signals.dtype).row_width
         with open_executor(signals, width, self.n_jobs, is_alone=not dictionary.runs_user_code) as executor:
             sums = decoder_sums(dictionary, executor)
@@ -323,3 +331,39 @@ def forget_decoder(self: Any) -> Any:
     for name in ("decoder_", "decoder_intercept_"):
         self.__dict__.pop(name, None)
     return self
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelLearner(Learner):
+    """Base of the kernel methods, whose atoms are linear combinations of kernel vectors in feature space."""
+
+    kernel: str | Callable = "rbf"
+    gamma: float | str = "median"
+    degree: int = 3
+    coef0: float = 1.0
+    fit_inverse_transform: bool = False
+    decoder_alpha: float = 1e-3
+
+    _parts = ("dual_components_", "gram_", "kernel_vectors_", "gamma_", "decoder_", "decoder_intercept_")
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with the numbers that were found for its parameters."""
+        gamma = vars(self).get("gamma_")
+        if gamma is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no kernel_: it is not fitted, or the kernel is precomputed."
+            )
+        model = as_fitted(self)
+        return as_kernel(model.kernel, gamma, model.degree, model.coef0)._resolved(gamma)
+
+    def _features(self) -> FeatureChoice:
+        parameters: Any = self
+        vectors = parameters.kernel_vectors
+        count = parameters.n_kernel_vectors if isinstance(vectors, str) else np.shape(vectors)[0]
+        n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
+        pursuit = Pursuit(min(n_nonzero, count), name=self.pursuit)
+        return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)
+
+    fit_decoder = fit_decoder
+    forget_decoder = forget_decoder

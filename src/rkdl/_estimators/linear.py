@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from dataclasses import dataclass
 
-from numpy.random import RandomState
-from numpy.typing import ArrayLike
-from sklearn.utils._param_validation import Interval
-
-from rkdl._coding.dictionary import FittedDictionary
-from rkdl._estimators.learner import (
-    COMMON,
-    DECODES,
-    HAS_GAMMA,
-    STREAMS,
-    Learner,
-    fit_decoder,
-    forget_decoder,
-    partial_fit,
-)
-from rkdl._features.maps import FourierMap
+from rkdl._estimators.learner import Learner, fit_decoder, forget_decoder, partial_fit
 from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures
-from rkdl._learning.learn import Learned
-from rkdl._utils.types import Device
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DL(Learner):
     """Linear dictionary learning: every signal is a sparse combination of atoms.
 
@@ -98,50 +82,15 @@ class DL(Learner):
     True
     """
 
-    _parameter_constraints: dict = {**COMMON, **STREAMS}
-
-    def __init__(
-        self,
-        n_components: int = 20,
-        *,
-        n_nonzero_coefs: int | None = 4,
-        residual_tol: float | None = None,
-        pursuit: str = "ols",
-        atom_update: str = "gram",
-        init: str | ArrayLike = "rpcholesky",
-        max_iter: int = 30,
-        tol: float = 1e-4,
-        half_life: float | None = None,
-        sparse_output: bool = False,
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.residual_tol = residual_tol
-        self.pursuit = pursuit
-        self.atom_update = atom_update
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.half_life = half_life
-        self.sparse_output = sparse_output
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    half_life: float | None = None
 
     def _features(self) -> FeatureChoice:
         return FeatureChoice()
 
-    def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
-        self.components_ = dictionary.atoms
-
     partial_fit = partial_fit
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FourierDL(Learner):
     """Dictionary learning on random Fourier features of the RBF kernel.
 
@@ -174,8 +123,7 @@ class FourierDL(Learner):
     half_life : float, default=None
         Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
     fit_inverse_transform : bool, default=False
-        Whether to learn a decoder from codes to signals in one more pass over the data. Without it, `inverse_transform`
-        and `denoise` need `fit_decoder`.
+        Whether to learn a decoder from codes to signals in one more pass over the data, for `inverse_transform`.
     decoder_alpha : float, default=0.001
         Ridge penalty of the decoder, relative to the mean energy of the codes per direction of feature space.
     sparse_output : bool, default=False
@@ -231,66 +179,16 @@ class FourierDL(Learner):
     (32, 256)
     """
 
-    _parameter_constraints: dict = {
-        **COMMON,
-        **STREAMS,
-        **DECODES,
-        **HAS_GAMMA,
-        "n_fourier_features": [Interval(Integral, 1, None, closed="left")],
-    }
-    _parts = ("components_", "frequencies_", "gamma_", "decoder_", "decoder_intercept_")
+    n_fourier_features: int = 256
+    gamma: float | str = "median"
+    half_life: float | None = None
+    fit_inverse_transform: bool = False
+    decoder_alpha: float = 1e-3
 
-    def __init__(
-        self,
-        n_components: int = 20,
-        *,
-        n_fourier_features: int = 256,
-        gamma: float | str = "median",
-        n_nonzero_coefs: int | None = 4,
-        residual_tol: float | None = None,
-        pursuit: str = "ols",
-        atom_update: str = "gram",
-        init: str | ArrayLike = "rpcholesky",
-        max_iter: int = 30,
-        tol: float = 1e-4,
-        half_life: float | None = None,
-        fit_inverse_transform: bool = False,
-        decoder_alpha: float = 1e-3,
-        sparse_output: bool = False,
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.n_fourier_features = n_fourier_features
-        self.gamma = gamma
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.residual_tol = residual_tol
-        self.pursuit = pursuit
-        self.atom_update = atom_update
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.half_life = half_life
-        self.fit_inverse_transform = fit_inverse_transform
-        self.decoder_alpha = decoder_alpha
-        self.sparse_output = sparse_output
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    _parts = ("components_", "frequencies_", "gamma_", "decoder_", "decoder_intercept_")
 
     def _features(self) -> FeatureChoice:
         return FourierFeatures("rbf", self.gamma, 1, 0.0, 2 * -(-self.n_fourier_features // 2))
-
-    def _set_dictionary(self, dictionary: FittedDictionary, learned: Learned) -> None:
-        feature_map = dictionary.feature_map
-        assert isinstance(feature_map, FourierMap)
-        self.components_, self.frequencies_, self.gamma_ = dictionary.atoms, feature_map.frequencies, learned.gamma
-
-    def _check_has_signals(self) -> None:
-        """There are always signals to decode to."""
 
     partial_fit = partial_fit
     fit_decoder = fit_decoder

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from itertools import cycle
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
@@ -20,21 +21,14 @@ from rkdl._backends.devices import placed
 from rkdl._coding.dictionary import check_shapes
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
-from rkdl._estimators.fitting import (
-    doc_link_template,
-    freeze,
-    made_once,
-    read_signals,
-    replaced_at_once,
-    with_one_model,
-)
+from rkdl._estimators.fitting import freeze, made_once, read_signals, replaced_at_once, with_one_model
+from rkdl._estimators.learner import Learner
 from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.config import config_context
-from rkdl._execution.open import open_executor
-from rkdl._execution.pool import side_by_side
-from rkdl._features.widths import RULES, centre_of, find_gamma
+from rkdl._execution.executor import open_executor, side_by_side
+from rkdl._features.widths import centre_of, find_gamma
 from rkdl._learning.loop import progress
 from rkdl._utils.types import Array, Device, MatrixLike
 from rkdl._utils.warnings import quiet, warn
@@ -49,6 +43,7 @@ FEW, EQUAL = 5, 1e-3
 ENOUGH_UNSEEN = 200
 
 
+@dataclass(eq=False, repr=False)
 class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     """Outlier detector: signals that an ensemble of kernel dictionaries represents badly.
 
@@ -133,56 +128,32 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     array([0, 1, 2])
     """
 
-    _doc_link_module, _doc_link_template = "rkdl", doc_link_template
-    _parameter_constraints: dict = {
+    n_components: int | ArrayLike = (32, 8)
+    _: KW_ONLY
+    n_nonzero_coefs: int | ArrayLike = (16, 8)
+    gamma: float | str = "median"
+    gamma_factors: float | ArrayLike = (0.1, 6.0)
+    n_kernel_vectors: int = 200
+    discard: float = 0.25
+    n_members: int = 10
+    max_samples: int = 2048
+    max_iter: int = 4
+    contamination: float | str = "auto"
+    device: Device = None
+    n_jobs: int | None = None
+    random_state: RandomState | int | None = None
+    verbose: int = 0
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **Learner._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), "array-like"],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
         "gamma_factors": [Interval(Real, 0, None, closed="neither"), "array-like"],
-        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
         "discard": [Interval(Real, 0, 1, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "max_samples": [Interval(Integral, 2, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "contamination": [Interval(Real, 0, 0.5, closed="right"), StrOptions({"auto"})],
-        "device": "no_validation",
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        n_components: int | ArrayLike = (32, 8),
-        *,
-        n_nonzero_coefs: int | ArrayLike = (16, 8),
-        gamma: float | str = "median",
-        gamma_factors: float | ArrayLike = (0.1, 6.0),
-        n_kernel_vectors: int = 200,
-        discard: float = 0.25,
-        n_members: int = 10,
-        max_samples: int = 2048,
-        max_iter: int = 4,
-        contamination: float | str = "auto",
-        device: Device = None,
-        n_jobs: int | None = None,
-        random_state: RandomState | int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.gamma = gamma
-        self.gamma_factors = gamma_factors
-        self.n_kernel_vectors = n_kernel_vectors
-        self.discard = discard
-        self.n_members = n_members
-        self.max_samples = max_samples
-        self.max_iter = max_iter
-        self.contamination = contamination
-        self.device = device
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: None = None) -> Self:
@@ -226,7 +197,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         labels = np.where(scores - scores.dtype.type(self._offset(scores)) < 0.0, -1, 1)
         return placed(labels, X.device if is_tensor(X) else None)
 
-    @one_blas_thread()
     @with_one_model
     def score_samples(self, X: MatrixLike) -> Array:
         """Compute how well signals are represented; lower is more abnormal.
@@ -247,7 +217,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         scores = AnomalyTask(ensemble, signals.dtype, locations).of_all(signals, self.n_jobs)
         return placed(scores, X.device if is_tensor(X) else None)
 
-    @one_blas_thread()
     @with_one_model
     def decision_function(self, X: MatrixLike) -> Array:
         """Compute `score_samples` minus `offset_`: negative for outliers.
@@ -264,7 +233,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         """
         return self.score_samples(X) - self.offset_
 
-    @one_blas_thread()
     @with_one_model
     def predict(self, X: MatrixLike) -> Array:
         """Label outliers.
@@ -308,18 +276,12 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         if folds:
             self._lower_offset(scores, combine(np.concatenate(unseen), locations, signals.dtype))
         self._store(members, locations)
-        self._warn_if_equal(scores)
-
-    def _warn_if_equal(self, scores: np.ndarray) -> None:
-        if len(scores) < FEW or float(np.ptp(scores)) >= EQUAL:
-            return
-        cause = "The signals themselves are probably equal: look at them."
-        if not isinstance(self.gamma, str):
-            cause = f"Probably gamma={self.gamma!r} is too small by orders of magnitude: leave it at 'median'."
-        warn(
-            f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
-            f"represent every signal equally well, so that there are no outliers. {cause}"
-        )
+        if len(scores) >= FEW and float(np.ptp(scores)) < EQUAL:
+            warn(
+                f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
+                f"represent every signal equally well, so that there are no outliers. Either gamma={self.gamma!r} is "
+                f"too small by orders of magnitude, and 'median' is better, or the signals themselves are equal."
+            )
 
     def _folds(self, n_signals: int, rng: np.random.RandomState) -> list[np.ndarray]:
         """Indices of the signals to be left out in turn; no folds if most signals are not learned from anyway."""
@@ -343,16 +305,13 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 
     def _widths(self) -> list[tuple[float, int, int]]:
         """Factor of gamma, number of atoms and of nonzero coefficients per kernel width, checked."""
-        factors = _several("gamma_factors", self.gamma_factors, float)
-        found: list[list] = [factors]
+        found = [_several("gamma_factors", self.gamma_factors, float)]
+        count = len(found[0])
         for name in ("n_components", "n_nonzero_coefs"):
             values = _several(name, getattr(self, name), int)
-            if len(values) not in (1, len(factors)):
-                raise ValueError(
-                    f"{name} has {len(values)} values and gamma_factors {len(factors)}: give one for each, or one for "
-                    f"all."
-                )
-            found.append(values * len(factors) if len(values) == 1 else values)
+            if len(values) not in (1, count):
+                raise ValueError(f"{name} has {len(values)} values and gamma_factors {count}: give one, or as many.")
+            found.append(values * count if len(values) == 1 else values)
         return list(zip(*found, strict=True))
 
     def _learn(self, signals: Signals, tasks: list[tuple[float, int, int, int]], bar: Any) -> list[Member]:
@@ -460,10 +419,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 def _several(name: str, values: object, kind: type) -> list:
     """A parameter that is one number or several, as a checked list."""
     array = np.atleast_1d(np.asarray(values))
-    allowed = "iu" if kind is int else "iuf"
-    if array.ndim != 1 or not array.size or array.dtype.kind not in allowed or not (array > 0).all():
-        what = "integers" if kind is int else "numbers"
+    is_number = array.ndim == 1 and array.size and array.dtype.kind in ("iu" if kind is int else "iuf")
+    if not is_number or not ((array > 0) & (array < np.inf)).all():
+        what = "integers" if kind is int else "finite numbers"
         raise ValueError(f"{name}={values!r} must be a positive number or a list of positive {what}.")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}={values!r} must be finite.")
     return [kind(value) for value in array]

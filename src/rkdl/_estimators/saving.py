@@ -29,7 +29,6 @@ _LISTS: dict[str, tuple[Callable, Any]] = {
     "list": (list, _PLAIN),
     "names": (partial(np.array, dtype=object), str),
 }
-_WORDS_OF_MT19937 = 624
 
 
 def save(self: Any, path: str | os.PathLike) -> None:
@@ -95,6 +94,13 @@ def load(path: str | os.PathLike, *, kernel: Callable | None = None) -> Any:
         raise ValueError(f"{file.name} was changed: its header does not fit what it holds ({message}).") from error
 
 
+def _public_estimator(name: str) -> Any:
+    """The class of this name, None if there is none."""
+    from rkdl import _estimators as estimators
+
+    return getattr(estimators, name) if name in estimators.__all__ else None
+
+
 def _brief(text: object, longest: int = 80) -> str:
     """Text of a file for a message: escaped and shortened."""
     message = shown(str(text)[: longest + 1])
@@ -103,10 +109,8 @@ def _brief(text: object, longest: int = 80) -> str:
 
 def _encode_estimator(name: str, estimator: BaseEstimator, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Class and parameters of an estimator as they are written in the header; what `load` would refuse is an error."""
-    from rkdl import _estimators as estimators
-
     cls = type(estimator)
-    if getattr(estimators, cls.__name__, None) is not cls:
+    if _public_estimator(cls.__name__) is not cls:
         raise ValueError(
             f"{cls.__qualname__} is a class of your own, which rkdl.load could not make again: save its parts, or use "
             f"skops or pickle."
@@ -123,11 +127,7 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if value is None or isinstance(value, _PLAIN):
         return value
     if isinstance(value, np.random.RandomState):
-        kind, keys, *rest = value.get_state(legacy=True)
-        if kind != "MT19937":
-            raise ValueError(f"A RandomState of {kind} cannot be saved: give random_state as a number.")
-        arrays[name] = np.asarray(keys)
-        return {"random_state": rest}
+        raise ValueError("A RandomState cannot be saved: set random_state to a number, or None, before save.")
     if type(value).__name__ == "device":
         return str(value)
     if isinstance(value, BaseEstimator):
@@ -182,12 +182,10 @@ class _File(NamedTuple):
 
     def _estimator(self, name: str, header: dict[str, Any]) -> Any:
         """The estimator with these parameters, not fitted."""
-        from rkdl import _estimators as estimators
-
         found, parameters = header["estimator"], header["parameters"]
-        cls = getattr(estimators, found) if found in estimators.__all__ else None
+        cls = _public_estimator(found)
         unknown = [found] if cls is None else sorted(set(parameters) - set(cls().get_params(deep=False)))
-        if unknown or cls is None:
+        if unknown:
             raise ValueError(
                 f"{self.name} holds '{_brief(', '.join(map(str, unknown)))}', which this version of rkdl does not "
                 f"know: use a newer one."
@@ -218,15 +216,4 @@ class _File(NamedTuple):
         if kind == "kernel":
             return from_plain(content)
         array = self.arrays.pop(name)
-        return _random_state(array, *content) if kind == "random_state" else array if array.ndim else array.item()
-
-
-def _random_state(keys: np.ndarray, position: int, has_normal: int, normal: float) -> np.random.RandomState:
-    """A generator at a position; NumPy itself would read out of bounds at an invalid one."""
-    if keys.shape != (_WORDS_OF_MT19937,) or keys.dtype != np.uint32:
-        raise TypeError(f"a random state has keys of shape {keys.shape} and {keys.dtype}")
-    if type(position) is not int or not 0 <= position <= _WORDS_OF_MT19937 or has_normal not in (0, 1):
-        raise TypeError(f"a random state is at position {position!r}")
-    rng = np.random.RandomState()
-    rng.set_state(("MT19937", keys, position, has_normal, float(normal)))
-    return rng
+        return array if array.ndim else array.item()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context, clone
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array
 
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encode import PURSUITS, unit_rows
+from rkdl._coding.encode import unit_rows
 from rkdl._data.open import gather, is_dask
 from rkdl._data.signals import Signals
 from rkdl._estimators.base import DictionaryEstimator
@@ -21,9 +20,10 @@ from rkdl._estimators.fitting import constant, freeze, read_signals, replaced_at
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.maps import LinearMap
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, Device, MatrixLike
+from rkdl._utils.types import FLOATS, MatrixLike
 
 
+@dataclass(eq=False, repr=False)
 class SparseCoder(DictionaryEstimator):
     """Sparse coding with a given dictionary.
 
@@ -75,34 +75,14 @@ class SparseCoder(DictionaryEstimator):
     array([0.1])
     """
 
-    _parameter_constraints: dict = {
-        "dictionary": ["array-like", None],
-        "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
-        "residual_tol": [Interval(Real, 0, None, closed="left"), None],
-        "pursuit": [StrOptions(set(PURSUITS))],
-        "sparse_output": ["boolean"],
-        "device": "no_validation",
-        "n_jobs": [Integral, None],
-    }
+    dictionary: ArrayLike | None = None
+    _: KW_ONLY
+    n_nonzero_coefs: int | None = None
 
-    def __init__(
-        self,
-        dictionary: ArrayLike | None = None,
-        *,
-        n_nonzero_coefs: int | None = None,
-        residual_tol: float | None = None,
-        pursuit: str = "ols",
-        sparse_output: bool = False,
-        device: Device = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.dictionary = dictionary
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.residual_tol = residual_tol
-        self.pursuit = pursuit
-        self.sparse_output = sparse_output
-        self.device = device
-        self.n_jobs = n_jobs
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **DictionaryEstimator._parameter_constraints,
+        "dictionary": ["array-like", None],
+    }
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike | None = None, y: None = None) -> Self:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -12,19 +11,14 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from rkdl._backends.devices import BLOCK_ROWS, CACHE_SHARE, csr_tensor, free_bytes, to_device, to_host, upload
+from rkdl._backends.devices import CACHE_SHARE, csr_tensor, free_bytes, to_device, to_host, upload
 from rkdl._data.signals import Signals
-from rkdl._execution.chunks import chunk_bounds
-from rkdl._execution.config import TF32, cache_limit
+from rkdl._execution.config import TF32, cache_limit, chunk_bounds
 from rkdl._execution.executor import Bounds, ChunkTask, Executor, State, Sums, Value, add_sums
 from rkdl._utils.nested import map_parts
 from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
 
-# Bytes that a chunk's signals, features and correlations take together on a GPU: many enough to fill it.
-GPU_CHUNK_BYTES = 1 << 30
-# Blocks of rows that a chunk has at least: with many atoms the sums of a chunk are as large as many signals.
-LEAST_BLOCKS = 2
 # Multiplications, about, of the work between two passes that the host does sooner than a GPU can be told to.
 HOST_WORK = 1 << 26
 # A piece of a chunk this small that does not fit means that the device is full of something else.
@@ -34,11 +28,9 @@ SMALLEST_PIECE = 16
 class DeviceExecutor(Executor):
     """Runs chunk tasks on a device, one after another, and adds their sums there.
 
-    Nothing waits for the device except what needs a number. A chunk that does not fit in the device's memory is worked
-    on in pieces, halves first. A signal occupies `row_width` numbers while it is worked on. If `is_light`, small
-    matrices are computed in NumPy, because launching that work on the device would take longer. If `is_alone`, no code
-    of the user's runs in a pass, so that torch need not track derivatives. Without `bounds`, chunks are of the
-    library's choice.
+    A chunk that does not fit in the device's memory is worked on in pieces, halves first. If `is_light`, small matrices
+    are computed in NumPy, because launching that work on the device would take longer. If `is_alone`, no code of the
+    user's runs in a pass, so that torch need not track derivatives. Without `bounds`, the library chooses the chunks.
     """
 
     def __init__(
@@ -51,7 +43,7 @@ class DeviceExecutor(Executor):
         cache_bytes: int | None = None,
     ) -> None:
         if bounds is None:
-            bounds = bounds_on(signals.device)(signals.shape[0], row_width, signals.dtype.itemsize)
+            bounds = chunk_bounds(signals.shape[0], row_width, signals.dtype.itemsize, signals.device)
         super().__init__(signals, bounds, 1, cache_bytes)
         self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
@@ -193,18 +185,6 @@ def join_states(states: list) -> Any:
     if hasattr(first, "_fields"):
         return type(first)(*(join_states(list(parts)) for parts in zip(*states, strict=True)))
     return first
-
-
-def bounds_on(device: torch.device) -> Callable[[int, int, int], list[tuple[int, int]]]:
-    """What cuts rows into chunks that are worked on there."""
-    return gpu_bounds if device.type == "cuda" else chunk_bounds
-
-
-def gpu_bounds(n_signals: int, row_width: int, itemsize: int) -> list[tuple[int, int]]:
-    """Chunks large enough to keep a GPU busy, whole blocks of rows; a function of the sizes alone."""
-    blocks = max(LEAST_BLOCKS, GPU_CHUNK_BYTES // (row_width * itemsize * BLOCK_ROWS))
-    edges = [*range(0, n_signals, blocks * BLOCK_ROWS), n_signals]
-    return list(itertools.pairwise(edges))
 
 
 def is_light(row_width: int, n_features: int) -> bool:

@@ -9,21 +9,23 @@ on a torch device, and in `rkdl._execution.dask` on a cluster.
 from __future__ import annotations
 
 import hashlib
+from _thread import start_new_thread
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from contextvars import Context, copy_context
 from copy import copy
-from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from itertools import repeat
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
-from rkdl._data.signals import NotFiniteError, RangeError, Signals, is_safe
+from rkdl._data.signals import NotFiniteError, Signals, leaves_range
 from rkdl._execution.blas import check_n_jobs, resolve_threads
-from rkdl._execution.chunks import CHUNK_BYTES
-from rkdl._execution.config import cache_limit
-from rkdl._execution.pool import in_order
+from rkdl._execution.config import CHUNK_BYTES, cache_limit, chunk_bounds, plan_chunks
 from rkdl._utils.types import Array
 
 # Features are cached between passes while they take no more than this.
@@ -35,17 +37,11 @@ Sums = tuple[Array, ...]
 # What a chunk task keeps with its chunk; on a cluster, where it is.
 State = Any
 Value = TypeVar("Value")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class ChunkTask(Protocol):
-    """What is done to every chunk: a picklable function.
-
-    Where its attribute `makes_state` is False, it returns the chunk state that it was given.
-    """
-
-    def __call__(self, rows: Array, state: State, /) -> tuple[Sums, State]:
-        """Sums over the rows, and the new chunk state."""
+# What is done to every chunk: a picklable function of its rows and its chunk state that returns sums over the rows and
+# the new chunk state; where its attribute `makes_state` is False, the one that it was given.
+ChunkTask = Callable[[Array, State], tuple[Sums, State]]
 
 
 class Executor:
@@ -68,6 +64,8 @@ class Executor:
         self.n_jobs = n_jobs
         self.cache_bytes = cache_bytes
         self._threads = 1
+        # What ends with the executor.
+        self._context = ExitStack()
         check_n_jobs(n_jobs)
         if len(self.bounds) > 1 and signals.device is None:
             # What would fit in a chunk ends sooner in the calling thread than on several, which must be woken.
@@ -79,16 +77,10 @@ class Executor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if "_context" in vars(self):
-            self._context.close()
+        self._context.close()
         if kind is not None and issubclass(kind, NotFiniteError):
             # Where features are not finite because the signals are not, the error says so.
             self.signals.check_finite()
-
-    @cached_property
-    def _context(self) -> ExitStack:
-        """What ends with the executor."""
-        return ExitStack()
 
     def map_reduce(
         self, task: ChunkTask, states: list[State] | None = None, start: Sums | None = None
@@ -149,7 +141,7 @@ class Executor:
 
     def map_states(self, function: Callable[[State], State], states: list[State]) -> list[State]:
         """`function` of every chunk state; the results stay with the chunks."""
-        return [function(state) for state in states]
+        return self.gather(function, states)
 
     def gather(self, function: Callable[[State], Result], states: list[State]) -> list[Result]:
         """`function` of every chunk state, in this process."""
@@ -188,26 +180,55 @@ class Executor:
 
     def inspected(self) -> Self:
         """The executor for signals whose squares stay in the dtype's range; what no dtype holds is refused."""
-        (total,), _ = self.map_reduce(SquaresTask())
-        return self._in_range(float(total))
+        return self._in_range(*self.map_reduce(SquaresTask())[0])
 
     def inspected_with_digest(self) -> tuple[Self, str]:
         """As `inspected`, with a digest of all numbers in their chunks, from the same pass."""
-        (total,), digests = self.map_reduce(DigestTask())
-        return self._in_range(float(total)), hashlib.sha256(b"".join(self.gather(bytes, digests))).hexdigest()
+        sums, digests = self.map_reduce(DigestTask())
+        return self._in_range(*sums), hashlib.sha256(b"".join(self.gather(bytes, digests))).hexdigest()
 
-    def _in_range(self, total: float) -> Self:
+    def _in_range(self, total: Array) -> Self:
         signals = self.signals
-        mean_square = total / max(1, signals.shape[0] * signals.shape[1])
-        if is_safe(mean_square, signals.dtype):
-            return self
-        signals.check_finite()
-        largest = signals.largest()
-        if largest == 0.0:
-            return self
-        if not is_safe(largest * largest, np.float64):
-            raise RangeError(largest)
-        return self.with_signals(signals.with_dtype(np.dtype(np.float64)))
+
+        def largest() -> float:
+            signals.check_finite()
+            return signals.largest()
+
+        mean_square = float(total) / max(1, signals.shape[0] * signals.shape[1])
+        is_out = leaves_range(mean_square, signals.dtype, largest)
+        return self.with_signals(signals.with_dtype(np.dtype(np.float64))) if is_out else self
+
+
+def open_executor(
+    signals: Signals,
+    row_width: int,
+    n_jobs: int | None,
+    *,
+    is_alone: bool = False,
+    is_part: bool = False,
+    cache_bytes: int | None = None,
+) -> Executor:
+    """What runs chunk tasks on the signals, each of which occupies `row_width` numbers while it is worked on.
+
+    `is_alone` says that the chunk tasks run no code of the user's, `is_part` that the signals are a part of others, to
+    which the user's chunks apply. At most `cache_bytes` are cached between passes.
+    """
+    if signals.is_remote:
+        from rkdl._data.dask import DaskSignals
+        from rkdl._execution.dask import DaskExecutor
+
+        assert isinstance(signals, DaskSignals)
+        return DaskExecutor(signals, n_jobs)
+    bounds = (chunk_bounds if is_part else plan_chunks)(
+        signals.shape[0], row_width, signals.dtype.itemsize, signals.device
+    )
+    if signals.device is None:
+        return Executor(signals, bounds, n_jobs, cache_bytes, row_width)
+    from rkdl._execution.device import DeviceExecutor, is_light
+
+    # A source of signals that is the user's may differentiate.
+    is_alone = is_alone and (is_tensor(signals.data) or type(signals.data) is np.ndarray)
+    return DeviceExecutor(signals, row_width, is_light(row_width, signals.shape[1]), is_alone, bounds, cache_bytes)
 
 
 class SquaresTask:
@@ -238,3 +259,87 @@ def add_sums(totals: Sums | None, sums: Sums) -> Sums:
     for total, part in zip(totals, sums, strict=True):
         total += part
     return totals
+
+
+def in_order(
+    function: Callable[..., Result],
+    items: Sequence[tuple],
+    threads: int,
+    window: int,
+    consume: Callable[[Result], object],
+) -> None:
+    """``consume(function(*item))`` of each item on so many threads, this one among them, consumed in order.
+
+    At most `window` results are in flight. After an error or Ctrl-C nothing more begins. What threads wait for here is
+    made in C: Ctrl-C inside a semaphore or a future, which are made in Python, would leave its lock held for ever.
+    """
+    upcoming, found = iter(range(len(items))), dict[int, Result]()
+    turn, errors = Lock(), list[BaseException]()
+    # One entry for each result that there is room for.
+    room: SimpleQueue[None] = SimpleQueue()
+    for _ in range(window):
+        room.put(None)
+    n_consumed, is_over = 0, False
+
+    def work() -> None:
+        nonlocal n_consumed, is_over
+        try:
+            room.get()
+            for number in upcoming:
+                if is_over:
+                    break
+                result = function(*items[number])
+                with turn:
+                    found[number] = result
+                    del result
+                    while n_consumed in found and not is_over:
+                        consume(found.pop(n_consumed))
+                        n_consumed += 1
+                        room.put(None)
+                room.get()
+        except BaseException as error:
+            is_over = True
+            errors.append(error)
+        finally:
+            # Whoever waits for room sees that it is over.
+            room.put(None)
+
+    started, finished, ended = list[int](), list[None](), SimpleQueue[None]()
+
+    def help_out(context: Context) -> None:
+        context.run(work)
+        finished.append(None)
+        ended.put(None)
+
+    def wait() -> None:
+        # By what is finished: Ctrl-C may lose what the queue gave.
+        while len(finished) < len(started):
+            ended.get()
+
+    # The caller's settings, such as NumPy's error state, hold in the threads too.
+    contexts = [(copy_context(),) for _ in range(threads - 1)]
+    try:
+        # While the interpreter ends there are no more threads, and this one works alone.
+        with suppress(RuntimeError):
+            # A loop in C, so that Ctrl-C cannot come between the start of a thread and its entry in the list.
+            started.extend(map(start_new_thread, repeat(help_out), contexts))
+        work()
+        wait()
+    except BaseException:
+        is_over = True
+        for _ in range(threads):
+            room.put(None)
+        wait()
+        raise
+    if errors:
+        raise errors[0]
+
+
+def side_by_side(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
+    """``function`` of each item on so many threads, in order; if one fails, those not yet started are left out."""
+    threads = min(threads, len(items))
+    if threads <= 1:
+        return [function(item) for item in items]
+    found: list[Result] = []
+    in_order(function, [(item,) for item in items], threads, len(items), found.append)
+    return found

@@ -11,8 +11,7 @@ from rkdl._backends.arrays import cast, host
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import NotFiniteError, Signals
-from rkdl._execution.executor import Executor
-from rkdl._execution.open import open_executor
+from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.kernels import RBF, Kernel
 from rkdl._features.maps import LinearMap
 from rkdl._features.metric import IdentityMetric

@@ -14,8 +14,7 @@ from rkdl._backends.arrays import host
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.preimages import Decode, DecoderSums, LinearDecoder, learn_decoder
 from rkdl._data.signals import NotFiniteError, Signals, is_safe
-from rkdl._execution.executor import Executor
-from rkdl._execution.open import open_executor
+from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.maps import FeatureMap, FourierMap, KernelMap
 from rkdl._features.widths import KERNEL_SAMPLE, offset_of, spread_sample
 from rkdl._learning.diagnostics import check_codes, check_rank, needs_float64

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -84,18 +83,10 @@ class Checkpoint:
         self.best_state: dict[str, np.ndarray] | None = None
         self._name = shown(self.path)
         self._found: dict = {}
-        self._has_warned = self._has_warned_of_others = False
-        self._last_seen = self._identity()
+        self._has_warned = False
         if os.path.lexists(self.path):
             self._read()
         check_writable(self.path)
-
-    def _identity(self) -> tuple[int, int, int] | None:
-        """What tells a file at the path from others that were there before; None without a file."""
-        with suppress(OSError):
-            found = os.stat(self.path)
-            return found.st_ino, found.st_mtime_ns, found.st_size
-        return None
 
     def _read(self) -> None:
         header, arrays = read_file(self.path, "checkpoint", _REMEDY)
@@ -148,12 +139,6 @@ class Checkpoint:
 
         If that fails, warn and go on.
         """
-        if self._identity() not in (None, self._last_seen) and not self._has_warned_of_others:
-            self._has_warned_of_others = True
-            warn(
-                f"Another fit has written to the checkpoint {self._name} since this one began: both go on, and the "
-                f"file holds the state of the one that wrote last. Give every fit a path of its own."
-            )
         arrays = flattened(dict(zip(_PARTS, (history, state, best_state), strict=True)))
         try:
             write_file(self.path, "checkpoint", {"fit": self.description}, arrays)
@@ -167,7 +152,6 @@ class Checkpoint:
             self._has_warned = True
         else:
             self._has_warned = False
-            self._last_seen = self._identity()
 
 
 def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:

@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import stat
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -32,14 +33,10 @@ _LEFTOVER_SECONDS = 3600.0
 def check_writable(path: Path) -> None:
     """Raise if no file can be written at a path, before there is anything to write."""
     check_place(path)
-    part = _part_of(path)
     try:
-        open(part, "xb").close()
-        part.unlink()
+        tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
         raise type(error)(f"'{shown(path)}' cannot be written ({error}): give another path.") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def check_place(path: Path) -> None:

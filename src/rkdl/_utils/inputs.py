@@ -75,16 +75,13 @@ def check_numbers(X: MatrixLike, *, dtype: DTypeLike, caller: str, name: str) ->
 
 def _text_columns(X: MatrixLike) -> list[int]:
     """Numbers of the columns that cannot be converted to floats; none if X is not a table."""
-    table = np.asarray(X, dtype=object)
-    return [i for i in range(table.shape[1]) if not _is_numeric(table[:, i])] if table.ndim == 2 else []
-
-
-def _is_numeric(column: np.ndarray) -> bool:
-    try:
-        column.astype(np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
+    table, found = np.asarray(X, dtype=object), []
+    for number, column in enumerate(table.T if table.ndim == 2 else []):
+        try:
+            column.astype(np.float64)
+        except (TypeError, ValueError):
+            found.append(number)
+    return found
 
 
 def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[object] | None) -> str:

@@ -5,8 +5,7 @@ else in ``~/rkdl_data``, and download missing files with checksums where possibl
 """
 
 from rkdl.datasets._errors import DatasetError
-from rkdl.datasets._home import get_data_home
-from rkdl.datasets._published import CIFAR10_CLASSES, ODDS_NAMES, fetch_cifar10, fetch_mnist, fetch_odds
+from rkdl.datasets._published import CIFAR10_CLASSES, ODDS_NAMES, fetch_cifar10, fetch_mnist, fetch_odds, get_data_home
 from rkdl.datasets._signals import load_digits_signals, load_signals, normalize_signals
 
 __all__ = [

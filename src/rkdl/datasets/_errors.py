@@ -1,4 +1,4 @@
-"""The exception raised by the loaders, and checks they share."""
+"""The exception raised by the loaders, and what they share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -39,6 +40,11 @@ class DatasetError(ValueError):
     def __str__(self) -> str:
         where, what, remedy = self.args
         return " ".join(f"{where}: {what}{'; ' if remedy else ''}{remedy}".split())
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path with a leading ~ expanded where possible (Path.expanduser raises for unknown users)."""
+    return Path(os.path.expanduser(path))
 
 
 @contextmanager

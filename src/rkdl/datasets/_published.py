@@ -3,44 +3,79 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
+import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from rkdl.datasets._arrays import read_arrays
-from rkdl.datasets._errors import DatasetError, check_choice, check_label, reading
-from rkdl.datasets._home import find_or_download, get_data_home, warn_if_changed
+from rkdl.datasets._errors import DatasetError, as_path, cause, check_choice, check_label, reading, require
+from rkdl.datasets._files import read_arrays
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ODDS_NAMES = ("arrhythmia", "cardio", "glass", "letter", "mnist", "musk", "pendigits", "satellite", "vowels")
 
+_HOME_REMEDY = "give its folder as data_home= or in the environment variable RKDL_DATA"
 _AGAIN = "delete it and fetch it again"
+_MNIST_URL, _CIFAR10_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/", "https://www.cs.toronto.edu/~kriz/"
+# Of published files, the place and the MD5 checksums of the download and of what is compared: MNIST's files unpacked.
+FILES = {
+    "train-images-idx3-ubyte.gz": (_MNIST_URL, "f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"),
+    "train-labels-idx1-ubyte.gz": (_MNIST_URL, "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"),
+    "t10k-images-idx3-ubyte.gz": (_MNIST_URL, "9fb629c4189551a2d022fa330f9573f3", "2646ac647ad5339dbf082846283269ea"),
+    "t10k-labels-idx1-ubyte.gz": (_MNIST_URL, "ec29112dd5afa0611ce80d1b7f02629c", "27ae3e4e09519cfbb04c329615203637"),
+    "cifar-10-binary.tar.gz": (_CIFAR10_URL, "c32a1d4ab5d03f1284b67883e8d87530", "c32a1d4ab5d03f1284b67883e8d87530"),
+}
 # The files of each subset.
 _MNIST = {"train": ("train",), "test": ("t10k",), "all": ("train", "t10k")}
 _BATCHES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 _CIFAR10 = {"train": _BATCHES, "test": ("test_batch.bin",), "all": (*_BATCHES, "test_batch.bin")}
-# The most images that a file of MNIST holds.
-_MOST_IMAGES = 60_000
+# Bytes of the longest file of MNIST.
+_LONGEST = 16 + 60_000 * 28 * 28
 _ARCHIVE, _FOLDER, _ONE_CLASS = "cifar-10-binary.tar.gz", "cifar-10-batches-bin", "cifar10_airplane.npz"
-# The same images as Python pickles, which could run code.
-_PICKLES = ("cifar-10-python.tar.gz", "cifar-10-batches-py")
-# A batch holds at most 10,000 images: a byte of the class and three colour planes.
-_RECORD, _LARGEST_BATCH = 1 + 3 * 32 * 32, 10_000 * (1 + 3 * 32 * 32)
-_MNIST_DESCRIPTION = """MNIST handwritten digits
+_MNIST_DESCRIPTION = (
+    "MNIST handwritten digits: grey images of 28 x 28 pixels from 0 (background) to 255, 60,000 for training and "
+    "10,000 for testing. Y. LeCun, C. Cortes, C. J. C. Burges."
+)
+_CIFAR10_DESCRIPTION = (
+    "CIFAR-10: colour images of 32 x 32 pixels in ten classes, 50,000 for training and 10,000 for testing. "
+    "A. Krizhevsky. Learning multiple layers of features from tiny images. 2009."
+)
 
-70,000 grey images of 28 x 28 pixels with values from 0 (background) to 255, of the digits 0 to 9:
-60,000 for training (5,842 of them the digit 4) and 10,000 for testing.
-Y. LeCun, C. Cortes, C. J. C. Burges. The MNIST database of handwritten digits.
-"""
-_CIFAR10_DESCRIPTION = """CIFAR-10 images
 
-60,000 colour images of 32 x 32 pixels in ten classes: 50,000 for training (5,000 per class) and 10,000 for
-testing. A. Krizhevsky. Learning multiple layers of features from tiny images. 2009.
-"""
+def get_data_home(data_home: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder in which loaders look for data.
+
+    It is `data_home` if given, else the folder named by the environment variable ``RKDL_DATA``, else
+    ``~/rkdl_data``. The folder is not created: only a download writes into it.
+
+    Parameters
+    ----------
+    data_home : path-like, default=None
+        A folder; a leading ``~`` is expanded to the user's home.
+
+    Returns
+    -------
+    folder : pathlib.Path
+        The folder, which need not exist.
+
+    Examples
+    --------
+    >>> from rkdl.datasets import get_data_home
+    >>> get_data_home("/srv/data").name
+    'data'
+    """
+    chosen = data_home if data_home is not None else os.environ.get("RKDL_DATA") or Path("~", "rkdl_data")
+    folder = as_path(chosen)
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise DatasetError(folder, "the data folder is not a folder", _HOME_REMEDY)
+    return folder
 
 
 def fetch_mnist(
@@ -55,8 +90,7 @@ def fetch_mnist(
 
     The IDX files are searched in the data folder and its sub-folder ``mnist``, gzipped or not, under names like
     ``train-images-idx3-ubyte.gz``, ``train-images-idx3-ubyte`` or ``train-images.idx3-ubyte``. Missing files are
-    downloaded into ``mnist`` and verified by their checksums; a local file that differs from the published one is read
-    with a warning.
+    downloaded into ``mnist``. All are verified by their checksums.
 
     Parameters
     ----------
@@ -97,9 +131,6 @@ def fetch_mnist(
     for part in _MNIST[subset]:
         image_path, part_images = _read_idx(home, f"{part}-images", (28, 28), download_if_missing)
         label_path, part_targets = _read_idx(home, f"{part}-labels", (), download_if_missing)
-        if len(part_images) != len(part_targets) or (part_targets > 9).any():
-            what = f"it does not hold {len(part_images)} digits, one for each image of {image_path.name}"
-            raise DatasetError(label_path, what, "fetch both again")
         images.append(part_images)
         targets.append(part_targets.astype(np.int64))
         files += [image_path, label_path]
@@ -120,9 +151,8 @@ def fetch_cifar10(
 
     They are read from the first of these found in the data folder or its sub-folder ``cifar10``: the binary version as
     an archive, ``cifar-10-binary.tar.gz``, or unpacked, ``cifar-10-batches-bin``, or ``cifar10_airplane.npz``, which
-    holds only the training images of class 0. If none is found, the archive is downloaded into ``cifar10`` and
-    verified by its checksum; a local archive that differs from the published one is read with a warning. The Python
-    version, ``cifar-10-python.tar.gz``, is refused, because reading its pickles could run code.
+    holds only the training images of class 0. If none is found, the archive is downloaded into ``cifar10``; it is
+    verified by its checksum. The Python version is not read, because its pickles could run code.
 
     Parameters
     ----------
@@ -162,11 +192,7 @@ def fetch_cifar10(
     """
     check_choice("subset", subset, tuple(_CIFAR10))
     label, home = check_label(label), get_data_home(data_home)
-    names = (_ARCHIVE, _FOLDER, _ONE_CLASS)
-    for path in (folder / name for folder in (home, home / "cifar10") for name in _PICKLES):
-        if path.exists() and not any((path.parent / name).exists() for name in names):
-            raise DatasetError(path, "the Python version holds pickles, which could run code", f"give {_ARCHIVE}")
-    path = find_or_download(home, "cifar10", names, download_if_missing)
+    path = _find_or_download(home, "cifar10", (_ARCHIVE, _FOLDER, _ONE_CLASS), download_if_missing)
     parts = [_read_one_class(path, subset, label)] if path.suffix == ".npz" else _read_batches(path, _CIFAR10[subset])
     images, targets = (list(values) for values in zip(*parts, strict=True))
     return _of_class(label, images, targets, return_X_y, list(CIFAR10_CLASSES), [path], _CIFAR10_DESCRIPTION, gray)
@@ -214,7 +240,7 @@ def fetch_odds(
     (1831, 21)
     """
     check_choice("name", name, ODDS_NAMES)
-    path = find_or_download(get_data_home(data_home), "odds", [f"{name}.mat"], download_if_missing=False)
+    path = _find_or_download(get_data_home(data_home), "odds", [f"{name}.mat"], download_if_missing=False)
     data, labels = read_arrays(path, "X", ["y"])
     if labels is None or len(labels) != data.shape[0] or not np.isin(labels, (0, 1)).all():
         raise DatasetError(path, f"y does not hold {data.shape[0]} times 0 or 1 (outlier)", "fetch it again")
@@ -236,13 +262,13 @@ def _of_class(
     gray: bool = False,
 ) -> Bunch | tuple[np.ndarray, np.ndarray]:
     """The images of one class or of all, as the loaders return them."""
+    pixels, target = np.concatenate(images), np.concatenate(targets)
     if label is not None:
-        images = [part[classes == label] for part, classes in zip(images, targets, strict=True)]
-        targets = [classes[classes == label] for classes in targets]
+        pixels, target = pixels[target == label], target[target == label]
     if gray:
-        images = [np.einsum("nxyc,c->nxy", part, [0.2989, 0.5870, 0.1140]) for part in images]
-    # concatenate would keep the memory order of colour planes, and rows could not be viewed.
-    pixels, target = np.ascontiguousarray(np.concatenate(images)), np.concatenate(targets)
+        pixels = np.einsum("nxyc,c->nxy", pixels, [0.2989, 0.5870, 0.1140])
+    # Colour planes keep their order in memory so far, and rows could not be viewed.
+    pixels = np.ascontiguousarray(pixels)
     data = pixels.reshape(len(pixels), int(np.prod(pixels.shape[1:])))
     if return_X_y:
         return data, target
@@ -250,25 +276,49 @@ def _of_class(
     return Bunch(data=data, target=target, images=pixels, target_names=names, filenames=filenames, DESCR=description)
 
 
+def _find_or_download(home: Path, source: str, names: Sequence[str], download_if_missing: bool) -> Path:
+    """Return the first of `names` found in the data folder or its sub-folder `source`; if none is, download the first.
+
+    pooch verifies the checksum of a download and discards a wrong one.
+    """
+    for path in (folder / name for folder in (home, home / source) for name in names):
+        if os.path.exists(path):
+            return path
+    folder, by_hand = home / source, f"or put {names[0]} into {home / source} yourself"
+    if not download_if_missing:
+        what = f"none of {', '.join(names)} is in this folder or its sub-folder {source}"
+        raise DatasetError(home, what, _HOME_REMEDY)
+    url, checksum, _ = FILES[names[0]]
+    pooch = require(folder, "pooch", f"{names[0]} was not found, and downloading it", extra="data")
+    bar = sys.stderr is not None and sys.stderr.isatty()
+    try:
+        return Path(pooch.retrieve(url + names[0], f"md5:{checksum}", fname=names[0], path=folder, progressbar=bar))
+    except (OSError, ValueError) as error:
+        raise DatasetError(url + names[0], f"cannot be downloaded ({cause(error)})", f"try again, {by_hand}") from error
+
+
+def check_published(path: Path, name: str, content: bytes | BufferedReader) -> None:
+    """Refuse a local file whose content is not that of the published file `name`."""
+    md5 = partial(hashlib.md5, usedforsecurity=False)
+    digest = md5(content) if isinstance(content, bytes) else hashlib.file_digest(content, md5)
+    if digest.hexdigest() != FILES[name][2]:
+        what = f"this is not the published file: its MD5 checksum is {digest.hexdigest()}, expected {FILES[name][2]}"
+        raise DatasetError(path, what, _AGAIN)
+
+
 def _read_idx(home: Path, stem: str, shape: tuple[int, ...], download_if_missing: bool) -> tuple[Path, np.ndarray]:
-    """Find and read a file of unsigned bytes: a big-endian header of a magic number and lengths, then the bytes."""
+    """Find and read a file of unsigned bytes: a header of a magic number and the lengths of axes, then the bytes."""
     n_dims = 1 + len(shape)
     names = [f"{stem}{mark}idx{n_dims}-ubyte{ending}" for mark in "-." for ending in (".gz", "")]
-    path = find_or_download(home, "mnist", names, download_if_missing)
+    path = _find_or_download(home, "mnist", names, download_if_missing)
     with reading(path, "an IDX file", _AGAIN), path.open("rb") as file:
         # Browsers may decompress downloads but keep the .gz suffix, so check the content.
         opener = gzip.open if file.read(2) == b"\x1f\x8b" else open
         with opener(path, "rb") as stream:
             # No more than the published files hold, so that a small file cannot fill the memory.
-            content = stream.read(4 * (1 + n_dims) + _MOST_IMAGES * int(np.prod(shape)) + 1)
-        magic, *lengths = np.frombuffer(content, dtype=">u4", count=1 + n_dims).tolist()
-        if magic != 0x0800 + n_dims or tuple(lengths[1:]) != shape:
-            raise ValueError(f"its header is 0x{magic:08x} for {lengths}, not 0x{0x0800 + n_dims:08x} for n, {shape}")
-        values = np.frombuffer(content, dtype=np.uint8, offset=4 * (1 + n_dims))
-        if values.size != lengths[0] * int(np.prod(shape)):
-            raise ValueError(f"its header declares {lengths[0]} items, and {values.size} bytes follow")
-    warn_if_changed(path, names[0], content)
-    return path, values.reshape(-1, *shape)
+            content = stream.read(_LONGEST + 1)
+    check_published(path, names[0], content)
+    return path, np.frombuffer(content, dtype=np.uint8, offset=4 * (1 + n_dims)).reshape(-1, *shape)
 
 
 def _read_batches(path: Path, names: tuple[str, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -279,25 +329,21 @@ def _read_batches(path: Path, names: tuple[str, ...]) -> Iterator[tuple[np.ndarr
                 yield _batch((path / name).read_bytes())
         return
     with reading(path, "the archive of CIFAR-10", _AGAIN), path.open("rb") as file:
-        warn_if_changed(path, _ARCHIVE, file)
+        check_published(path, _ARCHIVE, file)
         contents = {}
         # One pass in file order: seeking back in a gzip file restarts decompression.
         with tarfile.open(path, "r|gz") as archive:
             for member in archive:
-                stream = archive.extractfile(member) if member.isfile() else None
                 name = member.name.rpartition("/")[2]
-                if stream is not None and name in names:
-                    contents[name] = stream.read(_LARGEST_BATCH + 1)
+                if name in names and (stream := archive.extractfile(member)) is not None:
+                    contents[name] = stream.read()
         for name in names:
             yield _batch(contents.pop(name))
 
 
 def _batch(content: bytes) -> tuple[np.ndarray, np.ndarray]:
-    if len(content) % _RECORD or len(content) > _LARGEST_BATCH:
-        raise ValueError(f"a batch of {len(content)} bytes does not consist of at most 10,000 records of {_RECORD}")
-    records = np.frombuffer(content, dtype=np.uint8).reshape(-1, _RECORD)
-    if (records[:, 0] > 9).any():
-        raise ValueError(f"class {records[:, 0].max()} is not one of 0 to 9")
+    """Images and classes of records: a byte of the class and three colour planes."""
+    records = np.frombuffer(content, dtype=np.uint8).reshape(-1, 1 + 3 * 32 * 32)
     return records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), records[:, 0].astype(np.int64)
 
 

@@ -9,10 +9,8 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils import check_array
 
-from rkdl.datasets._arrays import Rows, read_arrays
-from rkdl.datasets._errors import DatasetError, check_label
-from rkdl.datasets._home import as_path
-from rkdl.datasets._tables import TABLE_SUFFIXES, read_table, table_numbers
+from rkdl.datasets._errors import DatasetError, as_path, check_label
+from rkdl.datasets._files import TABLE_SUFFIXES, Rows, read_arrays, read_table, table_numbers
 
 
 def load_signals(

@@ -3,12 +3,14 @@
 ``SomethingDisplay.from_estimator(estimator, ...)`` computes what is to be drawn, draws it and returns the display,
 whose `ax_` and `figure_` can be changed further; `plot` draws it once more, on the axes given as `ax`. A pipeline may
 take the place of an estimator: what its last step learned is shown in the units of the pipeline's input.
+`RecoveryDisplay.from_dictionaries` compares two dictionaries.
 
 Drawing needs matplotlib: ``pip install 'rkdl[plots]'``.
 """
 
 from rkdl.plotting._codes import ClassResidualsDisplay, CodesDisplay, ErrorCurveDisplay, ResidualsDisplay
 from rkdl.plotting._contours import DecisionContourDisplay
+from rkdl.plotting._recovery import RecoveryDisplay
 from rkdl.plotting._signals import AtomsDisplay, KernelVectorsDisplay, ReconstructionDisplay
 
 __all__ = [
@@ -19,5 +21,6 @@ __all__ = [
     "ErrorCurveDisplay",
     "KernelVectorsDisplay",
     "ReconstructionDisplay",
+    "RecoveryDisplay",
     "ResidualsDisplay",
 ]

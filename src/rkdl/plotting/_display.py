@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ImageShape = tuple[int, ...] | None
 SHAPE_TEXT = "Shape of an image: (height, width), or (height, width, 3) with colours. None: signals are not images."
 ROWS, SIGNAL_LABELS = "array-like of shape (n_signals, n_features)", "array-like of shape (n_signals,)"
+DICTIONARY = "array-like of shape (n_atoms, n_features) or fitted estimator"
 GRID = "ndarray of shape (grid_resolution, grid_resolution)"
 # What the parameters of the displays and of their methods are.
 PARAMETERS = {
@@ -35,6 +36,10 @@ PARAMETERS = {
     "xx1": (GRID, "Second feature there."),
     "response": (GRID, "Response there: the index of a class, a score or a residual."),
     "level": ("float", "Score below which signals are outliers, to draw a boundary at; None for no score."),
+    "cosines": ("array-like of shape (n_atoms,)", "Absolute cosines between true atoms and their matches."),
+    "threshold": ("float", "Cosine above which an atom was found."),
+    "true": (DICTIONARY, "True dictionary."),
+    "learned": (DICTIONARY, "Learned dictionary."),
     "numbers": ("array-like of int", "Numbers of the rows, of an estimator those to draw; None for 0, 1, 2 and so on."),
     "feature_names": ("array-like of str", "Names of the features for the axes; None if they have none."),
     "estimator": ("estimator or Pipeline", "Fitted estimator, or a pipeline that ends with one."),
@@ -66,7 +71,7 @@ class Display:
         head, title, tail = text.partition("Attributes\n" if "Attributes\n" in text else "Examples\n")
         if title:
             cls.__doc__ = f"{head}{_parameters_of(cls.__init__)}\n{title}{tail}\n"
-        for name in {"plot", "from_estimator"} & set(vars(cls)):
+        for name in {"plot", "from_estimator", "from_dictionaries"} & set(vars(cls)):
             method = getattr(vars(cls)[name], "__func__", vars(cls)[name])
             returns = "Returns\n-------\ndisplay : object\n    The display, with `ax_`, `figure_` and more.\n"
             method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\n{_parameters_of(method)}\n{returns}"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from rkdl._backends.cpu.pursuit import pursue_rows
+from rkdl._backends.cpu.pursuit import PURSUITS as PURSUITS
 from rkdl._backends.cpu.statistics import (
     accumulate_cross_products,
     accumulate_gradient,
@@ -100,7 +100,7 @@ def pursue(
     squared_norms: np.ndarray,
     n_nonzero: int,
     residual_tol: float,
-    ols: bool,
+    pursuit: str,
     dictionary: np.ndarray | None = None,
 ) -> tuple[Codes, np.ndarray]:
     """Codes and squared residuals; see `rkdl._backends.base.Backend.pursue`."""
@@ -112,11 +112,11 @@ def pursue(
         assert dictionary is not None
         gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
     tolerance = dtype.type(min(max(residual_tol, -1.0), float(largest)))
-    problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, ols, eps
+    problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, eps
     indices = np.zeros((n_signals, n_nonzero), dtype=np.int32)
     values = np.zeros((n_signals, n_nonzero), dtype=dtype)
     counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
-    pursue_rows(*problem, indices, values, counts, residuals)
+    PURSUITS[pursuit](*problem, indices, values, counts, residuals)
     if counts.sum() == indices.size:
         return Codes(counts, indices.ravel(), values.ravel()), residuals
     is_used = np.arange(n_nonzero, dtype=np.int32) < counts[:, None]

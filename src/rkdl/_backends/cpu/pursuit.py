@@ -5,10 +5,10 @@ atoms leave of the others, one new row of the factor does everything:
 
     w = (G_b - sum_{q<k} w_q[b] w_q) / sqrt(u_b),   y_k = a_b / sqrt(u_b),   a -= y_k w,   u -= w * w
 
-OMP picks the largest a^2, OLS the largest a^2 / u. One back substitution at the end gives the coefficients, and
-the residual's squared norm is that of the signal less the sum of y_k^2. A signal is done when it has `n_nonzero`
-atoms, when its squared residual is at most `residual_tol`, when the best correlation left is rounding, or when the
-best atom lies in the span of those chosen (`pursue_rows`).
+OMP picks the largest a^2, OLS the largest a^2 / u (`SCORES`). One back substitution at the end gives the coefficients,
+and the residual's squared norm is that of the signal less the sum of y_k^2. A signal is done when it has `n_nonzero`
+atoms, when its squared residual is at most `residual_tol`, when the best correlation left is rounding, or when the best
+atom lies in the span of those chosen (`pursue_rows`). Names are looked up in `PURSUITS`.
 
 The inner loop is in explicit vector instructions: a plain one took 2.3 to 5 times as long. Compilers leave it scalar or
 cut it into many short ones, because they cannot see that the rows do not overlap. So LLVM gets the vector instructions
@@ -17,16 +17,26 @@ themselves, and a step of the pursuit is one pass over the atoms, everything in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
 from rkdl._backends.cpu.jit import compiled, intrinsic
-from rkdl._backends.cpu.vectors import FAST, INDEX, LANE, VECTOR_BYTES, Vectors, data_of, width_of
+from rkdl._backends.cpu.vectors import INDEX, LANE, VECTOR_BYTES, Vectors, data_of, width_of
 
 # Vectors per iteration of a loop, so that latencies overlap.
 UNROLL = 4
+
+# Of the greedy pursuits by name: vectors of scores, from the correlations a and the squared norms u; the first atom is
+# that of the largest correlation.
+SCORES = {
+    "ols": lambda vectors, a, u: vectors.divide(vectors.times(a, a), u),
+    "omp": lambda vectors, a, u: vectors.times(a, a),
+}
 
 
 class _Best:
@@ -126,80 +136,74 @@ def load_row(typingctx, correlations, t, work):
     return signature, codegen
 
 
-def _make_advance(ols: bool):
-    @intrinsic
-    def advance(typingctx, work, factor, gram, coefficients, atom, step, n_vectors, inverse, projection, floor):
-        """New row of the factor, new correlations and norms; index of the atom with the best score.
+@intrinsic
+def _advance(typingctx, rule, work, factor, gram, coefficients, atom, step, n_vectors, inverse, projection, floor):
+    """New row of the factor, new correlations and norms; index of the atom with the best score.
 
-        Rows of `work`: correlations a, norms u. Rows of `factor` lie in blocks of columns, see `pursue_rows`;
-        `coefficients` holds ``w_q[b]``, q < step.
-        """
-        real = work.dtype
-        index = types.int64
-        signature = index(work, factor, gram, coefficients, index, index, index, real, real, real)
+    `rule` is the place in `SCORES`. Rows of `work`: correlations a, norms u. Rows of `factor` lie in blocks of columns,
+    see `pursue_rows`; `coefficients` holds ``w_q[b]``, q < step.
+    """
+    real = work.dtype
+    index = types.int64
+    signature = index(index, work, factor, gram, coefficients, index, index, index, real, real, real)
 
-        def codegen(context, builder, sig, args):
-            vectors = Vectors(context, builder, sig.args[0].dtype)
-            data = data_of(context, builder, sig.args[0], args[0])
-            factor = data_of(context, builder, sig.args[1], args[1])
-            gram_data = data_of(context, builder, sig.args[2], args[2])
-            weights = data_of(context, builder, sig.args[3], args[3])
-            atom, step, n_vectors = args[4], args[5], args[6]
-            shape = context.make_array(sig.args[1])(context, builder, args[1]).shape
-            n_rows = builder.extract_value(shape, 0)
-            lanes = ir.Constant(INDEX, vectors.lanes)
-            width = builder.mul(n_vectors, lanes)
-            gram_data = builder.gep(gram_data, [builder.mul(atom, width)], inbounds=True)
-            norms = builder.gep(data, [width], inbounds=True)
-            inverse, projection, floor = (vectors.spread(value) for value in args[7:])
-            one, zero = vectors.constant(1.0), vectors.constant(0.0)
-            is_first = builder.icmp_signed("==", step, ir.Constant(INDEX, 0))
-            best = _Best(vectors)
-            slots = [cgutils.alloca_once(builder, vectors.type) for _ in range(UNROLL)]
+    def codegen(context, builder, sig, args):
+        rule, atom, step, n_vectors = args[0], args[5], args[6], args[7]
+        vectors = Vectors(context, builder, sig.args[1].dtype)
+        data, factor, gram_data, weights = (data_of(context, builder, sig.args[i], args[i]) for i in range(1, 5))
+        shape = context.make_array(sig.args[2])(context, builder, args[2]).shape
+        n_rows = builder.extract_value(shape, 0)
+        lanes = ir.Constant(INDEX, vectors.lanes)
+        width = builder.mul(n_vectors, lanes)
+        gram_data = builder.gep(gram_data, [builder.mul(atom, width)], inbounds=True)
+        norms = builder.gep(data, [width], inbounds=True)
+        inverse, projection, floor = (vectors.spread(value) for value in args[8:])
+        one, zero = vectors.constant(1.0), vectors.constant(0.0)
+        is_first = builder.icmp_signed("==", step, ir.Constant(INDEX, 0))
+        slots = [cgutils.alloca_once(builder, vectors.type) for _ in range(UNROLL)]
 
-            def body(vector, count) -> None:
-                starts = [builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes) for i in range(count)]
-                block = builder.gep(factor, [builder.mul(n_rows, starts[0])], inbounds=True)
-                stride = ir.Constant(INDEX, count * vectors.lanes)
-                offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(count)]
-                for slot, start in zip(slots, starts, strict=False):
-                    builder.store(vectors.load(gram_data, start), slot)
-                with cgutils.for_range(builder, step, intp=INDEX) as loop:
-                    weight = vectors.spread(builder.load(builder.gep(weights, [loop.index], inbounds=True)))
-                    row = builder.mul(loop.index, stride)
-                    for slot, offset in zip(slots, offsets, strict=False):
-                        old = vectors.load(block, builder.add(row, offset))
-                        builder.store(vectors.multiply_subtract(builder.load(slot), weight, old), slot)
-                target = builder.mul(step, stride)
-                for slot, start, offset in zip(slots, starts, offsets, strict=False):
-                    row = vectors.times(builder.load(slot), inverse)
-                    vectors.store(row, block, builder.add(target, offset))
-                    a = vectors.multiply_subtract(vectors.load(data, start), projection, row)
-                    vectors.store(a, data, start)
-                    before = builder.select(is_first, one, vectors.load(norms, start))
-                    u = vectors.multiply_subtract(before, row, row)
-                    vectors.store(u, norms, start)
-                    scores = vectors.times(a, a)
-                    usable = builder.fcmp_ordered(">", u, floor)
-                    if ols:
-                        scores = builder.fdiv(scores, u, flags=FAST)
-                    best.update(builder.select(usable, scores, zero), start)
+        def body(score, best, vector, count) -> None:
+            starts = [builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes) for i in range(count)]
+            block = builder.gep(factor, [builder.mul(n_rows, starts[0])], inbounds=True)
+            stride = ir.Constant(INDEX, count * vectors.lanes)
+            offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(count)]
+            for slot, start in zip(slots, starts, strict=False):
+                builder.store(vectors.load(gram_data, start), slot)
+            with cgutils.for_range(builder, step, intp=INDEX) as loop:
+                weight = vectors.spread(builder.load(builder.gep(weights, [loop.index], inbounds=True)))
+                row = builder.mul(loop.index, stride)
+                for slot, offset in zip(slots, offsets, strict=False):
+                    old = vectors.load(block, builder.add(row, offset))
+                    builder.store(vectors.multiply_subtract(builder.load(slot), weight, old), slot)
+            target = builder.mul(step, stride)
+            for slot, start, offset in zip(slots, starts, offsets, strict=False):
+                row = vectors.times(builder.load(slot), inverse)
+                vectors.store(row, block, builder.add(target, offset))
+                a = vectors.multiply_subtract(vectors.load(data, start), projection, row)
+                vectors.store(a, data, start)
+                before = builder.select(is_first, one, vectors.load(norms, start))
+                u = vectors.multiply_subtract(before, row, row)
+                vectors.store(u, norms, start)
+                usable = builder.fcmp_ordered(">", u, floor)
+                best.update(builder.select(usable, score(vectors, a, u), zero), start)
 
-            _over_blocks(builder, n_vectors, body)
-            return best.argmax()
+        found = cgutils.alloca_once_value(builder, ir.Constant(INDEX, 0))
+        for place, score in enumerate(SCORES.values()):
+            with builder.if_then(builder.icmp_signed("==", rule, ir.Constant(INDEX, place))):
+                best = _Best(vectors)
+                _over_blocks(builder, n_vectors, partial(body, score, best))
+                builder.store(best.argmax(), found)
+        return builder.load(found)
 
-        return signature, codegen
-
-    return advance
-
-
-advance_ols = _make_advance(True)
-advance_omp = _make_advance(False)
+    return signature, codegen
 
 
 @compiled(fastmath=True)
-def _fill_row(dictionary, atom, row):
-    """Inner products of one atom with all."""
+def complete_row(gram, dictionary, atom):
+    """Compute a row of the Gram matrix that is not known yet."""
+    row = gram[atom]
+    if row[atom] != 0.0:
+        return
     own = dictionary[atom]
     for j in range(len(dictionary)):
         other = dictionary[j]
@@ -211,13 +215,16 @@ def _fill_row(dictionary, atom, row):
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
 def pursue_rows(
-    correlations, gram, dictionary, squared_norms, residual_tol, ols, eps, indices, values, counts, residuals
+    rule, correlations, gram, dictionary, squared_norms, residual_tol, eps, indices, values, counts, residuals
 ):
-    """Codes of all rows of `correlations`, C-contiguous; `gram` has rows padded with zeros to whole vectors.
+    """Codes of all rows of `correlations` by a rule of `SCORES`; the arguments after it are those of every pursuit.
 
-    Where `dictionary` has rows, they are the atoms, and `gram` comes as zeros and gets a row when it is first needed.
+    All arrays are C-contiguous and of one dtype, whose rounding unit is `eps`. `gram` has rows padded with zeros to
+    whole vectors. Where `dictionary` has rows, they are the atoms, and `gram` comes as zeros, of which `complete_row`
+    makes a row before it is read.
 
-    The first `counts` entries of a row of `indices` and `values` are set, indices ascending.
+    The first `counts` entries of a row of `indices` and `values` are set, indices ascending, and `residuals` to squared
+    norms, not negative.
     """
     n_signals = len(correlations)
     n_nonzero = indices.shape[1]
@@ -242,7 +249,6 @@ def pursue_rows(
     chosen = np.zeros(n_nonzero, dtype=np.int64)
     projections = np.zeros(n_nonzero, dtype=dtype)
     coefficients = np.zeros(n_nonzero, dtype=dtype)
-    has_row = np.zeros(len(dictionary), dtype=np.bool_)
 
     for t in range(n_signals):
         b = load_row(correlations, t, work)
@@ -273,14 +279,10 @@ def pursue_rows(
             count += 1
             if count == n_nonzero or residual <= residual_tol:
                 break
-            if b < len(has_row) and not has_row[b]:
-                _fill_row(dictionary, b, gram[b])
-                has_row[b] = True
+            if len(dictionary) != 0:
+                complete_row(gram, dictionary, b)
             row = triangle[count - 1]
-            if ols:
-                b = advance_ols(work, factor, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
-            else:
-                b = advance_omp(work, factor, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
+            b = _advance(rule, work, factor, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
 
         for k in range(count - 1, -1, -1):
             value = projections[k]
@@ -297,3 +299,7 @@ def pursue_rows(
             values[t, place] = coefficients[k]
         counts[t] = count
         residuals[t] = max(residual, zero)
+
+
+# Every pursuit by the name that users give: a function with the arguments of `pursue_rows` after the first.
+PURSUITS: dict[str, Callable[..., None]] = {name: partial(pursue_rows, rule) for rule, name in enumerate(SCORES)}

@@ -21,6 +21,9 @@ ROW_BLOCK = 4
 # Bytes of rows searched for zeros before they are multiplied: few enough to stay in the cache.
 _SEARCHED = 1 << 19
 
+# Vectors per block.
+_BLOCKS = (4, 2, 1)
+
 _OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
 
 
@@ -54,76 +57,59 @@ def _lowest(typingctx, mask):
     return types.int64(types.uint64), codegen
 
 
-def _make_accumulate(n_vectors: int):
-    @intrinsic
-    def accumulate(typingctx, places, values, start, stop, source, column, totals, row, total_column):
-        """Add to a block of `totals`, four rows by `n_vectors` vectors, combinations of rows of `source`.
+@intrinsic
+def _accumulate(typingctx, n_vectors, places, values, start, stop, source, column, totals, row, total_column):
+    """Add to a block of `totals`, four rows by `n_vectors` vectors, combinations of rows of `source`.
 
-        Entries `start` to `stop` of the list are the rows of `source` (`places`) and the weight of each in the four
-        (`values`, four per entry); `column` and `total_column` are where the block begins.
-        """
-        signature = types.void(
-            places, values, types.int64, types.int64, source, types.int64, totals, types.int64, types.int64
-        )
+    Entries `start` to `stop` of the list are the rows of `source` (`places`) and the weight of each in the four
+    (`values`, four per entry); `column` and `total_column` are where the block begins.
+    """
+    index = types.int64
+    signature = types.void(index, places, values, index, index, source, index, totals, index, index)
 
-        def codegen(context, builder, sig, args):
-            vectors = Vectors(context, builder, sig.args[1].dtype)
-            place, value, origin, target = (data_of(context, builder, sig.args[i], args[i]) for i in (0, 1, 4, 6))
-            origin_width, target_width = (width_of(context, builder, sig.args[i], args[i]) for i in (4, 6))
-            offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(n_vectors)]
-            slots = [[cgutils.alloca_once(builder, vectors.type) for _ in offsets] for _ in range(ROW_BLOCK)]
+    def codegen(context, builder, sig, args):
+        vectors = Vectors(context, builder, sig.args[2].dtype)
+        place, value, origin, target = (data_of(context, builder, sig.args[i], args[i]) for i in (1, 2, 5, 7))
+        origin_width, target_width = (width_of(context, builder, sig.args[i], args[i]) for i in (5, 7))
+
+        def add(count: int) -> None:
+            offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(count)]
             bases = [
-                builder.add(builder.mul(builder.add(args[7], ir.Constant(INDEX, j)), target_width), args[8])
+                builder.add(builder.mul(builder.add(args[8], ir.Constant(INDEX, j)), target_width), args[9])
                 for j in range(ROW_BLOCK)
             ]
-            for base, row_slots in zip(bases, slots, strict=True):
-                for offset, slot in zip(offsets, row_slots, strict=True):
-                    builder.store(vectors.load(target, builder.add(base, offset)), slot)
+            starts = [[builder.add(base, offset) for offset in offsets] for base in bases]
+            slots = [[cgutils.alloca_once(builder, vectors.type) for _ in offsets] for _ in bases]
+            pairs = [pair for line in zip(slots, starts, strict=True) for pair in zip(*line, strict=True)]
+            for slot, at in pairs:
+                builder.store(vectors.load(target, at), slot)
             one = ir.Constant(INDEX, 1)
-            with cgutils.for_range_slice(builder, args[2], args[3], one, INDEX) as (entry, _):
+            with cgutils.for_range_slice(builder, args[3], args[4], one, INDEX) as (entry, _):
                 source_row = builder.zext(builder.load(builder.gep(place, [entry], inbounds=True)), INDEX)
-                base = builder.add(builder.mul(source_row, origin_width), args[5])
+                base = builder.add(builder.mul(source_row, origin_width), args[6])
                 first = builder.mul(entry, ir.Constant(INDEX, ROW_BLOCK))
-                factors = [
-                    vectors.spread(
-                        builder.load(builder.gep(value, [builder.add(first, ir.Constant(INDEX, j))], inbounds=True))
-                    )
-                    for j in range(ROW_BLOCK)
-                ]
+                own = [builder.add(first, ir.Constant(INDEX, j)) for j in range(ROW_BLOCK)]
+                factors = [vectors.spread(builder.load(builder.gep(value, [at], inbounds=True))) for at in own]
                 for i, offset in enumerate(offsets):
                     numbers = vectors.load(origin, builder.add(base, offset))
                     for factor, row_slots in zip(factors, slots, strict=True):
-                        total = builder.load(row_slots[i])
-                        builder.store(builder.fadd(total, vectors.times(factor, numbers), flags=FAST), row_slots[i])
-            for base, row_slots in zip(bases, slots, strict=True):
-                for offset, slot in zip(offsets, row_slots, strict=True):
-                    vectors.store(builder.load(slot), target, builder.add(base, offset))
-            return context.get_dummy_value()
+                        total = builder.fadd(builder.load(row_slots[i]), vectors.times(factor, numbers), flags=FAST)
+                        builder.store(total, row_slots[i])
+            for slot, at in pairs:
+                vectors.store(builder.load(slot), target, at)
 
-        return signature, codegen
+        for count in _BLOCKS:
+            with builder.if_then(builder.icmp_signed("==", args[0], ir.Constant(INDEX, count))):
+                add(count)
+        return context.get_dummy_value()
 
-    return accumulate
-
-
-_accumulate_4 = _make_accumulate(4)
-_accumulate_2 = _make_accumulate(2)
-_accumulate_1 = _make_accumulate(1)
+    return signature, codegen
 
 
 @compiled(**_OPTIONS)
 def _block_vectors(left):
     """Vectors in the next block, with `left` still to do."""
     return 4 if left >= 4 else 2 if left >= 2 else 1
-
-
-@compiled(**_OPTIONS)
-def _add_block(n_vectors, places, values, start, stop, source, column, totals, row, total_column):
-    if n_vectors == 4:
-        _accumulate_4(places, values, start, stop, source, column, totals, row, total_column)
-    elif n_vectors == 2:
-        _accumulate_2(places, values, start, stop, source, column, totals, row, total_column)
-    else:
-        _accumulate_1(places, values, start, stop, source, column, totals, row, total_column)
 
 
 @compiled(**_OPTIONS)
@@ -197,7 +183,7 @@ def multiply_rows(rows, transposed, products):
             n_columns = min(n_block * lanes, width - column)
             for group in range(n_here):
                 block[:] = 0
-                _add_block(n_block, places, values, ends[group], ends[group + 1], transposed, column, block, 0, 0)
+                _accumulate(n_block, places, values, ends[group], ends[group + 1], transposed, column, block, 0, 0)
                 first = top + group * ROW_BLOCK
                 for j in range(min(ROW_BLOCK, n_rows - first)):
                     for i in range(n_columns):
@@ -207,81 +193,53 @@ def multiply_rows(rows, transposed, products):
 
 
 @compiled(**_OPTIONS)
-def _find_fours(rows, first, edges, masks):
-    """One bit per four neighbouring columns that are not all zero, for the `len(masks)` rows from `first` on.
-
-    The last columns of every row go to `edges`, with zeros behind them.
-    """
-    size = rows.shape[1]
-    step = edges.shape[1]
-    whole = size // step
-    for i in range(len(masks)):
-        begin = (first + i) * size
-        for k in range(size - whole * step):
-            edges[i, k] = rows[first + i, whole * step + k]
-        for number in range(masks.shape[1]):
-            mask = _mask(rows, begin + number * step) if number < whole else _mask(edges, i * step)
-            mask |= mask >> np.uint64(1)
-            mask |= mask >> np.uint64(2)
-            masks[i, number] = mask & np.uint64(0x1111111111111111)
-
-
-@compiled(**_OPTIONS)
-def _list_rows(rows, first, number, masks, edges, places, values, counts):
-    """List, for every four columns of one mask, the rows that are not zero there and their numbers."""
-    size = rows.shape[1]
-    step = edges.shape[1]
-    start = number * step
-    is_whole = start + step <= size
-    counts[:] = 0
-    for i in range(len(masks)):
-        mask = masks[i, number]
-        while mask != 0:
-            offset = _lowest(mask)
-            group = np.uint64(offset) >> np.uint64(2)
-            count = counts[group]
-            places[group, np.uint64(count)] = first + i
-            for j in range(ROW_BLOCK):
-                if is_whole:
-                    values[group, np.uint64(count), j] = rows[np.uint64(first + i), np.uint64(start + offset + j)]
-                else:
-                    values[group, np.uint64(count), j] = edges[i, offset + j]
-            counts[group] = count + 1
-            mask &= mask - np.uint64(1)
+def _append_row(row, t, group, n_columns, places, values, counts):
+    """Append row t and its numbers in a group of columns to the list of this group."""
+    count = counts[group]
+    places[group, np.uint64(count)] = t
+    for j in range(n_columns):
+        values[group, np.uint64(count), j] = row[group * np.uint64(ROW_BLOCK) + np.uint64(j)]
+    counts[group] = count + 1
 
 
 @compiled(**_OPTIONS)
 def combine_rows(rows, weights, totals):
     """Add ``rows.T @ weights`` to `totals`, whose rows are padded to blocks and whose columns to whole vectors."""
     n_rows, size = rows.shape
-    dtype = rows.dtype
     lanes = VECTOR_BYTES // rows.itemsize
-    n_vectors = weights.shape[1] // lanes
     step = 4 * lanes
-    n_groups = step // ROW_BLOCK
+    whole = size // step * step
+    n_vectors = weights.shape[1] // lanes
+    n_groups = len(totals) // ROW_BLOCK
     n_batch = min(n_rows, max(16, _SEARCHED // (size * rows.itemsize)))
-    edges = np.zeros((n_batch, step), dtype=dtype)
-    masks = np.empty((n_batch, -(-size // step)), dtype=np.uint64)
     # Lists a power of two apart would compete for the same cache lines.
     pitch = n_batch + 9 - n_batch % 8
+    # For every group of four columns the rows that are not zero there, and their numbers.
     places = np.empty((n_groups, pitch), dtype=np.int32)
-    values = np.empty((n_groups, pitch, ROW_BLOCK), dtype=dtype)
+    values = np.empty((n_groups, pitch, ROW_BLOCK), dtype=rows.dtype)
     counts = np.zeros(n_groups, dtype=np.int64)
     for first in range(0, n_rows, n_batch):
-        n_here = min(n_batch, n_rows - first)
-        # Rows are read once, in order; later reads hit the cache.
-        _find_fours(rows, first, edges, masks[:n_here])
-        for number in range(masks.shape[1]):
-            _list_rows(rows, first, number, masks[:n_here], edges, places, values, counts)
+        counts[:] = 0
+        for t in range(first, min(first + n_batch, n_rows)):
+            row = rows[t]
+            for start in range(0, whole, step):
+                mask = _mask(rows, t * size + start)
+                mask |= mask >> np.uint64(1)
+                mask |= mask >> np.uint64(2)
+                mask &= np.uint64(0x1111111111111111)
+                while mask != 0:
+                    place = np.uint64(start + _lowest(mask))
+                    _append_row(row, t, place >> np.uint64(2), ROW_BLOCK, places, values, counts)
+                    mask &= mask - np.uint64(1)
+            for start in range(whole, size, ROW_BLOCK):
+                place = np.uint64(start)
+                _append_row(row, t, place >> np.uint64(2), min(ROW_BLOCK, size - start), places, values, counts)
+        for group in range(n_groups):
+            entry = group * pitch
+            stop = entry + counts[group]
             vector = 0
-            while vector < n_vectors:
+            while vector < n_vectors and stop > entry:
                 n_block = _block_vectors(n_vectors - vector)
                 column = vector * lanes
-                for group in range(n_groups):
-                    if counts[group] == 0:
-                        continue
-                    entry = group * pitch
-                    stop = entry + counts[group]
-                    row = number * step + group * ROW_BLOCK
-                    _add_block(n_block, places, values, entry, stop, weights, column, totals, row, column)
+                _accumulate(n_block, places, values, entry, stop, weights, column, totals, group * ROW_BLOCK, column)
                 vector += n_block

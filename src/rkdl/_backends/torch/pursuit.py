@@ -14,6 +14,8 @@ from rkdl._backends.cpu.codes import pursue as codes_on_host
 from rkdl._backends.devices import csr_tensor, has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
 
+# Pursuits that the Triton kernels know; any other is computed on the CPU.
+ON_GPU = ("ols", "omp")
 # Atoms per non-zero from which on a GPU sums over the non-zeros alone; a fit of DL with 1024 atoms and 8 non-zeros on
 # 400,000 patches then takes less than half the time.
 SPARSE_RATIO = 32
@@ -95,7 +97,12 @@ class Problem(NamedTuple):
     squared_norms: torch.Tensor
     n_nonzero: int
     residual_tol: float
-    ols: bool
+    pursuit: str
+
+    @property
+    def ols(self) -> bool:
+        """Whether an atom's score is divided by what is left of its norm, for the Triton kernels."""
+        return self.pursuit == "ols"
 
     def empty_parts(self) -> Parts:
         """Room for what is found, where the correlations are and in their dtype."""
@@ -111,21 +118,21 @@ def pursue(
     squared_norms: torch.Tensor,
     n_nonzero: int,
     residual_tol: float,
-    ols: bool,
+    pursuit: str,
     dictionary: torch.Tensor | None = None,
 ) -> tuple[TensorCodes, torch.Tensor]:
     """Codes and squared residuals (c,); see `rkdl._backends.base.Backend.pursue`."""
     if gram is None:
         assert dictionary is not None
         gram = product(dictionary, dictionary)
-    problem = Problem(correlations, gram, squared_norms, n_nonzero, residual_tol, ols)
+    problem = Problem(correlations, gram, squared_norms, n_nonzero, residual_tol, pursuit)
     counts, indices, values, residuals = _pursuit_for(problem)(problem)
     return TensorCodes(counts, indices, values), residuals
 
 
 def _pursuit_for(problem: Problem) -> Callable[[Problem], Parts]:
-    """The fastest pursuit: on a GPU one of two Triton kernels, unless the sizes are beyond both."""
-    if problem.correlations.device.type == "cuda" and has_triton():
+    """What finds the codes: on a GPU one of two Triton kernels, unless the sizes are beyond both."""
+    if problem.pursuit in ON_GPU and problem.correlations.device.type == "cuda" and has_triton():
         from rkdl._backends.torch import triton_kernels, triton_streamed_pursuit
 
         for kernels in (triton_kernels, triton_streamed_pursuit):

@@ -1,4 +1,4 @@
-"""``rkdl outliers`` and ``classify``."""
+"""``rkdl fit``, ``encode``, ``denoise``, ``outliers`` and ``classify``."""
 
 from __future__ import annotations
 
@@ -8,18 +8,111 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
-from rkdl._cli.inputs import Inputs, read_inputs
-from rkdl._cli.messages import say
-from rkdl._cli.models import CLASS_OF, configure, load_model, read_new, remember_names, warn_of_scales
-from rkdl._cli.outputs import TABLES, check_outputs, write_table
+from rkdl import _estimators as estimators
+from rkdl._cli.images import check_images, write_images
+from rkdl._cli.inputs import (
+    CLASS_OF,
+    KINDS,
+    Inputs,
+    configure,
+    load_model,
+    read_inputs,
+    read_new,
+    remember_names,
+    warn_of_scales,
+)
+from rkdl._cli.messages import say, say_aside
+from rkdl._cli.outputs import MATRICES, TABLES, check_outputs, write_matrix, write_table
 from rkdl._data.signals import PIECE_SIZE
 from rkdl._estimators.classifier import KDLClassifier
+from rkdl._estimators.learner import Learner
 from rkdl._estimators.outliers import KDLOutlierDetector
+from rkdl.datasets._errors import as_path
+from rkdl.datasets._files import Rows
+
+_STANDARDIZE = "scale the columns with --standardize"
+
+
+def fit(options: Namespace) -> int:
+    """Learn a dictionary and save it."""
+    check_outputs(options)
+    out, model = as_path(options.out), getattr(estimators, CLASS_OF[options.method])()
+    configure(model, options)
+    inputs = read_inputs(options.data, options)
+    warn_of_scales(inputs, "standardize the columns of the file, or the kernel will hardly see the others")
+    try:
+        model.fit(inputs.X, checkpoint=options.checkpoint)
+    except KeyboardInterrupt:
+        if not hasattr(model, "n_iter_"):
+            raise
+        remember_names(model, inputs)
+        model.save(out)
+        say_aside(f"interrupted after {len(model.update_errors_)} iterations; {out} holds the best model so far")
+        return 130
+    remember_names(model, inputs)
+    share = model.score(inputs.X)
+    model.save(out)
+    n_rows, n_features = inputs.X.shape
+    vectors = getattr(model, "kernel_vectors_", None)
+    on = "" if vectors is None else f" on {len(vectors)} kernel vectors"
+    say(
+        options,
+        f"{type(model).__name__}: {model.n_components} atoms{on} represent {share:.1%} of the energy of {n_rows:,} "
+        f"{inputs.unit} with {n_features} features, saved to {out}",
+    )
+    return 0
+
+
+def encode(options: Namespace) -> int:
+    """Write the codes of signals."""
+    check_outputs(options, MATRICES)
+    model: Learner = load_model(options.model, KINDS, "encode")
+    model.set_params(n_jobs=options.n_jobs, sparse_output=True)
+    inputs = read_new(options.data, options, model)
+    names = list(model.get_feature_names_out())
+    inputs.check_results(names)
+    codes = model.transform(inputs.X)
+    write_matrix(as_path(options.out), codes, names, inputs.ids)
+    mean = codes.nnz / codes.shape[0]
+    say(
+        options,
+        f"{codes.shape[0]:,} {inputs.unit} encoded on {codes.shape[1]} atoms, with {mean:.1f} nonzeros on average, "
+        f"saved to {options.out}",
+    )
+    return 0
+
+
+def denoise(options: Namespace) -> int:
+    """Write denoised signals."""
+    is_folder = as_path(options.data).is_dir() and not Path(options.out).suffix
+    check_outputs(options, () if is_folder else MATRICES, is_folder=is_folder)
+    model: Learner = load_model(options.model, KINDS, "denoise")
+    model.set_params(n_jobs=options.n_jobs)
+    inputs = read_new(options.data, options, model)
+    names = inputs.names or [f"feature{number}" for number in range(inputs.X.shape[1])]
+    inputs.check_results(names)
+    if is_folder and inputs.image_shape is None:
+        raise ValueError(f"{options.out}: a folder is for images, and {inputs.path} holds none; give a file")
+    if is_folder:
+        check_images(as_path(options.out), inputs.ids["file"], inputs.path)
+    try:
+        signals = model.denoise(inputs.X, noise=options.noise)
+    except NotFittedError as error:
+        raise ValueError(f"{options.model} cannot turn codes back into signals: fit it with --decoder") from error
+    if inputs.image_shape is not None and is_folder:
+        write_images(as_path(options.out), signals, inputs.ids["file"], inputs.image_shape)
+    else:
+        # Row numbers are not added, so that the result can be read like the input.
+        has_ids = options.keep or inputs.image_shape is not None
+        write_matrix(as_path(options.out), signals, names, inputs.ids if has_ids else {})
+    say(options, f"{len(signals):,} {inputs.unit} denoised, saved to {options.out}")
+    return 0
 
 
 def outliers(options: Namespace) -> int:
@@ -28,9 +121,9 @@ def outliers(options: Namespace) -> int:
     _check_training(options, ["train", "contamination"])
     if options.model is not None:
         detector: KDLOutlierDetector = load_model(options.model, ("KDLOutlierDetector",), "outliers")
-        inputs, model = read_new(options.data, options, detector), make_pipeline(detector)
+        inputs = read_new(options.data, options, detector)
         inputs.check_results(("anomaly", "outlier"))
-        labels = model.predict(inputs.X)
+        labels = detector.predict(inputs.X)
     else:
         learned = inputs = read_inputs(options.train or options.data, options)
         if options.train is not None:
@@ -38,15 +131,14 @@ def outliers(options: Namespace) -> int:
         inputs.check_results(("anomaly", "outlier"))
         detector = KDLOutlierDetector()
         configure(detector, options)
-        model = make_pipeline(detector)
         if options.standardize:
             learned, inputs = _standardized(learned, inputs)
         else:
-            warn_of_scales(learned, "scale the columns with --standardize")
+            warn_of_scales(learned, _STANDARDIZE)
         # The training rows have a threshold of their own.
-        labels = model.fit_predict(inputs.X) if options.train is None else model.fit(learned.X).predict(inputs.X)
+        labels = detector.fit_predict(inputs.X) if options.train is None else detector.fit(learned.X).predict(inputs.X)
         remember_names(detector, learned)
-    scores = -model.score_samples(inputs.X)
+    scores = -detector.score_samples(inputs.X)
     is_outlier = (labels == -1).astype(int)
     if out is not None:
         write_table(out, {**inputs.ids, "anomaly": scores, "outlier": is_outlier})
@@ -85,9 +177,16 @@ def classify(options: Namespace) -> int:
         test.check_results(_columns(np.unique(inputs.y)))
     classifier = KDLClassifier(CLASS_OF[options.method or "rkdl"])
     configure(classifier, options)
-    model = _with_scaling(options, inputs, classifier)
+    model = make_pipeline(classifier)
+    if options.standardize:
+        model = make_pipeline(_scaler(inputs.X), classifier)
+    else:
+        warn_of_scales(inputs, _STANDARDIZE)
     if options.cv is not None:
-        _cross_validate(options, model, inputs, inputs.y)
+        folds = StratifiedKFold(options.cv, shuffle=True, random_state=options.seed)
+        X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
+        rates = cross_val_score(model, X, inputs.y, cv=folds, error_score="raise")
+        say(options, f"{options.cv} folds: accuracy {rates.mean():.1%}, from {rates.min():.1%} to {rates.max():.1%}")
     if test is None and options.save is None:
         return 0
     model.fit(inputs.X, inputs.y)
@@ -118,31 +217,19 @@ def _predict(options: Namespace, model: Pipeline, inputs: Inputs, out: Path | No
     return 0
 
 
-def _cross_validate(options: Namespace, model: Pipeline, inputs: Inputs, y: np.ndarray) -> None:
-    folds = StratifiedKFold(options.cv, shuffle=True, random_state=options.seed)
-    X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
-    scores = cross_val_score(model, X, y, cv=folds, error_score="raise")
-    say(options, f"{options.cv} folds: accuracy {scores.mean():.1%}, from {scores.min():.1%} to {scores.max():.1%}")
+def _scaler(X: Rows, *, copy: bool = True) -> StandardScaler:
+    # Centring would fill a sparse matrix.
+    return StandardScaler(copy=copy, with_mean=not sparse.issparse(X))
 
 
 def _standardized(learned: Inputs, inputs: Inputs) -> tuple[Inputs, Inputs]:
     """Scale columns by those that are learned from, in place: another copy of a large table may not fit in memory."""
-    # Centring would fill a sparse matrix.
-    scaler = StandardScaler(copy=False, with_mean=not sparse.issparse(learned.X))
+    scaler = _scaler(learned.X, copy=False)
     n_rows, n_columns = learned.X.shape
     for block in gen_batches(n_rows, max(1, PIECE_SIZE // n_columns)):
         scaler.partial_fit(np.array(learned.X[block]) if scaler.with_mean else learned.X[block])
     scaled = replace(learned, X=scaler.transform(learned.X))
     return scaled, scaled if inputs is learned else replace(inputs, X=scaler.transform(inputs.X))
-
-
-def _with_scaling(options: Namespace, inputs: Inputs, model: KDLClassifier | KDLOutlierDetector) -> Pipeline:
-    """A model of standardized features, or without --standardize of features as they are, which may need a warning."""
-    if not options.standardize:
-        warn_of_scales(inputs, "scale the columns with --standardize")
-        return make_pipeline(model)
-    # Centring would fill a sparse matrix.
-    return make_pipeline(StandardScaler(with_mean=not sparse.issparse(inputs.X)), model)
 
 
 def _check_training(options: Namespace, training: list[str]) -> None:
