@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import host, squared_norms
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, family, gamma_parameter, has_user_code, make_kernel
+from rkdl._features.kernels.radial import Radial
 from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._features.widths import KERNEL_SAMPLE, find_gamma, sample_gamma, spread_sample
 from rkdl._learning.atom_updates import AtomUpdate
@@ -99,6 +100,13 @@ class KernelChoice(FeatureChoice):
         if self.is_linear:
             return sample @ sample.T
         return self.make_kernel(sample, sample_gamma(gamma_parameter(self.kernel, self.gamma), sample))(sample, sample)
+
+    def has_narrow_kernel(self, sample: np.ndarray) -> bool:
+        """Whether rounding squared norms of the signals to float32 changes the third digit of a kernel value."""
+        kernel = self.make_kernel(sample, sample_gamma(gamma_parameter(self.kernel, self.gamma), sample))
+        widths = [leaf._gamma for leaf in kernel._leaves() if isinstance(leaf, Radial)]
+        rounding = float(np.finfo(np.float32).eps) * float(np.median(squared_norms(sample)))
+        return max(widths, default=0.0) * rounding > 1e-3
 
     def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> KernelMap:
         assert vectors is not None
