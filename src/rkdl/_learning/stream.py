@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from rkdl._learning.learn import (
 from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._learning.running_statistics import RunningStatistics, add_batch, discount_factors, learn_batch, scaled
 from rkdl._learning.specification import Specification
-from rkdl._learning.waiting_batches import WaitingBatch, count_distinct, join, wait
+from rkdl._learning.waiting_batches import WaitingBatch, count_distinct, join
 from rkdl._utils.warnings import warn
 
 # Bytes of signals that wait.
@@ -42,6 +43,20 @@ FEWEST_SIGNALS = 20
 # part of it. Chance gave less, from the fewest signals on, in 40 random orders of each of 17 data sets. More than the
 # most would take longer to compare than to learn from.
 OTHER_SCALE, FEWEST_COMPARED, MOST_COMPARED = 4.0, 50, 100
+
+
+class Learning(NamedTuple):
+    """How signals are learned: what the estimator's parameters say now."""
+
+    specification: Specification
+    rng: np.random.RandomState
+    report: Report
+    n_jobs: int | None
+
+    def open(self, signals: Signals, stream: Stream) -> AbstractContextManager[tuple[Executor, bool]]:
+        """As `open_learning`, in float64 if the stream started so."""
+        is_wide = None if stream.model is None else stream.computes_in_float64
+        return open_learning(self.specification, signals, self.n_jobs, is_wide)
 
 
 @dataclass(frozen=True)
@@ -89,64 +104,48 @@ class Stream:
         ends_epoch: bool = True,
     ) -> Stream:
         """The stream after a batch, and after an update of the model from all that was seen if `ends_epoch`."""
-        stream, how = self.forgotten(), (specification, rng, report, n_jobs)
-        must_wait = stream._must_wait(signals, specification, ends_epoch)
-        if not must_wait and not stream.waiting:
-            return stream._learned_from((signals, None), *how, ends_epoch=ends_epoch)
-        with open_learning(specification, signals, n_jobs, stream._is_wide) as (opened, _):
-            # The chunks of this batch, also where it is learned from together with others.
-            bounds = opened.bounds
-            if must_wait:
-                stream._check(opened, specification)
-        if must_wait:
-            if stream.waiting and stream._bytes_with(signals) > MOST_BYTES:
+        stream, how = self.forgotten(), Learning(specification, rng, report, n_jobs)
+        # More signals are not copied: they never wait, nor are they joined with those that do.
+        is_small = not signals.is_remote and _n_bytes(signals) <= MOST_BYTES
+        must_wait = is_small and stream._must_wait(signals, specification, ends_epoch)
+        waiting = stream.waiting
+        if must_wait or (is_small and waiting):
+            with how.open(signals, stream) as (opened, _):
+                if must_wait:
+                    stream._check(opened, specification)
+                # The chunks of this batch, also where it is learned from together with others.
+                batch = WaitingBatch.of(signals, opened.bounds)
+            if not must_wait:
+                return stream._learned_from(join([*waiting, batch], signals.device), how, ends_epoch=ends_epoch)
+            if waiting and stream._bytes_with(signals) > MOST_BYTES:
                 warn(
                     f"The batches that wait for an update exceed {MOST_BYTES / 2**20:.0f} MiB: of the oldest only sums "
                     f"are kept, and kernel vectors move by what they represent of those signals. Update more often."
                 )
-                stream = stream._learned_from(join(stream.waiting), *how, ends_epoch=False)
-            return replace(stream, waiting=(*stream.waiting, wait(signals, bounds)))
-        if not signals.is_remote and _n_bytes(signals) <= MOST_BYTES:
-            batches = [join(stream.waiting, signals, bounds)]
-        else:
-            # So many signals are not copied; a start is chosen from them.
-            batches = [join((), signals, bounds)]
-            if stream.waiting:
-                batches.insert(0 if stream.model is not None else 1, join(stream.waiting))
-        for number, batch in enumerate(batches):
-            stream = stream._learned_from(batch, *how, ends_epoch=ends_epoch and number + 1 == len(batches))
+                stream = stream._learned_from(join(waiting), how, ends_epoch=False)
+            return replace(stream, waiting=(*stream.waiting, batch))
+        parts: list[tuple[Signals, list[int] | None]] = [(signals, None)]
+        if waiting:
+            # A start is chosen from the larger part.
+            parts.insert(0 if stream.model is not None else 1, join(waiting))
+        for number, part in enumerate(parts, 1):
+            stream = stream._learned_from(part, how, ends_epoch=ends_epoch and number == len(parts))
         return stream
 
-    def _learned_from(
-        self,
-        batch: tuple[Signals, list[int] | None],
-        specification: Specification,
-        rng: np.random.RandomState,
-        report: Report,
-        n_jobs: int | None,
-        *,
-        ends_epoch: bool,
-    ) -> Stream:
+    def _learned_from(self, batch: tuple[Signals, list[int] | None], how: Learning, *, ends_epoch: bool) -> Stream:
         """The stream, in which nothing waits, after signals in chunks of so many rows, or in those of the library."""
         stream, (signals, rows) = replace(self, waiting=()), batch
-        with (
-            nullcontext() if rows is None else config_context(chunk_rows=rows),
-            open_learning(specification, signals, n_jobs, stream._is_wide) as (executor, is_wide),
-        ):
+        chunks = nullcontext() if rows is None else config_context(chunk_rows=rows)
+        with chunks, how.open(signals, stream) as (executor, is_wide):
             if stream.model is None:
-                executor = inspected(specification, executor)
-                stream = stream._started(specification, executor, is_wide, rng, report)
-            stream = stream._warned_of_scale(executor.signals, specification, report)
-            return stream._advanced(executor, specification, report, ends_epoch)
+                executor = inspected(how.specification, executor)
+                stream = stream._started(executor, how, is_wide)
+            stream = stream._warned_of_scale(executor.signals, how)
+            return stream._advanced(executor, how, ends_epoch)
 
     def forgotten(self) -> Stream:
         """The stream without what the last batch has made of the model, which became fitted attributes."""
         return replace(self, learned=None, error=None)
-
-    @property
-    def _is_wide(self) -> bool | None:
-        """Whether signals are read in float64; None before that is known."""
-        return None if self.model is None else self.computes_in_float64
 
     def _check(self, executor: Executor, specification: Specification) -> None:
         """Refuse signals, or features of them, that are not finite: an update must not be lost to them later."""
@@ -159,9 +158,7 @@ class Stream:
         return _n_bytes(signals) + sum(batch.rows.nbytes for batch in self.waiting)
 
     def _must_wait(self, signals: Signals, specification: Specification, ends_epoch: bool) -> bool:
-        """Whether a batch is kept until a later one."""
-        if signals.is_remote or _n_bytes(signals) > MOST_BYTES:
-            return False
+        """Whether a small batch is kept until a later one."""
         if specification.moves_vectors and specification.half_life is None and not ends_epoch:
             return True
         if self.model is not None:
@@ -169,17 +166,10 @@ class Stream:
         needed = signals_needed(specification)
         return self._bytes_with(signals) <= MOST_BYTES and count_distinct(self.waiting, signals, needed) < needed
 
-    def _started(
-        self,
-        specification: Specification,
-        executor: Executor,
-        is_wide: bool,
-        rng: np.random.RandomState,
-        report: Report,
-    ) -> Stream:
+    def _started(self, executor: Executor, how: Learning, is_wide: bool) -> Stream:
         """The stream with kernel vectors, gamma and first atoms chosen from these signals."""
-        problem, gamma = start_problem(specification, executor, rng, report)
-        if warm_up(specification, problem, report):
+        problem, gamma = start_problem(how.specification, executor, how.rng, how.report)
+        if warm_up(how.specification, problem, how.report):
             raise KeyboardInterrupt
         assert isinstance(problem, ReducedProblem)
         model = to_host(problem.model)
@@ -194,10 +184,10 @@ class Stream:
             computes_in_float64=is_wide or executor.signals.dtype != executor.signals.result_dtype,
         )
 
-    def _warned_of_scale(self, signals: Signals, specification: Specification, report: Report) -> Stream:
+    def _warned_of_scale(self, signals: Signals, how: Learning) -> Stream:
         """Warn once of a batch of another scale than the signals of the start."""
         known, is_small = self.start_gamma, signals.shape[0] < FEWEST_COMPARED
-        if known is None or is_small or self.has_warned_of_scale or signals_needed(specification) == 0:
+        if known is None or is_small or self.has_warned_of_scale or signals_needed(how.specification) == 0:
             return self
         sample = spread_sample(signals, MOST_COMPARED)
         if not np.isfinite(sample).all():
@@ -206,17 +196,17 @@ class Stream:
         if 1.0 / OTHER_SCALE <= ratio <= OTHER_SCALE:
             return self
         warn(
-            f"{report.name}: the median squared distance between the signals of this batch is {ratio:.2g} times that "
-            f"between those that atoms, gamma and kernel vectors were chosen from. If later batches are like this "
+            f"{how.report.name}: the median squared distance between the signals of this batch is {ratio:.2g} times "
+            f"that between those that atoms, gamma and kernel vectors were chosen from. If later batches are like this "
             f"one, begin anew with a clone, or scale the signals."
         )
         return replace(self, has_warned_of_scale=True)
 
-    def _advanced(self, executor: Executor, specification: Specification, report: Report, ends_epoch: bool) -> Stream:
+    def _advanced(self, executor: Executor, how: Learning, ends_epoch: bool) -> Stream:
         """The stream after the statistics of these signals, and after an update if `ends_epoch`."""
         assert self.model is not None
         assert self.running is not None
-        signals = executor.signals
+        signals, specification = executor.signals, how.specification
         # The mean weight of these signals is given to them afterwards, so that their pass is that of a fit.
         share, weight = discount_factors(signals.shape[0], specification.half_life)
         problem = self._problem(executor, specification)
@@ -233,7 +223,7 @@ class Stream:
         model, running = to_host((problem.model, running))
         learned = learned_of(specification, problem, self.gamma)
         if ends_epoch and self.running.weight == 0.0:
-            check_learned(specification, problem, learned, report.name)
+            check_learned(specification, problem, learned, how.report.name)
         sums = None
         if specification.decoder_alpha is not None:
             dictionary = learned.dictionary

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from rkdl._data.signals import Signals
+from rkdl._utils.types import Device
 
 # Signals that are looked at together.
 ROWS_AT_ONCE = 1024
@@ -19,30 +20,22 @@ class WaitingBatch(NamedTuple):
     rows: np.ndarray
     chunks: tuple[int, ...]
 
+    @classmethod
+    def of(cls, signals: Signals, bounds: Sequence[tuple[int, int]]) -> Self:
+        """A copy of a batch in host memory."""
+        rows = np.array(signals.on_host().read(0, signals.shape[0]))
+        return cls(rows, tuple(stop - start for start, stop in bounds))
 
-def wait(signals: Signals, bounds: Sequence[tuple[int, int]]) -> WaitingBatch:
-    """A copy of a batch in host memory."""
-    rows = np.array(signals.on_host().read(0, signals.shape[0]))
-    return WaitingBatch(rows, tuple(stop - start for start, stop in bounds))
 
-
-def join(
-    batches: Sequence[WaitingBatch], signals: Signals | None = None, bounds: Sequence[tuple[int, int]] = ()
-) -> tuple[Signals, list[int]]:
-    """Batches one after another and then the signals, in the widest of their dtypes, and the rows of their chunks.
-
-    They are in memory together, on the device of the signals; signals alone stay where they are.
-    """
-    if signals is not None and not batches:
-        return signals, [stop - start for start, stop in bounds]
-    parts = [*batches] if signals is None else [*batches, wait(signals, bounds)]
-    rows = np.concatenate([part.rows for part in parts])
+def join(batches: Sequence[WaitingBatch], device: Device = None) -> tuple[Signals, list[int]]:
+    """Batches one after another, in the widest of their dtypes and on a device, and the rows of their chunks."""
+    rows = np.concatenate([batch.rows for batch in batches])
     joined = Signals(rows, rows.dtype)
-    if signals is not None and signals.device is not None:
+    if device is not None:
         from rkdl._data.tensors import StreamedSignals
 
-        joined = StreamedSignals(joined, signals.device)
-    return joined, [count for part in parts for count in part.chunks]
+        joined = StreamedSignals(joined, device)
+    return joined, [count for batch in batches for count in batch.chunks]
 
 
 def count_distinct(batches: Sequence[WaitingBatch], signals: Signals, enough: int) -> int:
