@@ -17,7 +17,7 @@ from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.maps import FeatureMap, FourierMap, KernelMap
 from rkdl._features.widths import KERNEL_SAMPLE, offset_of, spread_sample
-from rkdl._learning.diagnostics import check_codes, check_rank, needs_float64
+from rkdl._learning.diagnostics import check_learned, needs_float64
 from rkdl._learning.feature_choice import EverySignal, KernelFeatures
 from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
 from rkdl._learning.initial_atoms import initial_atoms
@@ -88,7 +88,7 @@ def learn(
             assert checkpoint is not None
             raise checkpoint.refused(error) from error
         learned = learned_of(specification, problem, gamma)
-        check_learned(specification, problem, learned, report.name)
+        check_learned(specification, executor.signals, problem.model.n_empty, learned, report.name)
         dictionary = learned.dictionary
         if specification.decoder_alpha is not None:
             try:
@@ -263,18 +263,6 @@ def check_sizes(specification: Specification) -> None:
             f"n_components={specification.n_atoms} exceeds the number of kernel vectors, {features.size}: the atoms "
             f"span no more dimensions than that. Use more kernel vectors or fewer atoms.",
         )
-
-
-def check_learned(specification: Specification, problem: LearningProblem, learned: Learned, name: str) -> None:
-    """Warn of a model that represents next to nothing, or of kernel vectors that depend on one another."""
-    signals, features = problem.executor.signals, specification.features
-    tolerance = specification.pursuit.residual_tol
-    check_codes(name, problem.model.n_empty, signals.shape[0], None if tolerance < 0.0 else tolerance, features)
-    if learned.rank is not None:
-        assert isinstance(features, KernelFeatures)
-        count = learned.dictionary.feature_map.size
-        limit = signals.shape[1] if features.is_linear else count
-        check_rank(name, learned.rank, count, specification.n_atoms, limit, signals.dtype)
 
 
 def decoder_sums(dictionary: FittedDictionary, executor: Executor, earlier: DecoderSums | None = None) -> DecoderSums:

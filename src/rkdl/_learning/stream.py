@@ -16,11 +16,11 @@ from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
 from rkdl._features.widths import median_gamma, spread_sample
 from rkdl._learning.chunk_tasks import SufficientStatistics
+from rkdl._learning.diagnostics import check_learned
 from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.learn import (
     Learned,
     Report,
-    check_learned,
     decoder_sums,
     inspected,
     learned_of,
@@ -223,7 +223,7 @@ class Stream:
         model, running = to_host((problem.model, running))
         learned = learned_of(specification, problem, self.gamma)
         if ends_epoch and self.running.weight == 0.0:
-            check_learned(specification, problem, learned, how.report.name)
+            check_learned(specification, signals, problem.model.n_empty, learned, how.report.name)
         sums = None
         if specification.decoder_alpha is not None:
             dictionary = learned.dictionary
@@ -258,7 +258,7 @@ def signals_needed(specification: Specification) -> int:
     draws = isinstance(specification.init, str) and specification.init != "random"
     chooses = isinstance(features, KernelFeatures) and isinstance(features.vectors, str)
     return max(
-        FEWEST_SIGNALS if draws or features.gamma_rule is not None else 0,
+        FEWEST_SIGNALS if draws or isinstance(features.gamma_parameter, str) else 0,
         specification.n_atoms if draws else 0,
         features.size if chooses else 0,
     )
