@@ -62,10 +62,7 @@ class Model(NamedTuple):
         """The model of a state that was checked; an ArrayError if its atoms are not those of the metric."""
         whitened_atoms = state["whitened_atoms"]
         check_arrays({"whitened_atoms": host(whitened_atoms)}, {"whitened_atoms": Expected("nr")}, {"r": metric.rank})
-        return cls(feature_map, metric, whitened_atoms, **{name: host(state[name]).item() for name in _NUMBERS})
-
-
-_NUMBERS = {**NUMBERS, "penalty": Expected()}
+        return cls(feature_map, metric, whitened_atoms, **{name: host(state[name]).item() for name in NUMBERS})
 
 
 def check_state(
@@ -77,7 +74,7 @@ def check_state(
     """Raise an ArrayError unless a state is of so many atoms on features like these, and of a kernel-vector update."""
     vectors = feature_map.state()
     sizes = {"n": n_atoms, "m": feature_map.signal_size, "p": sum(map(len, vectors.values()))}
-    expected = {**_NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(vectors, Expected("pm"))}
+    expected = {**NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(vectors, Expected("pm"))}
     check_arrays(state, {**expected, **of_update}, sizes)
 
 

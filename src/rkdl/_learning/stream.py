@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -32,11 +33,13 @@ from rkdl._learning.learn import (
 from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._learning.running_statistics import RunningStatistics, add_batch, discount_factors, learn_batch, scaled
 from rkdl._learning.specification import Specification
-from rkdl._learning.waiting_batches import WaitingBatch, count_distinct, join
+from rkdl._utils.types import Device
 from rkdl._utils.warnings import warn
 
 # Bytes of signals that wait.
 MOST_BYTES = 256 << 20
+# Rows of signals that are searched together for distinct ones.
+ROWS_AT_ONCE = 1024
 # Distinct signals that gamma and atoms are chosen from at least.
 FEWEST_SIGNALS = 20
 # A batch has another scale if its median squared distance is so many times that of the signals of the start, or that
@@ -72,7 +75,7 @@ class Stream:
     norm: float | None = None  # norm that the kernel vectors are held to; None if it is free
     running: RunningStatistics | None = None
     decoder_sums: DecoderSums | None = None
-    waiting: tuple[WaitingBatch, ...] = ()
+    waiting: tuple[np.ndarray, ...] = ()  # the chunks of batches that wait
     start_gamma: float | None = None  # one over the median squared distance of the signals of the start
     has_warned: bool = False  # of the kernel-vector update
     has_warned_of_scale: bool = False
@@ -113,21 +116,22 @@ class Stream:
             with how.open(signals, stream) as (opened, _):
                 if must_wait:
                     stream._check(opened, specification)
-                # The chunks of this batch, also where it is learned from together with others.
-                batch = WaitingBatch.of(signals, opened.bounds)
+                # A copy, in the chunks of this batch also where it is learned from together with others.
+                read = signals.on_host().read
+                chunks = [np.array(read(start, stop)) for start, stop in opened.bounds]
             if not must_wait:
-                return stream._learned_from(join([*waiting, batch], signals.device), how, ends_epoch=ends_epoch)
+                return stream._learned_from(_joined([*waiting, *chunks], signals.device), how, ends_epoch=ends_epoch)
             if waiting and stream._bytes_with(signals) > MOST_BYTES:
                 warn(
                     f"The batches that wait for an update exceed {MOST_BYTES / 2**20:.0f} MiB: of the oldest only sums "
                     f"are kept, and kernel vectors move by what they represent of those signals. Update more often."
                 )
-                stream = stream._learned_from(join(waiting), how, ends_epoch=False)
-            return replace(stream, waiting=(*stream.waiting, batch))
+                stream = stream._learned_from(_joined(waiting), how, ends_epoch=False)
+            return replace(stream, waiting=(*stream.waiting, *chunks))
         parts: list[tuple[Signals, list[int] | None]] = [(signals, None)]
         if waiting:
             # A start is chosen from the larger part.
-            parts.insert(0 if stream.model is not None else 1, join(waiting))
+            parts.insert(0 if stream.model is not None else 1, _joined(waiting))
         for number, part in enumerate(parts, 1):
             stream = stream._learned_from(part, how, ends_epoch=ends_epoch and number == len(parts))
         return stream
@@ -155,7 +159,7 @@ class Stream:
             problem.encode_with(problem.model.whitened_atoms)
 
     def _bytes_with(self, signals: Signals) -> int:
-        return _n_bytes(signals) + sum(batch.rows.nbytes for batch in self.waiting)
+        return _n_bytes(signals) + sum(rows.nbytes for rows in self.waiting)
 
     def _must_wait(self, signals: Signals, specification: Specification, ends_epoch: bool) -> bool:
         """Whether a small batch is kept until a later one."""
@@ -164,7 +168,7 @@ class Stream:
         if self.model is not None:
             return False
         needed = signals_needed(specification)
-        return self._bytes_with(signals) <= MOST_BYTES and count_distinct(self.waiting, signals, needed) < needed
+        return self._bytes_with(signals) <= MOST_BYTES and _count_distinct(self.waiting, signals, needed) < needed
 
     def _started(self, executor: Executor, how: Learning, is_wide: bool) -> Stream:
         """The stream with kernel vectors, gamma and first atoms chosen from these signals."""
@@ -271,3 +275,28 @@ def _no_statistics(model: Model) -> RunningStatistics:
 
 def _n_bytes(signals: Signals) -> int:
     return signals.shape[0] * signals.shape[1] * signals.dtype.itemsize
+
+
+def _joined(chunks: Sequence[np.ndarray], device: Device = None) -> tuple[Signals, list[int]]:
+    """Chunks one after another, in the widest of their dtypes and on a device, and their numbers of rows."""
+    rows = np.concatenate(chunks)
+    joined = Signals(rows, rows.dtype)
+    if device is not None:
+        from rkdl._data.tensors import StreamedSignals
+
+        joined = StreamedSignals(joined, device)
+    return joined, [len(chunk) for chunk in chunks]
+
+
+def _count_distinct(chunks: Sequence[np.ndarray], signals: Signals, enough: int) -> int:
+    """Distinct signals other than zero in the chunks and the signals, counted up to `enough`."""
+    found: set[bytes] = set()
+    for source in [*(Signals(rows, rows.dtype) for rows in chunks), signals.on_host()]:
+        for start in range(0, source.shape[0], ROWS_AT_ONCE):
+            rows = source.read(start, min(start + ROWS_AT_ONCE, source.shape[0]))
+            # In one dtype, and with one sign of zero.
+            rows = rows[np.any(rows, axis=1)].astype(np.float64) + 0.0
+            found.update(row.tobytes() for row in rows)
+            if len(found) >= enough:
+                return len(found)
+    return len(found)

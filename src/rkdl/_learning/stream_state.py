@@ -11,12 +11,10 @@ from rkdl._learning.chunk_tasks import SufficientStatistics
 from rkdl._learning.reduced import Model, check_state
 from rkdl._learning.running_statistics import RunningStatistics
 from rkdl._learning.stream import Stream
-from rkdl._learning.waiting_batches import WaitingBatch
 from rkdl._persistence.named_arrays import (
     FLAGS,
     INTEGERS,
     POSITIVE,
-    ArrayError,
     Expected,
     check_arrays,
     flattened,
@@ -25,7 +23,7 @@ from rkdl._persistence.named_arrays import (
 )
 from rkdl._utils.types import FLOATS
 
-# Axes: m features of a signal, s of its feature map, n atoms, w worst signals, h signals in b chunks.
+# Axes: m features of a signal, s of its feature map, n atoms, w worst signals, i signals that wait.
 _STREAM = {
     **dict.fromkeys(["has_warned", "has_warned_of_scale", "computes_in_float64"], Expected("", FLAGS)),
     **{name: Expected("", group=name, least=POSITIVE) for name in ("gamma", "start_gamma")},
@@ -50,14 +48,14 @@ _STREAM = {
     "decoder_sums.signals": Expected("m", group="decoder"),
     "decoder_sums.n_signals": Expected("", group="decoder"),
 }
-_BATCH = {"rows": Expected("hm", FLOATS), "chunks": Expected("b", INTEGERS, least=1)}
+_WAITING = Expected("im", FLOATS)
 _PARTS = {"statistics": SufficientStatistics, "linear": SufficientStatistics, "worst": WorstSignals}
 
 
 def stream_state(stream: Stream) -> dict[str, np.ndarray]:
     """Everything that a stream with a model continues from, after it has forgotten what its last batch made of it."""
     assert stream.model is not None
-    waiting = {str(number): batch for number, batch in enumerate(stream.waiting)}
+    waiting = {str(number): rows for number, rows in enumerate(stream.waiting)}
     return flattened({**vars(stream), "model": stream.model.state(), "waiting": waiting})
 
 
@@ -74,23 +72,14 @@ def restored_stream(state: dict[str, np.ndarray], dictionary: FittedDictionary) 
     running |= {name: kind(**running[name]) for name, kind in _PARTS.items() if name in running}
     if "decoder_sums" in parts:
         parts["decoder_sums"] = DecoderSums(**parts["decoder_sums"])
+    waiting = part_of(state, "waiting")
+    for number, (name, rows) in enumerate(waiting.items()):
+        check_arrays({name: rows}, {str(number): _WAITING}, {"m": like.signal_size})
     return Stream(
         **{
             **parts,
             "model": Model.restored(of_model, feature_map, feature_map.metric(dictionary.atoms.dtype)),
             "running": RunningStatistics(**running),
-            "waiting": _waiting_batches(part_of(state, "waiting"), like.signal_size),
+            "waiting": tuple(waiting.values()),
         }
     )
-
-
-def _waiting_batches(state: dict[str, np.ndarray], n_features: int) -> tuple[WaitingBatch, ...]:
-    batches = []
-    for number in range(-(-len(state) // len(_BATCH))):
-        batch = part_of(state, str(number))
-        check_arrays(batch, _BATCH, {"m": n_features})
-        rows, chunks = batch["rows"], tuple(batch["chunks"].tolist())
-        if sum(chunks) != len(rows):
-            raise ArrayError(f"the chunks of waiting batch {number} are not those of its rows")
-        batches.append(WaitingBatch(rows, chunks))
-    return tuple(batches)
