@@ -135,10 +135,7 @@ class KernelFeatures(KernelChoice):
     ) -> np.ndarray:
         """Kernel vectors (p, m), in float64."""
         if isinstance(self.vectors, str):
-            pursuit = self.dictionary_pursuit
-            return choose_kernel_vectors(
-                self.vectors, executor, self.size, kernel, rng, pursuit=pursuit, atom_update=atom_update
-            )
+            return choose_kernel_vectors(self, executor, kernel, rng, atom_update)
         given = well_formed(host(self.vectors), "kernel_vectors")
         vectors = check_array(given, dtype=np.float64, input_name="kernel_vectors", copy=True)
         n_features = executor.signals.shape[1]
