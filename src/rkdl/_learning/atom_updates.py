@@ -49,11 +49,11 @@ class AtomUpdate(Protocol):
     refits_codes: bool  # whether coefficients change one by one, so that ``Z'F`` has to be computed again
 
     def __call__(
-        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
+        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals | None, metric: Array = None
     ) -> Sweep:
         """Update every atom once, from ``S = Z'Z``, the targets ``Q`` (n, r) and atoms (n, r) of unit norm.
 
-        `signals` has the codes themselves, for an update that needs more than ``S``; `metric` (r, r) is that of the
+        `signals` has the codes themselves, for an update that `refits_codes`; `metric` (r, r) is that of the
         coordinates, None for the identity. The atoms given are left as they are.
         """
 
@@ -84,9 +84,10 @@ class AKSVDUpdate:
     refits_codes = True
 
     def __call__(
-        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
+        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals | None, metric: Array = None
     ) -> Sweep:
         """Update every atom once, and its codes with it."""
+        assert signals is not None
         codes = signals.codes(len(atoms))
         targets, atoms = codes.to_backend_of(targets), copied(codes.to_backend_of(atoms))
         fits = []

@@ -16,6 +16,7 @@ from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
 from rkdl._features.widths import median_gamma, spread_sample
+from rkdl._learning.atom_replacement import WorstSignals
 from rkdl._learning.chunk_tasks import SufficientStatistics
 from rkdl._learning.diagnostics import check_learned
 from rkdl._learning.feature_choice import KernelFeatures
@@ -30,10 +31,20 @@ from rkdl._learning.learn import (
     start_problem,
     warm_up,
 )
-from rkdl._learning.reduced import Model, ReducedProblem
+from rkdl._learning.reduced import Model, ReducedProblem, check_state
 from rkdl._learning.running_statistics import RunningStatistics, add_batch, discount_factors, learn_batch, scaled
 from rkdl._learning.specification import Specification
-from rkdl._utils.types import Device
+from rkdl._persistence.named_arrays import (
+    FLAGS,
+    INTEGERS,
+    POSITIVE,
+    Expected,
+    check_arrays,
+    flattened,
+    nested,
+    part_of,
+)
+from rkdl._utils.types import FLOATS, Device
 from rkdl._utils.warnings import warn
 
 # Bytes of signals that wait.
@@ -60,6 +71,35 @@ class Learning(NamedTuple):
         """As `open_learning`, in float64 if the stream started so."""
         is_wide = None if stream.model is None else stream.computes_in_float64
         return open_learning(self.specification, signals, self.n_jobs, is_wide)
+
+
+# What is saved of a stream besides its model and the signals that wait. Axes: m features of a signal, s of its feature
+# map, n atoms, w worst signals.
+_STREAM = {
+    **dict.fromkeys(["has_warned", "has_warned_of_scale", "computes_in_float64"], Expected("", FLAGS)),
+    **{name: Expected("", group=name, least=POSITIVE) for name in ("gamma", "start_gamma")},
+    "norm": Expected("", group="norm"),
+    "running.weight": Expected("", least=0.0),
+    "running.is_discounted": Expected("", FLAGS),
+    "running.statistics.code_gram": Expected("nn"),
+    "running.statistics.cross_products": Expected("ns"),
+    "running.statistics.energy": Expected(),
+    "running.statistics.residual_energy": Expected(),
+    # Of codes against the kernel vectors.
+    "running.linear.code_gram": Expected("ss", group="linear"),
+    "running.linear.cross_products": Expected("sm", group="linear"),
+    "running.linear.energy": Expected("", group="linear"),
+    "running.linear.residual_energy": Expected("", group="linear"),
+    "running.worst.n_signals": Expected("", INTEGERS, "worst", least=1),
+    "running.worst.residuals": Expected("w", FLOATS, "worst"),
+    "running.worst.signals": Expected("wm", FLOATS, "worst"),
+    "decoder_sums.code_gram": Expected("nn", group="decoder"),
+    "decoder_sums.cross_products": Expected("nm", group="decoder"),
+    "decoder_sums.codes": Expected("n", group="decoder"),
+    "decoder_sums.signals": Expected("m", group="decoder"),
+    "decoder_sums.n_signals": Expected("", group="decoder"),
+}
+_PARTS = {"statistics": SufficientStatistics, "linear": SufficientStatistics, "worst": WorstSignals}
 
 
 @dataclass(frozen=True)
@@ -96,26 +136,17 @@ class Stream:
             norm = specification.linear.find_norm_of(feature_map.state()["kernel_vectors"])
         return cls(model, gamma, norm, _no_statistics(model))
 
-    def update(
-        self,
-        signals: Signals,
-        specification: Specification,
-        rng: np.random.RandomState,
-        report: Report,
-        n_jobs: int | None = None,
-        *,
-        ends_epoch: bool = True,
-    ) -> Stream:
+    def update(self, signals: Signals, how: Learning, *, ends_epoch: bool = True) -> Stream:
         """The stream after a batch, and after an update of the model from all that was seen if `ends_epoch`."""
-        stream, how = self.forgotten(), Learning(specification, rng, report, n_jobs)
+        stream = self.forgotten()
         # More signals are not copied: they never wait, nor are they joined with those that do.
         is_small = not signals.is_remote and _n_bytes(signals) <= MOST_BYTES
-        must_wait = is_small and stream._must_wait(signals, specification, ends_epoch)
+        must_wait = is_small and stream._must_wait(signals, how.specification, ends_epoch)
         waiting = stream.waiting
         if must_wait or (is_small and waiting):
             with how.open(signals, stream) as (opened, _):
                 if must_wait:
-                    stream._check(opened, specification)
+                    stream._check(opened, how.specification)
                 # A copy, in the chunks of this batch also where it is learned from together with others.
                 read = signals.on_host().read
                 chunks = [np.array(read(start, stop)) for start, stop in opened.bounds]
@@ -146,6 +177,32 @@ class Stream:
                 stream = stream._started(executor, how, is_wide)
             stream = stream._warned_of_scale(executor.signals, how)
             return stream._advanced(executor, how, ends_epoch)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a stream with a model continues from, after it has forgotten what its last batch made of it."""
+        assert self.model is not None
+        waiting = {str(number): rows for number, rows in enumerate(self.waiting)}
+        return flattened({**vars(self), "model": self.model.state(), "waiting": waiting})
+
+    @classmethod
+    def restored(cls, state: dict[str, np.ndarray], dictionary: FittedDictionary) -> Stream:
+        """The stream of a state, whose last dictionary is given; an ArrayError if they do not fit each other."""
+        of_model, waiting = part_of(state, "model"), part_of(state, "waiting")
+        own = {name: array for name, array in state.items() if not name.startswith(("model.", "waiting."))}
+        n_atoms, like = len(dictionary.atoms), dictionary.feature_map.as_dtype(np.dtype(np.float64))
+        check_arrays(own, _STREAM, {"n": n_atoms, "m": like.signal_size, "s": like.size})
+        check_state(of_model, like, n_atoms, {})
+        for number, (name, rows) in enumerate(waiting.items()):
+            check_arrays({name: rows}, {str(number): Expected("im", FLOATS)}, {"m": like.signal_size})
+        feature_map = like.restored(of_model)
+        parts = nested(own)
+        running = parts["running"]
+        running |= {name: kind(**running[name]) for name, kind in _PARTS.items() if name in running}
+        parts["running"] = RunningStatistics(**running)
+        if "decoder_sums" in parts:
+            parts["decoder_sums"] = DecoderSums(**parts["decoder_sums"])
+        model = Model.restored(of_model, feature_map, feature_map.metric(dictionary.atoms.dtype))
+        return cls(**{**parts, "model": model, "waiting": tuple(waiting.values())})
 
     def forgotten(self) -> Stream:
         """The stream without what the last batch has made of the model, which became fitted attributes."""
