@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import host, squared_norms
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, check_definite, family, gamma_parameter, has_user_code, make_kernel
+from rkdl._features.kernels.radial import Radial
 from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._features.widths import KERNEL_SAMPLE, find_gamma, spread_sample
 from rkdl._learning.atom_updates import AtomUpdate
@@ -88,9 +89,17 @@ class KernelChoice(FeatureChoice):
         return kernel
 
     def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        if self.runs_user_code:
-            return None
-        return self.make_kernel(sample, self.find_gamma(Signals(sample, sample.dtype)))(sample, sample)
+        return None if self.runs_user_code else self._kernel_of(sample)(sample, sample)
+
+    def has_narrow_kernel(self, sample: np.ndarray) -> bool:
+        """Whether rounding squared norms of the signals to float32 changes the third digit of a kernel value."""
+        widths = [leaf._gamma for leaf in self._kernel_of(sample)._leaves() if isinstance(leaf, Radial)]
+        rounding = float(np.finfo(np.float32).eps) * float(np.median(squared_norms(sample)))
+        return max(widths, default=0.0) * rounding > 1e-3
+
+    def _kernel_of(self, sample: np.ndarray) -> Kernel:
+        """The kernel as these few signals would have it."""
+        return self.make_kernel(sample, self.find_gamma(Signals(sample, sample.dtype)))
 
     def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
         return KernelMap(self.make_kernel(vectors, gamma), vectors)

@@ -18,7 +18,7 @@ from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.maps import FeatureMap, KernelMap
 from rkdl._features.widths import KERNEL_SAMPLE, offset_of, spread_sample
 from rkdl._learning.diagnostics import check_learned, needs_float64
-from rkdl._learning.feature_choice import EverySignal, KernelFeatures
+from rkdl._learning.feature_choice import EverySignal, KernelChoice, KernelFeatures
 from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
 from rkdl._learning.initial_atoms import initial_atoms
 from rkdl._learning.linear_term import on_sphere
@@ -138,7 +138,9 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
         # Kernel vectors and phases of signals far from zero are rounded by more than the signals' differences bear.
         is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
     count = min(specification.pursuit.n_nonzero, specification.n_atoms)
-    return products is not None and (is_far_off or needs_float64(products, count))
+    if products is None or is_far_off or needs_float64(products, count):
+        return products is not None
+    return isinstance(specification.features, KernelChoice) and specification.features.has_narrow_kernel(sample)
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
