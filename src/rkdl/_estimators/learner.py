@@ -33,7 +33,7 @@ from rkdl._learning.initial_atoms import INITS
 from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS
 from rkdl._learning.learn import CheckpointRequest, Learned, Report, decoder_sums, learn, solved_decoder
 from rkdl._learning.specification import Specification
-from rkdl._learning.stream import Stream
+from rkdl._learning.stream import Learning, Stream
 from rkdl._utils.types import MatrixLike, plain_scalar
 
 
@@ -253,14 +253,8 @@ def _learn_batch(work: Any, X: MatrixLike, update: bool) -> None:
     signals = work._read_signals(X, reset=is_first)
     specification = work._specification()
     stream = _stream_of(work, specification)
-    stream = stream.update(
-        signals,
-        specification,
-        check_random_state(work.random_state),
-        Report(type(work).__name__, work.verbose),
-        work.n_jobs,
-        ends_epoch=update,
-    )
+    rng, report = check_random_state(work.random_state), Report(type(work).__name__, work.verbose)
+    stream = stream.update(signals, Learning(specification, rng, report, work.n_jobs), ends_epoch=update)
     work._fit_settings = work._settings()
     if stream.learned is not None:
         work._set(stream.learned)
