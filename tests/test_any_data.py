@@ -313,6 +313,13 @@ class TestFloat32:
                 recoded(found, X), rel=1e-3
             )
 
+    def test_so_it_is_where_the_kernel_is_narrow(self):
+        """Distances of signals and kernel vectors are small differences of large squares."""
+        X = (1e4 * np.random.default_rng(0).standard_normal((5, 3))).astype(np.float32)[np.arange(60) % 5]
+        model = MORKDL(5, gamma=100.0, n_kernel_vectors=5, max_iter=2, random_state=0).fit(X)
+        true = np.sqrt(_squared_error(model, X.astype(float)) / X.size)
+        assert (model.errors_[-1], recoded(model, X)) == pytest.approx((true, true), abs=1e-4)
+
     @each_method
     def test_ordinary_signals_are_not(self, kind, digits):
         model = kind(max_iter=2, random_state=0).fit(digits.astype(np.float32))

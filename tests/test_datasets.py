@@ -392,6 +392,17 @@ def test_bad_arrays(tmp_path, array, match, suffix):
     assert str(path) in refused(datasets.load_signals, path, match=match)
 
 
+def test_bad_sparse_arrays(tmp_path):
+    for array, match in (
+        (scipy.sparse.eye_array(3, dtype=complex), "complex128"),
+        (scipy.sparse.csr_array((0, 3)), "no signals"),
+    ):
+        scipy.sparse.save_npz(tmp_path / "a.npz", array.tocsr())
+        assert "a.npz" in refused(datasets.load_signals, tmp_path / "a.npz", match=match)
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_array((4, 3)))
+    assert datasets.load_signals(tmp_path / "a.npz").shape == (4, 3)
+
+
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
 def test_broken_numpy_files(tmp_path, rng, suffix):
     path = tmp_path / f"a{suffix}"

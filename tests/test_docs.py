@@ -220,13 +220,18 @@ def test_snippets_run(page, tmp_path, monkeypatch):
     for name in NEEDED.get(page.name, []):
         pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)
-    names = {"__name__": "__main__"}
-    for code, printed in SNIPPET.findall(page.read_text()):
-        output = io.StringIO()
-        with contextlib.redirect_stdout(output), warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)
-            exec(compile(code, str(page), "exec"), names)
-        assert output.getvalue() == printed
+    names: dict = {"__name__": "__main__"}
+    try:
+        for code, printed in SNIPPET.findall(page.read_text()):
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output), warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)
+                exec(compile(code, str(page), "exec"), names)
+            assert output.getvalue() == printed
+    finally:
+        # One that an error leaves open would compute the Dask arrays of other tests.
+        if "client" in names:
+            names["client"].close()
 
 
 @pytest.mark.slow

@@ -64,8 +64,8 @@ def make_objective(monkeypatch, rng):
             options |= {"linear_weight": 0.5, "linear_n_nonzero_coefs": 2}
         (MORKDL if linear else ORKDL)(N_ATOMS, **options, **kernel).fit(Y)
         [objective] = seen
-        if isinstance(objective.kernel, RBF):
-            assert (objective.kernel._shift is not None) == (offset > 0)
+        if isinstance(objective.feature_map.kernel, RBF):
+            assert (objective.feature_map.kernel._shift is not None) == (offset > 0)
         return objective, offset + 0.6 * rng.standard_normal((N_VECTORS, N_FEATURES))
 
     return prepare

@@ -41,8 +41,10 @@ def check_outputs(options: Namespace, endings: Collection[str] = (), *, is_folde
         path = as_path(getattr(options, option))
         place = os.path.realpath(path)
         for other, what in taken.items():
-            is_same = place == other or (os.path.exists(place) and os.path.samefile(place, other))
-            if is_same or (is_folder and option == "out" and Path(other) in Path(place).parents):
+            is_same = place == other or (all(map(os.path.exists, (place, other))) and os.path.samefile(place, other))
+            # Images among images, or anything within a Zarr array.
+            keeps_apart = (is_folder and option == "out") or other.lower().endswith(".zarr")
+            if is_same or (keeps_apart and Path(other) in Path(place).parents):
                 raise ValueError(f"{path} is also {what} and would be overwritten: give another --{option}")
         taken[place] = f"the file of --{option}"
         if option == "out" and is_folder:

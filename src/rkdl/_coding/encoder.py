@@ -83,18 +83,14 @@ class Encoder:
             if correlations is None:
                 _, correlations = self.correlate(signals)
             norms = self._norms(signals, correlations) if squared_norms is None else squared_norms
-            if not is_tensor(correlations) and not self._is_in_range(signals, correlations, norms):
-                return self._wide_codes(signals, squared_norms)
-        options = *self.limited, self.atoms
-        codes: ChunkCodes = backend_of(correlations).pursue(correlations, self.padded_gram, norms, *options)[0]
-        # A tensor's dtype is not NumPy's.
-        if correlations.dtype == np.float32 and _have_vanished(correlations[codes.counts == 0]):
-            return self._wide_codes(signals, squared_norms)
-        return codes
-
-    def _wide_codes(self, signals: np.ndarray, squared_norms: Array | None) -> ChunkCodes:
-        codes = self.wide.codes(signals.astype(np.float64), squared_norms)
-        return codes._replace(values=codes.values.astype(signals.dtype))
+            is_array, codes = not is_tensor(correlations), None
+            if not is_array or self._is_in_range(signals, correlations, norms):
+                options = *self.limited, self.atoms
+                codes = backend_of(correlations).pursue(correlations, self.padded_gram, norms, *options)[0]
+            if codes is None or (is_array and _have_vanished(correlations, codes.counts)):
+                codes = self.wide.codes(signals.astype(np.float64), squared_norms)
+                codes = codes._replace(values=codes.values.astype(signals.dtype))
+            return codes
 
     def encode(self, signals: Array) -> tuple[Array, Array, ChunkCodes, Array]:
         """Features, squared norms, codes and squared residuals of a chunk."""
@@ -149,9 +145,12 @@ class Encoder:
         return self.feature_map.squared_norms(signals)
 
 
-def _have_vanished(correlations: np.ndarray) -> bool:
-    """Whether all squares of a row are zeros in its dtype, though its numbers are not."""
-    return bool((correlations.any(axis=1) & ~(correlations * correlations).any(axis=1)).any())
+def _have_vanished(correlations: Array, counts: Array) -> bool:
+    """Whether float32 rows of no code hold numbers whose squares are all zeros in it."""
+    if counts.all() or correlations.dtype != np.float32:
+        return False
+    rows = correlations[counts == 0]
+    return bool((rows.any(axis=1) & ~(rows * rows).any(axis=1)).any())
 
 
 def check_finite_features(correlations: Array) -> None:

@@ -24,6 +24,10 @@ Result = TypeVar("Result")
 _SAFE_LIMIT = {np.dtype(np.float32): 2.0**60, np.dtype(np.float64): 2.0**440}
 
 
+# Below this, squares of float32 lose digits to underflow.
+_FAINT = float(np.finfo(np.float32).tiny / np.finfo(np.float32).eps)
+
+
 class Signals:
     """Rows of `data`, anything with ``shape`` (n_signals, n_features) and row slicing, read in float32 or float64.
 
@@ -176,8 +180,7 @@ def has_faint(rows: np.ndarray, squares: np.ndarray) -> bool:
     """Whether the squared norm of a row in float32, which is not zero, has lost digits, or vanished."""
     if rows.dtype != np.float32:
         return False
-    limits = np.finfo(np.float32)
-    return bool(rows[squares < limits.tiny / limits.eps].any())
+    return bool(rows[squares < _FAINT].any())
 
 
 def needs_float64(rows: np.ndarray) -> bool:

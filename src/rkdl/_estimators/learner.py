@@ -33,7 +33,7 @@ from rkdl._learning.initial_atoms import INITS
 from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS
 from rkdl._learning.learn import CheckpointRequest, Learned, Report, decoder_sums, learn, solved_decoder
 from rkdl._learning.specification import Specification
-from rkdl._learning.stream import Stream
+from rkdl._learning.stream import Learning, Stream
 from rkdl._utils.types import MatrixLike, plain_scalar
 
 
@@ -243,7 +243,7 @@ def partial_fit(self: Any, X: MatrixLike, y: None = None, *, update: bool = True
         signals, specification = work._read_signals(X, reset=is_first), work._specification()
         rng, report = check_random_state(work.random_state), Report(type(work).__name__, work.verbose)
         stream = _stream_of(work, specification)
-        stream = stream.update(signals, specification, rng, report, work.n_jobs, ends_epoch=update)
+        stream = stream.update(signals, Learning(specification, rng, report, work.n_jobs), ends_epoch=update)
         if stream.learned is not None:
             work._set(stream.learned)
             found = [] if stream.error is None else [stream.error]

@@ -16,7 +16,7 @@ from rkdl._backends.arrays import host
 from rkdl._estimators.fitted import check_fitted
 from rkdl._estimators.fitting import as_fitted, remember_parameters
 from rkdl._features.kernels import PUBLIC, Kernel, from_plain, to_plain
-from rkdl._learning.stream_state import restored_stream, stream_state
+from rkdl._learning.stream import Stream
 from rkdl._persistence.files import read_file, write_file
 from rkdl._persistence.named_arrays import ArrayError, flattened, part_of
 from rkdl._utils.text import shown
@@ -49,7 +49,7 @@ def save(self: Any, path: str | os.PathLike) -> None:
         if name.endswith("_") and not name.startswith("_")
     }
     if "_stream" in vars(self):
-        arrays |= flattened({"stream": stream_state(self._stream)})
+        arrays |= flattened({"stream": self._stream.state()})
     write_file(path, "estimator", header, arrays)
 
 
@@ -172,7 +172,7 @@ class _File(NamedTuple):
         remember_parameters(model)
         stream = part_of(self.arrays, "stream")
         if stream:
-            model._stream = restored_stream(stream, model._dictionary())
+            model._stream = Stream.restored(stream, model._dictionary())
         unknown = [key for key in self.arrays if not key.startswith("stream.")]
         if unknown:
             raise TypeError(f"{unknown[0]} is not expected")

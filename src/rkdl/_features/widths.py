@@ -41,11 +41,6 @@ def _in_range(gamma: float) -> float:
     return min(max(gamma, float(limits.tiny)), float(limits.max))
 
 
-def sample_gamma(gamma: float | str, sample: np.ndarray) -> float:
-    """`gamma` as these few signals would have it."""
-    return find_gamma(gamma, Signals(sample, sample.dtype))
-
-
 def median_gamma(sample: np.ndarray) -> float:
     """One over the median squared distance between different signals of a sample; 1.0 where all are equal."""
     rows = sample.astype(np.float64)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
-from rkdl._data.signals import is_safe
+from rkdl._data.signals import Signals, is_safe
 from rkdl._features.kernels import Kernel, Linear
 from rkdl._features.kernels.inner_products import InnerProduct
 from rkdl._features.kernels.radial import Radial
@@ -15,7 +15,8 @@ from rkdl._features.widths import median_gamma
 from rkdl._utils.warnings import warn
 
 if TYPE_CHECKING:
-    from rkdl._learning.feature_choice import FeatureChoice
+    from rkdl._learning.learn import Learned
+    from rkdl._learning.specification import Specification
 
 # Where nine tenths of all pairs are this similar, up to this, the kernel is flat.
 FLAT = 1e-3
@@ -86,26 +87,28 @@ def _remedy(kernel: Kernel, sample: np.ndarray, fault: str) -> str:
     return f"{name} is too {fault} for them: {name}='median' would be {ratio:.1g} times it."
 
 
-def check_codes(name: str, n_empty: int, n_signals: int, residual_tol: float | None, features: FeatureChoice) -> None:
-    """Warn where many of the signals are not zero and have a code of zeros (`n_empty`)."""
-    share = n_empty / max(1, n_signals)
-    if share <= EMPTY_SHARE:
-        return
-    too_large = f"residual_tol={residual_tol} is not below their squared norm in feature space: lower it."
-    cause = features.why_empty() if residual_tol is None else too_large
-    warn(f"{name}: {share:.0%} of the signals have a code of zeros: {cause}")
+def check_learned(specification: Specification, signals: Signals, n_empty: int, learned: Learned, name: str) -> None:
+    """Warn of a model that represents next to nothing, or of kernel vectors that depend on one another.
 
-
-def check_rank(name: str, rank: int, n_vectors: int, n_atoms: int, limit: int, dtype: np.dtype) -> None:
-    """Warn where kernel vectors depend on one another, so that atoms do, or nearly all of them do.
-
-    `rank` is that of their kernel matrix, for signals of `dtype`, and `limit` the largest that the kernel allows.
+    `n_empty` of the signals are not zero and have a code of zeros.
     """
-    wanted = min(n_vectors, limit)
-    if rank >= DEPENDENT_SHARE * wanted or (rank >= n_atoms and rank >= RARE_SHARE * wanted):
+    features, tolerance, dtype = specification.features, specification.pursuit.residual_tol, signals.dtype
+    n_signals, n_features = signals.shape
+    if n_empty > EMPTY_SHARE * n_signals:
+        cause = features.why_empty()
+        if tolerance >= 0.0:
+            cause = f"residual_tol={tolerance} is not below their squared norm in feature space: lower it."
+        warn(f"{name}: {n_empty / n_signals:.0%} of the signals have a code of zeros: {cause}")
+    if learned.rank is None:
         return
-    remedy = " or give the signals in float64" if np.dtype(dtype) == np.float32 else ""
+    rank, count = learned.rank, learned.dictionary.feature_map.size
+    # A linear kernel has no more dimensions than the signals.
+    wanted = min(count, n_features) if learned.dictionary.feature_map.is_linear else count
+    share, is_enough = rank / wanted, rank >= specification.n_atoms
+    if share >= DEPENDENT_SHARE or (is_enough and share >= RARE_SHARE):
+        return
+    remedy = " or give the signals in float64" if dtype == np.float32 else ""
     warn(
-        f"{name}: of {n_vectors} kernel vectors only {rank} {'is' if rank == 1 else 'are'} independent in "
-        f"{np.dtype(dtype).name} (rank_), and the others add nothing. Use fewer kernel vectors{remedy}."
+        f"{name}: of {count} kernel vectors only {rank} {'is' if rank == 1 else 'are'} independent in {dtype.name} "
+        f"(rank_), and the others add nothing. Use fewer kernel vectors{remedy}."
     )

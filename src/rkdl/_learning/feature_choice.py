@@ -10,17 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
-from rkdl._backends.arrays import host
+from rkdl._backends.arrays import host, squared_norms
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.executor import Executor
-from rkdl._features.kernels import Kernel, family, gamma_parameter, has_user_code, make_kernel
+from rkdl._features.kernels import Kernel, check_definite, family, gamma_parameter, has_user_code, make_kernel
+from rkdl._features.kernels.radial import Radial
 from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
-from rkdl._features.widths import KERNEL_SAMPLE, find_gamma, sample_gamma, spread_sample
+from rkdl._features.widths import KERNEL_SAMPLE, find_gamma, spread_sample
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.diagnostics import check_kernel
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
 from rkdl._utils.inputs import well_formed
+from rkdl._utils.types import Array
 
 
 class FeatureChoice:
@@ -30,13 +32,14 @@ class FeatureChoice:
     runs_user_code = False
 
     @property
-    def gamma_rule(self) -> str | None:
-        """The rule that finds gamma from the signals, if one does."""
+    def gamma_parameter(self) -> float | str | None:
+        """The kernel's gamma, a number or the rule that finds it from the signals; None without a kernel."""
         return None
 
     def find_gamma(self, signals: Signals) -> float | None:
-        """The kernel's gamma, a number or found from the signals; None without a kernel."""
-        return None
+        """The kernel's gamma as a number."""
+        gamma = self.gamma_parameter
+        return None if gamma is None else find_gamma(gamma, signals)
 
     def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
         """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
@@ -46,8 +49,8 @@ class FeatureChoice:
         """The feature map of the signals, where it needs no kernel vectors."""
         return LinearMap(signals.shape[1])
 
-    def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> FeatureMap:
-        """The feature map of a fitted model, from its kernel vectors or frequencies."""
+    def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
+        """The feature map of a fitted model, from its kernel vectors or frequencies, if it has any."""
         return LinearMap(n_features)
 
     def why_empty(self) -> str:
@@ -65,52 +68,50 @@ class KernelChoice(FeatureChoice):
     coef0: float
 
     @property
-    def gamma_rule(self) -> str | None:
-        rule = gamma_parameter(self.kernel, self.gamma)
-        return rule if isinstance(rule, str) else None
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether the kernel is the inner product."""
-        return family(self.kernel) == "linear"
+    def gamma_parameter(self) -> float | str | None:
+        return gamma_parameter(self.kernel, self.gamma)
 
     @property
     def runs_user_code(self) -> bool:  # type: ignore[override]
         return has_user_code(self.kernel)
 
-    def find_gamma(self, signals: Signals) -> float | None:
-        return find_gamma(gamma_parameter(self.kernel, self.gamma), signals)
-
-    def make_kernel(self, sample: np.ndarray, gamma: float | None, *, check: bool = False) -> Kernel:
+    def make_kernel(self, sample: np.ndarray, gamma: float | None) -> Kernel:
         """The kernel with its numbers, for signals like those of the sample."""
         assert gamma is not None
-        return make_kernel(self.kernel, gamma=gamma, degree=self.degree, coef0=self.coef0, sample=sample, check=check)
+        return make_kernel(self.kernel, gamma=gamma, degree=self.degree, coef0=self.coef0, sample=sample)
 
     def checked_kernel(self, signals: Signals, gamma: float | None) -> Kernel:
         """The kernel for these signals, tried on some of them."""
         sample = spread_sample(signals, KERNEL_SAMPLE)
-        kernel = self.make_kernel(sample, gamma, check=True)
+        kernel = self.make_kernel(sample, gamma)
+        check_definite(kernel, sample)
         check_kernel(kernel, sample)
         return kernel
 
     def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        if self.runs_user_code:
-            return None
-        if self.is_linear:
-            return sample @ sample.T
-        return self.make_kernel(sample, sample_gamma(gamma_parameter(self.kernel, self.gamma), sample))(sample, sample)
+        return None if self.runs_user_code else self._kernel_of(sample)(sample, sample)
 
-    def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> KernelMap:
-        assert vectors is not None
+    def has_narrow_kernel(self, sample: np.ndarray) -> bool:
+        """Whether rounding squared norms of the signals to float32 changes the third digit of a kernel value."""
+        widths = [leaf._gamma for leaf in self._kernel_of(sample)._leaves() if isinstance(leaf, Radial)]
+        rounding = float(np.finfo(np.float32).eps) * float(np.median(squared_norms(sample)))
+        return max(widths, default=0.0) * rounding > 1e-3
+
+    def _kernel_of(self, sample: np.ndarray) -> Kernel:
+        """The kernel as these few signals would have it."""
+        return self.make_kernel(sample, self.find_gamma(Signals(sample, sample.dtype)))
+
+    def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
         return KernelMap(self.make_kernel(vectors, gamma), vectors)
 
-    def _remedies(self) -> list[str]:
-        widen = [] if self.runs_user_code else ["lower gamma" if family(self.kernel) else "widen the kernel"]
-        return [*widen, "scale the signals", "leave out extreme ones"]
-
     def why_empty(self) -> str:
-        message = ", ".join([*self._remedies(), "or use more atoms"])
-        return f"the kernel between them and the atoms vanishes. {message[0].upper()}{message[1:]}."
+        return self._why_it_vanishes("atoms", ["use more atoms"])
+
+    def _why_it_vanishes(self, others: str, remedies: list[str]) -> str:
+        widen = [] if self.runs_user_code else ["lower gamma" if family(self.kernel) else "widen the kernel"]
+        words = [*widen, "scale the signals", "leave out extreme ones", *remedies]
+        message = f"{', '.join(words[:-1])}, or {words[-1]}."
+        return f"the kernel between them and the {others} vanishes. {message[0].upper()}{message[1:]}"
 
 
 @dataclass(frozen=True)
@@ -125,13 +126,9 @@ class FourierFeatures(KernelChoice):
         frequencies = np.sqrt(2.0 * gamma) * rng.standard_normal((-(-self.size // 2), signals.shape[1]))
         return FourierMap(frequencies, gamma)
 
-    def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> FourierMap:  # type: ignore[override]
-        assert vectors is not None
+    def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
         assert gamma is not None
         return FourierMap(vectors, gamma)
-
-    def why_empty(self) -> str:
-        return "the kernel between them and the atoms vanishes. Lower gamma, or use more atoms."
 
 
 @dataclass(frozen=True)
@@ -147,10 +144,7 @@ class KernelFeatures(KernelChoice):
     ) -> np.ndarray:
         """Kernel vectors (p, m), in float64."""
         if isinstance(self.vectors, str):
-            pursuit = self.dictionary_pursuit
-            return choose_kernel_vectors(
-                self.vectors, executor, self.size, kernel, rng, pursuit=pursuit, atom_update=atom_update
-            )
+            return choose_kernel_vectors(self, executor, kernel, rng, atom_update)
         given = well_formed(host(self.vectors), "kernel_vectors")
         vectors = check_array(given, dtype=np.float64, input_name="kernel_vectors", copy=True)
         n_features = executor.signals.shape[1]
@@ -170,11 +164,8 @@ class KernelFeatures(KernelChoice):
             )
 
     def why_empty(self) -> str:
-        words = self._remedies()
-        if not isinstance(self.vectors, str) or self.vectors != "kmeans":
-            words.append("choose kernel_vectors='kmeans'")
-        message = f"{', '.join(words[:-1])}, or {words[-1]}."
-        return f"the kernel between them and the kernel vectors vanishes. {message[0].upper()}{message[1:]}"
+        is_kmeans = isinstance(self.vectors, str) and self.vectors == "kmeans"
+        return self._why_it_vanishes("kernel vectors", [] if is_kmeans else ["choose kernel_vectors='kmeans'"])
 
 
 @dataclass(frozen=True)
@@ -187,14 +178,11 @@ class EverySignal(KernelChoice):
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     @property
-    def gamma_rule(self) -> str | None:
-        return None if self.is_precomputed else super().gamma_rule
-
-    def find_gamma(self, signals: Signals) -> float | None:
-        return None if self.is_precomputed else super().find_gamma(signals)
+    def gamma_parameter(self) -> float | str | None:
+        return None if self.is_precomputed else super().gamma_parameter
 
     def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
         return None if self.is_precomputed else super().sample_products(sample)
 
-    def fitted_map(self, n_features: int, vectors: np.ndarray | None, gamma: float | None) -> FeatureMap:  # type: ignore[override]
+    def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
         return GivenKernelMap(n_features) if self.is_precomputed else super().fitted_map(n_features, vectors, gamma)

@@ -149,14 +149,10 @@ class FullModel(NamedTuple):
     correlations: Any  # (N, n), inner products of signals and atoms
     gram: Any
     objective: float = np.inf
+    penalty: float = 0.0  # nothing is minimised besides the error
     update_objective: float = np.inf
     n_revived: int = 0
     n_empty: int = 0
-
-    @property
-    def penalty(self) -> float:
-        """Nothing is minimised besides the error."""
-        return 0.0
 
     def normalized(self) -> FullModel:
         """The same model with atoms of unit norm; one without direction becomes zero and is replaced later."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rkdl._backends.arrays import cast, host
 from rkdl._backends.base import backend_of
-from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.kernels import RBF, Kernel
@@ -21,6 +21,9 @@ from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.initial_atoms import draw_others, draw_pivots
 from rkdl._learning.linear_term import signal_moments
 from rkdl._learning.reduced import Model, ReducedProblem
+
+if TYPE_CHECKING:
+    from rkdl._learning.feature_choice import KernelFeatures
 
 METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
 
@@ -36,23 +39,16 @@ DICTIONARY_NONZEROS = 5
 
 
 def choose_kernel_vectors(
-    method: str,
-    executor: Executor,
-    count: int,
-    kernel: Kernel,
-    rng: np.random.RandomState,
-    *,
-    pursuit: Pursuit,
-    atom_update: AtomUpdate,
+    features: KernelFeatures, executor: Executor, kernel: Kernel, rng: np.random.RandomState, atom_update: AtomUpdate
 ) -> np.ndarray:
-    """Kernel vectors (count, m), in float64, by one of `METHODS`; with fewer signals, points between two are taken too.
+    """Kernel vectors (p, m), in float64, by one of `METHODS`; with fewer signals, points between two are taken too.
 
-    `kernel` is what "rpcholesky" approximates; `pursuit` and `atom_update` are how "dictionary" codes and updates.
+    `kernel` is what "rpcholesky" approximates, and `atom_update` how "dictionary" updates.
     """
-    signals = executor.signals
+    method, count, signals = features.vectors, features.size, executor.signals
     n_signals = signals.shape[0]
     if method == "random" or (count >= n_signals and method != "dictionary"):
-        return draw_signals(signals, count, rng)
+        return _draw_signals(signals, count, rng)
     if method == "rpcholesky":
         size = min(n_signals, max(LARGEST_SAMPLE, count))
         sample = signals.take(np.sort(rng.choice(n_signals, size, replace=False)))
@@ -61,10 +57,10 @@ def choose_kernel_vectors(
     with _sampled(executor, max(LARGEST_SAMPLE, SAMPLES_A_VECTOR * count), rng) as few:
         if method == "kmeans":
             return _cluster_centres(few, count, kernel, rng)
-        return train_dictionary(few, count, rng, pursuit=pursuit, atom_update=atom_update)
+        return _train_dictionary(few, features, rng, atom_update)
 
 
-def draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np.ndarray:
+def _draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np.ndarray:
     """Different signals at random, in float64; all of them and points between two where `count` is larger."""
     n_signals = signals.shape[0]
     drawn = signals.take(rng.choice(n_signals, min(count, n_signals), replace=False)).astype(np.float64)
@@ -91,19 +87,17 @@ def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Abstr
     return nullcontext(executor)
 
 
-def train_dictionary(
-    executor: Executor, count: int, rng: np.random.RandomState, *, pursuit: Pursuit, atom_update: AtomUpdate
+def _train_dictionary(
+    executor: Executor, features: KernelFeatures, rng: np.random.RandomState, atom_update: AtomUpdate
 ) -> np.ndarray:
     """A linear dictionary of the signals, its atoms as long as the signals are in the root mean square.
 
     An atom's sign means nothing to a linear representation and much to a kernel: the one on the side of the
     signals' mean is taken.
     """
-    signals = executor.signals
-    starts = draw_signals(signals, count, rng)
-    size = signals.shape[1]
+    starts, size = _draw_signals(executor.signals, features.size, rng), executor.signals.shape[1]
     model = Model.start(LinearMap(size), IdentityMetric(size), starts)
-    problem = ReducedProblem(executor, model, pursuit, atom_update=atom_update)
+    problem = ReducedProblem(executor, model, features.dictionary_pursuit, atom_update=atom_update)
     for _ in range(DICTIONARY_ITERATIONS):
         problem.encode()
         problem.update()

@@ -15,10 +15,10 @@ from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.preimages import Decode, DecoderSums, LinearDecoder, learn_decoder
 from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.executor import Executor, open_executor
-from rkdl._features.maps import FeatureMap, FourierMap, KernelMap
+from rkdl._features.maps import FeatureMap, KernelMap
 from rkdl._features.widths import KERNEL_SAMPLE, offset_of, spread_sample
-from rkdl._learning.diagnostics import check_codes, check_rank, needs_float64
-from rkdl._learning.feature_choice import EverySignal, KernelFeatures
+from rkdl._learning.diagnostics import check_learned, needs_float64
+from rkdl._learning.feature_choice import EverySignal, KernelChoice, KernelFeatures
 from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
 from rkdl._learning.initial_atoms import initial_atoms
 from rkdl._learning.linear_term import on_sphere
@@ -88,7 +88,7 @@ def learn(
             assert checkpoint is not None
             raise checkpoint.refused(error) from error
         learned = learned_of(specification, problem, gamma)
-        check_learned(specification, problem, learned, report.name)
+        check_learned(specification, executor.signals, problem.model.n_empty, learned, report.name)
         dictionary = learned.dictionary
         if specification.decoder_alpha is not None:
             try:
@@ -138,7 +138,9 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
         # Kernel vectors and phases of signals far from zero are rounded by more than the signals' differences bear.
         is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
     count = min(specification.pursuit.n_nonzero, specification.n_atoms)
-    return products is not None and (is_far_off or needs_float64(products, count))
+    if products is None or is_far_off or needs_float64(products, count):
+        return products is not None
+    return isinstance(specification.features, KernelChoice) and specification.features.has_narrow_kernel(sample)
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
@@ -232,23 +234,18 @@ def loop_options(specification: Specification, problem: LearningProblem, report:
 
 def learned_of(specification: Specification, problem: LearningProblem, gamma: float | None) -> Learned:
     """What a problem has learned so far, rounded to the signals' dtype."""
-    signals, model = problem.executor.signals, problem.model
-    rank: int | None = None
+    signals, model, rank = problem.executor.signals, problem.model, None
+    atoms = host(model.atoms).astype(signals.dtype)
     if isinstance(problem, FullProblem):
-        vectors, atoms, gram = problem.kernel_rows.vectors(), host(model.atoms), host(model.gram)
+        vectors, gram = problem.kernel_rows.vectors(), host(model.gram)
     else:
-        whitened = host(model.whitened_atoms)
-        feature_map = model.feature_map
-        vectors, atoms, gram = None, host(model.atoms), whitened @ whitened.T
-        if isinstance(feature_map, KernelMap):
-            vectors, rank = host(feature_map.kernel_vectors), model.metric.rank
-        elif isinstance(feature_map, FourierMap):
-            vectors = host(feature_map.frequencies)
-    atoms = atoms.astype(signals.dtype)
-    if rank is None and not isinstance(problem, FullProblem):
-        # Of the atoms that are stored, from which it can be computed again.
-        gram = atoms.astype(np.float64) @ atoms.astype(np.float64).T
-    vectors = None if vectors is None else vectors.astype(signals.dtype)
+        vectors = next(iter(model.feature_map.state().values()), None)
+        # Where features are coordinates, of the atoms that are stored, from which it can be computed again.
+        coordinates = atoms.astype(np.float64)
+        if isinstance(model.feature_map, KernelMap):
+            coordinates, rank = host(model.whitened_atoms), model.metric.rank
+        gram = coordinates @ coordinates.T
+    vectors = None if vectors is None else host(vectors).astype(signals.dtype)
     fitted_map = specification.features.fitted_map(signals.shape[1], vectors, gamma)
     dictionary = FittedDictionary(fitted_map, atoms, specification.pursuit, gram)
     is_widened = signals.dtype != signals.result_dtype
@@ -263,18 +260,6 @@ def check_sizes(specification: Specification) -> None:
             f"n_components={specification.n_atoms} exceeds the number of kernel vectors, {features.size}: the atoms "
             f"span no more dimensions than that. Use more kernel vectors or fewer atoms.",
         )
-
-
-def check_learned(specification: Specification, problem: LearningProblem, learned: Learned, name: str) -> None:
-    """Warn of a model that represents next to nothing, or of kernel vectors that depend on one another."""
-    signals, features = problem.executor.signals, specification.features
-    tolerance = specification.pursuit.residual_tol
-    check_codes(name, problem.model.n_empty, signals.shape[0], None if tolerance < 0.0 else tolerance, features)
-    if learned.rank is not None:
-        assert isinstance(features, KernelFeatures)
-        count = learned.dictionary.feature_map.size
-        limit = signals.shape[1] if features.is_linear else count
-        check_rank(name, learned.rank, count, specification.n_atoms, limit, signals.dtype)
 
 
 def decoder_sums(dictionary: FittedDictionary, executor: Executor, earlier: DecoderSums | None = None) -> DecoderSums:

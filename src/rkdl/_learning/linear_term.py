@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import add
 
 import numpy as np
 
@@ -61,11 +62,8 @@ class LinearTermChoice:
         task = EncodeTask(LinearMap(vectors.shape[1]), cast(unit, dtype), gram, self.pursuit, makes_state=False)
         found = SufficientStatistics(*executor.to_backend(executor.map_reduce(task)[0]))
         code_gram, cross_products = found.code_gram / norms / norms[:, None], found.cross_products / norms[:, None]
-        if past is None:
-            return SufficientStatistics(code_gram, cross_products, float(found.energy))
-        return SufficientStatistics(
-            past.code_gram + code_gram, past.cross_products + cross_products, past.energy + float(found.energy)
-        )
+        own = SufficientStatistics(code_gram, cross_products, float(found.energy))
+        return own if past is None else SufficientStatistics(*map(add, past, own))
 
     def term(self, statistics: SufficientStatistics, energy: float) -> LinearTerm:
         """The term for signals of that energy in feature space."""

@@ -16,6 +16,7 @@ from rkdl._persistence.named_arrays import INTEGERS, Expected
 # Numbers of every saved model. Those of the objective are infinite before they are known.
 NUMBERS = {
     **dict.fromkeys(["objective", "update_objective"], Expected(is_finite=False)),
+    "penalty": Expected(),
     **dict.fromkeys(["n_revived", "n_empty"], Expected("", INTEGERS, least=0)),
 }
 

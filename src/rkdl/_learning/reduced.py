@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,10 +62,7 @@ class Model(NamedTuple):
         """The model of a state that was checked; an ArrayError if its atoms are not those of the metric."""
         whitened_atoms = state["whitened_atoms"]
         check_arrays({"whitened_atoms": host(whitened_atoms)}, {"whitened_atoms": Expected("nr")}, {"r": metric.rank})
-        return cls(feature_map, metric, whitened_atoms, **{name: host(state[name]).item() for name in _NUMBERS})
-
-
-_NUMBERS = {**NUMBERS, "penalty": Expected()}
+        return cls(feature_map, metric, whitened_atoms, **{name: host(state[name]).item() for name in NUMBERS})
 
 
 def check_state(
@@ -77,7 +74,7 @@ def check_state(
     """Raise an ArrayError unless a state is of so many atoms on features like these, and of a kernel-vector update."""
     vectors = feature_map.state()
     sizes = {"n": n_atoms, "m": feature_map.signal_size, "p": sum(map(len, vectors.values()))}
-    expected = {**_NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(vectors, Expected("pm"))}
+    expected = {**NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(vectors, Expected("pm"))}
     check_arrays(state, {**expected, **of_update}, sizes)
 
 
@@ -179,7 +176,9 @@ class ReducedProblem(LearningProblem):
         if self._eliminates_atoms and not update.refits_codes:
             return iterate
         targets = iterate.metric.whiten(statistics.cross_products)
-        signals = _CodedFeatures(executor, iterate.feature_map, iterate.metric, iterate.chunks)
+        signals = None
+        if update.refits_codes:
+            signals = _CodedFeatures(executor, iterate.feature_map, iterate.metric, iterate.chunks)
         sweep = update(statistics.code_gram, targets, iterate.whitened_atoms, signals)
         cross_products = None
         if sweep.codes is None:
@@ -351,22 +350,14 @@ class _CodedFeatures:
     """All codes together, for atom updates that change them: a `CodedSignals`."""
 
     def __init__(self, executor: Executor, feature_map: FeatureMap, metric: Any, chunks: list) -> None:
-        self.executor, self.feature_map, self.chunks = executor, feature_map, chunks
-        self._metric = metric
-
-    @cached_property
-    def metric(self) -> Any:
-        """The metric where the signals are."""
-        return self.executor.to_signals(self._metric)
-
-    @cached_property
-    def features(self) -> list:
-        """Features (N, p) of all signals in one array, or tensors chunk by chunk."""
-        signals = self.executor.signals
-        if isinstance(self.feature_map, LinearMap) and signals.is_in_memory and signals.device is None:
-            return [signals.read(0, signals.shape[0])]
-        parts = self.executor.gather(_itself, self.executor.map_reduce(Features(self.feature_map))[1])
-        return parts if len(parts) == 1 or is_tensor(parts[0]) else [np.concatenate(parts)]
+        self.executor, self.chunks, self.metric = executor, chunks, executor.to_signals(metric)
+        signals = executor.signals
+        # In one array, or tensors chunk by chunk.
+        if isinstance(feature_map, LinearMap) and signals.is_in_memory and signals.device is None:
+            self.features = [signals.read(0, signals.shape[0])]
+        else:
+            parts = executor.gather(_itself, executor.map_reduce(Features(feature_map))[1])
+            self.features = parts if len(parts) == 1 or is_tensor(parts[0]) else [np.concatenate(parts)]
 
     def codes(self, n_atoms: int) -> Any:
         self.chunks[:] = self.executor.gather(_itself, self.chunks)

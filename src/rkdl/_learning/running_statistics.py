@@ -14,9 +14,9 @@ from rkdl._backends.arrays import host, normalize_rows
 from rkdl._coding.preimages import DecoderSums
 from rkdl._features.kernels import has_user_code
 from rkdl._features.maps import KernelMap
+from rkdl._features.metric import make_metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst
 from rkdl._learning.chunk_tasks import GradientTask, SufficientStatistics
-from rkdl._learning.kernel_vector_replacement import keep_kernel_vectors
 from rkdl._learning.kernel_vector_updates import PastSignals
 from rkdl._learning.reduced import Iterate, ReducedProblem
 
@@ -156,7 +156,7 @@ def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics,
     if not np.isfinite(matrix).all():
         return iterate
     surplus = 1.0 - min(1.0, max(signals.shape[0], MIN_SIGNALS_PER_ATOM * n_atoms) / running.weight)
-    chosen = keep_kernel_vectors(
+    chosen = _keep_kernel_vectors(
         matrix,
         joined - surplus * past_joined,
         host(iterate.statistics.code_gram) - surplus * scales * scales.T * host(past.code_gram),
@@ -176,3 +176,30 @@ def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics,
             statistics=iterate.statistics._replace(cross_products=place(joined[:, chosen])),
         )
     )
+
+
+def _keep_kernel_vectors(
+    matrix: np.ndarray, cross_products: np.ndarray, code_gram: np.ndarray, count: int, dtype: np.dtype
+) -> np.ndarray:
+    """Indices, ascending, of the `count` kernel vectors without which the atoms would lose most.
+
+    For codes Z of fixed signals, with ``S = Z'Z``, ``P = Z'K(Y, D)`` and ``M = K(D, D)``, the best atoms on the kernel
+    vectors D fit ``tr S^-1 P M^-1 P'`` of the signals' energy. Without kernel vector i they fit less by
+    ``B_ii / (M^-1)_ii``, where ``B = M^-1 P'S^-1 P M^-1``; what is left of both matrices is a change of rank one away.
+    The dtype of the signals decides what is rounding.
+    """
+    size = len(matrix)
+    # Vectors that the others span weigh nothing, and rounding shall not say otherwise.
+    ridge = size * max(float(np.finfo(dtype).eps), 1e-12) * float(matrix.diagonal().max())
+    inverse = np.linalg.inv(matrix + ridge * np.eye(size))
+    halves = inverse @ make_metric(code_gram, np.float64).whiten(cross_products.T)
+    benefits = halves @ halves.T
+    remaining = np.arange(size)
+    while len(remaining) > count:
+        i = int(np.argmin(benefits.diagonal() / inverse.diagonal()))
+        column, row, scale = inverse[:, i] / inverse[i, i], benefits[i], benefits[i, i]
+        benefits = benefits - np.outer(column, row) - np.outer(row, column) + scale * np.outer(column, column)
+        inverse = inverse - np.outer(column, inverse[i])
+        rest = np.arange(len(remaining)) != i
+        remaining, inverse, benefits = remaining[rest], inverse[np.ix_(rest, rest)], benefits[np.ix_(rest, rest)]
+    return remaining

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,12 +16,13 @@ from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import Executor
 from rkdl._features.widths import median_gamma, spread_sample
+from rkdl._learning.atom_replacement import WorstSignals
 from rkdl._learning.chunk_tasks import SufficientStatistics
+from rkdl._learning.diagnostics import check_learned
 from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.learn import (
     Learned,
     Report,
-    check_learned,
     decoder_sums,
     inspected,
     learned_of,
@@ -28,20 +31,75 @@ from rkdl._learning.learn import (
     start_problem,
     warm_up,
 )
-from rkdl._learning.reduced import Model, ReducedProblem
+from rkdl._learning.reduced import Model, ReducedProblem, check_state
 from rkdl._learning.running_statistics import RunningStatistics, add_batch, discount_factors, learn_batch, scaled
 from rkdl._learning.specification import Specification
-from rkdl._learning.waiting_batches import WaitingBatch, count_distinct, join, wait
+from rkdl._persistence.named_arrays import (
+    FLAGS,
+    INTEGERS,
+    POSITIVE,
+    Expected,
+    check_arrays,
+    flattened,
+    nested,
+    part_of,
+)
+from rkdl._utils.types import FLOATS, Device
 from rkdl._utils.warnings import warn
 
 # Bytes of signals that wait.
 MOST_BYTES = 256 << 20
+# Rows of signals that are searched together for distinct ones.
+ROWS_AT_ONCE = 1024
 # Distinct signals that gamma and atoms are chosen from at least.
 FEWEST_SIGNALS = 20
 # A batch has another scale if its median squared distance is so many times that of the signals of the start, or that
 # part of it. Chance gave less, from the fewest signals on, in 40 random orders of each of 17 data sets. More than the
 # most would take longer to compare than to learn from.
 OTHER_SCALE, FEWEST_COMPARED, MOST_COMPARED = 4.0, 50, 100
+
+
+class Learning(NamedTuple):
+    """How signals are learned: what the estimator's parameters say now."""
+
+    specification: Specification
+    rng: np.random.RandomState
+    report: Report
+    n_jobs: int | None
+
+    def open(self, signals: Signals, stream: Stream) -> AbstractContextManager[tuple[Executor, bool]]:
+        """As `open_learning`, in float64 if the stream started so."""
+        is_wide = None if stream.model is None else stream.computes_in_float64
+        return open_learning(self.specification, signals, self.n_jobs, is_wide)
+
+
+# What is saved of a stream besides its model and the signals that wait. Axes: m features of a signal, s of its feature
+# map, n atoms, w worst signals.
+_STREAM = {
+    **dict.fromkeys(["has_warned", "has_warned_of_scale", "computes_in_float64"], Expected("", FLAGS)),
+    **{name: Expected("", group=name, least=POSITIVE) for name in ("gamma", "start_gamma")},
+    "norm": Expected("", group="norm"),
+    "running.weight": Expected("", least=0.0),
+    "running.is_discounted": Expected("", FLAGS),
+    "running.statistics.code_gram": Expected("nn"),
+    "running.statistics.cross_products": Expected("ns"),
+    "running.statistics.energy": Expected(),
+    "running.statistics.residual_energy": Expected(),
+    # Of codes against the kernel vectors.
+    "running.linear.code_gram": Expected("ss", group="linear"),
+    "running.linear.cross_products": Expected("sm", group="linear"),
+    "running.linear.energy": Expected("", group="linear"),
+    "running.linear.residual_energy": Expected("", group="linear"),
+    "running.worst.n_signals": Expected("", INTEGERS, "worst", least=1),
+    "running.worst.residuals": Expected("w", FLOATS, "worst"),
+    "running.worst.signals": Expected("wm", FLOATS, "worst"),
+    "decoder_sums.code_gram": Expected("nn", group="decoder"),
+    "decoder_sums.cross_products": Expected("nm", group="decoder"),
+    "decoder_sums.codes": Expected("n", group="decoder"),
+    "decoder_sums.signals": Expected("m", group="decoder"),
+    "decoder_sums.n_signals": Expected("", group="decoder"),
+}
+_PARTS = {"statistics": SufficientStatistics, "linear": SufficientStatistics, "worst": WorstSignals}
 
 
 @dataclass(frozen=True)
@@ -57,7 +115,7 @@ class Stream:
     norm: float | None = None  # norm that the kernel vectors are held to; None if it is free
     running: RunningStatistics | None = None
     decoder_sums: DecoderSums | None = None
-    waiting: tuple[WaitingBatch, ...] = ()
+    waiting: tuple[np.ndarray, ...] = ()  # the chunks of batches that wait
     start_gamma: float | None = None  # one over the median squared distance of the signals of the start
     has_warned: bool = False  # of the kernel-vector update
     has_warned_of_scale: bool = False
@@ -78,75 +136,77 @@ class Stream:
             norm = specification.linear.find_norm_of(feature_map.state()["kernel_vectors"])
         return cls(model, gamma, norm, _no_statistics(model))
 
-    def update(
-        self,
-        signals: Signals,
-        specification: Specification,
-        rng: np.random.RandomState,
-        report: Report,
-        n_jobs: int | None = None,
-        *,
-        ends_epoch: bool = True,
-    ) -> Stream:
+    def update(self, signals: Signals, how: Learning, *, ends_epoch: bool = True) -> Stream:
         """The stream after a batch, and after an update of the model from all that was seen if `ends_epoch`."""
-        stream, how = self.forgotten(), (specification, rng, report, n_jobs)
-        must_wait = stream._must_wait(signals, specification, ends_epoch)
-        if not must_wait and not stream.waiting:
-            return stream._learned_from((signals, None), *how, ends_epoch=ends_epoch)
-        with open_learning(specification, signals, n_jobs, stream._is_wide) as (opened, _):
-            # The chunks of this batch, also where it is learned from together with others.
-            bounds = opened.bounds
-            if must_wait:
-                stream._check(opened, specification)
-        if must_wait:
-            if stream.waiting and stream._bytes_with(signals) > MOST_BYTES:
+        stream = self.forgotten()
+        # More signals are not copied: they never wait, nor are they joined with those that do.
+        is_small = not signals.is_remote and _n_bytes(signals) <= MOST_BYTES
+        must_wait = is_small and stream._must_wait(signals, how.specification, ends_epoch)
+        waiting = stream.waiting
+        if must_wait or (is_small and waiting):
+            with how.open(signals, stream) as (opened, _):
+                if must_wait:
+                    stream._check(opened, how.specification)
+                # A copy, in the chunks of this batch also where it is learned from together with others.
+                read = signals.on_host().read
+                chunks = [np.array(read(start, stop)) for start, stop in opened.bounds]
+            if not must_wait:
+                return stream._learned_from(_joined([*waiting, *chunks], signals.device), how, ends_epoch=ends_epoch)
+            if waiting and stream._bytes_with(signals) > MOST_BYTES:
                 warn(
                     f"The batches that wait for an update exceed {MOST_BYTES / 2**20:.0f} MiB: of the oldest only sums "
                     f"are kept, and kernel vectors move by what they represent of those signals. Update more often."
                 )
-                stream = stream._learned_from(join(stream.waiting), *how, ends_epoch=False)
-            return replace(stream, waiting=(*stream.waiting, wait(signals, bounds)))
-        if not signals.is_remote and _n_bytes(signals) <= MOST_BYTES:
-            batches = [join(stream.waiting, signals, bounds)]
-        else:
-            # So many signals are not copied; a start is chosen from them.
-            batches = [join((), signals, bounds)]
-            if stream.waiting:
-                batches.insert(0 if stream.model is not None else 1, join(stream.waiting))
-        for number, batch in enumerate(batches):
-            stream = stream._learned_from(batch, *how, ends_epoch=ends_epoch and number + 1 == len(batches))
+                stream = stream._learned_from(_joined(waiting), how, ends_epoch=False)
+            return replace(stream, waiting=(*stream.waiting, *chunks))
+        parts: list[tuple[Signals, list[int] | None]] = [(signals, None)]
+        if waiting:
+            # A start is chosen from the larger part.
+            parts.insert(0 if stream.model is not None else 1, _joined(waiting))
+        for number, part in enumerate(parts, 1):
+            stream = stream._learned_from(part, how, ends_epoch=ends_epoch and number == len(parts))
         return stream
 
-    def _learned_from(
-        self,
-        batch: tuple[Signals, list[int] | None],
-        specification: Specification,
-        rng: np.random.RandomState,
-        report: Report,
-        n_jobs: int | None,
-        *,
-        ends_epoch: bool,
-    ) -> Stream:
+    def _learned_from(self, batch: tuple[Signals, list[int] | None], how: Learning, *, ends_epoch: bool) -> Stream:
         """The stream, in which nothing waits, after signals in chunks of so many rows, or in those of the library."""
         stream, (signals, rows) = replace(self, waiting=()), batch
-        with (
-            nullcontext() if rows is None else config_context(chunk_rows=rows),
-            open_learning(specification, signals, n_jobs, stream._is_wide) as (executor, is_wide),
-        ):
+        chunks = nullcontext() if rows is None else config_context(chunk_rows=rows)
+        with chunks, how.open(signals, stream) as (executor, is_wide):
             if stream.model is None:
-                executor = inspected(specification, executor)
-                stream = stream._started(specification, executor, is_wide, rng, report)
-            stream = stream._warned_of_scale(executor.signals, specification, report)
-            return stream._advanced(executor, specification, report, ends_epoch)
+                executor = inspected(how.specification, executor)
+                stream = stream._started(executor, how, is_wide)
+            stream = stream._warned_of_scale(executor.signals, how)
+            return stream._advanced(executor, how, ends_epoch)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a stream with a model continues from, after it has forgotten what its last batch made of it."""
+        assert self.model is not None
+        waiting = {str(number): rows for number, rows in enumerate(self.waiting)}
+        return flattened({**vars(self), "model": self.model.state(), "waiting": waiting})
+
+    @classmethod
+    def restored(cls, state: dict[str, np.ndarray], dictionary: FittedDictionary) -> Stream:
+        """The stream of a state, whose last dictionary is given; an ArrayError if they do not fit each other."""
+        of_model, waiting = part_of(state, "model"), part_of(state, "waiting")
+        own = {name: array for name, array in state.items() if not name.startswith(("model.", "waiting."))}
+        n_atoms, like = len(dictionary.atoms), dictionary.feature_map.as_dtype(np.dtype(np.float64))
+        check_arrays(own, _STREAM, {"n": n_atoms, "m": like.signal_size, "s": like.size})
+        check_state(of_model, like, n_atoms, {})
+        for number, (name, rows) in enumerate(waiting.items()):
+            check_arrays({name: rows}, {str(number): Expected("im", FLOATS)}, {"m": like.signal_size})
+        feature_map = like.restored(of_model)
+        parts = nested(own)
+        running = parts["running"]
+        running |= {name: kind(**running[name]) for name, kind in _PARTS.items() if name in running}
+        parts["running"] = RunningStatistics(**running)
+        if "decoder_sums" in parts:
+            parts["decoder_sums"] = DecoderSums(**parts["decoder_sums"])
+        model = Model.restored(of_model, feature_map, feature_map.metric(dictionary.atoms.dtype))
+        return cls(**{**parts, "model": model, "waiting": tuple(waiting.values())})
 
     def forgotten(self) -> Stream:
         """The stream without what the last batch has made of the model, which became fitted attributes."""
         return replace(self, learned=None, error=None)
-
-    @property
-    def _is_wide(self) -> bool | None:
-        """Whether signals are read in float64; None before that is known."""
-        return None if self.model is None else self.computes_in_float64
 
     def _check(self, executor: Executor, specification: Specification) -> None:
         """Refuse signals, or features of them, that are not finite: an update must not be lost to them later."""
@@ -156,30 +216,21 @@ class Stream:
             problem.encode_with(problem.model.whitened_atoms)
 
     def _bytes_with(self, signals: Signals) -> int:
-        return _n_bytes(signals) + sum(batch.rows.nbytes for batch in self.waiting)
+        return _n_bytes(signals) + sum(rows.nbytes for rows in self.waiting)
 
     def _must_wait(self, signals: Signals, specification: Specification, ends_epoch: bool) -> bool:
-        """Whether a batch is kept until a later one."""
-        if signals.is_remote or _n_bytes(signals) > MOST_BYTES:
-            return False
+        """Whether a small batch is kept until a later one."""
         if specification.moves_vectors and specification.half_life is None and not ends_epoch:
             return True
         if self.model is not None:
             return False
         needed = signals_needed(specification)
-        return self._bytes_with(signals) <= MOST_BYTES and count_distinct(self.waiting, signals, needed) < needed
+        return self._bytes_with(signals) <= MOST_BYTES and _count_distinct(self.waiting, signals, needed) < needed
 
-    def _started(
-        self,
-        specification: Specification,
-        executor: Executor,
-        is_wide: bool,
-        rng: np.random.RandomState,
-        report: Report,
-    ) -> Stream:
+    def _started(self, executor: Executor, how: Learning, is_wide: bool) -> Stream:
         """The stream with kernel vectors, gamma and first atoms chosen from these signals."""
-        problem, gamma = start_problem(specification, executor, rng, report)
-        if warm_up(specification, problem, report):
+        problem, gamma = start_problem(how.specification, executor, how.rng, how.report)
+        if warm_up(how.specification, problem, how.report):
             raise KeyboardInterrupt
         assert isinstance(problem, ReducedProblem)
         model = to_host(problem.model)
@@ -194,10 +245,10 @@ class Stream:
             computes_in_float64=is_wide or executor.signals.dtype != executor.signals.result_dtype,
         )
 
-    def _warned_of_scale(self, signals: Signals, specification: Specification, report: Report) -> Stream:
+    def _warned_of_scale(self, signals: Signals, how: Learning) -> Stream:
         """Warn once of a batch of another scale than the signals of the start."""
         known, is_small = self.start_gamma, signals.shape[0] < FEWEST_COMPARED
-        if known is None or is_small or self.has_warned_of_scale or signals_needed(specification) == 0:
+        if known is None or is_small or self.has_warned_of_scale or signals_needed(how.specification) == 0:
             return self
         sample = spread_sample(signals, MOST_COMPARED)
         if not np.isfinite(sample).all():
@@ -206,17 +257,17 @@ class Stream:
         if 1.0 / OTHER_SCALE <= ratio <= OTHER_SCALE:
             return self
         warn(
-            f"{report.name}: the median squared distance between the signals of this batch is {ratio:.2g} times that "
-            f"between those that atoms, gamma and kernel vectors were chosen from. If later batches are like this "
+            f"{how.report.name}: the median squared distance between the signals of this batch is {ratio:.2g} times "
+            f"that between those that atoms, gamma and kernel vectors were chosen from. If later batches are like this "
             f"one, begin anew with a clone, or scale the signals."
         )
         return replace(self, has_warned_of_scale=True)
 
-    def _advanced(self, executor: Executor, specification: Specification, report: Report, ends_epoch: bool) -> Stream:
+    def _advanced(self, executor: Executor, how: Learning, ends_epoch: bool) -> Stream:
         """The stream after the statistics of these signals, and after an update if `ends_epoch`."""
         assert self.model is not None
         assert self.running is not None
-        signals = executor.signals
+        signals, specification = executor.signals, how.specification
         # The mean weight of these signals is given to them afterwards, so that their pass is that of a fit.
         share, weight = discount_factors(signals.shape[0], specification.half_life)
         problem = self._problem(executor, specification)
@@ -233,7 +284,7 @@ class Stream:
         model, running = to_host((problem.model, running))
         learned = learned_of(specification, problem, self.gamma)
         if ends_epoch and self.running.weight == 0.0:
-            check_learned(specification, problem, learned, report.name)
+            check_learned(specification, signals, problem.model.n_empty, learned, how.report.name)
         sums = None
         if specification.decoder_alpha is not None:
             dictionary = learned.dictionary
@@ -268,7 +319,7 @@ def signals_needed(specification: Specification) -> int:
     draws = isinstance(specification.init, str) and specification.init != "random"
     chooses = isinstance(features, KernelFeatures) and isinstance(features.vectors, str)
     return max(
-        FEWEST_SIGNALS if draws or features.gamma_rule is not None else 0,
+        FEWEST_SIGNALS if draws or isinstance(features.gamma_parameter, str) else 0,
         specification.n_atoms if draws else 0,
         features.size if chooses else 0,
     )
@@ -281,3 +332,28 @@ def _no_statistics(model: Model) -> RunningStatistics:
 
 def _n_bytes(signals: Signals) -> int:
     return signals.shape[0] * signals.shape[1] * signals.dtype.itemsize
+
+
+def _joined(chunks: Sequence[np.ndarray], device: Device = None) -> tuple[Signals, list[int]]:
+    """Chunks one after another, in the widest of their dtypes and on a device, and their numbers of rows."""
+    rows = np.concatenate(chunks)
+    joined = Signals(rows, rows.dtype)
+    if device is not None:
+        from rkdl._data.tensors import StreamedSignals
+
+        joined = StreamedSignals(joined, device)
+    return joined, [len(chunk) for chunk in chunks]
+
+
+def _count_distinct(chunks: Sequence[np.ndarray], signals: Signals, enough: int) -> int:
+    """Distinct signals other than zero in the chunks and the signals, counted up to `enough`."""
+    found: set[bytes] = set()
+    for source in [*(Signals(rows, rows.dtype) for rows in chunks), signals.on_host()]:
+        for start in range(0, source.shape[0], ROWS_AT_ONCE):
+            rows = source.read(start, min(start + ROWS_AT_ONCE, source.shape[0]))
+            # In one dtype, and with one sign of zero.
+            rows = rows[np.any(rows, axis=1)].astype(np.float64) + 0.0
+            found.update(row.tobytes() for row in rows)
+            if len(found) >= enough:
+                return len(found)
+    return len(found)

@@ -47,11 +47,12 @@ def read_arrays(path: Path, key: str | None = None, labels: Collection[str] = ()
         y = next((np.ravel(arrays[name]) for name in labels if name in arrays), None)
         if key is None and {"format", "shape"} <= set(arrays):
             with reading(path, "a sparse matrix", "save it again with scipy.sparse.save_npz"):
-                return sparse.csr_array(well_formed(sparse.load_npz(path), "the array")), y
-        array = arrays[_pick_name(path, [name for name in arrays if name not in labels], key)]
+                array = sparse.csr_array(well_formed(sparse.load_npz(path), "the array"))
+        else:
+            array = arrays[_pick_name(path, [name for name in arrays if name not in labels], key)]
     if array.dtype.kind not in "biuf":
         raise DatasetError(path, f"its values are {array.dtype}, not real numbers", "save it as float32 or float64")
-    if array.size == 0:
+    if 0 in array.shape:
         raise DatasetError(path, f"holds no signals (shape {array.shape})")
     if array.ndim < 2:
         raise DatasetError(path, f"its array is {array.ndim}-D", "signals are the rows of a 2-D array: reshape it")

@@ -60,24 +60,19 @@ def gamma_parameter(kernel: KernelLike, gamma: float | str) -> float | str:
     return kernel._gamma if isinstance(kernel, WithWidth) else 1.0
 
 
-def make_kernel(
-    kernel: KernelLike, *, gamma: float, degree: int, coef0: float, sample: np.ndarray, check: bool = False
-) -> Kernel:
+def make_kernel(kernel: KernelLike, *, gamma: float, degree: int, coef0: float, sample: np.ndarray) -> Kernel:
     """The kernel of an estimator's parameters, as the learning uses it; `gamma` is what the rule of a `Kernel` gives.
 
-    The sample shows where the signals are and what a callable takes, and with `check` that what may not be positive
-    semidefinite is so.
+    The sample shows where the signals are and what a callable takes.
     """
-    found = as_kernel(kernel, gamma, degree, coef0)._resolved(gamma)._prepared(sample)
-    if check and any(
-        leaf._has_user_code or (isinstance(leaf, Polynomial) and leaf.coef0 < 0.0) for leaf in found._leaves()
-    ):
-        _check_definite(found, sample)
-    return found
+    return as_kernel(kernel, gamma, degree, coef0)._resolved(gamma)._prepared(sample)
 
 
-def _check_definite(kernel: Kernel, sample: np.ndarray) -> None:
-    """Refuse, by a sample, what is not finite, symmetric and positive semidefinite."""
+def check_definite(kernel: Kernel, sample: np.ndarray) -> None:
+    """Refuse, by a sample, what is not finite, symmetric and positive semidefinite, where a kernel may not be."""
+    leaves = kernel._leaves()
+    if not any(leaf._has_user_code or (isinstance(leaf, Polynomial) and leaf.coef0 < 0.0) for leaf in leaves):
+        return
     rows = sample[:: max(1, len(sample) // 100)]
     matrix = np.asarray(kernel(rows, rows), dtype=np.float64)
     if not np.isfinite(matrix).all():

@@ -1,10 +1,4 @@
-"""What a kernel is: its values, its diagonal, and its gradient.
-
-The methods that move the kernel vectors ask for ``values, gradient = kernel.value_and_gradient(X, D)``: with
-`weighting` a function that multiplies an array by weights W,
-
-    gradient(weighting)_i = sum_t W_ti  d k(x_t, d_i) / d d_i
-"""
+"""What a kernel is: its values, its diagonal, and its gradient."""
 
 from __future__ import annotations
 
@@ -176,7 +170,7 @@ class Kernel:
         values : ndarray of shape (c, p)
             The kernel values.
         gradient : callable
-            ``gradient(weighting)`` is the sum over signals of weights times derivatives, (p, m) in float64, where
+            ``gradient(weighting)_i`` is the sum over t of ``w_ti dk(x_t, y_i) / dy_i``, (p, m) in float64, where
             ``weighting(factor)`` returns the weights (c, p) times a factor of that shape.
         """
         values = self(X, Y) if values is None else values

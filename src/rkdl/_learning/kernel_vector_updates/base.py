@@ -25,7 +25,6 @@ from sklearn.exceptions import ConvergenceWarning
 from rkdl._backends.arrays import cast, dot, is_tensor
 from rkdl._backends.base import backend_of
 from rkdl._execution.executor import Executor
-from rkdl._features.kernels import Kernel
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import Metric, OverflowingKernelError, make_metric
 from rkdl._learning.chunk_tasks import GradientTask
@@ -77,11 +76,6 @@ class Objective:
     def _code_metric(self) -> Metric:
         return make_metric(self.code_gram, np.float64)
 
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel."""
-        return self.feature_map.kernel
-
     def at(
         self, vectors: np.ndarray, cross_products: np.ndarray | None = None, gradient_atoms: np.ndarray | None = None
     ) -> Point:
@@ -118,12 +112,12 @@ class Objective:
     def _evaluate(
         self, vectors: np.ndarray, gradient_atoms: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray | None, list | None]:
-        dtype = self.executor.signals.dtype
+        kernel, dtype = self.feature_map.kernel, self.executor.signals.dtype
         atoms = None if gradient_atoms is None else cast(gradient_atoms, dtype)
         at_features = vectors is self.feature_map.kernel_vectors
         # A new point without a gradient is the last of an iteration, and the next one encodes with its features.
         caches_features = self.caches_features and gradient_atoms is None and not at_features
-        task = GradientTask(self.kernel, cast(vectors, dtype), len(self.code_gram), atoms, at_features, caches_features)
+        task = GradientTask(kernel, cast(vectors, dtype), len(self.code_gram), atoms, at_features, caches_features)
         sums, chunks = self.executor.map_reduce(task, self.chunks)
         if gradient_atoms is not None:
             self.chunks[:] = chunks
@@ -133,7 +127,7 @@ class Objective:
         cross_products, signal_gradient = sums[0], sums[1] if len(sums) > 1 else None
         if self.past is not None:
             places, combinations = self.past
-            values, gradient = self.kernel.value_and_gradient(places, vectors)
+            values, gradient = kernel.value_and_gradient(places, vectors)
             cross_products = cross_products + combinations @ values
             if signal_gradient is not None:
                 weights = combinations.T @ gradient_atoms
@@ -152,7 +146,7 @@ class Objective:
         point = self.with_signal_gradient(point)
         assert point.gradient_atoms is not None
         couplings = point.gradient_atoms.T @ self.code_gram @ point.gradient_atoms
-        _, weighted = self.kernel.value_and_gradient(point.vectors, point.vectors, point.metric.matrix)
+        _, weighted = self.feature_map.kernel.value_and_gradient(point.vectors, point.vectors, point.metric.matrix)
         gradient = weighted(lambda factor: backend_of(factor).from_host(couplings, factor) * factor)
         gradient -= point.signal_gradient
         gradient *= 2.0

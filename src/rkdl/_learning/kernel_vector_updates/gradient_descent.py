@@ -70,7 +70,7 @@ class GradientDescent(KernelVectorUpdate):
         """
         vectors = copied(point.vectors)
         couplings = point.atoms.T @ objective.code_gram @ point.atoms
-        kernel = objective.kernel
+        kernel = objective.feature_map.kernel
         signal_gradient = objective.with_signal_gradient(point).signal_gradient
         assert signal_gradient is not None
         linear = objective.linear

@@ -1,0 +1,120 @@
+"""Atom updates: one sweep over the atoms for fixed supports of the codes.
+
+In whitened coordinates every method is the linear one, with the identity for a metric. An atom is a row of `atoms`
+(n, r); a target is ``Q_j``, the combination of coordinates closest to ``sum_t z_tj phi(y_t)``. Full KDL has its own
+coordinates and passes their metric.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from rkdl._backends.arrays import copied, dot
+from rkdl._backends.base import SHORT, SHORT_IN_METRIC, backend_of
+from rkdl._utils.types import Array
+
+
+class CodedSignals(Protocol):
+    """Codes of all signals and the signals' inner products with the atoms, for updates that change codes."""
+
+    def codes(self, n_atoms: int) -> Array:
+        """The codes, their values free to change: a `SweepCodes` of the backend."""
+
+    def update(self, j: int, couplings: Array, norm: float) -> None:
+        """Atom j has become ``(Q_j - sum_i couplings_i a_i) / norm``."""
+
+    def correlations(self, j: int, atoms: Array, rows: Array) -> Array:
+        """Inner products of atom j with the signals of `rows`, in float64."""
+
+
+class Sweep(NamedTuple):
+    """Atoms (n, r) of unit norm after one sweep, and ``Z'Z`` (n, n) of their codes."""
+
+    atoms: Array
+    code_gram: Array
+    fit: Array  # sum_tj z_tj <phi(y_t), a_j>
+    # Factors (n,) that the codes of each atom have been multiplied by, or the codes themselves that changed one by one.
+    code_scales: Array = None
+    codes: Array = None
+
+    def objective(self, energy: Array, metric: Array = None) -> float:
+        """``tr K(Y, Y) - 2 fit + <S, A M A'>``."""
+        gram = self.atoms @ self.atoms.T if metric is None else self.atoms @ metric @ self.atoms.T
+        return float(float(energy) - 2.0 * self.fit + dot(self.code_gram, gram))
+
+
+class AtomUpdate(Protocol):
+    """One sweep over all atoms, codes' supports fixed; an atom that no code uses stays as it is."""
+
+    refits_codes: bool  # whether coefficients change one by one, so that ``Z'F`` has to be computed again
+
+    def __call__(
+        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals | None, metric: Array = None
+    ) -> Sweep:
+        """Update every atom once, from ``S = Z'Z``, the targets ``Q`` (n, r) and atoms (n, r) of unit norm.
+
+        `signals` has the codes themselves, for an update that `refits_codes`; `metric` (r, r) is that of the
+        coordinates, None for the identity. The atoms given are left as they are.
+        """
+
+
+class GramUpdate:
+    """``a_j <- Q_j - sum_{i != j} S_ji a_i``, normalised, for one atom after another.
+
+    The codes of atom j are multiplied by what the atom's norm was, over ``S_jj``, so that the objective is at its
+    minimum over the atom.
+    """
+
+    refits_codes = False
+
+    def __call__(
+        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals | None = None, metric: Array = None
+    ) -> Sweep:
+        """Update every atom once."""
+        atoms = copied(atoms)
+        scales = backend_of(atoms).gram_sweep(code_gram, targets, atoms, metric)
+        duals = targets if metric is None else targets @ metric
+        fit = dot(duals * scales[:, None], atoms)
+        return Sweep(atoms, code_gram * (scales[:, None] * scales), fit, code_scales=scales)
+
+
+class AKSVDUpdate:
+    """The paper's sweep: ``a_j <- Q_j - sum_{i != j} S_ji a_i``, normalised; then the best coefficients of a_j."""
+
+    refits_codes = True
+
+    def __call__(
+        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals | None, metric: Array = None
+    ) -> Sweep:
+        """Update every atom once, and its codes with it."""
+        assert signals is not None
+        codes = signals.codes(len(atoms))
+        targets, atoms = codes.to_backend_of(targets), copied(codes.to_backend_of(atoms))
+        fits = []
+
+        def times_metric(vector: Array) -> Array:
+            return vector if metric is None else metric @ vector
+
+        for j in range(len(atoms)):
+            couplings = codes.couplings(j)
+            own, couplings[j] = copied(couplings[j]), 0.0
+            direction = targets[j] - couplings @ atoms
+            terms = targets[j] @ times_metric(targets[j]) + couplings @ couplings
+            # Waiting for a device once.
+            numbers = [own, direction @ times_metric(direction), terms]
+            own, square, terms = backend_of(atoms).xp.stack(numbers).tolist()
+            if not own > 0.0:
+                continue
+            if square > (SHORT if metric is None else SHORT_IN_METRIC) * terms:
+                norm = square**0.5
+                atoms[j] = direction / norm
+                signals.update(j, couplings, norm)
+                correlations = signals.correlations(j, atoms, codes.rows(j))
+                fits.append(codes.refit(j, correlations, atoms @ times_metric(atoms[j])))
+            else:
+                # An atom without a direction of its own stays as it is.
+                fits.append(codes.fit(j, signals.correlations(j, atoms, codes.rows(j))))
+        return Sweep(atoms, codes.code_gram(), backend_of(atoms).xp.stack(fits).sum() if fits else 0.0, codes=codes)
+
+
+ATOM_UPDATES: dict[str, AtomUpdate] = {"gram": GramUpdate(), "aksvd": AKSVDUpdate()}
