@@ -155,12 +155,9 @@ class KernelFeatures(KernelChoice):
     def check_differentiable(self, kernel: Kernel, name: str) -> None:
         """Refuse a kernel without a gradient, along which kernel vectors would move."""
         if not kernel.differentiable:
-            is_kernel = isinstance(self.kernel, Kernel)
-            remedy = "write its gradient(X, Y, weights)" if is_kernel else "use a Kernel, 'rbf', 'poly' or 'linear'"
             raise ValueError(
-                f"{name} moves the kernel vectors along the kernel's derivative, and kernel={self.kernel!r} is a "
-                f"{'kernel' if is_kernel else 'function'} without one: {remedy}, or use RKDL, which needs no "
-                f"derivative."
+                f"{name} moves the kernel vectors along the kernel's derivative, and kernel={self.kernel!r} has none: "
+                f"use a Kernel with gradient(X, Y, weights), 'rbf', 'poly' or 'linear', or use RKDL, which needs none."
             )
 
     def why_empty(self) -> str:

@@ -239,7 +239,7 @@ def learned_of(specification: Specification, problem: LearningProblem, gamma: fl
     if isinstance(problem, FullProblem):
         vectors, gram = problem.kernel_rows.vectors(), host(model.gram)
     else:
-        vectors = next(iter(model.feature_map.state().values()), None)
+        vectors = model.feature_map.vectors
         # Where features are coordinates, of the atoms that are stored, from which it can be computed again.
         coordinates = atoms.astype(np.float64)
         if isinstance(model.feature_map, KernelMap):

@@ -72,9 +72,9 @@ def check_state(
     of_update: Mapping[str, Expected],
 ) -> None:
     """Raise an ArrayError unless a state is of so many atoms on features like these, and of a kernel-vector update."""
-    vectors = feature_map.state()
-    sizes = {"n": n_atoms, "m": feature_map.signal_size, "p": sum(map(len, vectors.values()))}
-    expected = {**NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(vectors, Expected("pm"))}
+    n_vectors = 0 if feature_map.vectors is None else len(feature_map.vectors)
+    sizes = {"n": n_atoms, "m": feature_map.signal_size, "p": n_vectors}
+    expected = {**NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(feature_map.arrays, Expected("pm"))}
     check_arrays(state, {**expected, **of_update}, sizes)
 
 
