@@ -66,10 +66,7 @@ class Model(NamedTuple):
 
 
 def check_state(
-    state: dict[str, np.ndarray],
-    feature_map: FeatureMap,
-    n_atoms: int,
-    of_update: Mapping[str, Expected],
+    state: dict[str, np.ndarray], feature_map: FeatureMap, n_atoms: int, of_update: Mapping[str, Expected]
 ) -> None:
     """Raise an ArrayError unless a state is of so many atoms on features like these, and of a kernel-vector update."""
     n_vectors = 0 if feature_map.vectors is None else len(feature_map.vectors)
@@ -176,7 +173,7 @@ class ReducedProblem(LearningProblem):
         if self._eliminates_atoms and not update.refits_codes:
             return iterate
         targets = iterate.metric.whiten(statistics.cross_products)
-        signals = None
+        signals: Any = None
         if update.refits_codes:
             signals = _CodedFeatures(executor, iterate.feature_map, iterate.metric, iterate.chunks)
         sweep = update(statistics.code_gram, targets, iterate.whitened_atoms, signals)
@@ -227,7 +224,10 @@ class ReducedProblem(LearningProblem):
             metric=point.metric,
             # The atoms that the accepted value belongs to, or what was gained would be lost again.
             whitened_atoms=normalize_rows(point.whitened_atoms, otherwise=point.metric.whiten_combinations(atoms)),
-            statistics=statistics._replace(cross_products=point.cross_products).scaled_codes(scales),
+            statistics=statistics._replace(
+                code_gram=statistics.code_gram * (scales[:, None] * scales),
+                cross_products=point.cross_products * scales[:, None],
+            ),
             code_scales=scales,
             objective=point.value - (0.0 if iterate.linear is None else iterate.linear.value(point.vectors)),
         )

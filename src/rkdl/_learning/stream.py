@@ -34,16 +34,7 @@ from rkdl._learning.learn import (
 from rkdl._learning.reduced import Model, ReducedProblem, check_state
 from rkdl._learning.running_statistics import RunningStatistics, add_batch, discount_factors, learn_batch, scaled
 from rkdl._learning.specification import Specification
-from rkdl._persistence.named_arrays import (
-    FLAGS,
-    INTEGERS,
-    POSITIVE,
-    Expected,
-    check_arrays,
-    flattened,
-    nested,
-    part_of,
-)
+from rkdl._persistence.named_arrays import FLAGS, INTEGERS, POSITIVE, Expected, check_arrays, flattened, nested, part_of
 from rkdl._utils.types import FLOATS, Device
 from rkdl._utils.warnings import warn
 
