@@ -56,14 +56,13 @@ class FeatureMap:
 
     def as_dtype(self, dtype: np.dtype) -> Self:
         """The map of signals of `dtype`."""
-        arrays = {name: backend_of(array).cast(array, dtype) for name, array in self.state().items()}
-        return replace(self, **arrays) if arrays else self  # type: ignore[type-var]
+        return self.restored({name: backend_of(array).cast(array, dtype) for name, array in self.state().items()})
 
     def state(self) -> dict[str, Array]:
         """Its arrays by name."""
         return {name: getattr(self, name) for name in self.arrays}
 
-    def restored(self, state: dict[str, Array]) -> FeatureMap:
+    def restored(self, state: dict[str, Array]) -> Self:
         """The map of a state."""
         return replace(self, **{name: state[name] for name in self.state()})  # type: ignore[type-var]
 

@@ -56,8 +56,8 @@ class EncodeTask(Encoder):
         codes, residuals = pursue(correlations, self.padded_gram, norms, *self.limited, self.atoms)
         energies = (cast(squares, np.float64).sum() for squares in (norms, residuals))
         sums = SufficientStatistics(codes.gram(self.n_atoms), codes.cross_products(features, self.n_atoms), *energies)
-        found_state = ChunkState(codes, residuals, features if self.caches_features else None)
-        return sums, found_state if self.makes_state else None
+        coded = ChunkState(codes, residuals, features if self.caches_features else None)
+        return sums, coded if self.makes_state else None
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,14 @@ class GradientTask:
     n_atoms: int
     atoms: np.ndarray | None
     at_features: bool = False  # whether the kernel vectors are still those that the cached features belong to
-    caches_features: bool = False
-
-    @property
-    def makes_state(self) -> bool:
-        """Codes stay as they are; features are all that it may add."""
-        return self.caches_features
+    makes_state: bool = False  # whether features are cached in the state; its codes stay as they are
 
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, ChunkState]:
         known = state.features if self.at_features else None
         features, gradient = self.kernel.value_and_gradient(signals, self.kernel_vectors, known)
         cross_products = state.codes.cross_products(features, self.n_atoms)
         if self.atoms is None:
-            return (cross_products,), state._replace(features=features) if self.caches_features else state
+            return (cross_products,), state._replace(features=features) if self.makes_state else state
         weighting = partial(state.codes.weighted_derivative, self.atoms)
         return (cross_products, gradient(weighting)), state._replace(features=None)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,8 +51,7 @@ class Learned(NamedTuple):
     is_interrupted: bool = False
 
 
-@dataclass(frozen=True)
-class CheckpointRequest:
+class CheckpointRequest(NamedTuple):
     """Where a fit writes its state, and the parameters that must agree for it to be resumed."""
 
     path: str | os.PathLike

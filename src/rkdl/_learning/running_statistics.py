@@ -12,7 +12,6 @@ import numpy as np
 
 from rkdl._backends.arrays import host, normalize_rows
 from rkdl._coding.preimages import DecoderSums
-from rkdl._features.kernels import has_user_code
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import make_metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst
@@ -100,13 +99,14 @@ def learn_batch(problem: ReducedProblem, running: RunningStatistics, *, replaces
 def add_batch(problem: ReducedProblem, running: RunningStatistics) -> RunningStatistics:
     """The statistics with those of the batch, coded with the current atoms; nothing else changes."""
     statistics, chunks = problem.encode_with(problem.model.whitened_atoms, past=running.statistics)
+    vectors, linear = problem.model.feature_map.vectors, problem.linear
     worst = find_worst(problem.executor, chunks, len(problem.model.whitened_atoms), running.worst)
     energy, residual_energy = map(float, statistics[2:])
     return replace(
         running,
         statistics=statistics._replace(energy=energy, residual_energy=residual_energy),
         weight=running.weight + problem.executor.signals.shape[0],
-        linear=None if problem.linear is None else problem.linear_statistics(running.linear),
+        linear=None if linear is None else linear.statistics(problem.executor, vectors, running.linear),
         worst=worst,
     )
 
@@ -115,12 +115,11 @@ def _past_signals(problem: ReducedProblem, running: RunningStatistics, iterate: 
     """Signals of earlier batches as far as the kernel vectors represent them."""
     if running.statistics is None or not problem.moves_vectors:
         return None
-    assert isinstance(iterate.feature_map, KernelMap)
     cross_products = running.statistics.cross_products
     if iterate.code_scales is not None:
         cross_products = cross_products * iterate.code_scales[:, None]
     combinations = iterate.metric.unwhiten(iterate.metric.whiten(cross_products))
-    return PastSignals(iterate.feature_map.kernel_vectors, combinations)
+    return PastSignals(iterate.feature_map.vectors, combinations)
 
 
 def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics, iterate: Iterate) -> Iterate:
@@ -133,7 +132,7 @@ def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics,
     past, executor, feature_map, metric = running.statistics, problem.executor, *iterate[:2]
     if past is None or metric.rank == 0:
         return iterate
-    if not isinstance(feature_map, KernelMap) or has_user_code(feature_map.kernel):
+    if not isinstance(feature_map, KernelMap) or feature_map.kernel._has_user_code:
         return iterate
     signals, place = executor.signals, executor.to_backend
     kernel, vectors = feature_map.kernel, feature_map.kernel_vectors

@@ -124,7 +124,7 @@ class Stream:
         model = Model.start(feature_map, metric, metric.whiten_combinations(dictionary.atoms.astype(wide)))
         norm = None
         if specification.linear is not None:
-            norm = specification.linear.find_norm_of(feature_map.state()["kernel_vectors"])
+            norm = specification.linear.find_norm_of(feature_map.vectors)
         return cls(model, gamma, norm)
 
     def update(self, signals: Signals, how: Learning, *, ends_epoch: bool = True) -> Stream:
