@@ -195,17 +195,11 @@ def own_files(folder: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
 def data_files(folder: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
     """Data files, with functions that read them."""
     rows = (signals()[:40] * 16).astype(np.uint8)
-    images = np.zeros((40, 28, 28), np.uint8)
-    images[:, 10:18, 10:18] = rows.reshape(-1, 8, 8)
-    idx, labels = folder / "train-images-idx3-ubyte.gz", folder / "train-labels-idx1-ubyte"
-    idx.write_bytes(gzip.compress(struct.pack(">4I", 0x0803, *images.shape) + images.tobytes()))
-    labels.write_bytes(struct.pack(">2I", 0x0801, 40) + bytes(i % 10 for i in range(40)))
     batches = folder / "cifar-10-batches-bin"
     batches.mkdir()
     batch = batches / "test_batch.bin"
     batch.write_bytes(bytes(5 * 3073))
     found = {
-        "MNIST's images (gzip)": (idx, lambda: datasets.fetch_mnist(data_home=folder).data),
         "a batch of CIFAR-10": (batch, lambda: datasets.fetch_cifar10(subset="test", data_home=folder).data),
     }
     for ending in ("npy", "npz", "csv"):
@@ -254,7 +248,7 @@ def try_damage(folder: Path, rng: random.Random, is_small: bool, is_cut: bool) -
     """Damage files and read them in forked children, so that a crash ends only a child."""
     own, data = own_files(folder), data_files(folder)
     # Formats with a checksum, where no damage may go unnoticed.
-    checked = {*own, "MNIST's images (gzip)", "signals as .npz"}
+    checked = {*own, "signals as .npz"}
     for what, (path, read) in {**own, **data}.items():
         verb = "truncated at a random position" if is_cut else "with a random bit flipped"
         trial = Trial(f"{what} {verb}")

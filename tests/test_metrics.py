@@ -98,9 +98,9 @@ class TestEstimators:
         wide, narrow = (make(RKDL, gamma=gamma).fit(digits[:100]) for gamma in (1e-3, 2e-3))
         with pytest.raises(ValueError, match=r"A and B have different kernels.*such as gamma=0.001"):
             match_atoms(wide, narrow)
-        with pytest.raises(ValueError, match=r"learned is a DL without a kernel_: kernel methods.*atom_preimages"):
+        with pytest.raises(ValueError, match=r"learned is a DL without a kernel_: .*atom_preimages"):
             recovery_rate(wide, make(DL).fit(digits[:100]))
-        with pytest.raises(ValueError, match=r"true was fitted to signals of 64 features and learned .* 60"):
+        with pytest.raises(ValueError, match=r"true has 64 features and learned 60"):
             recovery_rate(wide, make(RKDL, gamma=1e-3).fit(digits[:100, :60]))
         with pytest.raises(ValueError, match="D is a KDLOutlierDetector without a kernel_"):
             mutual_coherence(KDLOutlierDetector(n_members=2, random_state=0).fit(digits[:100]))
@@ -113,12 +113,12 @@ class TestEstimators:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: match_atoms(np.eye(3), np.eye(4)), "atoms of A have 3 features and those of B 4: atoms are the rows"),
+        (lambda: match_atoms(np.eye(3), np.eye(4)), "A has 3 features and B 4: .*atoms are the rows"),
         (lambda: match_atoms(np.ones(3), np.eye(3)), "Expected 2D array, got 1D array"),
         (lambda: match_atoms(np.ones((2, 3, 3)), np.eye(3)), "dim 3"),
         (lambda: recovery_rate(np.eye(3), np.diag([1.0, 0.0, 0.0])), r"Atom 1 of learned is zero: .*\(D, 1, 0\)"),
-        (lambda: recovery_rate([[1.0, np.nan]], np.eye(2)), "Atom 0 of true has the value nan"),
-        (lambda: mutual_coherence([[1.0, 0.0], [-np.inf, 1.0]]), "Atom 1 of D has the value inf"),
+        (lambda: recovery_rate([[1.0, np.nan]], np.eye(2)), "Input true contains NaN"),
+        (lambda: mutual_coherence([[1.0, 0.0], [-np.inf, 1.0]]), "Input D contains infinity"),
         (lambda: mutual_coherence([[1.0, 2.0]]), "D has one atom"),
         (lambda: recovery_rate(np.eye(2), np.eye(2), threshold=1.0), r"threshold=1.0 .*for example 0.99"),
         (lambda: stability([np.eye(2)]), "The number of dictionaries is 1: give two or more"),

@@ -20,14 +20,8 @@ from rkdl._utils.types import MatrixLike
 __all__ = ["match_atoms", "mutual_coherence", "recovery_rate", "stability"]
 
 
-def __dir__() -> list[str]:
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
-
-
 def match_atoms(A: MatrixLike, B: MatrixLike) -> tuple[np.ndarray, np.ndarray]:
-    """Match the atoms of two dictionaries one to one.
-
-    Of all matchings, it is the one with the largest sum of absolute cosines.
+    """Match the atoms of two dictionaries one to one, such that the sum of their absolute cosines is largest.
 
     Parameters
     ----------
@@ -43,28 +37,21 @@ def match_atoms(A: MatrixLike, B: MatrixLike) -> tuple[np.ndarray, np.ndarray]:
     cosines : ndarray of shape (n_atoms,)
         Absolute cosine of the angle between the two; 0 for atoms without a match.
 
-    See Also
-    --------
-    recovery_rate : Share of atoms with a good match.
-
     Examples
     --------
     >>> import numpy as np
     >>> from rkdl.metrics import match_atoms
     >>> indices, cosines = match_atoms(np.eye(3), [[0, 0, -2], [1, 0, 0], [0, 3, 4]])
-    >>> indices
-    array([1, 2, 0])
-    >>> cosines
-    array([1. , 0.6, 1. ])
+    >>> indices, cosines
+    (array([1, 2, 0]), array([1. , 0.6, 1. ]))
     """
     return _match(_absolute_cosines(A, B, "A", "B"))
 
 
 def recovery_rate(true: MatrixLike, learned: MatrixLike, *, threshold: float = 0.99) -> float:
-    """Share of the true atoms that were found.
+    """Share of the true atoms that were found: whose absolute cosine with their match is above the threshold.
 
-    An atom was found if the absolute cosine between it and its match is above the threshold. A learned atom is the
-    match of one true atom at most, so a true atom that was learned twice counts once.
+    A learned atom is the match of one true atom at most, so a true atom that was learned twice counts once.
 
     Parameters
     ----------
@@ -73,17 +60,12 @@ def recovery_rate(true: MatrixLike, learned: MatrixLike, *, threshold: float = 0
     learned : array-like of shape (n_learned, n_features) or fitted estimator
         Learned dictionary; it may have more or fewer atoms.
     threshold : float, default=0.99
-        Absolute cosine above which an atom was found, at least 0 and below 1. The default is that of the experiment in
-        the paper on K-SVD.
+        At least 0 and below 1. The default is that of the experiment in the paper on K-SVD.
 
     Returns
     -------
     rate : float
         Between 0 and 1.
-
-    See Also
-    --------
-    match_atoms : The matching.
 
     Examples
     --------
@@ -100,8 +82,7 @@ def recovery_rate(true: MatrixLike, learned: MatrixLike, *, threshold: float = 0
 def stability(dictionaries: Sequence[MatrixLike]) -> float:
     """Mean absolute cosine between matched atoms, over all pairs of dictionaries.
 
-    It needs no true dictionary: what fits with different seeds agree on is in the data, and what they do not agree on
-    depends on the start.
+    What fits with different seeds agree on is in the data; what they do not agree on depends on the start.
 
     Parameters
     ----------
@@ -113,10 +94,6 @@ def stability(dictionaries: Sequence[MatrixLike]) -> float:
     stability : float
         Between 0 and 1, where 1 means that all dictionaries have the same atoms.
 
-    See Also
-    --------
-    match_atoms : The matching.
-
     Examples
     --------
     >>> import numpy as np
@@ -124,12 +101,12 @@ def stability(dictionaries: Sequence[MatrixLike]) -> float:
     >>> stability([np.eye(3), -np.eye(3)[[2, 0, 1]]])
     1.0
     """
-    pairs = list(combinations(enumerate(dictionaries), 2))
-    if not pairs:
+    dictionaries = list(dictionaries)
+    if len(dictionaries) < 2:
         raise ValueError(f"The number of dictionaries is {len(dictionaries)}: give two or more, of different seeds.")
     means = []
-    for (i, A), (j, B) in pairs:
-        cosines = _absolute_cosines(A, B, *(f"dictionaries[{number}]" for number in (i, j)))
+    for (i, A), (j, B) in combinations(enumerate(dictionaries), 2):
+        cosines = _absolute_cosines(A, B, f"dictionaries[{i}]", f"dictionaries[{j}]")
         if cosines.shape[0] != cosines.shape[1]:
             raise ValueError(
                 f"dictionaries[{i}] has {cosines.shape[0]} atoms and dictionaries[{j}] {cosines.shape[1]}: give "
@@ -140,21 +117,17 @@ def stability(dictionaries: Sequence[MatrixLike]) -> float:
 
 
 def mutual_coherence(D: MatrixLike) -> float:
-    """Largest absolute cosine between two different atoms.
+    """Largest absolute cosine between two different atoms of a dictionary.
 
     Parameters
     ----------
     D : array-like of shape (n_atoms, n_features) or fitted estimator
-        Dictionary.
+        Dictionary of at least two atoms.
 
     Returns
     -------
     coherence : float
         0 for orthogonal atoms, 1 if two atoms are equal up to their length and sign.
-
-    See Also
-    --------
-    match_atoms : Cosines between the atoms of two dictionaries.
 
     Examples
     --------
@@ -176,41 +149,37 @@ def _match(cosines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return indices, matched
 
 
-def _absolute_cosines(A: MatrixLike, B: MatrixLike, *names: str) -> np.ndarray:
-    """Absolute cosines (n_atoms, n_others) between the atoms of two dictionaries."""
-    if any(hasattr(D, "dual_components_") for D in (A, B)):
-        products = _kernel_products(A, B, names)
-    else:
-        frequencies: list[Any] = [getattr(D, "frequencies_", None) for D in (A, B)]
-        if not np.array_equal(*frequencies):
-            raise ValueError(
-                f"{names[0]} and {names[1]} have different Fourier features, so their atoms lie in different spaces: "
-                f"fit FourierDL with the same random_state and gamma, and different init."
-            )
-        first, second = (_unit_atoms(D, name) for D, name in zip((A, B), names, strict=True))
-        if first.shape[1] != second.shape[1]:
-            raise ValueError(
-                f"The atoms of {names[0]} have {first.shape[1]} features and those of {names[1]} {second.shape[1]}: "
-                f"atoms are the rows, so transpose dictionaries whose atoms are columns."
-            )
-        products = first @ second.T
+def _absolute_cosines(A: Any, B: Any, *names: str) -> np.ndarray:
+    """Absolute cosines (n_atoms, n_others) between the atoms of two dictionaries, which errors call by `names`."""
+    has_kernel = hasattr(A, "dual_components_") or hasattr(B, "dual_components_")
+    products = _kernel_products(A, B, names) if has_kernel else _linear_products(A, B, names)
     # Rounding may leave the cosine of equal atoms a little above 1.
     return np.minimum(np.abs(products), 1.0)
 
 
-def _unit_atoms(D: MatrixLike, name: str) -> np.ndarray:
+def _linear_products(A: Any, B: Any, names: Sequence[str]) -> np.ndarray:
+    """Inner products of unit-norm atoms that are signals or Fourier features."""
+    frequencies: list[Any] = [getattr(D, "frequencies_", None) for D in (A, B)]
+    if not np.array_equal(*frequencies):
+        raise ValueError(
+            f"{names[0]} and {names[1]} have different Fourier features, so their atoms lie in different spaces: fit "
+            f"FourierDL with the same random_state and gamma, and different init."
+        )
+    first, second = (_unit_atoms(D, name) for D, name in zip((A, B), names, strict=True))
+    _check_widths(first, second, names)
+    return first @ second.T
+
+
+def _unit_atoms(D: Any, name: str) -> np.ndarray:
     """Atoms in float64, scaled to unit norm."""
-    if hasattr(D, "fit"):
-        if not hasattr(D, "components_"):
-            raise ValueError(f"{name} is a {type(D).__name__} without components_: give an array or fit it first.")
-        D = D.components_
-    atoms = check_array(D, dtype=np.float64, ensure_all_finite=False, input_name=name)
-    largest = np.abs(atoms).max(axis=1, keepdims=True)
-    for number in np.flatnonzero(~np.isfinite(largest) | (largest == 0.0))[:1]:
-        problem = "is zero" if largest[number] == 0.0 else f"has the value {largest[number, 0]}"
-        raise ValueError(f"Atom {number} of {name} {problem}: leave it out, for instance by np.delete(D, {number}, 0).")
+    if hasattr(D, "fit") and not hasattr(D, "components_"):
+        raise ValueError(f"{name} is a {type(D).__name__} without components_: give an array or fit it first.")
+    atoms = check_array(getattr(D, "components_", D), dtype=np.float64, input_name=name)
+    zeros = np.flatnonzero(~atoms.any(axis=1))
+    if zeros.size:
+        raise ValueError(f"Atom {zeros[0]} of {name} is zero: leave it out, for instance np.delete(D, {zeros[0]}, 0).")
     # First by the largest value, whose square need not be a finite number.
-    atoms = atoms / largest
+    atoms = atoms / np.abs(atoms).max(axis=1, keepdims=True)
     return atoms / np.linalg.norm(atoms, axis=1, keepdims=True)
 
 
@@ -219,24 +188,23 @@ def _kernel_products(A: Any, B: Any, names: Sequence[str]) -> np.ndarray:
     for D, name in zip((A, B), names, strict=True):
         if not (hasattr(D, "dual_components_") and hasattr(D, "kernel_")):
             raise ValueError(
-                f"{name} is a {type(D).__name__} without a kernel_: kernel methods can only be compared with each "
-                f"other, so give fitted KDL, RKDL, ORKDL or MORKDL with the same kernel, or signals such as "
-                f"atom_preimages()."
+                f"{name} is a {type(D).__name__} without a kernel_: compare fitted KDL, RKDL, ORKDL or MORKDL of one "
+                f"kernel, or signals such as atom_preimages()."
             )
-    if A.n_features_in_ != B.n_features_in_:
-        raise ValueError(
-            f"{names[0]} was fitted to signals of {A.n_features_in_} features and {names[1]} to signals of "
-            f"{B.n_features_in_}: give models of the same features."
-        )
-    kernel = A.kernel_
-    (A_atoms, A_vectors), (B_atoms, B_vectors) = (
-        (D.dual_components_.astype(np.float64), D.kernel_vectors_.astype(np.float64)) for D in (A, B)
-    )
+    kernel, vectors, others = A.kernel_, A.kernel_vectors_.astype(np.float64), B.kernel_vectors_.astype(np.float64)
+    _check_widths(vectors, others, names)
     # Kernels of users' own cannot be compared, but their values can.
-    gram = B_atoms @ kernel(B_vectors, B_vectors) @ B_atoms.T
-    if not np.allclose(gram, B.gram_, atol=1e-3):
+    if not np.allclose(B.dual_components_ @ kernel(others, others) @ B.dual_components_.T, B.gram_, atol=1e-3):
         raise ValueError(
             f"{names[0]} and {names[1]} have different kernels, {kernel!r} and {B.kernel_!r}: fit both with the same "
             f"kernel and the same number as gamma, such as gamma={A.gamma_!r}."
         )
-    return A_atoms @ kernel(A_vectors, B_vectors) @ B_atoms.T
+    return A.dual_components_ @ kernel(vectors, others) @ B.dual_components_.T
+
+
+def _check_widths(first: np.ndarray, second: np.ndarray, names: Sequence[str]) -> None:
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"{names[0]} has {first.shape[1]} features and {names[1]} {second.shape[1]}: give dictionaries of the same "
+            f"features; atoms are the rows, not the columns."
+        )

@@ -124,10 +124,6 @@ class ClassCoder:
         """Whether the features are the signals, as in `rkdl._coding.encoder.Encoder`."""
         return isinstance(self.feature_map, LinearMap)
 
-    def with_gram(self) -> ClassCoder:
-        """The coder, which has all inner products of its atoms."""
-        return self
-
     def in_range(self, signals: np.ndarray) -> tuple[ClassCoder, np.ndarray]:
         """As `rkdl._coding.encoder.Encoder.in_range`."""
         if not self.feature_map.needs_float64(signals):

@@ -81,10 +81,7 @@ def write_table(path: Path, columns: Mapping[str, Sequence[object] | np.ndarray]
 
 
 def write_matrix(
-    path: Path,
-    matrix: np.ndarray | sparse.csr_array,
-    names: Sequence[str],
-    ids: Mapping[str, Sequence[object]],
+    path: Path, matrix: np.ndarray | sparse.csr_array, names: Sequence[str], ids: Mapping[str, Sequence[object]]
 ) -> None:
     """Write a matrix; in a table, `names` call its columns, and `ids` stand in front of them."""
     suffix = path.suffix.lower()

@@ -110,12 +110,7 @@ _COMMANDS: dict[str, tuple[str, str, str, dict[str, dict[str, object]]]] = {
         "  rkdl denoise model.rkdl noisy.npy --noise 0.1 --out clean.npy\n"
         "  rkdl denoise photos.rkdl noisy/ --out clean/       images with the same names\n",
         f"model data --out --noise {_READING}",
-        {
-            "--out": {
-                "required": True,
-                "help": "file for the signals: .npy, .npz, .zarr, a table or a folder",
-            }
-        },
+        {"--out": {"required": True, "help": "file for the signals: .npy, .npz, .zarr, a table or a folder"}},
     ),
     "outliers": (
         "Compute an anomaly score for every row (higher is more abnormal), and mark outliers with 1.",

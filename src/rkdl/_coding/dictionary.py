@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import assert_all_finite
 
-from rkdl._backends.arrays import cast, squared_norms
+from rkdl._backends.arrays import cast, host
+from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import backend_of, is_tensor
-from rkdl._backends.devices import to_device
+from rkdl._backends.devices import placed, to_device
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.passes import densify, encode_signals, gram_matrix, map_rows
 from rkdl._coding.preimages import Decoder, FixedPoint, LinearDecoder
@@ -116,11 +117,17 @@ class FittedDictionary:
         )
         return signals.as_given(codes)
 
-    def residuals(self, signals: Signals, *, n_jobs: int | None = None, dtype: Any = None) -> tuple[Array, Array]:
-        """Norms (n_signals,) of the residuals and of the signals in feature space, in `dtype` or else the signals'."""
-        both = map_rows(
-            signals, self.encoder(signals.dtype, signals.device), None, 2, n_jobs, self._residuals_of, dtype
-        )
+    def residuals(
+        self, signals: Signals, *, n_jobs: int | None = None, dtype: Any = None, squared_norms: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Norms (n_signals,) of the residuals and of the signals in feature space, in `dtype` or else the signals'.
+
+        `squared_norms` are those of signals that are given by a precomputed kernel.
+        """
+        if squared_norms is not None:
+            return self._residuals_of_kernel(signals, squared_norms)
+        encoder = self.encoder(signals.dtype, signals.device)
+        both = map_rows(signals, encoder, None, 2, n_jobs, self._residuals_of, dtype)
         both = both if dtype is not None else signals.as_given(both)
         return both[:, 0], both[:, 1]
 
@@ -128,30 +135,24 @@ class FittedDictionary:
         features, norms, codes, squares = encoder.encode(rows)
         if self.is_linear:
             # From the residual itself: a difference of squares loses all digits where the fit is close.
-            squares = squared_norms(rows - codes.times(encoder.atoms))
+            squares = row_squares(rows - codes.times(encoder.atoms))
         return features, cast(backend_of(norms).xp.stack([squares, norms]).T, np.float64) ** 0.5
 
-    def residual_norms(self, signals: Signals, *, n_jobs: int | None = None) -> Array:
-        """Norms (n_signals,) of the residuals in feature space."""
-        return self.residuals(signals, n_jobs=n_jobs)[0]
-
-    def residuals_of_kernel(self, kernel: np.ndarray, signals: Signals) -> tuple[Array, Array]:
-        """As `residuals`, for signals given by their own kernel matrix."""
+    def _residuals_of_kernel(self, signals: Signals, norms: Array) -> tuple[Array, Array]:
         encoder = self.encoder(signals.dtype)
-        squares = np.maximum(kernel.diagonal(), 0.0)
-        correlations = kernel @ encoder.atoms.T
+        correlations = host(signals.data) @ encoder.atoms.T
         options = *encoder.pursuit, encoder.atoms
-        found = np.sqrt(backend_of(correlations).pursue(correlations, encoder.gram, squares, *options)[1])
-        if signals.home is None:
-            return found, np.sqrt(squares)
-        from rkdl._execution.device import send_home
+        squares = backend_of(correlations).pursue(correlations, encoder.gram, norms, *options)[1]
+        return placed((np.sqrt(squares), np.sqrt(norms)), signals.home)
 
-        return send_home(found, signals), send_home(np.sqrt(squares), signals)
+    def residual_norms(self, signals: Signals, **options: Any) -> Array:
+        """Norms (n_signals,) of the residuals in feature space."""
+        return self.residuals(signals, **options)[0]
 
-    def energies(self, signals: Signals, *, n_jobs: int | None = None) -> tuple[float, float]:
+    def energies(self, signals: Signals, **options: Any) -> tuple[float, float]:
         """Sums of the squared residuals and of the squared norms of the signals in feature space."""
         # In float64: norms of signals near the largest number of float32 leave its range.
-        residuals, norms = self.residuals(signals, n_jobs=n_jobs, dtype=np.float64)
+        residuals, norms = self.residuals(signals, dtype=np.float64, **options)
         return float((residuals**2).sum()), float((norms**2).sum())
 
     def find_decoder(self, dtype: np.dtype) -> Decoder | None:

@@ -173,12 +173,7 @@ def sparse_encode_gram(
         )
     encoder = GramEncoder(LinearMap(len(gram)), 1.0 / norms, unit_gram.astype(signals.dtype), options)
     return encode_signals(
-        signals,
-        encoder,
-        sparse_output=sparse_output,
-        n_jobs=n_jobs,
-        factors=1.0 / norms,
-        squared_norms=squares,
+        signals, encoder, sparse_output=sparse_output, n_jobs=n_jobs, factors=1.0 / norms, squared_norms=squares
     )
 
 

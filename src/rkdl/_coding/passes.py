@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,9 +34,6 @@ class Coder(Protocol):
     @property
     def row_width(self) -> int:
         """Numbers that a signal occupies while it is coded."""
-
-    def with_gram(self) -> Self:
-        """The coder with all inner products of its atoms."""
 
     def in_range(self, signals: np.ndarray) -> tuple[Any, np.ndarray]:
         """The coder and the signals, both in float64 if squares of the signals leave the range of float32."""
@@ -121,33 +118,65 @@ def _encode_on_device(
     squared_norms: np.ndarray | None,
 ) -> Array | None:
     """As `encode_signals`; None for signals whose squares leave the range of their dtype, which the CPU codes."""
-    from rkdl._execution.device import DeviceExecutor, join_states
+    from rkdl._execution.device import join_states
 
     n_atoms = encoder.n_atoms
     # Codes travel to NumPy as CSR; a tensor's zeros are written where it is.
     is_dense = signals.home is not None and not sparse_output
-    own_factors = None if factors is None else backend_of(factors).cast(factors, signals.dtype)
-    with DeviceExecutor(signals, encoder.row_width) as executor:
-        placed, scale, norms = executor.to_backend((encoder, own_factors, squared_norms))
-        placed = placed.with_gram()
 
-        def work(rows: Array, own: Array) -> tuple[tuple, Any]:
-            features, correlations = placed.correlate(rows)
-            codes = placed.codes(rows, own, correlations)
-            if scale is not None:
-                codes = codes._replace(values=codes.values * scale[codes.indices])
-            checked = features if placed.is_linear else correlations
-            return (dot(checked, checked),), codes.dense(n_atoms) if is_dense else codes
+    def work(placed: Encoder, scale: Array | None, rows: Array, norms: Array | None) -> tuple[Array, Any]:
+        features, correlations = placed.correlate(rows)
+        codes = placed.codes(rows, norms, correlations)
+        if scale is not None:
+            codes = codes._replace(values=codes.values * scale[codes.indices])
+        return features if placed.is_linear else correlations, codes.dense(n_atoms) if is_dense else codes
 
-        checks, parts = executor.attempt_chunks(work, norms)
-        if not are_in_range(checks, signals, encoder):
-            return None
-        if is_dense:
-            return joined(parts)
-        if signals.home is not None:
-            return join_states(parts).to_csr(n_atoms)
-        codes = _joined_codes([part.packed() for part in parts]).to_csr(n_atoms)
-        return codes if sparse_output else codes.toarray()
+    factors = None if factors is None else backend_of(factors).cast(factors, signals.dtype)
+    parts = _work_on_device(signals, encoder, factors, encoder.row_width, work, squared_norms)
+    if parts is None:
+        return None
+    if is_dense:
+        return joined(parts)
+    if signals.home is not None:
+        return join_states(parts).to_csr(n_atoms)
+    codes = _joined_codes([part.packed() for part in parts]).to_csr(n_atoms)
+    return codes if sparse_output else codes.toarray()
+
+
+def _work_on_device(
+    signals: Signals, coder: Coder | None, other: Any, row_width: int, work: Callable, states: Array | None = None
+) -> list | None:
+    """Results of ``work(coder, other, rows, state)``, a list of the chunks', all placed on the signals' device.
+
+    It returns numbers to check too. None for signals whose squares leave the range of their dtype.
+    """
+    from rkdl._execution.device import DeviceExecutor
+
+    with DeviceExecutor(signals, row_width) as executor:
+        placed, other, states = executor.to_backend((coder, other, states))
+        placed = placed.with_gram() if isinstance(placed, Encoder) else placed
+
+        def apply(rows: Array, state: Array) -> tuple[tuple, Any]:
+            checked, results = work(placed, other, rows, state)
+            return (dot(checked, checked),), results
+
+        checks, parts = executor.attempt_chunks(apply, states)
+        return parts if coder is None or _are_in_range(checks, signals, coder) else None
+
+
+def _are_in_range(means: list[float], signals: Signals, coder: Coder) -> bool:
+    """Whether codes of chunks on a device can be trusted, from mean squares; features not finite are refused.
+
+    Zero is the mean square of zeros, or of squares that vanished.
+    """
+    if not coder.is_linear:
+        if not np.isfinite(means).all():
+            signals.check_finite()
+            raise NotFiniteError
+        return True
+    if not all(is_safe(mean, signals.dtype) for mean in means if mean != 0.0):
+        return False
+    return 0.0 not in means or signals.largest() == 0.0
 
 
 def map_rows(
@@ -169,10 +198,17 @@ def map_rows(
     if signals.device is not None:
         from rkdl._execution.device import send_home
 
-        found = _map_rows_on_device(signals, coder, decoder, row_width, work)
-        if found is None:
+        def on_device(coder: Coder | None, decoder: Any, rows: Array, _: None) -> tuple[Array, Array]:
+            return work(coder, decoder, rows)
+
+        parts = _work_on_device(signals, coder, decoder, row_width, on_device)
+        if parts is None:
             coder, decoder = to_host((coder, decoder))
-            found = map_rows(signals.on_host(), coder, decoder, width, n_jobs, work)
+            return send_home(map_rows(signals.on_host(), coder, decoder, width, n_jobs, work), signals)
+        found = joined(parts)
+        # Numbers that are not finite, of features that are, come from a decoder.
+        if coder is not None and not coder.is_linear:
+            _are_in_range([float(backend_of(found).norm(found))], signals, coder)
         return send_home(found, signals)
     results = np.empty((signals.shape[0], width), dtype=signals.dtype if dtype is None else dtype)
 
@@ -184,45 +220,6 @@ def map_rows(
 
     for_each_chunk(signals, row_width, n_jobs, task)
     return results
-
-
-def _map_rows_on_device(
-    signals: Signals, coder: Coder | None, decoder: Any, row_width: int, work: Callable
-) -> Array | None:
-    """As `map_rows`; None for signals that are not finite or whose squares leave the dtype's range."""
-    from rkdl._execution.device import DeviceExecutor
-
-    with DeviceExecutor(signals, row_width) as executor:
-        placed, placed_decoder = executor.to_backend((coder, decoder))
-        placed = placed if placed is None else placed.with_gram()
-
-        def apply(rows: Array, state: Array) -> tuple[tuple, Array]:
-            checked, results = work(placed, placed_decoder, rows)
-            return (dot(checked, checked),), results
-
-        checks, parts = executor.attempt_chunks(apply)
-        results = joined(parts)
-        if coder is None:
-            return results
-        # Numbers that are not finite, of features that are, come from a decoder.
-        if not coder.is_linear and not np.isfinite(backend_of(results).norm(results)):
-            checks.append(np.inf)
-        return results if are_in_range(checks, signals, coder) else None
-
-
-def are_in_range(means: list[float], signals: Signals, coder: Coder) -> bool:
-    """Whether codes of chunks on a device can be trusted, from mean squares; features not finite are refused.
-
-    Zero is the mean square of zeros, or of squares that vanished.
-    """
-    if not coder.is_linear:
-        if not np.isfinite(means).all():
-            signals.check_finite()
-            raise NotFiniteError
-        return True
-    if not all(is_safe(mean, signals.dtype) for mean in means if mean != 0.0):
-        return False
-    return 0.0 not in means or signals.largest() == 0.0
 
 
 def gram_matrix(atoms: np.ndarray, n_jobs: int | None) -> np.ndarray:

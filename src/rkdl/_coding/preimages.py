@@ -103,25 +103,17 @@ def learn_decoder(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The matrix (n, m) that codes are multiplied by, and what is added (m,), from ridge regression.
 
+    The linear map B from feature space to signals that minimises ``sum_t |y_t - B Psi_t|^2 + lambda |B|^2`` needs of
+    the signals ``S = Z'Z`` and ``Q = Z'Y`` alone: with ``G = L L'`` the atoms' inner products, it takes a code z to
+    ``z L (L'S L + lambda)^-1 L'Q``. `alpha` is lambda as a share of the mean eigenvalue of ``L'S L``.
+
     With `unit_length`, a code of zeros says nothing and becomes the signals' mean; otherwise it is the code of
     something, and the intercept is what regression finds.
     """
     mean = sums.signals / sums.n_signals
-    code_gram, cross_products = sums.code_gram, sums.cross_products - np.outer(sums.codes, mean)
-    if unit_length:
-        return solve_decoder(code_gram, cross_products, gram, alpha), mean
-    middle = sums.codes / sums.n_signals
-    matrix = solve_decoder(code_gram - np.outer(sums.codes, middle), cross_products, gram, alpha)
-    return matrix, mean - middle @ matrix
-
-
-def solve_decoder(code_gram: np.ndarray, cross_products: np.ndarray, gram: np.ndarray, alpha: float) -> np.ndarray:
-    """The matrix (n, m) that codes are multiplied by, from ridge regression in feature space.
-
-    The linear map B from feature space to signals that minimises ``sum_t |y_t - B Psi_t|^2 + lambda |B|^2`` needs of
-    the signals ``S = Z'Z`` and ``Q = Z'Y`` alone: with ``G = L L'`` the atoms' inner products, it takes a code z to
-    ``z L (L'S L + lambda)^-1 L'Q``. `alpha` is lambda as a share of the mean eigenvalue of ``L'S L``.
-    """
+    middle = np.zeros_like(sums.codes) if unit_length else sums.codes / sums.n_signals
+    code_gram = sums.code_gram - np.outer(sums.codes, middle)
+    cross_products = sums.cross_products - np.outer(sums.codes, mean)
     values, vectors = np.linalg.eigh(np.asarray(gram, dtype=np.float64))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     values, vectors = np.linalg.eigh(root.T @ code_gram @ root)
@@ -132,7 +124,8 @@ def solve_decoder(code_gram: np.ndarray, cross_products: np.ndarray, gram: np.nd
     weights = np.zeros_like(values)
     weights[known] = 1.0 / (values[known] + penalty)
     directions = root @ vectors
-    return (directions * weights) @ (directions.T @ cross_products)
+    matrix = (directions * weights) @ (directions.T @ cross_products)
+    return matrix, mean - middle @ matrix
 
 
 @dataclass(frozen=True)

@@ -98,12 +98,12 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 output = getattr(self, "_sklearn_output_config", {}).get("transform", get_config()["transform_output"])
                 if output != "default":
                     raise ValueError(
-                        f"transform_output={output!r} would bring all codes of a Dask array to this machine: use "
+                        f"transform_output={output!r} would bring all codes of a lazy Dask array to this machine: use "
                         f"set_output(transform='default'), and dask.dataframe.from_dask_array for a lazy data frame."
                     )
-                return self._apply(dictionary, signals, "encode", sparse_output=self.sparse_output)
-            norms = self._given_norms(signals)
-            return dictionary.encode(signals, sparse_output=self.sparse_output, n_jobs=self.n_jobs, squared_norms=norms)
+            return self._apply(
+                dictionary, signals, "encode", sparse_output=self.sparse_output, **self._given_norms(signals)
+            )
 
     def _apply(self, dictionary: FittedDictionary, signals: Signals, method: str, **options: Any) -> Array:
         """What a method of the dictionary makes of signals: lazily, if they are a Dask array."""
@@ -113,9 +113,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             return apply_lazily(dictionary, signals, method, **options)
         return getattr(dictionary, method)(signals, n_jobs=self.n_jobs, **options)
 
-    def _given_norms(self, signals: Signals) -> np.ndarray | None:
-        """Squared norms (n_signals,) of the signals for `transform`; None where they follow from the signals."""
-        return None
+    def _given_norms(self, signals: Signals, *, for_residuals: bool = False) -> dict[str, np.ndarray]:
+        """Squared norms (n_signals,) of the signals, as an option of the dictionary that they are unknown to."""
+        return {}
 
     def reconstruction_error(self, X: MatrixLike) -> Array:
         """Compute the norm of the residual of each signal in feature space.
@@ -133,9 +133,8 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         with one_blas_thread():
             dictionary, signals = self._open(X)
-            if signals.is_remote:
-                return self._apply(dictionary, signals, "residual_norms")
-            return self._residuals(dictionary, signals)[0]
+            norms = self._given_norms(signals, for_residuals=True)
+            return self._apply(dictionary, signals, "residual_norms", **norms)
 
     def score(self, X: MatrixLike, y: None = None) -> float:
         """Compute the fraction of the signals' energy in feature space that their codes explain; higher is better.
@@ -162,17 +161,10 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
                 parts = energies_of_blocks(dictionary, signals)  # type: ignore[arg-type]
             else:
-                # In float64: norms of signals near the largest number of float32 leave its range.
-                both = self._residuals(dictionary, signals, np.float64)
-                parts = [(float((both[0] ** 2).sum()), float((both[1] ** 2).sum()))]
+                norms = self._given_norms(signals, for_residuals=True)
+                parts = [dictionary.energies(signals, n_jobs=self.n_jobs, **norms)]
             residual_energy, energy = (sum(part[i] for part in parts) for i in (0, 1))
             return 1.0 - residual_energy / energy if energy > 0.0 else 1.0
-
-    def _residuals(
-        self, dictionary: FittedDictionary, signals: Signals, dtype: type | None = None
-    ) -> tuple[Array, Array]:
-        """Norms of residuals and of signals in feature space."""
-        return dictionary.residuals(signals, n_jobs=self.n_jobs, dtype=dtype)
 
     def inverse_transform(self, X: MatrixLike) -> Array:
         """Reconstruct signals from their codes.

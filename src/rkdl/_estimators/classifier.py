@@ -29,7 +29,6 @@ from rkdl._backends.arrays import cast, host, is_tensor, stacked
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed, to_device
 from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.class_methods import METHODS, shared_method
 from rkdl._estimators.fitting import constant, freeze, made_once, read_signals, replaced_at_once, with_one_model
@@ -445,11 +444,10 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
 
     def _assemble(self) -> tuple[list[FittedDictionary], dict[tuple[np.dtype, Device], ClassCoder]]:
         """The fitted dictionary of each class, and room for what codes signals with them."""
-        method, vectors = self.method_, self.kernel_vectors_
-        vectors = None if vectors is None else constant(vectors)
-        feature_map = specify(method).features.fitted_map(self.n_features_in_, vectors, self.gamma_)
-        tolerance = -1.0 if method.residual_tol is None else method.residual_tol
-        pursuit = Pursuit(self.n_nonzero_coefs_, tolerance, method.pursuit)
+        specification = specify(self.method_)
+        vectors = None if self.kernel_vectors_ is None else constant(self.kernel_vectors_)
+        feature_map = specification.features.fitted_map(self.n_features_in_, vectors, self.gamma_)
+        pursuit = specification.pursuit._replace(n_nonzero=self.n_nonzero_coefs_)
         parts = zip(constant(self.components_), constant(self.grams_), self.n_atoms_, strict=True)
         return [FittedDictionary(feature_map, own[:n], pursuit, gram[:n, :n]) for own, gram, n in parts], {}
 

@@ -10,18 +10,16 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from rkdl._backends.arrays import host, is_tensor
-from rkdl._coding.dictionary import FittedDictionary
 from rkdl._data.open import gather
 from rkdl._data.signals import Signals
 from rkdl._estimators.base import check_has_signals
 from rkdl._estimators.fitting import as_fitted
 from rkdl._estimators.learner import KernelLearner
-from rkdl._features.maps import GivenKernelMap
 from rkdl._learning.feature_choice import EverySignal, FeatureChoice
 from rkdl._learning.full import is_training_matrix
 from rkdl._learning.specification import Specification
 from rkdl._utils.inputs import well_formed
-from rkdl._utils.types import FLOATS, Array, MatrixLike
+from rkdl._utils.types import FLOATS, MatrixLike
 
 
 class KDL(KernelLearner):
@@ -149,21 +147,10 @@ class KDL(KernelLearner):
         X = validate_data(self, well_formed(X), dtype=FLOATS, reset=reset)
         return Signals(X, X.dtype)
 
-    def _given_norms(self, signals: Signals) -> np.ndarray | None:
-        if not as_fitted(self)._is_precomputed or self.residual_tol is None:
-            return None
-        kernel = self._training_matrix(signals)
-        return np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)
-
-    def _residuals(
-        self, dictionary: FittedDictionary, signals: Signals, dtype: type | None = None
-    ) -> tuple[Array, Array]:
-        if not isinstance(dictionary.feature_map, GivenKernelMap):
-            return super()._residuals(dictionary, signals, dtype)
-        return dictionary.residuals_of_kernel(self._training_matrix(signals), signals)
-
-    def _training_matrix(self, signals: Signals) -> np.ndarray:
-        """The kernel matrix of the training signals, whose norms are on its diagonal; others are refused."""
+    def _given_norms(self, signals: Signals, *, for_residuals: bool = False) -> dict[str, np.ndarray]:
+        if not as_fitted(self)._is_precomputed or (self.residual_tol is None and not for_residuals):
+            return {}
+        # Norms are on the diagonal of the kernel matrix of the training signals.
         kernel: np.ndarray = host(signals.data)
         if not is_training_matrix(kernel):
             raise ValueError(
@@ -171,7 +158,7 @@ class KDL(KernelLearner):
                 "training signals alone, in their square kernel matrix: for other signals give the kernel by name or "
                 "as a function, or set residual_tol=None and n_nonzero_coefs."
             )
-        return kernel
+        return {"squared_norms": np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

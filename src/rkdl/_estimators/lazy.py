@@ -17,10 +17,14 @@ from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.types import Array
 
+# What the tasks of a method of the dictionary are called, where it is not the estimators' name for it.
+NAMES = {"encode": "transform", "residual_norms": "error"}
+
 
 def energies_of_blocks(dictionary: FittedDictionary, signals: DaskSignals) -> list[tuple[float, float]]:
     """Sums of squared residuals and of squared norms per block."""
-    return signals.map_blocks(partial(_energies, dictionary, signals.dtype), "rkdl-score")
+    task = partial(_apply, dictionary=dictionary, method="energies", read_as=signals.dtype)
+    return signals.map_blocks(task, "rkdl-score")
 
 
 def apply_lazily(dictionary: FittedDictionary, signals: Signals, method: str, **options: Any) -> Array:
@@ -30,39 +34,31 @@ def apply_lazily(dictionary: FittedDictionary, signals: Signals, method: str, **
     rows = signals.data
     return rows.map_blocks(
         _apply,
-        dask.delayed(dictionary),
-        method,
-        signals.dtype,
+        dictionary=dask.delayed(dictionary),
+        method=method,
+        read_as=signals.dtype,
         chunks=(rows.chunks[0], *((width,) for width in shape[1:])),
         drop_axis=1 if len(shape) == 1 else None,
         meta=sparse.csr_array(empty) if options.get("sparse_output") else empty,
-        name=f"rkdl-{method}-{uuid4().hex}",
+        name=f"rkdl-{NAMES.get(method, method)}-{uuid4().hex}",
         **options,
     )
 
 
 def _apply(
     block: Any,
+    block_info: dict | None = None,
+    *,
     dictionary: FittedDictionary,
     method: str,
-    dtype: np.dtype,
-    block_info: dict | None = None,
+    read_as: np.dtype,
     **options: Any,
-) -> Array:
-    """The method on a block, which is checked to have the shape that its Dask array declares."""
+) -> Any:
+    """The method on a block; one of a Dask array is checked to have the shape that this declares."""
     if block_info:
         place = block_info[0]
         shape = tuple(stop - start for start, stop in place["array-location"])
         block = checked_block(block, place["chunk-location"][0], shape)
     with one_blas_thread():
-        return getattr(aligned(dictionary), method)(_signals_of(block, dtype), n_jobs=1, **options)
-
-
-def _energies(dictionary: FittedDictionary, dtype: np.dtype, block: Any, _: None) -> tuple[float, float]:
-    with one_blas_thread():
-        return aligned(dictionary).energies(_signals_of(block, dtype), n_jobs=1)
-
-
-def _signals_of(block: Any, dtype: np.dtype) -> Signals:
-    signals = open_signals(aligned(block), caller="a block of a Dask array")
-    return signals.with_dtype(dtype)
+        signals = open_signals(aligned(block), caller="a block of a Dask array").with_dtype(read_as)
+        return getattr(aligned(dictionary), method)(signals, n_jobs=1, **options)

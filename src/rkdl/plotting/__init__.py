@@ -8,9 +8,8 @@ take the place of an estimator: what its last step learned is shown in the units
 Drawing needs matplotlib: ``pip install 'rkdl[plots]'``.
 """
 
-from rkdl.plotting._codes import ClassResidualsDisplay, CodesDisplay, ErrorCurveDisplay, ResidualsDisplay
-from rkdl.plotting._contours import DecisionContourDisplay
-from rkdl.plotting._recovery import RecoveryDisplay
+from rkdl.plotting._codes import ClassResidualsDisplay, CodesDisplay, DecisionContourDisplay, ResidualsDisplay
+from rkdl.plotting._curves import ErrorCurveDisplay, RecoveryDisplay
 from rkdl.plotting._signals import AtomsDisplay, KernelVectorsDisplay, ReconstructionDisplay
 
 __all__ = [

@@ -71,6 +71,14 @@ def draw_lines(ax: Axes, *curves: tuple[np.ndarray, Style]) -> tuple[list[Line2D
     return lines, offsets + 0.5 * (together.max(axis=1) + together.min(axis=1))
 
 
+def draw_curve(ax: Axes, values: np.ndarray, options: Style, **style: object) -> Line2D:
+    """Values at 1, 2, 3 and so on; each curve that is added to the same axes has the next colour."""
+    color = color_of(sum(line.get_linestyle() == "-" for line in ax.lines))
+    ax.locator_params(axis="x", integer=True)
+    together: Style = {"color": color, "marker": "o", "markersize": 4, **style, **options}
+    return ax.plot(1 + np.arange(len(values)), values, **together)[0]
+
+
 def draw_matrix(ax: Axes, matrix: np.ndarray, label: str, options: Style, **style: object) -> tuple:
     """A matrix as an image with its colour bar; without smoothing, which would hide zeros."""
     image = ax.imshow(matrix, **{"interpolation": "nearest", **style, **options})
