@@ -64,8 +64,7 @@ class SharedFeatures:
         """Those that a problem was learned on, in host memory."""
         feature_map, metric = to_host((problem.model.feature_map, problem.model.metric))
         dtype, pursuit = problem.executor.signals.dtype, specification.pursuit
-        vectors = next(iter(feature_map.state().values()), None)
-        vectors = None if vectors is None else vectors.astype(dtype)
+        vectors = None if feature_map.vectors is None else feature_map.vectors.astype(dtype)
         if isinstance(feature_map, KernelMap) and isinstance(metric, Metric):
             feature_map = WhitenedMap.of(feature_map, metric, dtype)
         # As many atoms as coordinates represent any signal, of any class.

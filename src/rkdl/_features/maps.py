@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -25,11 +25,18 @@ class FeatureMap:
     size: int  # number of features
     is_linear = False  # whether features are proportional to the signals
     has_unit_norms = False  # whether every signal has norm one, so that the length of a code says nothing about it
+    # Attributes that are arrays with one row per kernel vector or frequency, which learning may change.
+    arrays: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def vectors(self) -> Array | None:
+        """Kernel vectors or frequencies (p, m), if there are any."""
+        return next(iter(self.state().values()), None)
 
     @property
     def signal_size(self) -> int:
         """Length of a signal."""
-        return self.size
+        return self.size if self.vectors is None else self.vectors.shape[1]
 
     def features(self, signals: Array) -> Array:
         """The signals themselves, not a copy."""
@@ -49,14 +56,13 @@ class FeatureMap:
 
     def as_dtype(self, dtype: np.dtype) -> Self:
         """The map of signals of `dtype`."""
-        arrays = {name: backend_of(array).cast(array, dtype) for name, array in self.state().items()}
-        return replace(self, **arrays) if arrays else self  # type: ignore[type-var]
+        return self.restored({name: backend_of(array).cast(array, dtype) for name, array in self.state().items()})
 
     def state(self) -> dict[str, Array]:
-        """What learning changes, as arrays."""
-        return {}
+        """Its arrays by name."""
+        return {name: getattr(self, name) for name in self.arrays}
 
-    def restored(self, state: dict[str, Array]) -> FeatureMap:
+    def restored(self, state: dict[str, Array]) -> Self:
         """The map of a state."""
         return replace(self, **{name: state[name] for name in self.state()})  # type: ignore[type-var]
 
@@ -82,10 +88,7 @@ class FourierMap(FeatureMap):
     frequencies: Array
     gamma: float
     has_unit_norms = True
-
-    @property
-    def signal_size(self) -> int:
-        return self.frequencies.shape[1]
+    arrays = ("frequencies",)
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -105,9 +108,6 @@ class FourierMap(FeatureMap):
     def squared_norms(self, signals: Array) -> Array:
         return backend_of(signals).full((len(signals),), 1.0, signals)
 
-    def state(self) -> dict[str, Array]:
-        return {"frequencies": self.frequencies}
-
 
 @dataclass(frozen=True)
 class KernelMap(FeatureMap):
@@ -117,6 +117,7 @@ class KernelMap(FeatureMap):
     kernel_vectors: Array
     # Whether small matrices are worked with in NumPy though the kernel vectors are on a device.
     has_host_matrix: bool = False
+    arrays = ("kernel_vectors",)
 
     @property
     def is_linear(self) -> bool:  # type: ignore[override]
@@ -133,10 +134,6 @@ class KernelMap(FeatureMap):
         some = np.concatenate([factor * vectors[:16] for factor in (0.5, 1.0, 2.0)])
         norms = self.kernel.diagonal(some)
         return bool(norms.min() > 0.0 and norms.max() - norms.min() <= 1e-5 * norms.max())
-
-    @property
-    def signal_size(self) -> int:
-        return self.kernel_vectors.shape[1]
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -165,9 +162,6 @@ class KernelMap(FeatureMap):
 
     def metric(self, dtype: np.dtype) -> Metric:
         return make_metric(self.matrix(dtype), dtype)
-
-    def state(self) -> dict[str, Array]:
-        return {"kernel_vectors": self.kernel_vectors}
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class AtomUpdate(Protocol):
     refits_codes: bool  # whether coefficients change one by one, so that ``Z'F`` has to be computed again
 
     def __call__(
-        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals | None, metric: Array = None
+        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
     ) -> Sweep:
         """Update every atom once, from ``S = Z'Z``, the targets ``Q`` (n, r) and atoms (n, r) of unit norm.
 
@@ -84,10 +84,9 @@ class AKSVDUpdate:
     refits_codes = True
 
     def __call__(
-        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals | None, metric: Array = None
+        self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
     ) -> Sweep:
         """Update every atom once, and its codes with it."""
-        assert signals is not None
         codes = signals.codes(len(atoms))
         targets, atoms = codes.to_backend_of(targets), copied(codes.to_backend_of(atoms))
         fits = []

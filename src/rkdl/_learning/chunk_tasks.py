@@ -27,11 +27,6 @@ class SufficientStatistics(NamedTuple):
     energy: Array  # tr K(Y, Y)
     residual_energy: Array = 0.0  # sum of the squared residuals that the pursuit left
 
-    def scaled_codes(self, scales: Array) -> SufficientStatistics:
-        """The statistics of the same codes, those of atom j multiplied by ``scales[j]``."""
-        code_gram = self.code_gram * (scales[:, None] * scales)
-        return self._replace(code_gram=code_gram, cross_products=self.cross_products * scales[:, None])
-
 
 class ChunkState(NamedTuple):
     """What stays with a chunk between tasks; of an iteration to come, its features alone."""
@@ -57,13 +52,12 @@ class EncodeTask(Encoder):
             features, correlations = self.correlate(signals, None if state is None else state.features)
         check_finite_features(correlations)
         norms = self.feature_map.squared_norms(signals)
-        found = backend_of(correlations).pursue(correlations, self.padded_gram, norms, *self.limited, self.atoms)
-        codes, residuals = found
+        pursue = backend_of(correlations).pursue
+        codes, residuals = pursue(correlations, self.padded_gram, norms, *self.limited, self.atoms)
         energies = (cast(squares, np.float64).sum() for squares in (norms, residuals))
-        sums = codes.gram(self.n_atoms), codes.cross_products(features, self.n_atoms), *energies
-        if not self.makes_state:
-            return SufficientStatistics(*sums), None
-        return SufficientStatistics(*sums), ChunkState(codes, residuals, features if self.caches_features else None)
+        sums = SufficientStatistics(codes.gram(self.n_atoms), codes.cross_products(features, self.n_atoms), *energies)
+        coded = ChunkState(codes, residuals, features if self.caches_features else None)
+        return sums, coded if self.makes_state else None
 
 
 @dataclass(frozen=True)
@@ -79,19 +73,14 @@ class GradientTask:
     n_atoms: int
     atoms: np.ndarray | None
     at_features: bool = False  # whether the kernel vectors are still those that the cached features belong to
-    caches_features: bool = False
-
-    @property
-    def makes_state(self) -> bool:
-        """Codes stay as they are; features are all that it may add."""
-        return self.caches_features
+    makes_state: bool = False  # whether features are cached in the state; its codes stay as they are
 
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, ChunkState]:
         known = state.features if self.at_features else None
         features, gradient = self.kernel.value_and_gradient(signals, self.kernel_vectors, known)
         cross_products = state.codes.cross_products(features, self.n_atoms)
         if self.atoms is None:
-            return (cross_products,), state._replace(features=features) if self.caches_features else state
+            return (cross_products,), state._replace(features=features) if self.makes_state else state
         weighting = partial(state.codes.weighted_derivative, self.atoms)
         return (cross_products, gradient(weighting)), state._replace(features=None)
 

@@ -14,7 +14,7 @@ from rkdl._backends.arrays import host, squared_norms
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._execution.executor import Executor
-from rkdl._features.kernels import Kernel, check_definite, family, gamma_parameter, has_user_code, make_kernel
+from rkdl._features.kernels import Kernel, check_definite, family, gamma_parameter, make_kernel
 from rkdl._features.kernels.radial import Radial
 from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._features.widths import KERNEL_SAMPLE, find_gamma, spread_sample
@@ -73,7 +73,7 @@ class KernelChoice(FeatureChoice):
 
     @property
     def runs_user_code(self) -> bool:  # type: ignore[override]
-        return has_user_code(self.kernel)
+        return self.kernel._has_user_code if isinstance(self.kernel, Kernel) else callable(self.kernel)
 
     def make_kernel(self, sample: np.ndarray, gamma: float | None) -> Kernel:
         """The kernel with its numbers, for signals like those of the sample."""
@@ -155,12 +155,9 @@ class KernelFeatures(KernelChoice):
     def check_differentiable(self, kernel: Kernel, name: str) -> None:
         """Refuse a kernel without a gradient, along which kernel vectors would move."""
         if not kernel.differentiable:
-            is_kernel = isinstance(self.kernel, Kernel)
-            remedy = "write its gradient(X, Y, weights)" if is_kernel else "use a Kernel, 'rbf', 'poly' or 'linear'"
             raise ValueError(
-                f"{name} moves the kernel vectors along the kernel's derivative, and kernel={self.kernel!r} is a "
-                f"{'kernel' if is_kernel else 'function'} without one: {remedy}, or use RKDL, which needs no "
-                f"derivative."
+                f"{name} moves the kernel vectors along the kernel's derivative, and kernel={self.kernel!r} has none: "
+                f"use a Kernel with gradient(X, Y, weights), 'rbf', 'poly' or 'linear', or use RKDL, which needs none."
             )
 
     def why_empty(self) -> str:

@@ -98,9 +98,7 @@ class KernelRows:
 
     def products(self, sample: np.ndarray) -> Products:
         """Squared norms of some signals, and a function of i: their products with the i-th of them."""
-        diagonal = host(self.diagonal())[sample]
-
-        return diagonal, lambda i: host(self.row(int(sample[i])))[sample]
+        return host(self.diagonal())[sample], lambda i: host(self.row(int(sample[i])))[sample]
 
     def vectors(self) -> np.ndarray | None:
         """All signals, as a copy, so that a model does not change with the user's array; None if they are not known."""

@@ -65,8 +65,6 @@ def _draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> n
     n_signals = signals.shape[0]
     drawn = signals.take(rng.choice(n_signals, min(count, n_signals), replace=False)).astype(np.float64)
     n_missing = count - len(drawn)
-    if n_missing == 0:
-        return drawn
     first = rng.randint(n_signals, size=n_missing)
     second = (first + rng.randint(1, max(n_signals, 2), size=n_missing)) % n_signals
     share = rng.uniform(0.25, 0.75, size=(n_missing, 1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,8 +51,7 @@ class Learned(NamedTuple):
     is_interrupted: bool = False
 
 
-@dataclass(frozen=True)
-class CheckpointRequest:
+class CheckpointRequest(NamedTuple):
     """Where a fit writes its state, and the parameters that must agree for it to be resumed."""
 
     path: str | os.PathLike
@@ -239,7 +237,7 @@ def learned_of(specification: Specification, problem: LearningProblem, gamma: fl
     if isinstance(problem, FullProblem):
         vectors, gram = problem.kernel_rows.vectors(), host(model.gram)
     else:
-        vectors = next(iter(model.feature_map.state().values()), None)
+        vectors = model.feature_map.vectors
         # Where features are coordinates, of the atoms that are stored, from which it can be computed again.
         coordinates = atoms.astype(np.float64)
         if isinstance(model.feature_map, KernelMap):

@@ -13,7 +13,7 @@ from rkdl._backends.arrays import cast, host, is_tensor, normalize_rows, row_nor
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
-from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
+from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst, replace_atoms, rounding_level
 from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
@@ -66,15 +66,12 @@ class Model(NamedTuple):
 
 
 def check_state(
-    state: dict[str, np.ndarray],
-    feature_map: FeatureMap,
-    n_atoms: int,
-    of_update: Mapping[str, Expected],
+    state: dict[str, np.ndarray], feature_map: FeatureMap, n_atoms: int, of_update: Mapping[str, Expected]
 ) -> None:
     """Raise an ArrayError unless a state is of so many atoms on features like these, and of a kernel-vector update."""
-    vectors = feature_map.state()
-    sizes = {"n": n_atoms, "m": feature_map.signal_size, "p": sum(map(len, vectors.values()))}
-    expected = {**NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(vectors, Expected("pm"))}
+    n_vectors = 0 if feature_map.vectors is None else len(feature_map.vectors)
+    sizes = {"n": n_atoms, "m": feature_map.signal_size, "p": n_vectors}
+    expected = {**NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(feature_map.arrays, Expected("pm"))}
     check_arrays(state, {**expected, **of_update}, sizes)
 
 
@@ -149,14 +146,15 @@ class ReducedProblem(LearningProblem):
         statistics, chunks = self.encode_with(whitened_atoms, past=past)
         term = None
         if self.linear is not None and self.moves_vectors:
-            term = self.linear.term(self.linear_statistics(linear_past), float(statistics.energy))
+            linear_statistics = self.linear.statistics(self.executor, feature_map.vectors, linear_past)
+            term = self.linear.term(linear_statistics, float(statistics.energy))
         left = float(statistics.residual_energy)
         iterate = Iterate(feature_map, metric, whitened_atoms, statistics, chunks, left, term)
         iterate = iterate if past else self.refine_objective(iterate)
         # Empty codes of many signals leave much; where little is left nobody need count them.
         is_poor = iterate.objective > POOR_SHARE * float(statistics.energy)
         n_empty = sum(self.executor.gather(count_empty, chunks)) if is_poor else 0
-        penalty = 0.0 if term is None else term.value(feature_map.kernel_vectors)  # type: ignore[attr-defined]
+        penalty = 0.0 if term is None else term.value(feature_map.vectors)
         self.model = self.model._replace(objective=iterate.objective, penalty=penalty, n_empty=n_empty)
         return iterate
 
@@ -176,7 +174,7 @@ class ReducedProblem(LearningProblem):
         if self._eliminates_atoms and not update.refits_codes:
             return iterate
         targets = iterate.metric.whiten(statistics.cross_products)
-        signals = None
+        signals: Any = None
         if update.refits_codes:
             signals = _CodedFeatures(executor, iterate.feature_map, iterate.metric, iterate.chunks)
         sweep = update(statistics.code_gram, targets, iterate.whitened_atoms, signals)
@@ -227,7 +225,10 @@ class ReducedProblem(LearningProblem):
             metric=point.metric,
             # The atoms that the accepted value belongs to, or what was gained would be lost again.
             whitened_atoms=normalize_rows(point.whitened_atoms, otherwise=point.metric.whiten_combinations(atoms)),
-            statistics=statistics._replace(cross_products=point.cross_products).scaled_codes(scales),
+            statistics=statistics._replace(
+                code_gram=statistics.code_gram * (scales[:, None] * scales),
+                cross_products=point.cross_products * scales[:, None],
+            ),
             code_scales=scales,
             objective=point.value - (0.0 if iterate.linear is None else iterate.linear.value(point.vectors)),
         )
@@ -271,12 +272,6 @@ class ReducedProblem(LearningProblem):
             n_revived=self.model.n_revived + iterate.n_replaced,
         )
 
-    def linear_statistics(self, past: SufficientStatistics | None = None) -> SufficientStatistics:
-        """Statistics of the linear term at the current kernel vectors, added to those of earlier signals."""
-        assert self.linear is not None
-        assert isinstance(self.model.feature_map, KernelMap)
-        return self.linear.statistics(self.executor, self.model.feature_map.kernel_vectors, past)
-
     @property
     def moves_vectors(self) -> bool:
         """Whether an update moves the kernel vectors."""
@@ -298,9 +293,8 @@ class ReducedProblem(LearningProblem):
     def _movable(self, feature_map: Any, past: PastSignals | None = None) -> Any:
         """The map with its vectors on the device where they are moved; its metric is bitwise that of the update."""
         # Sums of signals that are gone and the linear term are small, and would be mixed with the vectors.
-        is_alone = past is None and self.linear is None
-        moves = self._eliminates_atoms and is_alone
-        return self.executor.with_vectors_on_device(feature_map) if moves else feature_map
+        moves_alone = self._eliminates_atoms and past is None and self.linear is None
+        return self.executor.with_vectors_on_device(feature_map) if moves_alone else feature_map
 
     def encode_with(
         self, whitened_atoms: Any, chunks: list | None = None, past: SufficientStatistics | None = None

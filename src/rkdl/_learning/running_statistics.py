@@ -12,7 +12,6 @@ import numpy as np
 
 from rkdl._backends.arrays import host, normalize_rows
 from rkdl._coding.preimages import DecoderSums
-from rkdl._features.kernels import has_user_code
 from rkdl._features.maps import KernelMap
 from rkdl._features.metric import make_metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst
@@ -34,28 +33,23 @@ Summed = TypeVar("Summed", SufficientStatistics, DecoderSums)
 class RunningStatistics:
     """Statistics of the signals that were seen before."""
 
-    statistics: SufficientStatistics  # the residual energy is that of the signals in the count of `worst`
+    # None where nothing was seen; the residual energy is that of the signals in the count of `worst`.
+    statistics: SufficientStatistics | None = None
     weight: float = 0.0  # number of signals, old ones counting less
     linear: SufficientStatistics | None = None  # those of the linear term's codes
     worst: WorstSignals | None = None  # of the signals seen since the atoms were last updated
     is_discounted: bool = False
 
-    @property
-    def past(self) -> SufficientStatistics | None:
-        """The statistics that those of a pass are added to; None where nothing was seen."""
-        return self.statistics if self.weight > 0.0 else None
-
     def discounted(self, factor: float) -> RunningStatistics:
         """The same with every sum multiplied by `factor`."""
         if factor == 1.0:
             return self
-        return replace(
-            self,
-            statistics=scaled(self.statistics, factor)._replace(residual_energy=self.statistics.residual_energy),
-            weight=self.weight * factor,
-            linear=None if self.linear is None else scaled(self.linear, factor),
-            is_discounted=True,
-        )
+        weight, statistics = self.weight * factor, self.statistics
+        if statistics is None or weight == 0.0:
+            return RunningStatistics(worst=self.worst, is_discounted=True)
+        statistics = scaled(statistics, factor)._replace(residual_energy=statistics.residual_energy)
+        linear = self.linear and scaled(self.linear, factor)
+        return RunningStatistics(statistics, weight, linear, self.worst, is_discounted=True)
 
 
 def scaled(sums: Summed, factor: float) -> Summed:
@@ -82,14 +76,14 @@ def learn_batch(problem: ReducedProblem, running: RunningStatistics, *, replaces
 
     Returns the statistics with those of the batch.
     """
-    iterate = problem.encode_signals(running.past, running.linear)
+    iterate = problem.encode_signals(running.statistics, running.linear)
     uses = iterate.statistics.code_gram.diagonal()
     used = uses > (NEGLIGIBLE_USE * uses.max() if running.is_discounted else 0.0)
     iterate = problem.update_atoms(iterate)
     iterate = problem.update_kernel_vectors(iterate, _past_signals(problem, running, iterate))
     if replaces_vectors:
         iterate = _replace_kernel_vectors(problem, running, iterate)
-    iterate = iterate if running.past else problem.refine_objective(iterate)
+    iterate = iterate if running.statistics else problem.refine_objective(iterate)
     iterate = problem.replace_unused_atoms(iterate, used, running.worst)
     problem.accept(iterate)
     code_gram, cross_products, energy, _ = iterate.statistics
@@ -104,28 +98,28 @@ def learn_batch(problem: ReducedProblem, running: RunningStatistics, *, replaces
 
 def add_batch(problem: ReducedProblem, running: RunningStatistics) -> RunningStatistics:
     """The statistics with those of the batch, coded with the current atoms; nothing else changes."""
-    statistics, chunks = problem.encode_with(problem.model.whitened_atoms, past=running.past)
+    statistics, chunks = problem.encode_with(problem.model.whitened_atoms, past=running.statistics)
+    vectors, linear = problem.model.feature_map.vectors, problem.linear
     worst = find_worst(problem.executor, chunks, len(problem.model.whitened_atoms), running.worst)
     energy, residual_energy = map(float, statistics[2:])
     return replace(
         running,
         statistics=statistics._replace(energy=energy, residual_energy=residual_energy),
         weight=running.weight + problem.executor.signals.shape[0],
-        linear=None if problem.linear is None else problem.linear_statistics(running.linear),
+        linear=None if linear is None else linear.statistics(problem.executor, vectors, running.linear),
         worst=worst,
     )
 
 
 def _past_signals(problem: ReducedProblem, running: RunningStatistics, iterate: Iterate) -> PastSignals | None:
     """Signals of earlier batches as far as the kernel vectors represent them."""
-    if running.past is None or not problem.moves_vectors:
+    if running.statistics is None or not problem.moves_vectors:
         return None
-    assert isinstance(iterate.feature_map, KernelMap)
-    cross_products = running.past.cross_products
+    cross_products = running.statistics.cross_products
     if iterate.code_scales is not None:
         cross_products = cross_products * iterate.code_scales[:, None]
     combinations = iterate.metric.unwhiten(iterate.metric.whiten(cross_products))
-    return PastSignals(iterate.feature_map.kernel_vectors, combinations)
+    return PastSignals(iterate.feature_map.vectors, combinations)
 
 
 def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics, iterate: Iterate) -> Iterate:
@@ -135,10 +129,10 @@ def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics,
     batch and so much of what was seen before as is needed for it to be sure, or the old would always outweigh the
     new.
     """
-    past, executor, feature_map, metric = running.past, problem.executor, *iterate[:2]
+    past, executor, feature_map, metric = running.statistics, problem.executor, *iterate[:2]
     if past is None or metric.rank == 0:
         return iterate
-    if not isinstance(feature_map, KernelMap) or has_user_code(feature_map.kernel):
+    if not isinstance(feature_map, KernelMap) or feature_map.kernel._has_user_code:
         return iterate
     signals, place = executor.signals, executor.to_backend
     kernel, vectors = feature_map.kernel, feature_map.kernel_vectors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -34,16 +34,7 @@ from rkdl._learning.learn import (
 from rkdl._learning.reduced import Model, ReducedProblem, check_state
 from rkdl._learning.running_statistics import RunningStatistics, add_batch, discount_factors, learn_batch, scaled
 from rkdl._learning.specification import Specification
-from rkdl._persistence.named_arrays import (
-    FLAGS,
-    INTEGERS,
-    POSITIVE,
-    Expected,
-    check_arrays,
-    flattened,
-    nested,
-    part_of,
-)
+from rkdl._persistence.named_arrays import FLAGS, INTEGERS, POSITIVE, Expected, check_arrays, flattened, nested, part_of
 from rkdl._utils.types import FLOATS, Device
 from rkdl._utils.warnings import warn
 
@@ -81,10 +72,10 @@ _STREAM = {
     "norm": Expected("", group="norm"),
     "running.weight": Expected("", least=0.0),
     "running.is_discounted": Expected("", FLAGS),
-    "running.statistics.code_gram": Expected("nn"),
-    "running.statistics.cross_products": Expected("ns"),
-    "running.statistics.energy": Expected(),
-    "running.statistics.residual_energy": Expected(),
+    "running.statistics.code_gram": Expected("nn", group="statistics"),
+    "running.statistics.cross_products": Expected("ns", group="statistics"),
+    "running.statistics.energy": Expected("", group="statistics"),
+    "running.statistics.residual_energy": Expected("", group="statistics"),
     # Of codes against the kernel vectors.
     "running.linear.code_gram": Expected("ss", group="linear"),
     "running.linear.cross_products": Expected("sm", group="linear"),
@@ -113,7 +104,7 @@ class Stream:
     model: Model | None = None  # None before there is a start
     gamma: float | None = None
     norm: float | None = None  # norm that the kernel vectors are held to; None if it is free
-    running: RunningStatistics | None = None
+    running: RunningStatistics = field(default_factory=RunningStatistics)
     decoder_sums: DecoderSums | None = None
     waiting: tuple[np.ndarray, ...] = ()  # the chunks of batches that wait
     start_gamma: float | None = None  # one over the median squared distance of the signals of the start
@@ -133,8 +124,8 @@ class Stream:
         model = Model.start(feature_map, metric, metric.whiten_combinations(dictionary.atoms.astype(wide)))
         norm = None
         if specification.linear is not None:
-            norm = specification.linear.find_norm_of(feature_map.state()["kernel_vectors"])
-        return cls(model, gamma, norm, _no_statistics(model))
+            norm = specification.linear.find_norm_of(feature_map.vectors)
+        return cls(model, gamma, norm)
 
     def update(self, signals: Signals, how: Learning, *, ends_epoch: bool = True) -> Stream:
         """The stream after a batch, and after an update of the model from all that was seen if `ends_epoch`."""
@@ -233,14 +224,12 @@ class Stream:
         if warm_up(how.specification, problem, how.report):
             raise KeyboardInterrupt
         assert isinstance(problem, ReducedProblem)
-        model = to_host(problem.model)
         norm = None if problem.vector_update is None else problem.vector_update.radius
         return replace(
             self,
-            model=model,
+            model=to_host(problem.model),
             gamma=gamma,
             norm=norm,
-            running=_no_statistics(model),
             start_gamma=median_gamma(spread_sample(executor.signals, MOST_COMPARED)),
             computes_in_float64=is_wide or executor.signals.dtype != executor.signals.result_dtype,
         )
@@ -266,7 +255,6 @@ class Stream:
     def _advanced(self, executor: Executor, how: Learning, ends_epoch: bool) -> Stream:
         """The stream after the statistics of these signals, and after an update if `ends_epoch`."""
         assert self.model is not None
-        assert self.running is not None
         signals, specification = executor.signals, how.specification
         # The mean weight of these signals is given to them afterwards, so that their pass is that of a fit.
         share, weight = discount_factors(signals.shape[0], specification.half_life)
@@ -283,7 +271,7 @@ class Stream:
             running = add_batch(problem, running)
         model, running = to_host((problem.model, running))
         learned = learned_of(specification, problem, self.gamma)
-        if ends_epoch and self.running.weight == 0.0:
+        if ends_epoch and self.running.statistics is None:
             check_learned(specification, signals, problem.model.n_empty, learned, how.report.name)
         sums = None
         if specification.decoder_alpha is not None:
@@ -323,11 +311,6 @@ def signals_needed(specification: Specification) -> int:
         specification.n_atoms if draws else 0,
         features.size if chooses else 0,
     )
-
-
-def _no_statistics(model: Model) -> RunningStatistics:
-    n_atoms, size = len(model.whitened_atoms), model.feature_map.size
-    return RunningStatistics(SufficientStatistics(np.zeros((n_atoms, n_atoms)), np.zeros((n_atoms, size)), 0.0))
 
 
 def _n_bytes(signals: Signals) -> int:

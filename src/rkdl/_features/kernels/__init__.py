@@ -34,11 +34,6 @@ def as_kernel(kernel: KernelLike, gamma: float | str, degree: int, coef0: float)
     return {"rbf": lambda: RBF(gamma), "poly": lambda: Polynomial(degree, gamma, coef0), "linear": Linear}[kernel]()
 
 
-def has_user_code(kernel: KernelLike | None) -> bool:
-    """Whether an estimator's kernel, a name, a function or a `Kernel`, runs code of the user's."""
-    return kernel._has_user_code if isinstance(kernel, Kernel) else callable(kernel)
-
-
 def family(kernel: KernelLike) -> str | None:
     """The name of an estimator's kernel, whether it was given by that or as an object; None for any other."""
     names = {RBF: "rbf", Polynomial: "poly", Linear: "linear"}
@@ -110,17 +105,18 @@ def _plain(value: object) -> Any:
 
 def from_plain(plain: dict[str, Any]) -> Kernel:
     """The kernel of names and numbers; what is none is refused with a TypeError."""
-    values = dict(plain)
+    values = {key: _from_plain(value) for key, value in dict(plain).items()}
     name = values.pop("class")
     if name not in PUBLIC or name == "Kernel":
         raise TypeError("a kernel is none of rkdl.kernels")
-    for key, value in values.items():
-        if isinstance(value, list):
-            values[key] = tuple(from_plain(part) for part in value)
-        elif isinstance(value, dict):
-            values[key] = from_plain(value)
     try:
         kernel: Kernel = globals()[name](**values)
     except ValueError as error:
         raise TypeError(str(error)) from error
     return kernel
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(from_plain, value))
+    return from_plain(value) if isinstance(value, dict) else value

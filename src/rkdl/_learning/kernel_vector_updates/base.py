@@ -30,31 +30,32 @@ from rkdl._features.metric import Metric, OverflowingKernelError, make_metric
 from rkdl._learning.chunk_tasks import GradientTask
 from rkdl._learning.linear_term import LinearTerm
 from rkdl._persistence.named_arrays import Expected
+from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
 
 
 class Point(NamedTuple):
     """Kernel vectors (p, m) and what is known of them; of an infinite value, nothing more."""
 
-    vectors: np.ndarray
+    vectors: Array
     value: float  # the objective
     metric: Metric = None  # type: ignore[assignment]
     # The best atoms (or those held), not of unit norm: combinations (n, p), and whitened coordinates (n, r).
-    atoms: np.ndarray = None  # type: ignore[assignment]
-    whitened_atoms: np.ndarray = None  # type: ignore[assignment]
+    atoms: Array = None
+    whitened_atoms: Array = None
     # P (n, p).
-    cross_products: np.ndarray = None  # type: ignore[assignment]
+    cross_products: Array = None
     # sum_t (Z A)_ti d2 k(y_t, d_i) (p, m), and the atoms A (n, p) that it was taken with.
-    signal_gradient: np.ndarray | None = None
-    gradient_atoms: np.ndarray | None = None
+    signal_gradient: Array = None
+    gradient_atoms: Array = None
     features: list | None = None  # the chunks with their features, where these were cached
 
 
 class PastSignals(NamedTuple):
     """What stands for ``sum_t z_tj phi(y_t)`` of signals that are gone: combinations (n, q) of vectors (q, m)."""
 
-    kernel_vectors: np.ndarray
-    combinations: np.ndarray
+    kernel_vectors: Array
+    combinations: Array
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,10 @@ class Objective:
     # Codes of the chunks. The first gradient drops cached features, in place, so that nothing else holds them.
     chunks: list
     feature_map: KernelMap  # the kernel, and the kernel vectors that cached features belong to
-    code_gram: np.ndarray  # S
+    code_gram: Array  # S
     energy: float  # tr K(Y, Y)
     linear: LinearTerm | None = None
-    fixed_atoms: np.ndarray | None = None  # atoms (n, p) to hold; None for the best ones at every point
+    fixed_atoms: Array | None = None  # atoms (n, p) to hold; None for the best ones at every point
     past: PastSignals | None = None  # signals of a stream that were seen before
     caches_features: bool = False  # whether features of all signals may be cached for the next iteration
 
@@ -76,9 +77,7 @@ class Objective:
     def _code_metric(self) -> Metric:
         return make_metric(self.code_gram, np.float64)
 
-    def at(
-        self, vectors: np.ndarray, cross_products: np.ndarray | None = None, gradient_atoms: np.ndarray | None = None
-    ) -> Point:
+    def at(self, vectors: Array, cross_products: Array = None, gradient_atoms: Array = None) -> Point:
         """The objective at kernel vectors (p, m), in one pass over the signals at most.
 
         `cross_products` are ``P`` there, where it is known. The gradient is taken in the same pass, with
@@ -109,9 +108,7 @@ class Objective:
             vectors, value, metric, atoms, whitened_atoms, cross_products, signal_gradient, gradient_atoms, features
         )
 
-    def _evaluate(
-        self, vectors: np.ndarray, gradient_atoms: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray | None, list | None]:
+    def _evaluate(self, vectors: Array, gradient_atoms: Array | None) -> tuple[Array, Array | None, list | None]:
         kernel, dtype = self.feature_map.kernel, self.executor.signals.dtype
         atoms = None if gradient_atoms is None else cast(gradient_atoms, dtype)
         at_features = vectors is self.feature_map.kernel_vectors
@@ -141,10 +138,9 @@ class Objective:
         signal_gradient = self._evaluate(point.vectors, point.atoms)[1]
         return point._replace(signal_gradient=signal_gradient, gradient_atoms=point.atoms)
 
-    def gradient(self, point: Point) -> np.ndarray:
+    def gradient(self, point: Point) -> Array:
         """The gradient (p, m), by the point's `gradient_atoms`."""
         point = self.with_signal_gradient(point)
-        assert point.gradient_atoms is not None
         couplings = point.gradient_atoms.T @ self.code_gram @ point.gradient_atoms
         _, weighted = self.feature_map.kernel.value_and_gradient(point.vectors, point.vectors, point.metric.matrix)
         gradient = weighted(lambda factor: backend_of(factor).from_host(couplings, factor) * factor)

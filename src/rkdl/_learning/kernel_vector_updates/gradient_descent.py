@@ -9,6 +9,7 @@ import numpy as np
 from rkdl._backends.arrays import copied, norm, row_norms
 from rkdl._learning.kernel_vector_updates.base import KernelVectorUpdate, Objective, Point
 from rkdl._persistence.named_arrays import Expected
+from rkdl._utils.types import Array
 
 
 @dataclass
@@ -47,7 +48,7 @@ class GradientDescent(KernelVectorUpdate):
             f"learning_rate={self.learning_rate} {what}: lower it, or leave it None for a rate that backtracks."
         )
 
-    def _backtrack(self, objective: Objective, point: Point, gradient_atoms: np.ndarray | None) -> Point | None:
+    def _backtrack(self, objective: Objective, point: Point, gradient_atoms: Array | None) -> Point | None:
         if self.rate is None:
             spread = norm(point.vectors - point.vectors.mean(0))
             length = norm(objective.gradient(point))
@@ -62,7 +63,7 @@ class GradientDescent(KernelVectorUpdate):
             del trial
         return None
 
-    def sweep(self, objective: Objective, point: Point, rate: float) -> np.ndarray:
+    def sweep(self, objective: Objective, point: Point, rate: float) -> Array:
         """Every kernel vector moved once, in order, each seeing the ones moved before it.
 
         With the atoms held, the signals' part of a vector's gradient depends on that vector alone, so the point's
@@ -72,7 +73,6 @@ class GradientDescent(KernelVectorUpdate):
         couplings = point.atoms.T @ objective.code_gram @ point.atoms
         kernel = objective.feature_map.kernel
         signal_gradient = objective.with_signal_gradient(point).signal_gradient
-        assert signal_gradient is not None
         linear = objective.linear
         # A rate that is too large overflows here and is found out by the objective's value.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

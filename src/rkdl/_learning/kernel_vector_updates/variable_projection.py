@@ -13,6 +13,7 @@ from rkdl._backends.arrays import norm, row_norms
 from rkdl._backends.base import backend_of
 from rkdl._learning.kernel_vector_updates.base import KernelVectorUpdate, Objective, Point
 from rkdl._persistence.named_arrays import Expected
+from rkdl._utils.types import Array
 
 # Steps whose curvature is remembered.
 MOST_PAIRS = 10
@@ -23,7 +24,7 @@ class VariableProjection(KernelVectorUpdate):
     """A few L-BFGS steps per iteration on the objective with its best atoms; the curvature is carried over."""
 
     # Steps (p, m), changes of the gradient (p, m), and their inner products.
-    pairs: deque[tuple[np.ndarray, np.ndarray, float]] = field(default_factory=lambda: deque(maxlen=MOST_PAIRS))
+    pairs: deque[tuple[Array, Array, float]] = field(default_factory=lambda: deque(maxlen=MOST_PAIRS))
 
     eliminates_atoms = True
     state_arrays = KernelVectorUpdate.state_arrays | {
@@ -78,14 +79,8 @@ class VariableProjection(KernelVectorUpdate):
         return point
 
     def _backtrack(
-        self,
-        objective: Objective,
-        start: Point,
-        free: np.ndarray,
-        direction: np.ndarray,
-        slope: float,
-        atoms: np.ndarray | None,
-    ) -> tuple[np.ndarray, Point] | None:
+        self, objective: Objective, start: Point, free: Array, direction: Array, slope: float, atoms: Array | None
+    ) -> tuple[Array, Point] | None:
         """Shorten the step by quadratic interpolation until the decrease is sufficient (Armijo), twelve times at most.
 
         Returns the free variables (p, m) and the point that they stand for, its gradient taken with `atoms`.
@@ -113,12 +108,12 @@ class VariableProjection(KernelVectorUpdate):
                 "other kernel_vectors."
             )
 
-    def _on_sphere(self, free: np.ndarray) -> np.ndarray:
+    def _on_sphere(self, free: Array) -> Array:
         if self.radius is None:
             return free
         return free * (self.radius / row_norms(free)[:, None])
 
-    def _free_gradient(self, objective: Objective, point: Point, free: np.ndarray) -> np.ndarray:
+    def _free_gradient(self, objective: Objective, point: Point, free: Array) -> Array:
         gradient = objective.gradient(point)
         if self.radius is None:
             return gradient
@@ -127,7 +122,7 @@ class VariableProjection(KernelVectorUpdate):
         gradient = gradient - (gradient * unit).sum(1)[:, None] * unit
         return gradient * (self.radius / row_norms(free)[:, None])
 
-    def _direction(self, gradient: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, float]:
+    def _direction(self, gradient: Array, free: Array) -> tuple[Array, float]:
         """The two-loop recursion, and the slope along it; a first step moves the vectors by a tenth of their spread."""
         if not self.pairs:
             spread = norm(free - free.mean(0)) or norm(free) or 1.0
@@ -136,7 +131,7 @@ class VariableProjection(KernelVectorUpdate):
             return (gradient / length) * (-0.1 * spread), -0.1 * spread * length
         return backend_of(gradient).lbfgs_direction(gradient, self.pairs)
 
-    def _remember(self, shift: np.ndarray, change: np.ndarray) -> None:
+    def _remember(self, shift: Array, change: Array) -> None:
         curvature, shift_square, change_square = backend_of(shift).dots(shift, change)
         if curvature > 1e-10 * np.sqrt(shift_square * change_square):
             self.pairs.append((shift, change, curvature))
