@@ -40,6 +40,8 @@ METHODS += ("predict_proba", "decision_function", "score_samples", "fit_predict"
 # What runs around the learning, so that a fit that fails, even as threads are given back, changes nothing.
 BEFORE = {"fit", "partial_fit", "fit_predict", "replaced_at_once", "remember_parameters", "__sklearn_is_fitted__"}
 BEFORE |= {"<dictcomp>", "get_params", "_learns_from_sums", "gather", "is_dask", "is_source", "is_tensor"}
+# The parameters that a fit remembers; nothing is computed for them.
+BEFORE |= {"_settings", "_features", "plain_scalar", "runs_user_code", "__init__"}
 # The public methods themselves, whose first line it is.
 BEFORE |= {*METHODS, "inverse_transform", "on_view"}
 

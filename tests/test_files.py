@@ -235,7 +235,8 @@ class TestInterrupts:
                 at_every_line(actions[action], functools.partial(interrupt, last))
             assert names(tmp_path) == ["file.rkdl"]
             assert path.read_bytes() == whole
-        assert len(os.listdir("/dev/fd")) == descriptors
+        # Earlier tests' descriptors may be closed meanwhile.
+        assert len(os.listdir("/dev/fd")) <= descriptors
         actions[action]()
 
 
