@@ -15,7 +15,7 @@ from rkdl._utils.types import FLOATS, Array
 
 
 def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
-    """``total += factor * term`` without an array in between."""
+    """``total += factor * term`` without a temporary array."""
     blas.daxpy(term.ravel(), total.ravel(), a=factor)
 
 
@@ -109,7 +109,7 @@ class CPUBackend(Backend):
         dtype = values.dtype.type
         scaled = [(gamma * squares).astype(dtype, copy=False) for squares in (own, other)]
         find_exponents(values, dtype(2.0 * gamma), own, *scaled)
-        # Where gamma is so large that the rounding of a zero distance shows, put zero for it.
+        # If gamma is so large that rounding of a zero distance matters, such exponents become zero.
         rounding = 8.0 * gamma * float(np.finfo(values.dtype).eps)
         if rounding * float(other.max(initial=0.0)) > 1e-4:
             values[values > -rounding * (own[:, None] + other)] = 0.0
@@ -123,12 +123,12 @@ class CPUBackend(Backend):
             return np.empty(0, dtype=np.intp), np.empty((0, 0))
         tolerance = len(matrix) * float(np.finfo(dtype).eps) * largest
         factor, pivots, rank, _ = lapack.dpstrf(matrix, tol=tolerance, lower=1)
-        # What stands above the diagonal is not read.
+        # Entries above the diagonal are not read.
         return pivots[:rank] - 1, np.ascontiguousarray(factor[:rank, :rank])
 
     def solve_rows(self, factor: np.ndarray, inverse: None, rows: np.ndarray, transposed: bool) -> np.ndarray:
-        # LAPACK itself: SciPy's function checks its arguments for longer than so small a solution takes. What is
-        # lower in rows is upper in columns, and nothing is copied.
+        # LAPACK directly: SciPy's checks of the arguments take longer than so small a solve. In column order the
+        # lower factor is an upper one, so that nothing is copied.
         solution: np.ndarray = lapack.dtrtrs(factor.T, rows.T, lower=0, trans=int(not transposed))[0]
         return solution.T
 

@@ -62,8 +62,8 @@ class TorchBackend(Backend):
         return torch.cat([part @ vector.to(part.dtype) for part in features]).double()
 
     def lbfgs_direction(self, gradient: torch.Tensor, pairs: Pairs) -> tuple[torch.Tensor, float]:
-        # On the coefficients of a combination of shifts, changes and the gradient: inner products are all it needs,
-        # and the device is waited for once.
+        # On coefficients of shifts, changes and the gradient, for which inner products are enough: it waits for the
+        # device once.
         count = len(pairs)
         vectors = torch.stack([shift for shift, _, _ in pairs] + [change for _, change, _ in pairs] + [gradient])
         flat = vectors.reshape(len(vectors), -1)
@@ -123,13 +123,13 @@ class TorchBackend(Backend):
         own = own + (own - own)
         values -= own[:, None]
         values -= other
-        # Where gamma is so large that the rounding of a zero distance shows, zero is put for it.
+        # If gamma is so large that rounding of a zero distance matters, such exponents become zero.
         near = torch.where(rounding * other.max() > 1e-4, rounding, 0.0).to(values.dtype)
         return torch.where(values > -near * (own[:, None] + other), 0.0, values).clamp_(max=0.0)
 
     def cholesky(self, matrix: torch.Tensor, dtype: np.dtype | type) -> tuple[torch.Tensor | None, torch.Tensor] | None:
         """Pivoted, on the host, only where the rank is in doubt."""
-        # Whether the matrix is finite shows in the factor, and only a factor that fails is looked into.
+        # A matrix that is not finite shows in the factor, and only a factor that fails is examined.
         factor = torch.linalg.cholesky_ex(matrix)[0]
         lowest, largest = torch.stack([factor.diagonal().min(), matrix.diagonal().max()]).tolist()
         zero = len(matrix) * float(np.finfo(dtype).eps) * largest
@@ -142,7 +142,7 @@ class TorchBackend(Backend):
         return None if found is None else (upload(found[0], matrix.device), upload(found[1], matrix.device))
 
     def inverse_factor(self, factor: torch.Tensor) -> torch.Tensor:
-        """Small solves are mostly launches: the factor is inverted once, and whitening is a product."""
+        """Small solves are mostly kernel launches: the factor is inverted once, and whitening is a product."""
         identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
         return torch.linalg.solve_triangular(factor, identity, upper=False) if len(factor) else identity
 

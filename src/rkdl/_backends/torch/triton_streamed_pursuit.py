@@ -115,7 +115,7 @@ def _choose_kernel(
                 for p in tl.static_range(PARTS):
                     row = row + (tl.load(gram_row + p * BLOCK + columns, eviction_policy="evict_first"),)
                 for group in tl.static_range(HELD // ROWS):
-                    entries, less = (), ()
+                    entries, reduced = (), ()
                     for r in tl.static_range(ROWS):
                         place = group * ROWS + r
                         entry = tl.load(own_rows + place * WIDTH + b, mask=place < k, other=0.0)
@@ -126,17 +126,17 @@ def _choose_kernel(
                         total = tl.zeros((BLOCK,), row_dtype)
                         for r in tl.static_range(ROWS):
                             total += entries[r] * _unpacked(held[(group * ROWS + r) * PARTS + p], BLOCK)
-                        less = less + (row[p] - total.to(dtype),)
-                    row = less
+                        reduced = reduced + (row[p] - total.to(dtype),)
+                    row = reduced
                 n_tiles = (k + ROWS - 1) // ROWS
                 for i in range(HELD // ROWS, n_tiles):
-                    # There and back, so that the rows read last are in the cache when the next step begins.
+                    # In alternating directions, so that the rows read last are in the cache when the next step begins.
                     tile = tl.where(k % 2 == 0, i, n_tiles - 1 + HELD // ROWS - i)
                     first = own_rows + tile * (ROWS * WIDTH)
                     rows, at_b = first + columns, first + b
                     own_part = own_projections + tile * ROWS
                     n_known = k - tile * ROWS
-                    entries, less = (), ()
+                    entries, reduced = (), ()
                     for p in tl.static_range(PARTS):
                         # A few rows at a time are summed in their own precision, which is twice as fast.
                         total = tl.zeros((BLOCK,), row_dtype)
@@ -148,8 +148,8 @@ def _choose_kernel(
                             if p == 0:
                                 norm -= entries[r].to(dtype) * entries[r].to(dtype)
                                 correlation -= entries[r].to(dtype) * tl.load(own_part + r)
-                        less = less + (row[p] - total.to(dtype),)
-                    row = less
+                        reduced = reduced + (row[p] - total.to(dtype),)
+                    row = reduced
                 is_new = norm > LEAST
                 if is_new:
                     root = 1.0 / tl.sqrt(norm)
@@ -297,7 +297,7 @@ def _solve_kernel(
                 is_alive = is_taken & (k < n_chosen)
                 if HAS_LIMIT:
                     is_alive = is_alive & (residual > tolerance)
-        # The rules were to end the code, not the atoms that were chosen.
+        # Open only if the chosen atoms ran out before a stopping rule applied.
         if HAS_LIMIT:
             is_open = is_open | ((k < NONZERO) & (residual > tolerance))
         is_open = is_open & (k == n_chosen)
