@@ -623,7 +623,7 @@ class TestOutOfMemory:
         expected = clone(ESTIMATORS[name]).fit(given)
         codes = expected.transform(given)
         few_rows_fit(90)
-        with pytest.warns(UserWarning, match="ran out of memory on .* signals: they are worked on in"):
+        with pytest.warns(UserWarning, match="ran out of memory on .* signals: they are processed in"):
             found = clone(ESTIMATORS[name]).fit(given)
         np.testing.assert_allclose(found.errors_, expected.errors_, rtol=1e-10)
         with warnings.catch_warnings():
@@ -642,7 +642,7 @@ class TestOutOfMemory:
         model = kind(method, device=device, random_state=0, **options)
         expected = clone(model).fit(given, y).decision_function(given)
         few_rows_fit(90)
-        with pytest.warns(UserWarning, match="ran out of memory on .* signals: they are worked on in"):
+        with pytest.warns(UserWarning, match="ran out of memory on .* signals: they are processed in"):
             found = model.fit(given, y).decision_function(given)
         torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
 

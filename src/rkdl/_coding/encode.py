@@ -160,8 +160,8 @@ def sparse_encode_gram(
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(gram))
     if squared_norms is None and residual_tol is not None:
         raise ValueError(
-            "residual_tol needs squared_norms, the squared norm of every signal: inner products with the atoms do not "
-            "tell it."
+            "residual_tol needs squared_norms, the squared norm of every signal: it cannot be computed from inner "
+            "products with the atoms."
         )
     squares = _check_squared_norms(squared_norms, signals)
     norms = np.sqrt(gram.diagonal())

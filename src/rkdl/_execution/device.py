@@ -19,7 +19,7 @@ from rkdl._utils.nested import map_parts
 from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
 
-# Multiplications, about, of the work between two passes that the host does sooner than a GPU can be told to.
+# Multiplications between two passes, roughly, up to which the host is faster than the launches of a GPU.
 HOST_WORK = 1 << 26
 # A piece of a chunk this small that does not fit means that the device is full of something else.
 SMALLEST_PIECE = 16
@@ -28,7 +28,7 @@ SMALLEST_PIECE = 16
 class DeviceExecutor(Executor):
     """Runs chunk tasks on a device, one after another, and adds their sums there.
 
-    A chunk that does not fit in the device's memory is worked on in pieces, halves first. If `is_light`, small matrices
+    A chunk that does not fit in the device's memory is processed in pieces, halves first. If `is_light`, small matrices
     are computed in NumPy, because launching that work on the device would take longer. If `is_alone`, no code of the
     user's runs in a pass, so that torch need not track derivatives. Without `bounds`, the library chooses the chunks.
     """
@@ -63,7 +63,7 @@ class DeviceExecutor(Executor):
 
     @cached_property
     def _cache_limit(self) -> int:
-        # Asked once, and not for a few signals to code: the answer takes as long as many a kernel.
+        # Queried once, and not to code a few signals: the query takes as long as many kernels.
         return int(CACHE_SHARE * free_bytes(self.device)) if self.cache_bytes is None else self.cache_bytes
 
     def to_backend(self, value: Value) -> Value:
@@ -131,7 +131,7 @@ class DeviceExecutor(Executor):
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             warn(
-                f"{self.device} ran out of memory on {len(rows)} signals: they are worked on in {self._pieces} pieces."
+                f"{self.device} ran out of memory on {len(rows)} signals: they are processed in {self._pieces} pieces."
             )
         totals = None
         for sums, _ in found:
@@ -140,8 +140,8 @@ class DeviceExecutor(Executor):
         return totals, join_states([item for _, item in found])
 
 
-def send_home(results: Any, signals: Any) -> Any:
-    """Results, which nobody else holds, where the signals came from: on their device, or as an array."""
+def to_input_device(results: Any, signals: Any) -> Any:
+    """Move results to the device that the signals came from, or to an array; results are not shared."""
     if signals.home is None:
         return to_host(results)
     if isinstance(results, np.ndarray):
