@@ -81,7 +81,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _part_of(path: Path) -> Path:
-    """A new name for a temporary file: short, and with a beginning of its own for every path."""
+    """A new name for a temporary file: short, with a prefix that identifies the path."""
     return path.parent / f".rkdl-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}-{secrets.token_hex(8)}.part"
 
 
@@ -126,7 +126,7 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
             arrays = _read_arrays(stream)
             text = arrays.pop(_HEADER)
             if text.dtype != np.uint8 or text.nbytes > _LONGEST_HEADER:
-                raise ValueError("its header is no text")
+                raise ValueError("its header is not text")
             header = json.loads(text.tobytes().decode())
             found, version = header.pop("rkdl"), header.pop("format")
         except Exception as error:
@@ -160,7 +160,7 @@ def _read_arrays(stream: IO[bytes]) -> dict[str, np.ndarray]:
                 # To the end: there the checksum is compared.
                 if part.read(1):
                     raise ValueError("more bytes follow an array")
-            # No records. Any number of texts without letters takes no bytes.
+            # No records, and no empty texts, which take no bytes whatever their number.
             if array.dtype.kind not in "biufcSUMm" or not array.dtype.itemsize:
                 raise ValueError(f"its arrays hold {array.dtype}, not plain numbers or text")
             if found.setdefault(member.filename.removesuffix(".npy"), array) is not array:

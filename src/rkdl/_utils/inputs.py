@@ -1,4 +1,4 @@
-"""Checks of input that NumPy and SciPy accept, and errors that name the columns of input that they refuse."""
+"""Checks of input that NumPy and SciPy let pass, and errors that name the columns concerned."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_rows_finite(rows: np.ndarray, name: str = "X", columns: Sequence[objec
 
     The rows are (n_signals, n_features), or the values of a sparse matrix. `columns` are the names of the features.
     """
-    # A sum of numbers near the dtype's largest may be infinity less infinity.
+    # Sums of numbers near the dtype's maximum may become infinity minus infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         try:
             assert_all_finite(rows, input_name=name)
@@ -85,7 +85,7 @@ def _text_columns(X: MatrixLike) -> list[int]:
 
 
 def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[object] | None) -> str:
-    """Columns by name, or else by number from 0; a few of them."""
+    """The first few columns, by name or else by number from 0."""
     names = [repr(columns[number]) if columns is not None else str(number) for number in numbers[:_MAX_LISTED]]
     more = len(numbers) - len(names)
     ending = f" and {more} more" if more else ""

@@ -21,7 +21,7 @@ from rkdl._utils.types import plain_scalar
 
 # What an estimator's `kernel` may be.
 KernelLike = str | Kernel | Callable[..., Any]
-#: What `rkdl.kernels` offers.
+#: The public names of `rkdl.kernels`.
 PUBLIC = sorted([*base.__all__, *composites.__all__, *inner_products.__all__, *radial.__all__])
 
 
@@ -64,7 +64,7 @@ def make_kernel(kernel: KernelLike, *, gamma: float, degree: int, coef0: float, 
 
 
 def check_definite(kernel: Kernel, sample: np.ndarray) -> None:
-    """Refuse, by a sample, what is not finite, symmetric and positive semidefinite, where a kernel may not be."""
+    """Refuse a kernel that, on a sample, is not finite, symmetric and positive semidefinite."""
     leaves = kernel._leaves()
     if not any(leaf._has_user_code or (isinstance(leaf, Polynomial) and leaf.coef0 < 0.0) for leaf in leaves):
         return
@@ -73,7 +73,7 @@ def check_definite(kernel: Kernel, sample: np.ndarray) -> None:
     if not np.isfinite(matrix).all():
         raise ValueError("The kernel's values are not finite on the signals: scale them, or fix the function.")
     slack = 1e4 * float(np.finfo(sample.dtype).eps) * float(np.abs(matrix).max(initial=0.0))
-    # A function may have another one for the diagonal.
+    # A function may come with one for the diagonal, which is checked here.
     kernel.diagonal(rows)
     if np.abs(matrix - matrix.T).max() > slack:
         raise ValueError("The kernel is not symmetric: k(x, y) and k(y, x) differ on the signals.")
@@ -104,11 +104,11 @@ def _plain(value: object) -> Any:
 
 
 def from_plain(plain: dict[str, Any]) -> Kernel:
-    """The kernel of names and numbers; what is none is refused with a TypeError."""
+    """The kernel from names and numbers; anything else is refused with a TypeError."""
     values = {key: _from_plain(value) for key, value in dict(plain).items()}
     name = values.pop("class")
     if name not in PUBLIC or name == "Kernel":
-        raise TypeError("a kernel is none of rkdl.kernels")
+        raise TypeError("a kernel is not one of rkdl.kernels")
     try:
         kernel: Kernel = globals()[name](**values)
     except ValueError as error:

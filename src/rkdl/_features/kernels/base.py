@@ -26,7 +26,7 @@ ValueAndGradient = tuple[Array, Callable[[Weighting], Array]]
 
 
 class Kernel:
-    """Base class of kernels: derive from it to bring a kernel of your own.
+    """Base class of kernels: derive from it to define your own.
 
     Write ``__call__(X, Y)``, and for `rkdl.ORKDL` and `rkdl.MORKDL`, which move the kernel vectors, also
     ``gradient(X, Y, weights)``. Kernels can be added, multiplied, and multiplied by positive numbers.

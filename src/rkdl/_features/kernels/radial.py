@@ -19,7 +19,7 @@ __all__ = ["RBF", "Matern", "RationalQuadratic"]
 class Radial(WithWidth):
     """A function of ``s = gamma |x - y|^2``."""
 
-    # What is subtracted from signals that sit far from zero, or digits would be lost; None for others.
+    # Subtracted from signals that are far from zero, where digits would be lost; None for others.
     _shift: Array = field(default=None, init=False, repr=False, compare=False)
 
     def _values_and_negative_derivative(self, squares: Array) -> tuple[Array, Array]:
@@ -36,7 +36,7 @@ class Radial(WithWidth):
         return prepared
 
     def _centred(self, X: Array, Y: Array) -> tuple[Array, Array]:
-        """The rows less the shift; one object stays one."""
+        """The rows minus the shift; one object if X and Y are one."""
         if self._shift is None:
             return X, Y
         rows = X - backend_of(X).as_like(self._shift, X)
@@ -136,7 +136,7 @@ class Matern(_WithLengthScale):
         backend = backend_of(squares)
         squares *= 2.0 * self.nu
         squares **= 0.5
-        # Beyond any distance whose value is not zero, so that no product of infinity and zero is formed.
+        # Clipped where the value is zero anyway, so that infinity is never multiplied by zero.
         lengths = squares.clip(max=1e4)
         decay = backend.exp(-lengths)
         lengths += 1.0
@@ -160,7 +160,7 @@ class RationalQuadratic(_WithLengthScale):
     length_scale : float, "median" or "scale", default="median"
         The width. "median" and "scale", found at fit, are one over the root of the gamma that they give an `RBF`.
     alpha : float, default=1.0
-        How alike the widths are; a large alpha gives a Gaussian.
+        Large if the widths are alike; as it grows, the kernel approaches a Gaussian.
 
     Examples
     --------
