@@ -1,4 +1,4 @@
-"""What a method sees of signals: the signals, Fourier features, or kernel values, and how it finds their parameters."""
+"""The features of a method: signals, Fourier features or kernel values, and how their parameters are found."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from rkdl._utils.types import Array
 
 
 class FeatureChoice:
-    """Signals as they are; what all choices share unless they say otherwise."""
+    """Base of the choices; its features are the signals themselves."""
 
-    size = 0  # features of a signal beside itself
+    size = 0  # number of features, besides the signal itself
     runs_user_code = False
 
     @property
@@ -98,7 +98,7 @@ class KernelChoice(FeatureChoice):
         return max(widths, default=0.0) * rounding > 1e-3
 
     def _kernel_of(self, sample: np.ndarray) -> Kernel:
-        """The kernel as these few signals would have it."""
+        """The kernel with parameters from these few signals."""
         return self.make_kernel(sample, self.find_gamma(Signals(sample, sample.dtype)))
 
     def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
