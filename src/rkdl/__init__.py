@@ -50,7 +50,7 @@ _HOMES = {
     "sparse_encode_gram": "rkdl._coding.encode",
 }
 
-# Modules that are imported when they are first used; pyod needs PyOD, so it is not offered by `dir`.
+# Modules that are imported when they are first used; pyod needs PyOD, so `dir` does not list it.
 _MODULES = ("datasets", "kernels", "metrics", "plotting", "pyod")
 
 
@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without garbage collection: an import makes much and leaves no garbage, and looking for it takes long."""
+    """Without garbage collection: an import creates many objects and no garbage, and searching for it takes long."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

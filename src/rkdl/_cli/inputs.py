@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
-# What the options that concern reading apply to.
+# Kinds of input that the options for reading apply to.
 _TABLES, _ARRAYS, _FOLDERS = "tables", "files of arrays", "folders of images"
 _APPLY_TO = {
     "label": (_TABLES, _ARRAYS),
@@ -94,7 +94,7 @@ def read_inputs(
     for option, kinds in _APPLY_TO.items():
         if kind not in kinds and getattr(options, option) not in (None, []):
             note = ": classes of images are the subfolders that they are in" if option == "label" else ""
-            raise ValueError(f"--{option} is for {' and '.join(kinds)}, and {path.name} is none{note}")
+            raise ValueError(f"--{option} is for {' and '.join(kinds)}, which {path.name} is not{note}")
     if kind == _TABLES:
         inputs = _read_columns(path, options, model_names, is_new)
     elif kind == _FOLDERS:
@@ -173,7 +173,7 @@ def _read_images(
 
 
 def _check_nothing_is_lost(file: Path, image: ImageFile) -> None:
-    """Refuse images of which 8 bits of grey or of three colours are only a part."""
+    """Refuse images that lose information in 8 bits of grey or RGB."""
     # Pillow opens 16 bits of several channels as 8; how they are stored is in the arguments of its decoders.
     stored = " ".join(str(tile[3]) for tile in image.tile)
     levels = re.search(r"\d+", stored) if image.format == "PPM" else None
@@ -220,7 +220,7 @@ def _read_labels(path: Path, label: str, n_signals: int, is_new: bool) -> np.nda
     table = read_table(other, header=False, text=["1"])
     if table.shape[1] != 1:
         raise DatasetError(other, f"has {table.shape[1]} columns", "labels are a file of one column")
-    # A first line that is no number is a header if there is a line too many.
+    # A first line that is not a number is a header if there is one line too many.
     has_header = len(table) == n_signals + 1 and not is_number(table.iloc[0, 0])
     return _as_labels(other, table[1].to_numpy()[int(has_header) :])
 

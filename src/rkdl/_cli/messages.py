@@ -53,7 +53,7 @@ def readable_stderr() -> Iterator[None]:
 
 
 class _ProgressLines(io.TextIOBase):
-    """Passes on text; of a progress bar, which overwrites itself, one line every ten seconds."""
+    """Passes text on; a progress bar, which overwrites itself, becomes one line every ten seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._last, self._is_bar = stream, time.monotonic(), False

@@ -105,7 +105,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         )
 
     def _apply(self, dictionary: FittedDictionary, signals: Signals, method: str, **options: Any) -> Array:
-        """What a method of the dictionary makes of signals: lazily, if they are a Dask array."""
+        """Apply a method of the dictionary to signals, lazily if they are a Dask array."""
         if signals.is_remote:
             from rkdl._estimators.lazy import apply_lazily
 
@@ -113,7 +113,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return getattr(dictionary, method)(signals, n_jobs=self.n_jobs, **options)
 
     def _given_norms(self, signals: Signals, *, for_residuals: bool = False) -> dict[str, np.ndarray]:
-        """Squared norms (n_signals,) of the signals, as an option of the dictionary that they are unknown to."""
+        """Squared norms (n_signals,) of the signals, as an option for a dictionary that cannot compute them."""
         return {}
 
     @with_one_model
@@ -191,7 +191,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return self._apply(dictionary, codes, "decode")
 
     def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
-        """Raise if there is no way back from codes to signals."""
+        """Raise if codes cannot be turned back into signals."""
         check_has_signals(is_precomputed=isinstance(dictionary.feature_map, GivenKernelMap))
         if dictionary.find_decoder(dtype) is None:
             raise NotFittedError(
@@ -201,7 +201,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     @with_one_model
     def atom_preimages(self) -> np.ndarray:
-        """Compute a signal for each atom, to look at: its pre-image.
+        """Compute the pre-image of each atom, a signal to look at.
 
         In general no signal is mapped to an atom exactly; its pre-image is found as `inverse_transform` finds that of a
         code. Since codes may subtract an atom, it is that of the atom or its negative, whichever comes closer.
@@ -260,7 +260,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
 
 def check_has_signals(*, is_precomputed: bool) -> None:
-    """Raise if the signals are not known, which codes could be turned back into."""
+    """Raise if the kernel is precomputed, so that the signals are not known."""
     if is_precomputed:
         raise ValueError(
             "Codes of a precomputed kernel cannot be turned back into signals, which are not known: give the kernel by "

@@ -17,7 +17,7 @@ from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.types import Array
 
-# What the tasks of a method of the dictionary are called, where it is not the estimators' name for it.
+# Names of tasks that are not the name of the dictionary's method.
 NAMES = {"encode": "transform", "residual_norms": "error"}
 
 
