@@ -164,7 +164,7 @@ def classify(options: Namespace) -> int:
     if out is not None and options.test is None:
         raise ValueError("--out is for predictions, and there is nothing to predict: give --test")
     if options.test is None and options.save is None and options.cv is None:
-        raise ValueError("the classifier would not be used: give --test, --save or --cv")
+        raise ValueError("nothing to do: give --test, --save or --cv")
     inputs = read_inputs(options.data, options)
     if inputs.y is None:
         where = "put the images of each class into a subfolder" if inputs.image_shape else "name them with --label"
