@@ -81,7 +81,7 @@ def sparse_encode(
     >>> sparse_encode([[3.0, 0.1, -2.0]], dictionary, n_nonzero_coefs=2)
     array([[ 3.,  0., -2.]])
     """
-    # A chunk's own sums show what is not finite, without an extra pass over the signals.
+    # Sums of a chunk show numbers that are not finite, without an extra pass over the signals.
     signals = open_signals(gather(X) if is_dask(X) else X, caller="sparse_encode", device=device)
     if _stays_on_device(dictionary, signals):
         dictionary = dictionary.detach()

@@ -101,7 +101,7 @@ class Decode(Encoder):
 def learn_decoder(
     sums: DecoderSums, gram: np.ndarray, alpha: float, unit_length: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix (n, m) that codes are multiplied by, and what is added (m,), from ridge regression.
+    """The matrix (n, m) of a linear decoder and its intercept (m,), from ridge regression.
 
     The linear map B from feature space to signals that minimises ``sum_t |y_t - B Psi_t|^2 + lambda |B|^2`` needs of
     the signals ``S = Z'Z`` and ``Q = Z'Y`` alone: with ``G = L L'`` the atoms' inner products, it takes a code z to

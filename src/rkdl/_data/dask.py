@@ -125,7 +125,7 @@ def is_cluster() -> bool:
 
 
 def checked_block(block: Any, number: int, shape: tuple[int, int]) -> Any:
-    """A block as it is; one of another shape than the Dask array declares is refused."""
+    """The block unchanged; one of another shape than the Dask array declares is refused."""
     if tuple(block.shape) != shape:
         raise ValueError(
             f"Block {number} of X has shape {tuple(block.shape)}, and the Dask array declares {shape}: its `chunks` "

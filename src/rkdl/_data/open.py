@@ -75,7 +75,7 @@ def gather(X: Any) -> Any:
 
 
 def is_plain(X: Any) -> bool:
-    """Whether scikit-learn's checks would return an array as it is; they take longer than coding a signal."""
+    """Whether scikit-learn's checks, which take longer than coding a signal, would return an array unchanged."""
     return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in FLOATS and X.flags.aligned
 
 

@@ -116,7 +116,7 @@ class RowSource(Signals):
         return self._finish(parts[0].copy() if len(parts) == 1 else np.concatenate(parts))
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
-        """Rows as they are stored, dense; a source that gives other rows than it was asked for is refused."""
+        """Rows as stored, dense; a source that returns a wrong number of rows is refused."""
         rows = well_formed(self.data[start:stop])
         if isinstance(rows, np.memmap):
             rows = np.array(rows)

@@ -95,9 +95,9 @@ if hasattr(os, "register_at_fork"):
 class one_blas_thread(ContextDecorator):  # noqa: N801
     """Hold BLAS to one thread, as a context manager or as the decorator of a public method that computes.
 
-    The last of several concurrent users restores what was there. `fit` and `partial_fit` enter it inside what undoes a
-    failure. Threads of BLAS would compete with those that run the chunk tasks, and a fork during a product of several
-    leaves OpenBLAS locked in the child and in the parent.
+    The last of several concurrent users restores what was there. `fit` and `partial_fit` enter it inside
+    `replaced_at_once`. Threads of BLAS would compete with those that run the chunk tasks, and a fork during a product
+    of several threads leaves OpenBLAS locked in the child and in the parent.
     """
 
     # Whether this object counts among the users. If Ctrl-C comes before the block begins, it does until it is deleted.

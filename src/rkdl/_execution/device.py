@@ -125,7 +125,7 @@ class DeviceExecutor(Executor):
                         f"{self.device} has no memory left for {len(rows) // self._pieces} signals: free some, use "
                         f"another device, or device=None, which computes on the CPU."
                     ) from error
-            # Outside the handler, whose traceback holds what was being computed.
+            # Outside the handler, whose traceback holds intermediate results.
             found = []
             self._pieces *= 2
             if self.device.type == "cuda":
@@ -188,7 +188,7 @@ def join_states(states: list) -> Any:
 
 
 def is_light(row_width: int, n_features: int) -> bool:
-    """Whether what is computed between passes is so little that launching it would take longer than the work.
+    """Whether the work between passes is so small that launching it on a GPU would take longer.
 
     Apart from the signal itself a row holds features and atoms, and that work is about their number squared times the
     length of the longest of them.

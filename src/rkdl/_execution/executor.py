@@ -268,7 +268,7 @@ def in_order(
     window: int,
     consume: Callable[[Result], object],
 ) -> None:
-    """``consume(function(*item))`` of each item on so many threads, including this one, consumed in order.
+    """``consume(function(*item))`` of each item on `threads` threads, including this one, consumed in order.
 
     At most `window` results are in flight. After an error or Ctrl-C nothing more begins. Threads wait on primitives
     written in C: Ctrl-C inside a semaphore or a future, which are written in Python, can leave its lock held.
@@ -336,7 +336,7 @@ def in_order(
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
-    """``function`` of each item on so many threads, in order; if one fails, those not yet started are left out."""
+    """``function`` of each item on `threads` threads, in order; if one fails, those not yet started are skipped."""
     threads = min(threads, len(items))
     if threads <= 1:
         return [function(item) for item in items]

@@ -24,7 +24,7 @@ class WorstSignals(NamedTuple):
 def find_worst(
     executor: Executor, chunks: list[ChunkState], count: int, waiting: WorstSignals | None = None
 ) -> WorstSignals:
-    """The `count` worst-represented signals of the chunks and of those that `waiting` knows, which come first."""
+    """The `count` worst-represented signals of the chunks and of `waiting`, which come first."""
     found = executor.gather(partial(_worst_of, count=count), chunks)
     residuals = np.concatenate([values for values, _ in found])
     starts = [start for start, _ in executor.bounds]

@@ -35,7 +35,7 @@ def draw_pivots(
     """
     pivots: list[int] = []
     residuals = diagonal.astype(np.float64)
-    # What is left of a signal in the span of the pivots is rounding, and must not decide between signals.
+    # The residual of a signal in the span of the pivots is rounding, and must not affect the draw.
     negligible = float(np.finfo(diagonal.dtype).eps) ** 0.75 * residuals
     factor = np.zeros((count, len(residuals)))
     for step in range(count):

@@ -68,7 +68,7 @@ class Model(NamedTuple):
 def check_state(
     state: dict[str, np.ndarray], feature_map: FeatureMap, n_atoms: int, of_update: Mapping[str, Expected]
 ) -> None:
-    """Raise an ArrayError unless a state is of so many atoms on features like these, and of a kernel-vector update."""
+    """Raise an ArrayError unless a state has `n_atoms` atoms on such features, and fits the kernel-vector update."""
     n_vectors = 0 if feature_map.vectors is None else len(feature_map.vectors)
     sizes = {"n": n_atoms, "m": feature_map.signal_size, "p": n_vectors}
     expected = {**NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(feature_map.arrays, Expected("pm"))}

@@ -64,7 +64,7 @@ class Learning(NamedTuple):
         return open_learning(self.specification, signals, self.n_jobs, is_wide)
 
 
-# What is saved of a stream besides its model and the signals that wait. Axes: m features of a signal, s of its feature
+# Arrays saved of a stream besides its model and the signals that wait. Axes: m features of a signal, s of its feature
 # map, n atoms, w worst signals.
 _STREAM = {
     **dict.fromkeys(["has_warned", "has_warned_of_scale", "computes_in_float64"], Expected("", FLAGS)),
@@ -159,7 +159,7 @@ class Stream:
         return stream
 
     def _learned_from(self, batch: tuple[Signals, list[int] | None], how: Learning, *, ends_epoch: bool) -> Stream:
-        """The stream, in which nothing waits, after signals in chunks of so many rows, or in those of the library."""
+        """The stream after signals in chunks of these numbers of rows, or of the library's; nothing waits then."""
         stream, (signals, rows) = replace(self, waiting=()), batch
         chunks = nullcontext() if rows is None else config_context(chunk_rows=rows)
         with chunks, how.open(signals, stream) as (executor, is_wide):

@@ -26,7 +26,7 @@ FORMATS = {"estimator": 7, "checkpoint": 8}
 _HEADER = "header"
 # Parsed JSON takes up to fifty times its length in memory, so the header has a limit of its own.
 _LONGEST_HEADER = 16 << 20
-# A temporary file that nobody has written to for so many seconds was left by a process that was killed.
+# A temporary file that was not written to for this many seconds was left by a process that was killed.
 _LEFTOVER_SECONDS = 3600.0
 
 

@@ -78,7 +78,7 @@ def _check_array(name: str, array: np.ndarray, wanted: Expected, sizes: dict[str
 
 
 def flattened(parts: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
-    """Numbers and arrays of parts, and of their parts, by names ``part.of_part``; what is None is left out."""
+    """Numbers and arrays of parts, and of their parts, by names ``part.of_part``; None is left out."""
     found: dict[str, np.ndarray] = {}
     for name, value in parts.items():
         if hasattr(value, "_asdict"):

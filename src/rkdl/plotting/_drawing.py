@@ -120,7 +120,7 @@ def draw_images(ax: Axes, images: np.ndarray, n_columns: int, options: Style, is
 def _tile(images: np.ndarray, n_columns: int) -> np.ndarray:
     """Images (n, height, width) or (n, height, width, channels) side by side, row by row, a pixel apart.
 
-    What is between them is NaN, which is drawn transparent; white between images with colours.
+    The gaps are NaN, which is drawn transparent, or white between colour images.
     """
     n_images, height, width, *channels = images.shape
     n_rows = -(-n_images // n_columns)

@@ -13,8 +13,8 @@ from rkdl._utils.types import FLOATS
 # vectors.
 _SAMPLES = 8
 _LEAST_ROWS = _LEAST_SIZE = 64
-# Inner products take less time than BLAS for at least so many rows at least so long, and at most so many others; never
-# without AVX-512.
+# The inner products are faster than BLAS for at least _SEVERAL rows of at least _LONG numbers and at most _FEW others;
+# never without AVX-512.
 _SEVERAL, _LONG, _FEW = 4 * TILE_ROWS, 512, 128 if HAS_AVX512 else 0
 # Rows summed in their own dtype before the sums are added in float64.
 _SUMMED_ROWS = 1024

@@ -119,7 +119,7 @@ class TorchBackend(Backend):
     def exponents(self, rows: torch.Tensor, others: torch.Tensor, gamma: float) -> torch.Tensor:
         values, own, other = _distance_terms(rows, others, gamma)
         rounding = 8.0 * torch.finfo(values.dtype).eps
-        # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
+        # Infinity becomes NaN, or a signal at infinity would be treated as one that is far away.
         own = own + (own - own)
         values -= own[:, None]
         values -= other

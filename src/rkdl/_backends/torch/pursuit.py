@@ -90,7 +90,7 @@ Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class Problem(NamedTuple):
-    """What a pursuit is given; see `rkdl._backends.base.Backend.pursue`."""
+    """The arguments of a pursuit; see `rkdl._backends.base.Backend.pursue`."""
 
     correlations: torch.Tensor
     gram: torch.Tensor
@@ -131,7 +131,7 @@ def pursue(
 
 
 def _pursuit_for(problem: Problem) -> Callable[[Problem], Parts]:
-    """What finds the codes: on a GPU one of two Triton kernels, unless the sizes are beyond both."""
+    """The pursuit for a problem: on a GPU one of two Triton kernels, unless the sizes are too large for both."""
     if problem.pursuit in ON_GPU and problem.correlations.device.type == "cuda" and has_triton():
         from rkdl._backends.torch import triton_kernels, triton_streamed_pursuit
 
@@ -160,7 +160,7 @@ def residual_gradients(
     features: torch.Tensor,
     atoms: Sequence[torch.Tensor],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """See `rkdl._backends.base.Backend.residual_gradients`; all at once, since each is too little for a GPU."""
+    """See `rkdl._backends.base.Backend.residual_gradients`; one class alone is too little work for a GPU."""
     width = max(part.indices.shape[1] for part in codes)
     indices, values = (
         torch.stack([widened(part, width) for part in parts])

@@ -282,7 +282,7 @@ def _rbf_kernel(
     inside = columns < n_columns
     place = values + row * n_columns + columns
     left, right = tl.load(own + row), tl.load(other + columns, mask=inside, other=0.0)
-    # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
+    # Infinity becomes NaN, or a signal at infinity would be treated as one that is far away.
     left += left - left
     if IS_ONE:
         most = tl.max(right, axis=0)

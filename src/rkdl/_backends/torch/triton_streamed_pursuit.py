@@ -455,7 +455,7 @@ def _blocks_of(n_nonzero: int) -> tuple[int, int]:
 
 
 def _solve(problem: Problem, chosen: torch.Tensor, counts: torch.Tensor) -> Parts:
-    """Counts, indices, values and residuals of what was chosen; counts below zero where the code is not complete."""
+    """Counts, indices, values and residuals of the chosen atoms; counts below zero where the code is not complete."""
     n_signals, n_atoms = problem.correlations.shape
     dtype, device = problem.correlations.dtype, problem.correlations.device
     side, n_parts = _blocks_of(problem.n_nonzero)

@@ -78,7 +78,7 @@ class Kernel:
         raise NotImplementedError(f"{type(self).__name__} has no __call__(X, Y): write one that returns k(X, Y).")
 
     def diagonal(self, X: Array) -> Array:
-        """``k(x, x)`` of every row; from small blocks of the kernel matrix unless a subclass knows better.
+        """``k(x, x)`` of every row; from small blocks of the kernel matrix, unless a subclass overrides it.
 
         Parameters
         ----------

@@ -117,7 +117,7 @@ class VariableProjection(KernelVectorUpdate):
         gradient = objective.gradient(point)
         if self.radius is None:
             return gradient
-        # d = radius v / |v|: only what is tangent to the sphere moves d.
+        # d = radius v / |v|: only the part tangent to the sphere moves d.
         unit = point.vectors / self.radius
         gradient = gradient - (gradient * unit).sum(1)[:, None] * unit
         return gradient * (self.radius / row_norms(free)[:, None])
