@@ -236,7 +236,7 @@ def check_shapes(atoms: np.ndarray, gram: np.ndarray | None, size: int) -> None:
     if atoms.shape[1] != size or (gram is not None and gram.shape != (len(atoms), len(atoms))):
         raise ValueError(
             f"The fitted atoms have shape {atoms.shape}, a signal has {size} features, and the atoms' inner products "
-            f"have shape {getattr(gram, 'shape', None)}: these do not agree."
+            f"have shape {getattr(gram, 'shape', None)}: these do not fit together."
         )
 
 
