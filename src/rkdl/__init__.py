@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without garbage collection: an import creates many objects and no garbage, and searching for it takes long."""
+    """Without garbage collection: an import makes much and leaves no garbage, and looking for it takes long."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -94,8 +94,8 @@ def encode_signals(
     parts: Any = for_each_chunk(signals, encoder.row_width, n_jobs, task)
     if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0 and isinstance(encoder.feature_map, KernelMap):
         warn(
-            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them like "
-            "the signals that the dictionary was learned from."
+            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
+            "signals that the dictionary was learned from."
         )
     return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
 

@@ -105,7 +105,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         )
 
     def _apply(self, dictionary: FittedDictionary, signals: Signals, method: str, **options: Any) -> Array:
-        """Apply a method of the dictionary to signals, lazily if they are a Dask array."""
+        """What a method of the dictionary makes of signals: lazily, if they are a Dask array."""
         if signals.is_remote:
             from rkdl._estimators.lazy import apply_lazily
 

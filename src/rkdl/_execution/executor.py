@@ -113,7 +113,7 @@ class Executor:
         """
         found: list[Result] = []
         if self.signals.is_in_memory and len(self.bounds) == 1:
-            # A shortcut: the rest takes a tenth of the time of coding one signal.
+            # The rest would take a tenth of the time of coding one signal.
             return [task(0, *self.bounds[0])]
         self._each(task, found.append, len(self.bounds))
         return found
@@ -131,7 +131,7 @@ class Executor:
                 for number, (start, stop) in enumerate(self.bounds):
                     consume(task(number, start, stop))
                 return
-            # Twice the number of threads keeps all busy with few results in flight.
+            # Twice the threads keeps them busy and the results in flight few.
             items = [(number, *bound) for number, bound in enumerate(self.bounds)]
             in_order(task, items, n_threads, window or 2 * n_threads, consume)
 
@@ -270,8 +270,8 @@ def in_order(
 ) -> None:
     """``consume(function(*item))`` of each item on `threads` threads, including this one, consumed in order.
 
-    At most `window` results are in flight. After an error or Ctrl-C nothing more begins. Threads wait on primitives
-    written in C: Ctrl-C inside a semaphore or a future, which are written in Python, can leave its lock held.
+    At most `window` results are in flight. After an error or Ctrl-C nothing more begins. What threads wait for here is
+    made in C: Ctrl-C inside a semaphore or a future, which are made in Python, would leave its lock held for ever.
     """
     upcoming, found = iter(range(len(items))), dict[int, Result]()
     turn, errors = Lock(), list[BaseException]()

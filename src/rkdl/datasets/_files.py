@@ -113,7 +113,7 @@ def read_table(path: Path, *, header: bool | None = None, text: Collection[str |
 
     The cells of a CSV file are separated by the first of semicolons, tabs and commas that is in its first line, which
     is a header if `header` says so; with None, if it holds no number, or if its numbers are 0, 1, 2 and so on, as
-    pandas writes them, with a warning. Columns in `text` stay text as it is written. Columns are called
+    pandas writes them, of which a warning tells. Its columns in `text` stay text as it is written. Columns are called
     by text, or without a header by the integers from 1.
     """
     pandas = require(path, "pandas", "reading a table")

@@ -15,7 +15,7 @@ from rkdl._utils.types import FLOATS, Array
 
 
 def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
-    """``total += factor * term`` without a temporary array."""
+    """``total += factor * term`` without an array in between."""
     blas.daxpy(term.ravel(), total.ravel(), a=factor)
 
 

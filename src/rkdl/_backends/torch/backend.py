@@ -62,8 +62,8 @@ class TorchBackend(Backend):
         return torch.cat([part @ vector.to(part.dtype) for part in features]).double()
 
     def lbfgs_direction(self, gradient: torch.Tensor, pairs: Pairs) -> tuple[torch.Tensor, float]:
-        # On coefficients of shifts, changes and the gradient, for which inner products are enough: it waits for the
-        # device once.
+        # On the coefficients of a combination of shifts, changes and the gradient: inner products are all it needs,
+        # and the device is waited for once.
         count = len(pairs)
         vectors = torch.stack([shift for shift, _, _ in pairs] + [change for _, change, _ in pairs] + [gradient])
         flat = vectors.reshape(len(vectors), -1)

@@ -297,7 +297,7 @@ def _solve_kernel(
                 is_alive = is_taken & (k < n_chosen)
                 if HAS_LIMIT:
                     is_alive = is_alive & (residual > tolerance)
-        # Open only if the chosen atoms ran out before a stopping rule applied.
+        # The rules were to end the code, not the atoms that were chosen.
         if HAS_LIMIT:
             is_open = is_open | ((k < NONZERO) & (residual > tolerance))
         is_open = is_open & (k == n_chosen)

@@ -104,7 +104,7 @@ def _plain(value: object) -> Any:
 
 
 def from_plain(plain: dict[str, Any]) -> Kernel:
-    """The kernel from names and numbers; anything else is refused with a TypeError."""
+    """The kernel of names and numbers; what is none is refused with a TypeError."""
     values = {key: _from_plain(value) for key, value in dict(plain).items()}
     name = values.pop("class")
     if name not in PUBLIC or name == "Kernel":
