@@ -52,7 +52,7 @@ def _pursue_kernel(
     OLS: tl.constexpr,
     HAS_LIMIT: tl.constexpr,
 ):
-    """The codes of a few signals; vectors of the length of the atoms are held in `PARTS` parts."""
+    """The code of a signal; vectors of the length of the atoms are held in `PARTS` parts."""
     columns = tl.arange(0, BLOCK)
     t = tl.program_id(0)
     dtype = correlations.dtype.element_ty
@@ -288,7 +288,7 @@ def _rbf_kernel(
 
 
 def finish_rbf(values: torch.Tensor, own: torch.Tensor, other: torch.Tensor, rounding: float) -> None:
-    """``exp(min(values - own_t - other_i, 0))`` in place; a small fit of ORKDL takes a tenth less time with it.
+    """``exp(min(values - own_t - other_i, 0))`` in place; `transform` of RKDL takes an eighth to half less time with it.
 
     Where `rounding` shows in the largest of `other`, an exponent within ``rounding (own_t + other_i)`` of zero is
     zero.
