@@ -80,8 +80,7 @@ def encode_signals(
     # A few signals choose few atoms, whose rows of the Gram matrix alone are computed.
     if encoder.gram is None and n_signals * encoder.pursuit.n_nonzero >= n_atoms // 2:
         encoder = replace(encoder, gram=gram_matrix(encoder.atoms, n_jobs))
-    factors = np.ones(n_atoms) if factors is None else factors
-    factors = factors.astype(signals.dtype, copy=False)
+    factors = np.ones(n_atoms, signals.dtype) if factors is None else factors.astype(signals.dtype, copy=False)
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=signals.dtype)
 
     n_coefficients: list[int] = []
