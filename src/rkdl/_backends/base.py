@@ -159,13 +159,6 @@ class Backend(Protocol):
         logs[is_far] = -np.inf
         return self.exp(exponents), logs
 
-    def radial_gradient(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
-        """``factor sum_t weights_ti (x_t - y_i)`` (n, m) in float64."""
-        gradient = self.weighted_sum(weights, rows)
-        gradient -= weights.sum(0, dtype=self.xp.float64)[:, None] * others
-        gradient *= factor
-        return gradient
-
     def padded_gram(self, gram: Array) -> Array:
         """The inner products of all atoms as the pursuit reads them, prepared once for many chunks."""
         return gram

@@ -30,7 +30,8 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             transposed[:, : len(others)] = others.T
             multiply_rows(rows, transposed, products)
             return products
-    if _is_narrow(rows, others):
+    is_narrow = len(rows) >= _SEVERAL and rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW
+    if is_narrow and _are_alike(rows, others):
         products = np.empty((len(rows), len(others)), dtype=rows.dtype)
         multiply_narrow(rows, others, products)
         return products
@@ -56,12 +57,6 @@ def combine(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
         combine_rows(rows[start : start + _SUMMED_ROWS], weights[start : start + _SUMMED_ROWS], totals)
         parts.append(totals[:size, :n_others].T.astype(np.float64, order="C"))
     return sum(parts[1:], start=parts[0])
-
-
-def _is_narrow(rows: np.ndarray, others: np.ndarray) -> bool:
-    """Whether inner products take less time than BLAS."""
-    has_size = len(rows) >= _SEVERAL and rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW
-    return has_size and _are_alike(rows, others)
 
 
 def _suits_kernels(rows: np.ndarray, other: np.ndarray) -> bool:

@@ -288,7 +288,7 @@ def _rbf_kernel(
 
 
 def finish_rbf(values: torch.Tensor, own: torch.Tensor, other: torch.Tensor, rounding: float) -> None:
-    """``exp(min(values - own_t - other_i, 0))`` in place; `transform` of RKDL takes an eighth to half less time with it.
+    """``exp(min(values - own_t - other_i, 0))`` in place; `transform` of RKDL takes an eighth to half less time.
 
     Where `rounding` shows in the largest of `other`, an exponent within ``rounding (own_t + other_i)`` of zero is
     zero.
