@@ -80,7 +80,7 @@ def encode_signals(
     # A few signals choose few atoms: only their rows of the Gram matrix are computed.
     if encoder.gram is None and n_signals * encoder.pursuit.n_nonzero >= n_atoms // 2:
         encoder = replace(encoder, gram=gram_matrix(encoder.atoms, n_jobs))
-    factors = encoder.ones if factors is None else factors.astype(signals.dtype, copy=False)
+    factors = np.ones(n_atoms, signals.dtype) if factors is None else factors.astype(signals.dtype, copy=False)
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=signals.dtype)
 
     n_coefficients: list[int] = []
@@ -91,7 +91,9 @@ def encode_signals(
         n_coefficients.append(len(codes.values))
         return codes.scaled(factors) if dense is None else codes.scatter(factors, dense[start:stop])
 
-    parts: Any = for_each_chunk(signals, encoder.row_width, n_jobs, task)
+    width = encoder.row_width
+    with Executor(signals, chunk_bounds(n_signals, width, signals.dtype.itemsize), n_jobs, row_width=width) as executor:
+        parts: Any = executor.map_chunks(task)
     if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0 and isinstance(encoder.feature_map, KernelMap):
         warn(
             "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
