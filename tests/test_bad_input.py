@@ -133,6 +133,12 @@ MALFORMED = [
     ("lil", lambda S: S.rows.__setitem__(0, [0.5] * len(S.data[0])), "column indices are float64"),
     ("coo", lambda S: setattr(S, "data", S.data[:-1]), "indices for .* values"),
     ("dia", lambda S: setattr(S, "offsets", S.offsets[:-1]), "offsets for data of shape"),
+    (
+        "dia",
+        lambda S: setattr(S, "offsets", S.offsets.astype(np.int64) + 2**40),
+        "it has the offset .*, outside -39 to 5",
+    ),
+    ("bsr", lambda S: setattr(S, "data", np.ones((len(S.data), 0, 0))), "its indices cannot be read"),
     ("bsr", lambda S: S.indptr.__setitem__(3, 10**8), "indptr does not rise from 0"),
     ("csr", lambda S: S.indptr.__setitem__(2, -(2**31)), "indptr does not rise from 0"),
     ("csr", lambda S: S.indptr.__setitem__(0, 1), "indptr does not rise from 0"),

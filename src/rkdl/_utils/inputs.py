@@ -96,7 +96,7 @@ def _check_sparse(X: MatrixLike, name: str) -> None:
     """Refuse a sparse matrix, of any format, with index arrays that contradict each other or its shape."""
     try:
         problem = _sparse_problem(X)
-    except (TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         problem = f"its indices cannot be read ({error})"
     if problem is not None:
         raise ValueError(
@@ -112,10 +112,12 @@ def _sparse_problem(X: MatrixLike) -> str | None:
     """
     names = ("row", "column")[-len(X.shape) :]
     if X.format == "dia":
-        # Diagonals outside the matrix are skipped.
-        offsets = np.asarray(X.offsets)
-        is_wrong = X.data.ndim != 2 or offsets.shape != X.data.shape[:1] or offsets.dtype.kind not in "iu"
-        return f"there are {offsets.size} offsets for data of shape {X.data.shape}" if is_wrong else None
+        offsets, (n_rows, n_columns) = np.asarray(X.offsets), X.shape
+        if X.data.ndim != 2 or offsets.shape != X.data.shape[:1] or offsets.dtype.kind not in "iu":
+            return f"there are {offsets.size} offsets for data of shape {X.data.shape}"
+        # SciPy skips some of these diagonals, and writes out of bounds for those of 64-bit offsets.
+        outside = offsets[(offsets <= -n_rows) | (offsets >= n_columns)]
+        return f"it has the offset {outside[0]}, outside {1 - n_rows} to {n_columns - 1}" if outside.size else None
     if X.format in ("csr", "csc", "bsr"):
         blocks = X.data.shape[1:] if X.format == "bsr" else (1, 1)
         # One-dimensional CSR arrays are one row.
