@@ -185,6 +185,17 @@ def test_the_error_of_fourier_features_is_that_of_the_frequencies_that_are_store
     assert model.errors_[-1] * np.sqrt(6) == pytest.approx(rms_error(model, signals), rel=1e-6)
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+@by_class([KDL, *REDUCED])
+def test_a_few_float32_signals_far_off_are_distances_apart(kind, offset):
+    """Their squared distances are small differences of large squares."""
+    signals = np.random.default_rng(0).standard_normal((100, 6))
+    signals[::20] += offset
+    single, double = (make(kind).fit(signals.astype(np.float32).astype(dtype)) for dtype in (np.float32, np.float64))
+    np.testing.assert_allclose(single.errors_, double.errors_, rtol=1e-3)
+    assert single.errors_[-1] * np.sqrt(6) == pytest.approx(rms_error(single, signals.astype(np.float32)), rel=1e-3)
+
+
 @pytest.mark.parametrize("seed", [1, 17, 23])
 def test_the_error_of_kdl_is_that_of_its_atoms_where_large_coefficients_cancel(seed):
     x = np.random.default_rng(seed).standard_normal((100, 1))

@@ -23,7 +23,10 @@ from rkdl._utils.types import Device, MatrixLike
 from rkdl._utils.warnings import quiet
 
 # Parameters that say what fitted arrays mean: other values take effect at the next fit.
-STRUCTURE = ("n_components", "kernel", "degree", "coef0")
+STRUCTURE = (
+    *("n_components", "n_fourier_features", "n_kernel_vectors", "kernel_vectors", "linear_n_nonzero_coefs"),
+    *("kernel", "degree", "coef0"),
+)
 
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 Value = TypeVar("Value")
