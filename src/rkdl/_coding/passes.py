@@ -22,6 +22,10 @@ from rkdl._utils.warnings import warn
 
 # Atoms per block of a Gram matrix, and the number of atoms from which on threads gain something.
 _BLOCK, _MANY = 256, 1024
+_VANISHES = (
+    "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the signals "
+    "that the dictionary was learned from."
+)
 
 
 class Coder(Protocol):
@@ -93,10 +97,7 @@ def encode_signals(
 
     parts: Any = for_each_chunk(signals, encoder.row_width, n_jobs, task)
     if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0 and isinstance(encoder.feature_map, KernelMap):
-        warn(
-            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
-            "signals that the dictionary was learned from."
-        )
+        warn(_VANISHES)
     return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
 
 
@@ -173,6 +174,8 @@ def _are_in_range(means: list[float], signals: Signals, coder: Coder) -> bool:
         if not np.isfinite(means).all():
             signals.check_finite()
             raise NotFiniteError
+        if not any(means):
+            warn(_VANISHES)
         return True
     if not all(is_safe(mean, signals.dtype) for mean in means if mean != 0.0):
         return False
