@@ -210,6 +210,8 @@ encode detector X.npy --out r.npz -> detector holds a KDLOutlierDetector, and rk
 denoise poly X.npy --out r.npy -> fit it with --decoder
 denoise model images --out images -> is also an input
 denoise model images --out images/new -> is also an input
+fit images --out images/red.png -> images/red.png is also an input
+fit images --out r --checkpoint images/sub/new.PNG -> is also an input
 fit X.npy --checkpoint X.npy --out r -> X.npy is also an input
 fit X.npy --checkpoint r --out ./r -> also the file of --out
 outliers numbers.csv --standardize --save r -> --save cannot be combined
