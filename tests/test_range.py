@@ -196,6 +196,15 @@ def test_a_few_float32_signals_far_off_are_distances_apart(kind, offset):
     assert single.errors_[-1] * np.sqrt(6) == pytest.approx(rms_error(single, signals.astype(np.float32)), rel=1e-3)
 
 
+@pytest.mark.parametrize("method", ["DL", "RKDL", "FourierDL"])
+def test_classes_of_float32_signals_far_off_are_those_of_float64(method):
+    signals, y = np.random.default_rng(0).standard_normal((100, 6)), X[np.arange(100) % 40, 0] > 0.0
+    signals[::2] += 1e6
+    signals = signals.astype(np.float32)
+    single, double = (KDLClassifier(method, random_state=0).fit(signals.astype(d), y) for d in (np.float32, np.float64))
+    np.testing.assert_array_equal(single.class_residuals(signals), double.class_residuals(signals.astype(np.float64)))
+
+
 @pytest.mark.parametrize("seed", [1, 17, 23])
 def test_the_error_of_kdl_is_that_of_its_atoms_where_large_coefficients_cancel(seed):
     x = np.random.default_rng(seed).standard_normal((100, 1))
