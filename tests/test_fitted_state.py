@@ -49,7 +49,12 @@ METHODS = (
     *("score_samples", "class_residuals"),
 )
 # Other values for parameters, valid or not.
-OTHERS = {"n_components": [3, 40], "kernel": ["linear", rkdl.kernels.Matern()], "dictionary": [X[:3], X[:30]]}
+OTHERS = {
+    "n_components": [3, 40],
+    "linear_n_nonzero_coefs": [1, 50],
+    "kernel": ["linear", rkdl.kernels.Matern()],
+    "dictionary": [X[:3], X[:30]],
+}
 
 
 def name_of(estimator):
