@@ -92,9 +92,12 @@ def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[object] | Non
 
 
 def _check_sparse(X: MatrixLike, name: str) -> None:
-    """Refuse a sparse matrix with index arrays that contradict each other or its shape."""
-    # Other formats are lists, dictionaries and diagonals, which SciPy converts without reading out of bounds.
-    problem = _sparse_problem(X if X.format in ("csr", "csc", "bsr", "coo") else X.tocsr())
+    """Refuse a sparse matrix, of any format, with index arrays that contradict each other or its shape."""
+    try:
+        # Lists and dictionaries are converted by SciPy without reading out of bounds.
+        problem = _sparse_problem(X.tocsr() if X.format in ("lil", "dok") else X)
+    except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
+        problem = f"its indices cannot be read ({error})"
     if problem is not None:
         raise ValueError(
             f"{name} is a malformed {X.format.upper()} matrix of shape {X.shape}: {problem}. Rebuild it from its "
@@ -108,6 +111,13 @@ def _sparse_problem(X: MatrixLike) -> str | None:
     SciPy's `check_format` accepts indices that are not integers, and any `indptr` that ends with 0.
     """
     names, lengths, n_values = ("row", "column")[-len(X.shape) :], X.shape, len(X.data)
+    if X.format == "dia":
+        offsets, (n_rows, n_columns) = np.asarray(X.offsets), X.shape
+        if X.data.ndim != 2 or offsets.shape != X.data.shape[:1] or offsets.dtype.kind not in "iu":
+            return f"there are {offsets.size} offsets for data of shape {X.data.shape}"
+        # SciPy skips some of these diagonals, and writes out of bounds for those of 64-bit offsets.
+        outside = offsets[(offsets <= -n_rows) | (offsets >= n_columns)]
+        return f"it has the offset {outside[0]}, outside {1 - n_rows} to {n_columns - 1}" if outside.size else None
     if X.format == "coo":
         coordinates = list(getattr(X, "coords", None) or (X.row, X.col))
     else:
