@@ -32,7 +32,7 @@ class TestInOrder:
             found.append(result)
             at_once.release()
 
-        in_order(lambda item: item + 1, [(item,) for item in range(10_000)], 4, window, consume)
+        in_order(int.__add__, lambda number: (number, 1), 10_000, 4, window, consume)
         assert found == list(range(1, 10_001))
 
     def test_a_slow_item_does_not_let_results_pile_up(self):
@@ -47,7 +47,7 @@ class TestInOrder:
                 assert max(begun) <= 7
             return item
 
-        in_order(work, [(item,) for item in range(100)], 3, 8, found.append)
+        in_order(work, lambda number: (number,), 100, 3, 8, found.append)
         assert found == list(range(100))
 
     def test_where_all_results_are_kept_a_slow_item_delays_no_other(self):
@@ -98,7 +98,7 @@ class TestInOrder:
 
         def interrupted():
             try:
-                in_order(sum, [(range(200_000),)] * 8, 4, 8, found.append)
+                in_order(sum, lambda number: (range(200_000),), 8, 4, 8, found.append)
             except KeyboardInterrupt:
                 found.append("interrupted")
 

@@ -90,11 +90,10 @@ class Executor:
         `states` are those of an earlier pass, one per chunk. Sums are added in chunk order and in float64, to those of
         earlier signals where `start` gives them.
         """
-        work = self.worker(task)
         totals, found = None if start is None else tuple(map(self._wide, start)), []
 
-        def apply(number: int, first: int, last: int) -> tuple[Sums, State]:
-            return work(self.signals.read(first, last), None if states is None else states[number])
+        def read(number: int) -> tuple[Array, State]:
+            return self.signals.read(*self.bounds[number]), None if states is None else states[number]
 
         def consume(result: tuple[Sums, State]) -> None:
             nonlocal totals
@@ -102,7 +101,9 @@ class Executor:
             found.append(state)
             totals = add_sums(totals, sums)
 
-        self._each(apply, consume)
+        with self.signals.reading(self.bounds, self._threads):
+            # Twice the threads keeps them busy and the results in flight few.
+            in_order(self.worker(task), read, len(self.bounds), self._threads, 2 * self._threads, consume)
         assert totals is not None
         return totals, found
 
@@ -111,31 +112,13 @@ class Executor:
 
         For results of the signals' size, such as codes, which tasks may write into arrays of this process.
         """
-        if self._threads == 1:
-            with self.signals.reading(self.bounds, 1):
-                return list(starmap(task, self._numbered()))
-        found: list[Result] = []
-        self._each(task, found.append, len(self.bounds))
-        return found
-
-    def _numbered(self) -> list[tuple[int, int, int]]:
-        return [(number, *bound) for number, bound in enumerate(self.bounds)]
-
-    def _each(
-        self, task: Callable[[int, int, int], Result], consume: Callable[[Result], object], window: int | None = None
-    ) -> None:
-        """``consume(task(number, start, stop))`` for every chunk, in chunk order.
-
-        At most `window` results wait to be consumed; a few if it is None.
-        """
-        n_threads, items = self._threads, self._numbered()
-        with self.signals.reading(self.bounds, n_threads):
-            if n_threads == 1:
-                for result in starmap(task, items):
-                    consume(result)
-            else:
-                # Twice the threads keeps them busy and the results in flight few.
-                in_order(task, items, n_threads, window or 2 * n_threads, consume)
+        items = [(number, *bound) for number, bound in enumerate(self.bounds)]
+        with self.signals.reading(self.bounds, self._threads):
+            if self._threads == 1:
+                return list(starmap(task, items))
+            found: list[Result] = []
+            in_order(task, items.__getitem__, len(items), self._threads, len(items), found.append)
+            return found
 
     def _wide(self, part: Array) -> Array:
         """A copy in float64, where sums are added."""
@@ -265,18 +248,23 @@ def add_sums(totals: Sums | None, sums: Sums) -> Sums:
 
 def in_order(
     function: Callable[..., Result],
-    items: Sequence[tuple],
+    arguments: Callable[[int], tuple],
+    count: int,
     threads: int,
     window: int,
     consume: Callable[[Result], object],
 ) -> None:
-    """``consume(function(*item))`` of each item on `threads` threads, including this one, consumed in order.
+    """``consume(function(*arguments(number)))`` of each number below `count`, consumed in order.
 
-    At most `window` results are in flight. After an error or Ctrl-C nothing more begins. With a pool of the standard
-    library, passes over a few megabytes take a tenth to two fifths longer.
+    On so many threads, this one among them; at most `window` results are in flight. After an error or Ctrl-C nothing
+    more begins. With a pool of the standard library, passes over a few megabytes take a tenth to two fifths longer.
     """
-    upcoming, found = iter(range(len(items))), dict[int, Result]()
-    turn, errors = Lock(), list[BaseException]()
+    if threads == 1:
+        for number in range(count):
+            consume(function(*arguments(number)))
+        return
+    upcoming, found = iter(range(count)), dict[int, Result]()
+    turn, errors, helpers = Lock(), list[BaseException](), _Helpers()
     # One entry for each result that there is room for.
     room: SimpleQueue[None] = SimpleQueue()
     for _ in range(window):
@@ -290,7 +278,7 @@ def in_order(
             for number in upcoming:
                 if is_over:
                     break
-                result = function(*items[number])
+                result = function(*arguments(number))
                 with turn:
                     found[number] = result
                     del result
@@ -306,48 +294,49 @@ def in_order(
             # Wakes a thread that waits for room, to see that it is over.
             room.put(None)
 
-    def end() -> None:
-        nonlocal is_over
+    try:
+        helpers.start(work, threads - 1)
+        work()
+        helpers.wait()
+    except BaseException:
         is_over = True
         for _ in range(threads):
             room.put(None)
-
-    _together(work, threads - 1, end)
+        helpers.wait()
+        raise
     if errors:
         raise errors[0]
 
 
-def _together(work: Callable[[], None], n_others: int, end: Callable[[], None]) -> None:
-    """``work()`` in this thread and in so many others, until all have returned; after Ctrl-C, `end` makes them.
+class _Helpers:
+    """Threads that work beside this one.
 
     What is waited for is made in C: Ctrl-C inside a semaphore or a future, which are made in Python, would leave its
     lock held for ever.
     """
-    started, finished, ended = list[int](), list[None](), SimpleQueue[None]()
 
-    def help_out(context: Context) -> None:
-        context.run(work)
-        finished.append(None)
-        ended.put(None)
+    def __init__(self) -> None:
+        self._started, self._finished, self._ended = list[int](), list[None](), SimpleQueue[None]()
 
-    def wait() -> None:
-        # Counted by `finished`: Ctrl-C may lose what was taken from the queue.
-        while len(finished) < len(started):
-            ended.get()
+    def start(self, work: Callable[[], None], count: int) -> None:
+        """Call `work` in so many threads; in none when the interpreter shuts down, and no thread can start."""
 
-    # The caller's settings, such as NumPy's error state, hold in the threads too.
-    contexts = [(copy_context(),) for _ in range(n_others)]
-    try:
-        # When the interpreter shuts down, no thread can start, and this one works alone.
+        def help_out(context: Context) -> None:
+            context.run(work)
+            self._finished.append(None)
+            self._ended.put(None)
+
+        # The caller's settings, such as NumPy's error state, hold in the threads too.
+        contexts = [(copy_context(),) for _ in range(count)]
         with suppress(RuntimeError):
             # A loop in C, so that Ctrl-C cannot come between the start of a thread and its entry in the list.
-            started.extend(map(start_new_thread, repeat(help_out), contexts))
-        work()
-        wait()
-    except BaseException:
-        end()
-        wait()
-        raise
+            self._started.extend(map(start_new_thread, repeat(help_out), contexts))
+
+    def wait(self) -> None:
+        """Wait until all have returned."""
+        # Counted: Ctrl-C may lose what was taken from the queue.
+        while len(self._finished) < len(self._started):
+            self._ended.get()
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
@@ -356,5 +345,5 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item], thre
     if threads <= 1:
         return [function(item) for item in items]
     found: list[Result] = []
-    in_order(function, [(item,) for item in items], threads, len(items), found.append)
+    in_order(function, lambda number: (items[number],), len(items), threads, len(items), found.append)
     return found
