@@ -127,7 +127,8 @@ class FittedDictionary:
         return both[:, 0], both[:, 1]
 
     def _residuals_of(self, encoder: Encoder, decoder: None, rows: Array) -> tuple[Array, Array]:
-        features, norms, codes, squares = encoder.encode(rows)
+        features, correlations, norms = encoder.observe(rows)
+        codes, squares = encoder.pursue(correlations, squared_norms=norms)
         if encoder.is_linear:
             # From the residual itself: a difference of squares loses all digits where the fit is close.
             squares = row_squares(rows - codes.times(encoder.atoms))
@@ -136,8 +137,7 @@ class FittedDictionary:
     def _residuals_of_kernel(self, signals: Signals, norms: Array) -> tuple[Array, Array]:
         encoder = self.encoder(signals.dtype)
         correlations = host(signals.data) @ encoder.atoms.T
-        options = *encoder.pursuit, encoder.atoms
-        squares = backend_of(correlations).pursue(correlations, encoder.gram, norms, *options)[1]
+        squares = encoder.pursue(correlations, squared_norms=norms)[1]
         return placed((np.sqrt(squares), np.sqrt(norms)), signals.home)
 
     def residual_norms(self, signals: Signals, **options: Any) -> Array:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -72,6 +73,13 @@ class Encoder:
         own_features = 0 if self.is_linear else self.feature_map.size
         return self.feature_map.signal_size + own_features + 2 * self.n_atoms
 
+    @cached_property
+    def pursue(self) -> Callable[..., tuple[ChunkCodes, Array]]:
+        """``pursue(correlations, squared_norms=norms)`` finds the codes and the squared residuals of a chunk."""
+        n_nonzero, tol, name = self.limited
+        options: dict[str, Any] = {"n_nonzero": n_nonzero, "residual_tol": tol, "pursuit": name}
+        return partial(backend_of(self.atoms).pursue, gram=self.padded_gram, dictionary=self.atoms, **options)
+
     def codes(self, signals: Array, squared_norms: Array | None = None, correlations: Array | None = None) -> Any:
         """Codes (`ChunkCodes`) of a chunk, in its dtype; norms of the signals and correlations where they are known."""
         with np.errstate(over="ignore", invalid="ignore"):
@@ -80,21 +88,24 @@ class Encoder:
             norms = self._norms(signals, correlations) if squared_norms is None else squared_norms
             is_array, codes = not is_tensor(correlations), None
             if not is_array or self._is_in_range(signals, correlations, norms):
-                options = *self.limited, self.atoms
-                codes = backend_of(correlations).pursue(correlations, self.padded_gram, norms, *options)[0]
+                codes, _ = self.pursue(correlations, squared_norms=norms)
             if codes is None or (is_array and _have_vanished(correlations, codes.counts)):
                 codes = self.wide.codes(signals.astype(np.float64), squared_norms)
                 codes = codes._replace(values=codes.values.astype(signals.dtype))
             return codes
 
-    def encode(self, signals: Array) -> tuple[Array, Array, ChunkCodes, Array]:
-        """Features, squared norms, codes and squared residuals of a chunk."""
+    def observe(self, signals: Array, features: Array | None = None) -> tuple[Array, Array, Array]:
+        """Features, correlations and squared norms of a chunk; `features` where they are known.
+
+        Features that are not finite are refused; tensors are checked when all chunks are done.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
-            features, correlations = self.correlate(signals)
-        check_finite_features(correlations)
-        norms = self.feature_map.squared_norms(signals)
-        found = backend_of(correlations).pursue(correlations, self.padded_gram, norms, *self.limited, self.atoms)
-        return features, norms, *found
+            features, correlations = self.correlate(signals, features)
+            flat = correlations.reshape(-1)
+            # One number that is not finite makes this sum not finite.
+            if not is_tensor(flat) and not np.isfinite(np.dot(flat, flat)):
+                raise NotFiniteError
+        return features, correlations, self.feature_map.squared_norms(signals)
 
     def in_range(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray]:
         """The encoder and the signals, both in float64 if squares of the signals leave the range of float32."""
@@ -146,13 +157,3 @@ def _have_vanished(correlations: Array, counts: Array) -> bool:
         return False
     rows = correlations[counts == 0]
     return bool((rows.any(axis=1) & ~(rows * rows).any(axis=1)).any())
-
-
-def check_finite_features(correlations: Array) -> None:
-    """Refuse a chunk whose features are not finite; tensors are checked when all chunks are done."""
-    if not is_tensor(correlations):
-        flat = correlations.ravel()
-        with np.errstate(over="ignore", invalid="ignore"):
-            # One number that is not finite makes this sum not finite.
-            if not np.isfinite(np.dot(flat, flat)):
-                raise NotFiniteError

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rkdl._backends.arrays import cast, dot
-from rkdl._backends.base import Codes, backend_of
-from rkdl._coding.encoder import Encoder, check_finite_features
+from rkdl._backends.base import Codes
+from rkdl._coding.encoder import Encoder
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import FeatureMap
 from rkdl._utils.types import Array
@@ -48,12 +48,8 @@ class EncodeTask(Encoder):
     makes_state: bool = True
 
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
-        with np.errstate(over="ignore", invalid="ignore"):
-            features, correlations = self.correlate(signals, None if state is None else state.features)
-        check_finite_features(correlations)
-        norms = self.feature_map.squared_norms(signals)
-        pursue = backend_of(correlations).pursue
-        codes, residuals = pursue(correlations, self.padded_gram, norms, *self.limited, self.atoms)
+        features, correlations, norms = self.observe(signals, None if state is None else state.features)
+        codes, residuals = self.pursue(correlations, squared_norms=norms)
         energies = (cast(squares, np.float64).sum() for squares in (norms, residuals))
         sums = SufficientStatistics(codes.gram(self.n_atoms), codes.cross_products(features, self.n_atoms), *energies)
         coded = ChunkState(codes, residuals, features if self.caches_features else None)
