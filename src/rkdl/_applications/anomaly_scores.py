@@ -14,15 +14,19 @@ pursuit, and its logarithm is added at the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from rkdl._backends.arrays import cast, host, joined, squared_norms
 from rkdl._backends.base import backend_of
+from rkdl._coding.dictionary import FittedDictionary
+from rkdl._coding.encoder import Encoder
 from rkdl._data.signals import Signals
 from rkdl._execution.executor import open_executor
+from rkdl._features.kernels import RBF
+from rkdl._features.maps import KernelMap
 from rkdl._features.widths import centre_of
 from rkdl._utils.types import Array
 
@@ -32,49 +36,41 @@ LEAST_SPREAD = 1e-4
 TINY = float(np.finfo(np.float64).tiny)
 
 
-class Member(NamedTuple):
-    """One dictionary of the ensemble, in float64."""
-
-    gamma: float
-    kernel_vectors: Array
-    atoms: Array
-    gram: Array
-    n_nonzero: int
-    vector_squares: Array = None  # squared norms of the kernel vectors, of an ensemble's members
-
-    def anomaly(self, signals: Array, squares: Array) -> Array:
-        """``-log(1 - r^2)`` per signal (c, m) of these squared norms, at least 0; infinite where distances overflow."""
-        backend = backend_of(signals)
-        vectors = self.kernel_vectors
-        values, logs = backend.scaled_rbf(signals, vectors, self.gamma, squares, self.vector_squares)
-        endless = backend.full((len(signals),), np.inf, signals)
-        correlations = values @ self.atoms.T
-        codes, _ = backend.pursue(correlations, self.gram, endless, self.n_nonzero, -1.0, "ols")
-        explained = codes.correlate(correlations)
-        return (-2.0 * logs - backend.xp.log(explained.clip(min=TINY))).clip(min=0.0)
-
-
 class Ensemble(NamedTuple):
-    """Dictionaries whose kernel vectors are relative to one centre: an offset costs accuracy in the distances."""
+    """Encoders of dictionaries on kernel vectors relative to one centre: an offset costs accuracy in the distances."""
 
     centre: Array
-    members: tuple[Member, ...]
+    encoders: tuple[Encoder, ...]
 
     @classmethod
-    def of(cls, members: Sequence[Member]) -> Ensemble:
+    def of(cls, dictionaries: Sequence[FittedDictionary]) -> Ensemble:
         """The ensemble of these dictionaries about the centre of all their kernel vectors."""
-        centre = centre_of(np.concatenate([member.kernel_vectors for member in members]))
-        centred = [(own, own.kernel_vectors - centre) for own in members]
+        centre = centre_of(np.concatenate([own.feature_map.vectors for own in dictionaries]))
+        encoders = [own.encoder(np.dtype(np.float64)) for own in dictionaries]
+        maps = [own.feature_map.restored({"kernel_vectors": own.feature_map.vectors - centre}) for own in encoders]
         return cls(
-            centre,
-            tuple(own._replace(kernel_vectors=rows, vector_squares=squared_norms(rows)) for own, rows in centred),
+            centre, tuple(replace(own, feature_map=centred) for own, centred in zip(encoders, maps, strict=True))
         )
 
     def anomalies(self, signals: Array) -> Array:
         """Anomaly of each signal (c, m) in each dictionary, (c, n_members)."""
         rows = cast(signals, np.float64) - self.centre
         squares = squared_norms(rows)
-        return backend_of(rows).xp.stack([member.anomaly(rows, squares) for member in self.members]).T
+        return backend_of(rows).xp.stack([_anomaly(encoder, rows, squares) for encoder in self.encoders]).T
+
+
+def _anomaly(encoder: Encoder, signals: Array, squares: Array) -> Array:
+    """``-log(1 - r^2)`` per signal (c, m) of these squared norms, at least 0; infinite where distances overflow."""
+    backend, feature_map = backend_of(signals), encoder.feature_map
+    assert isinstance(feature_map, KernelMap)
+    assert isinstance(feature_map.kernel, RBF)
+    vectors, gamma = feature_map.kernel_vectors, float(feature_map.kernel.gamma)
+    values, logs = backend.scaled_rbf(signals, vectors, gamma, squares, squared_norms(vectors))
+    endless = backend.full((len(signals),), np.inf, signals)
+    correlations = values @ encoder.atoms.T
+    codes, _ = encoder.pursue(correlations, squared_norms=endless)
+    explained = codes.correlate(correlations)
+    return (-2.0 * logs - backend.xp.log(explained.clip(min=TINY))).clip(min=0.0)
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,8 @@ class AnomalyTask:
 
     def of_all(self, signals: Signals, n_jobs: int | None) -> Array:
         """The results for all signals, as a tensor if these came as one; NaN and infinity are refused."""
-        width = 2 * sum(self.ensemble.members[0].kernel_vectors.shape) * (8 // signals.dtype.itemsize)
+        feature_map = self.ensemble.encoders[0].feature_map
+        width = 2 * (feature_map.size + feature_map.signal_size) * (8 // signals.dtype.itemsize)
         with open_executor(signals, width, n_jobs, is_part=True) as executor:
             (total,), parts = executor.map_reduce(self)
         if not np.isfinite(float(total)):

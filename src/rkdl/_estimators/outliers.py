@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import cycle
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -14,22 +14,27 @@ from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from rkdl._applications.anomaly_scores import AnomalyTask, Ensemble, Member, combine, robust_location, upper_fence
+from rkdl._applications.anomaly_scores import AnomalyTask, Ensemble, combine, robust_location, upper_fence
 from rkdl._backends.arrays import host, is_tensor, stacked
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed
-from rkdl._coding.dictionary import check_shapes
-from rkdl._data.open import gather, is_dask
+from rkdl._coding.dictionary import FittedDictionary
+from rkdl._coding.encoder import Pursuit
+from rkdl._data.open import gather, is_dask, open_signals
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import freeze, made_once, read_signals, replaced_at_once, with_one_model
-from rkdl._estimators.learner import Learner
-from rkdl._estimators.reduced import RKDL
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread, resolve_threads
 from rkdl._execution.config import config_context
 from rkdl._execution.executor import open_executor, side_by_side
-from rkdl._features.widths import centre_of, find_gamma
+from rkdl._features.kernels import RBF
+from rkdl._features.maps import KernelMap
+from rkdl._features.widths import RULES, centre_of, find_gamma
+from rkdl._learning.atom_updates import GramUpdate
+from rkdl._learning.feature_choice import KernelFeatures
+from rkdl._learning.learn import Report, learn
 from rkdl._learning.loop import progress
+from rkdl._learning.specification import Specification
 from rkdl._utils.types import Array, Device, MatrixLike
 from rkdl._utils.warnings import quiet, warn
 
@@ -41,6 +46,7 @@ N_FOLDS = 10
 FEW, EQUAL = 5, 1e-3
 # Number of unseen signals that is enough to set the threshold.
 ENOUGH_UNSEEN = 200
+_COUNT = [Interval(Integral, 1, None, closed="left")]
 
 
 @dataclass(eq=False, repr=False)
@@ -145,14 +151,19 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     verbose: int = 0
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **Learner._parameter_constraints,
-        "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
-        "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), "array-like"],
+        "n_components": [*_COUNT, "array-like"],
+        "n_nonzero_coefs": [*_COUNT, "array-like"],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
         "gamma_factors": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "n_kernel_vectors": _COUNT,
         "discard": [Interval(Real, 0, 1, closed="left")],
-        "n_members": [Interval(Integral, 1, None, closed="left")],
+        "n_members": _COUNT,
         "max_samples": [Interval(Integral, 2, None, closed="left")],
+        "max_iter": _COUNT,
         "contamination": [Interval(Real, 0, 0.5, closed="right"), StrOptions({"auto"})],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -264,8 +275,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         tasks = [(gamma * factor, *sizes, seed) for (factor, *sizes), seed in zip(cycle(widths), seeds, strict=False)]
         folds = self._folds(signals.shape[0], rng)
         with progress(self.n_members * (1 + len(folds)), self.verbose, type(self).__name__, unit="dictionary") as bar:
-            members = self._learn(signals, tasks, bar)
-            raw = self._anomalies(signals, members)
+            dictionaries = self._learn(signals, tasks, bar)
+            raw = self._anomalies(signals, dictionaries)
             unseen = []
             for fold in folds:
                 others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
@@ -275,7 +286,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self.offset_ = float(self._offset(scores))
         if folds:
             self._lower_offset(scores, combine(np.concatenate(unseen), locations, signals.dtype))
-        self._store(members, locations)
+        self._store([task[0] for task in tasks], dictionaries, locations)
         if len(scores) >= FEW and float(np.ptp(scores)) < EQUAL:
             warn(
                 f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
@@ -292,9 +303,9 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         n_needed = 1 + int(np.searchsorted(np.cumsum([len(fold) for fold in folds]), ENOUGH_UNSEEN))
         return [np.sort(fold) for fold in folds[:n_needed]]
 
-    def _anomalies(self, signals: Signals, members: list[Member]) -> np.ndarray:
+    def _anomalies(self, signals: Signals, dictionaries: list[FittedDictionary]) -> np.ndarray:
         """Anomaly of each signal in each dictionary, (n_signals, n_members), in host memory."""
-        return host(AnomalyTask(Ensemble.of(members), signals.dtype).of_all(signals, self.n_jobs))
+        return host(AnomalyTask(Ensemble.of(dictionaries), signals.dtype).of_all(signals, self.n_jobs))
 
     def _lower_offset(self, scores: np.ndarray, unseen: np.ndarray) -> None:
         """Take the offset of the unseen signals if that of the training signals labels clearly more of them."""
@@ -314,22 +325,22 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             found.append(values * count if len(values) == 1 else values)
         return list(zip(*found, strict=True))
 
-    def _learn(self, signals: Signals, tasks: list[tuple[float, int, int, int]], bar: Any) -> list[Member]:
+    def _learn(self, signals: Signals, tasks: list[tuple[float, int, int, int]], bar: Any) -> list[FittedDictionary]:
         """The dictionaries, each from its own seed, so that the result does not depend on threads."""
         # A slow source is read by one thread at a time, and a device works on one dictionary after another.
         threads = resolve_threads(self.n_jobs) if signals.is_in_memory and signals.device is None else 1
 
-        def learn(task: tuple[float, int, int, int]) -> Member:
+        def learn_one(task: tuple[float, int, int, int]) -> FittedDictionary:
             # The user's chunks are those of all signals, not of a sample.
             with config_context(chunk_rows=None):
-                member = self._learn_one(signals, *task)
+                found = self._learn_one(signals, *task)
             if bar is not None:
                 bar.update()
-            return member
+            return found
 
-        return side_by_side(learn, tasks, threads)
+        return side_by_side(learn_one, tasks, threads)
 
-    def _learn_one(self, signals: Signals, gamma: float, n_atoms: int, n_nonzero: int, seed: int) -> Member:
+    def _learn_one(self, signals: Signals, gamma: float, n_atoms: int, n_nonzero: int, seed: int) -> FittedDictionary:
         """Selective training: learn, leave out the worst represented signals, learn again."""
         rng = np.random.RandomState(seed)
         n_signals, device = signals.shape[0], signals.device
@@ -337,42 +348,36 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         sample = sample.astype(np.float64)
         n_kept = max(1, round(len(sample) * (1.0 - self.discard)))
 
-        def dictionary(sample: np.ndarray) -> Member:
+        def dictionary(sample: np.ndarray) -> FittedDictionary:
             # Centred, for accuracy: distances do not depend on the origin.
             centre = centre_of(sample)
             n_vectors = min(self.n_kernel_vectors, len(sample))
             count = min(n_atoms, n_vectors)
-            model = RKDL(
-                count,
-                gamma=gamma,
-                n_kernel_vectors=n_vectors,
-                kernel_vectors="random",
-                # Uniformly: atoms chosen to represent what others do not would start with the outliers.
-                init="data",
-                n_nonzero_coefs=min(n_nonzero, count),
-                max_iter=self.max_iter,
-                tol=0.0,
-                n_jobs=1,
-                random_state=rng,
-            )
+            pursuit = Pursuit(min(n_nonzero, count))
+            features = KernelFeatures(RBF(gamma), gamma, 0, 0.0, "random", pursuit, n_vectors)
+            # First atoms uniformly: those chosen to represent what others do not would start with the outliers.
+            what = Specification(count, features, pursuit, GramUpdate(), "data", max_iter=self.max_iter, tol=0.0)
+            rows = open_signals(placed(sample - centre, device), caller=type(self).__name__)
             with quiet():
-                model.fit(placed(sample - centre, device))
-            vectors = model.kernel_vectors_ + centre
-            return Member(gamma, vectors, model.dual_components_, model.gram_, min(n_nonzero, count))
+                learned = learn(what, rows, rng, Report(type(self).__name__), n_jobs=1)
+            if learned.is_interrupted:
+                raise KeyboardInterrupt
+            vectors = learned.dictionary.feature_map.vectors
+            return replace(learned.dictionary, feature_map=KernelMap(RBF(gamma), vectors + centre))
 
-        member = dictionary(sample)
+        first = dictionary(sample)
         if n_kept == len(sample):
-            return member
-        ensemble, rows = placed((Ensemble.of([member]), sample), device)
+            return first
+        ensemble, rows = placed((Ensemble.of([first]), sample), device)
         order = np.argsort(host(ensemble.anomalies(rows))[:, 0], kind="stable")
         return dictionary(sample[np.sort(order[:n_kept])])
 
-    def _store(self, members: list[Member], locations: np.ndarray) -> None:
-        self.gammas_ = np.array([member.gamma for member in members])
-        self.kernel_vectors_ = np.stack([member.kernel_vectors for member in members])
-        self.dual_components_ = stacked([member.atoms for member in members])
-        self.grams_ = stacked([member.gram for member in members])
-        self.sizes_ = np.array([(len(member.atoms), member.n_nonzero) for member in members])
+    def _store(self, gammas: list[float], dictionaries: list[FittedDictionary], locations: np.ndarray) -> None:
+        self.gammas_ = np.array(gammas)
+        self.kernel_vectors_ = np.stack([own.feature_map.state()["kernel_vectors"] for own in dictionaries])
+        self.dual_components_ = stacked([own.atoms for own in dictionaries])
+        self.grams_ = stacked([host(own.gram) for own in dictionaries])
+        self.sizes_ = np.array([(own.n_atoms, own.pursuit.n_nonzero) for own in dictionaries])
         self.medians_, self.spreads_ = locations.T.copy()
         self.n_iter_ = int(self.max_iter)
         freeze(self, PARTS)
@@ -383,14 +388,12 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         if device not in known:
             arrays = self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_
             columns = *(np.asarray(array, dtype=np.float64) for array in arrays), self.sizes_
-            members = [
-                Member(gamma, vectors, atoms[:n], gram[:n, :n].copy(), int(n_nonzero))
+            dictionaries = [
+                FittedDictionary(KernelMap(RBF(gamma), vectors), atoms[:n], Pursuit(int(n_nonzero)), gram[:n, :n])
                 for gamma, vectors, atoms, gram, (n, n_nonzero) in zip(*columns, strict=True)
             ]
-            for own in members:
-                check_shapes(own.atoms, own.gram, len(own.kernel_vectors))
             locations = np.stack([self.medians_, self.spreads_], axis=1)
-            known[device] = placed((Ensemble.of(members), locations), device)
+            known[device] = placed((Ensemble.of(dictionaries), locations), device)
         return known[device]
 
     def _offset(self, scores: np.ndarray) -> float:
