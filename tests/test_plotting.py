@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_moons
 from sklearn.exceptions import NotFittedError
+from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -20,7 +21,6 @@ from rkdl.plotting import (
     AtomsDisplay,
     ClassResidualsDisplay,
     CodesDisplay,
-    DecisionContourDisplay,
     ErrorCurveDisplay,
     KernelVectorsDisplay,
     ReconstructionDisplay,
@@ -208,14 +208,11 @@ class TestNames:
         np.testing.assert_allclose(drawn, np.c_[(atoms - atoms.mean(0))[:, :2] / atoms.std(0)[:2], np.zeros(5)])
         assert display.colorbar_.ax.get_ylabel() == "standardised over the atoms"
 
-    def test_features_of_the_plane(self, table, recwarn):
+    def test_features_of_the_plane(self, table):
         plane = table[["age", "rent"]]
-        for model in (KDLOutlierDetector(n_members=2, random_state=0), RKDL(n_components=4, n_kernel_vectors=8)):
-            pipeline = make_pipeline(StandardScaler(), model).fit(plane)
-            display = DecisionContourDisplay.from_estimator(pipeline, plane, grid_resolution=5)
-            assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("age", "rent")
-        assert KernelVectorsDisplay.from_estimator(pipeline).ax_.get_xlabel() == "age"
-        assert not [warning for warning in recwarn if "feature names" in str(warning.message)]
+        model = make_pipeline(StandardScaler(), RKDL(n_components=4, n_kernel_vectors=8)).fit(plane)
+        drawn = KernelVectorsDisplay.from_estimator(model).ax_
+        assert (drawn.get_xlabel(), drawn.get_ylabel()) == ("age", "rent")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +225,6 @@ class TestNames:
         (ResidualsDisplay, (np.eye(64),), "no reconstruction_error: give DL or a kernel method"),
         (ReconstructionDisplay, (np.eye(64),), "no denoise: give DL or a kernel method"),
         (ClassResidualsDisplay, (np.eye(64), np.ones(64)), "no class_residuals: give a KDLClassifier"),
-        (DecisionContourDisplay, (np.eye(64),), "contours are drawn for signals with two features"),
     ],
 )
 def test_estimators_without_what_is_drawn(display, data, message, digits):
@@ -321,31 +317,18 @@ def test_recovery(rng):
     assert other.line_.get_color() != display.line_.get_color()
 
 
-class TestContours:
-    def test_classes(self, moons):
-        X, y = moons
-        names = np.array(["lower", "upper"])[y]
-        model = make_pipeline(StandardScaler(), KDLClassifier(n_refinements=0, random_state=0)).fit(X, names)
-        display = DecisionContourDisplay.from_estimator(model, X, names, grid_resolution=20, eps=0.5)
-        point = [display.xx0[3, 4], display.xx1[3, 4]]
-        assert display.classes[display.response[3, 4]] == model.predict([point])[0]
-        assert display.xx0.min() == pytest.approx(X[:, 0].min() - 0.5 * np.ptp(X[:, 0]))
-        np.testing.assert_allclose(display.points_[1].get_offsets(), X[names == "upper"])
-
-    @pytest.mark.parametrize("kind", [RKDL, KDLOutlierDetector])
-    def test_scores_and_residuals(self, kind, moons):
-        """Badly represented signals are yellow in both."""
-        X, _ = moons
-        is_detector = kind is KDLOutlierDetector
-        model = (kind(n_members=2, random_state=0) if is_detector else make(kind)).fit(X)
-        display = DecisionContourDisplay.from_estimator(model, X, grid_resolution=20, show_signals=is_detector)
-        grid = np.column_stack([display.xx0.ravel(), display.xx1.ravel()])
-        expected = model.decision_function(grid) if is_detector else model.reconstruction_error(grid)
-        np.testing.assert_allclose(display.response.ravel(), expected)
-        assert len(display.points_) == is_detector
-        assert list(display.boundary_.levels if is_detector else []) == [0.0] * is_detector
-        worst = display.surface_.cmap(0.0 if is_detector else 1.0)
-        assert min(worst[:2]) > 0.8 > 0.4 > worst[2]
+@pytest.mark.parametrize("response", ["predict", "decision_function"])
+def test_boundaries_by_scikit_learn(response, moons):
+    """Its display takes a classifier with labels of text, in a pipeline, and a detector."""
+    X, y = moons
+    model = KDLOutlierDetector(n_members=2, random_state=0)
+    if response == "predict":
+        model = make_pipeline(StandardScaler(), KDLClassifier(n_refinements=0, random_state=0))
+    model.fit(X, np.array(["lower", "upper"])[y])
+    display = DecisionBoundaryDisplay.from_estimator(model, X, response_method=response, grid_resolution=20)
+    found = getattr(model, response)([[display.xx0[3, 4], display.xx1[3, 4]]])[0]
+    expected = ["lower", "upper"].index(found) if response == "predict" else found
+    np.testing.assert_allclose(display.response[3, 4], expected)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ fitted estimator and plots it on the given axes.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits, make_moons
+from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -17,7 +18,6 @@ from rkdl.plotting import (
     AtomsDisplay,
     ClassResidualsDisplay,
     CodesDisplay,
-    DecisionContourDisplay,
     ErrorCurveDisplay,
     KernelVectorsDisplay,
     ReconstructionDisplay,
@@ -74,14 +74,18 @@ AtomsDisplay.from_estimator(classifier, numbers=chosen, image_shape=(8, 8), n_co
 plt.show()
 
 # %%
-# For data in the plane, displays show the residuals of a dictionary, the decision boundary of an outlier detector, and
-# the regions of a classifier, here in a pipeline.
+# For data in the plane, contours show the residuals of a dictionary, with its kernel vectors. scikit-learn's display
+# shows the scores of an outlier detector, and the regions of a classifier, here in a pipeline.
 moons, side = make_moons(400, noise=0.12, random_state=0)
 figure, axes = plt.subplots(1, 3, figsize=(13.0, 3.8))
 dictionary = ORKDL(n_components=10, n_kernel_vectors=20, n_nonzero_coefs=2, random_state=0).fit(moons)
-DecisionContourDisplay.from_estimator(dictionary, moons, show_signals=False, ax=axes[0])
+x, y = np.meshgrid(np.linspace(-1.8, 2.8, 150), np.linspace(-1.2, 1.7, 150))
+residuals = dictionary.reconstruction_error(np.c_[x.ravel(), y.ravel()]).reshape(x.shape)
+figure.colorbar(axes[0].contourf(x, y, residuals, 12, cmap="cividis"), ax=axes[0], label="residual")
 KernelVectorsDisplay.from_estimator(dictionary, ax=axes[0], s=30)
-DecisionContourDisplay.from_estimator(KDLOutlierDetector(random_state=0).fit(moons), moons, ax=axes[1])
+detector = KDLOutlierDetector(random_state=0).fit(moons)
 pipeline = make_pipeline(StandardScaler(), KDLClassifier(random_state=0)).fit(moons, side)
-DecisionContourDisplay.from_estimator(pipeline, moons, side, ax=axes[2])
+for estimator, response, ax in ((detector, "decision_function", axes[1]), (pipeline, "predict", axes[2])):
+    DecisionBoundaryDisplay.from_estimator(estimator, moons, response_method=response, ax=ax, alpha=0.6)
+    ax.scatter(*moons.T, c=side, s=12, edgecolors="black", linewidths=0.4)
 plt.show()

@@ -161,6 +161,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         "max_samples": [Interval(Integral, 2, None, closed="left")],
         "max_iter": _COUNT,
         "contamination": [Interval(Real, 0, 0.5, closed="right"), StrOptions({"auto"})],
+        "device": "no_validation",
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],

@@ -8,7 +8,7 @@ take the place of an estimator: what its last step learned is shown in the units
 Drawing needs matplotlib: ``pip install 'rkdl[plots]'``.
 """
 
-from rkdl.plotting._codes import ClassResidualsDisplay, CodesDisplay, DecisionContourDisplay, ResidualsDisplay
+from rkdl.plotting._codes import ClassResidualsDisplay, CodesDisplay, ResidualsDisplay
 from rkdl.plotting._curves import ErrorCurveDisplay, RecoveryDisplay
 from rkdl.plotting._signals import AtomsDisplay, KernelVectorsDisplay, ReconstructionDisplay
 
@@ -16,7 +16,6 @@ __all__ = [
     "AtomsDisplay",
     "ClassResidualsDisplay",
     "CodesDisplay",
-    "DecisionContourDisplay",
     "ErrorCurveDisplay",
     "KernelVectorsDisplay",
     "ReconstructionDisplay",

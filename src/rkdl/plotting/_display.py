@@ -21,7 +21,6 @@ ImageShape = tuple[int, ...] | None
 SHAPE_TEXT = "Shape of an image: (height, width), or (height, width, 3) with colours. None: signals are not images."
 ROWS = "array-like of shape (n_signals, n_features)"
 DICTIONARY = "array-like of shape (n_atoms, n_features) or fitted estimator"
-GRID = "ndarray of shape (grid_resolution, grid_resolution)"
 # Types and descriptions of the parameters of the displays and of their methods.
 PARAMETERS = {
     "signals": (ROWS, "Signals, kernel vectors or atoms, or their pre-images."),
@@ -30,12 +29,8 @@ PARAMETERS = {
     "residuals": ("array-like", "Norms of residuals (n_signals,); or mean relative squares (n_labels, n_classes)."),
     "errors": ("array-like of shape (n_iter,)", "Error after each iteration, up to that of the returned model."),
     "update_errors": ("array-like of shape (n_updates,)", "Errors right after each update, with the codes before it."),
-    "classes": ("array-like of shape (n_classes,)", "Labels of the dictionaries, or of the classes of a response."),
+    "classes": ("array-like of shape (n_classes,)", "Labels of the dictionaries."),
     "labels": ("array-like of shape (n_labels,)", "Labels of the rows; None for `classes`."),
-    "xx0": (GRID, "First feature at the points of the grid."),
-    "xx1": (GRID, "Second feature there."),
-    "response": (GRID, "Response there: the index of a class, a score or a residual."),
-    "level": ("float", "Score below which signals are outliers, to draw a boundary at; None for no score."),
     "cosines": ("array-like of shape (n_atoms,)", "Absolute cosines between true atoms and their matches."),
     "threshold": ("float", "Cosine above which an atom was found."),
     "true": (DICTIONARY, "True dictionary."),
@@ -51,12 +46,9 @@ PARAMETERS = {
     "noise": ("float", "Standard deviation of the noise per feature, as for the estimators' `denoise`."),
     "bins": ("int", "Number of bins."),
     "show_updates": ("bool", "Whether to draw `update_errors_` too, where the estimator has them."),
-    "name": ("str", "Name in the legend or at the colour bar; for an estimator None is the name of its class."),
+    "name": ("str", "Name in the legend; for an estimator None is the name of its class."),
     "include_values": ("bool", "Whether to write the numbers into the matrix."),
     "values_format": ("str", "Format of the numbers."),
-    "grid_resolution": ("int", "Number of points of the grid along each feature."),
-    "eps": ("float", "Margin around the signals, relative to their range."),
-    "show_signals": ("bool", "Whether to draw the signals too."),
     "kwargs": ("dict", "Options of `plot`; others are passed to matplotlib's function that draws the values."),
 }
 

@@ -24,8 +24,8 @@ SHOWN = 0.998
 # Largest numbers of rows, and of features by name, that are labelled along an axis.
 MAX_ROWS, MAX_NAMES = 25, 40
 SIGNED_MAP, UNSIGNED_MAP = "RdBu_r", "gray"
-# Yellow marks what is represented badly: large residuals and small scores.
-RESIDUAL_MAP, SCORE_MAP = "cividis", "cividis_r"
+# Yellow marks what is represented badly: large residuals.
+RESIDUAL_MAP = "cividis"
 
 
 def color_of(index: int) -> str:
@@ -44,12 +44,6 @@ def label_features(ax: Axes, names: ArrayLike | None, n_features: int) -> None:
         ax.set_xticks(np.arange(n_features), [str(name) for name in np.asarray(names)], rotation=90)
     else:
         ax.set_xlabel("feature")
-
-
-def label_plane(ax: Axes, names: ArrayLike | None) -> None:
-    """Name the two features of points in the plane."""
-    first, second = ("first feature", "second feature") if names is None else np.asarray(names)
-    ax.set(xlabel=str(first), ylabel=str(second))
 
 
 def label_rows(ax: Axes, positions: np.ndarray, numbers: np.ndarray, what: str) -> None:

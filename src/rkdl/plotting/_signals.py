@@ -19,7 +19,6 @@ from rkdl.plotting._drawing import (
     draw_lines,
     draw_matrix,
     label_features,
-    label_plane,
     label_rows,
     signed_style,
 )
@@ -100,7 +99,8 @@ class _RowsDisplay(Display):
         marks: Style = {"s": 50, "marker": "D", "color": color_of(5), "edgecolors": "white", "zorder": 3}
         first, second = self.signals.T
         self.points_ = ax.scatter(first, second, **{**marks, "label": f"{self._what}s", **options})
-        label_plane(ax, self.feature_names)
+        names = ("first feature", "second feature") if self.feature_names is None else self.feature_names
+        ax.set(xlabel=str(np.asarray(names)[0]), ylabel=str(np.asarray(names)[1]))
         ax.legend()
 
     def _draw_heat_map(self, ax: Axes, options: Style) -> np.ndarray:
