@@ -21,7 +21,8 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.data import MissingDataError
-from rkdl.datasets import DatasetError, fetch_cifar10, fetch_mnist, fetch_odds
+from benchmarks.data import odds as odds_data
+from rkdl.datasets import DatasetError, fetch_cifar10, fetch_mnist
 
 MAX_SIGNALS = 1000
 # The row multiplied by a thousand in data sets with one gross outlier.
@@ -238,8 +239,7 @@ def odds(name: str) -> Maker:
     """An ODDS data set, at most a thousand signals."""
 
     def make(rng: np.random.Generator) -> np.ndarray:
-        X, _ = fetch_odds(name, data_home=data_folder(), return_X_y=True)
-        return subset(X, rng)
+        return subset(odds_data(name)[0], rng)
 
     return make
 

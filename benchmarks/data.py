@@ -9,6 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 SEED = 0
 PATCH = 8
+ODDS_NAMES = ("arrhythmia", "cardio", "glass", "letter", "mnist", "musk", "pendigits", "satellite", "vowels")
 
 
 class MissingDataError(Exception):
@@ -37,6 +38,19 @@ def mnist(data_dir: str | None, tiny: bool = False) -> tuple[np.ndarray, np.ndar
             f"MNIST was not found ({error}); give its folder with --data-dir or RKDL_DATA"
         ) from error
     return normalize_signals(images), labels
+
+
+def odds(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Signals and labels (1 for outliers) of an ODDS data set, ``odds/NAME.mat`` in the data folder."""
+    from scipy.io import loadmat
+
+    from rkdl.datasets import get_data_home
+
+    path = get_data_home() / "odds" / f"{name}.mat"
+    if not path.exists():
+        raise MissingDataError(f"there is no {path}; give the data folder as RKDL_DATA")
+    found = loadmat(path)
+    return np.ascontiguousarray(found["X"], dtype=np.float64), found["y"].ravel().astype(int)
 
 
 def digit_four(data_dir: str | None, tiny: bool = False) -> np.ndarray:

@@ -25,8 +25,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.data import ODDS_NAMES, odds
 from benchmarks.outlier_problems import development_problems, is_real
-from rkdl.datasets import ODDS_NAMES, fetch_odds
 
 OURS = "KDLOutlierDetector"
 # Module, and whether the detector takes a seed.
@@ -133,7 +133,7 @@ def problems(suite: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         yield from development_problems()
         return
     for name in ODDS_NAMES:
-        yield name, *fetch_odds(name, return_X_y=True)
+        yield name, *odds(name)
 
 
 def read_records(path: Path) -> list[dict]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.datasets import load_digits
 
-from rkdl.datasets import fetch_cifar10, fetch_mnist, load_digits_signals, load_signals, normalize_signals
+from rkdl.datasets import fetch_cifar10, fetch_mnist, load_signals, normalize_signals
 
 NAMES = ("digits", "mnist-5000", "mnist", "cifar10")
 
@@ -23,7 +24,7 @@ def load(name: str, data_home: str | None = None) -> Data:
     """Load a data set by its name, or MATLAB's Digits from the path of an export (`XTrain` in a `.mat` file)."""
     X: Any
     if name == "digits":
-        X, shape, text = load_digits_signals(), (8, 8), "scikit-learn's digits"
+        X, shape, text = load_digits().data, (8, 8), "scikit-learn's digits"
     elif name == "mnist":
         # The paper's "label 5" is MATLAB's fifth category.
         X = fetch_mnist(label=4, data_home=data_home, return_X_y=True)[0]

@@ -218,12 +218,11 @@ def test_small_files_do_not_fill_the_memory(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
 def test_pipes_are_refused_and_not_waited_for(tmp_path):
-    (tmp_path / "odds").mkdir()
-    for name in ("train-images-idx3-ubyte.gz", "odds/glass.mat", "cifar-10-binary.tar.gz", "X.npy", "X.csv"):
+    for name in ("train-images-idx3-ubyte.gz", "cifar-10-binary.tar.gz", "X.mat", "X.npy", "X.csv"):
         os.mkfifo(tmp_path / name)
     for call in (
         lambda: datasets.fetch_mnist(data_home=tmp_path),
-        lambda: datasets.fetch_odds("glass", data_home=tmp_path),
+        lambda: datasets.load_signals(tmp_path / "X.mat"),
         lambda: datasets.fetch_cifar10(data_home=tmp_path),
         lambda: datasets.load_signals(tmp_path / "X.npy"),
         lambda: datasets.load_signals(tmp_path / "X.csv"),
@@ -267,26 +266,6 @@ def test_download(mnist_server, tmp_path, monkeypatch):
     refused(datasets.fetch_mnist, data_home=tmp_path / "other", match="cannot be downloaded")
 
 
-def test_odds(tmp_path, rng):
-    (tmp_path / "odds").mkdir()
-    X, y = rng.integers(0, 9, (12, 3)).astype(np.uint8), np.arange(12)[:, np.newaxis] % 4 == 0
-    scipy.io.savemat(tmp_path / "odds" / "cardio.mat", {"X": X, "y": y.astype(float)})
-    odds = datasets.fetch_odds("cardio", data_home=tmp_path)
-    assert odds.data.dtype == np.float64
-    np.testing.assert_array_equal(odds.data, X)
-    assert odds.target.tolist() == y.ravel().tolist()
-    assert "3 of them outliers" in odds.DESCR
-    data, target = datasets.fetch_odds("cardio", data_home=tmp_path, return_X_y=True)
-    assert data.shape == (12, 3)
-    assert target.shape == (12,)
-
-    refused(
-        datasets.fetch_odds, "glass", data_home=tmp_path, match="glass.mat is in this folder or its sub-folder odds"
-    )
-    with pytest.raises(ValueError, match="'arrhythmia', 'cardio'"):
-        datasets.fetch_odds("thyroid", data_home=tmp_path)
-
-
 @pytest.mark.parametrize("name", ["XTrain", "X", "images"])
 def test_images_of_matlab(tmp_path, rng, name):
     """MATLAB's last axis counts images."""
@@ -301,31 +280,23 @@ FOUR = np.ones((28, 28, 1, 4))
 
 
 @pytest.mark.parametrize(
-    ("load", "variables", "match"),
+    ("variables", "match"),
     [
-        ("glass", {"X": np.ones((3, 2))}, "y does not hold 3 times 0 or 1"),
-        ("glass", {"X": np.ones((3, 2)), "y": np.ones((4, 1))}, "y does not hold 3 times 0 or 1"),
-        ("glass", {"X": np.ones((3, 2)), "y": np.array([[0, 1, 2]])}, "y does not hold 3 times 0 or 1"),
-        ("glass", {"y": np.ones((4, 1))}, "holds no array 'X'"),
-        ("digits", {"one": FOUR, "other": FOUR}, "holds the arrays one, other"),
-        ("digits", {"XTrain": "text"}, "holds the arrays none"),
-        ("digits", {"XTrain": FOUR * np.nan}, "not a finite number"),
+        ({"one": FOUR, "other": FOUR}, "holds the arrays one, other"),
+        ({"XTrain": "text"}, "holds the arrays none"),
+        ({"XTrain": FOUR * np.nan}, "not a finite number"),
     ],
 )
-def test_bad_mat_files(tmp_path, load, variables, match):
-    path = write(tmp_path / "odds", {}) / f"{load}.mat"
+def test_bad_mat_files(tmp_path, variables, match):
+    path = tmp_path / "digits.mat"
     scipy.io.savemat(path, variables)
-    calls = {
-        "glass": lambda: datasets.fetch_odds("glass", data_home=tmp_path),
-        "digits": lambda: datasets.load_signals(path),
-    }
-    assert str(path) in refused(calls[load], match=match)
+    assert str(path) in refused(datasets.load_signals, path, match=match)
     content = path.read_bytes()
     for broken in (content[: len(content) // 2], content[:140], b"", b"<html>404</html>"):
         path.write_bytes(broken)
-        assert str(path) in refused(calls[load], match="cannot be read as a MAT file")
+        assert str(path) in refused(datasets.load_signals, path, match="cannot be read as a MAT file")
     path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM".ljust(388) + b"\x89HDF\r\n\x1a\n")
-    assert "save it with '-v7'" in refused(calls[load], match="version 7.3 are not supported")
+    assert "save it with '-v7'" in refused(datasets.load_signals, path, match="version 7.3 are not supported")
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", ">f4", "f8", ">f8", "u1", "i8", "?"])
@@ -511,14 +482,6 @@ def test_not_a_signals_file(tmp_path):
     assert ".parquet" in refused(datasets.load_signals, tmp_path / "a.txt", match="ending '.txt' is not known")
 
 
-def test_digits():
-    assert datasets.load_digits_signals().shape == (1797, 64)
-    assert datasets.load_digits_signals().dtype == np.float64
-    assert datasets.load_digits_signals(label=4).shape == (181, 64)
-    with pytest.raises(ValueError, match="0 to 9"):
-        datasets.load_digits_signals(label=12)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1, 1e-300, 1e-150, 1e150, 1e300])
 def test_normalize_signals(rng, dtype, scale):
@@ -594,10 +557,3 @@ def test_real_mnist(data_folder):
 def test_real_cifar10(data_folder):
     data, _ = datasets.fetch_cifar10(label=0, gray=True, download_if_missing=False, return_X_y=True)
     assert data.shape == (5000, 1024)
-
-
-@pytest.mark.parametrize("name", datasets.ODDS_NAMES)
-def test_real_odds(data_folder, name):
-    data, target = datasets.fetch_odds(name, return_X_y=True)
-    assert np.isfinite(data).all()
-    assert 0 < target.mean() < 0.4

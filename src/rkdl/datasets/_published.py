@@ -1,4 +1,4 @@
-"""Published data sets: MNIST, CIFAR-10 and nine of the ODDS collection."""
+"""Published data sets: MNIST and CIFAR-10."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from rkdl.datasets._errors import DatasetError, as_path, cause, check_choice, ch
 from rkdl.datasets._files import read_arrays
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-ODDS_NAMES = ("arrhythmia", "cardio", "glass", "letter", "mnist", "musk", "pendigits", "satellite", "vowels")
 
 _HOME_REMEDY = "give its folder as data_home= or in the environment variable RKDL_DATA"
 _AGAIN = "delete it and fetch it again"
@@ -196,59 +195,6 @@ def fetch_cifar10(
     parts = [_read_one_class(path, subset, label)] if path.suffix == ".npz" else _read_batches(path, _CIFAR10[subset])
     images, targets = (list(values) for values in zip(*parts, strict=True))
     return _of_class(label, images, targets, return_X_y, list(CIFAR10_CLASSES), [path], _CIFAR10_DESCRIPTION, gray)
-
-
-def fetch_odds(
-    name: str,
-    *,
-    data_home: str | os.PathLike[str] | None = None,
-    return_X_y: bool = False,
-) -> Bunch | tuple[np.ndarray, np.ndarray]:
-    """Fetch an outlier-detection data set of the ODDS collection.
-
-    It is read from ``NAME.mat`` in the data folder or its sub-folder ``odds``, and never downloaded, because the
-    collection has no source with checksums.
-
-    Parameters
-    ----------
-    name : str
-        One of ``rkdl.datasets.ODDS_NAMES``.
-    data_home : path-like, default=None
-        The data folder; see :func:`get_data_home`.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` instead of a Bunch.
-
-    Returns
-    -------
-    odds : :class:`~sklearn.utils.Bunch`
-        With the attributes ``data`` (n_samples, n_features) of float64, ``target`` (n_samples,) of int64,
-        which is 1 for outliers and 0 for the others, ``target_names``, ``filenames`` and ``DESCR``.
-    (data, target) : tuple of ndarrays, if `return_X_y`
-        The first two of these.
-
-    Raises
-    ------
-    DatasetError
-        If the file is missing or damaged.
-
-    Examples
-    --------
-    >>> from rkdl.datasets import ODDS_NAMES, fetch_odds
-    >>> len(ODDS_NAMES)
-    9
-    >>> fetch_odds("cardio").data.shape  # doctest: +SKIP
-    (1831, 21)
-    """
-    check_choice("name", name, ODDS_NAMES)
-    path = _find_or_download(get_data_home(data_home), "odds", [f"{name}.mat"], download_if_missing=False)
-    data, labels = read_arrays(path, "X", ["y"])
-    if labels is None or len(labels) != data.shape[0] or not np.isin(labels, (0, 1)).all():
-        raise DatasetError(path, f"y does not hold {data.shape[0]} times 0 or 1 (outlier)", "fetch it again")
-    data, target = np.ascontiguousarray(data, dtype=np.float64), labels.astype(np.int64)
-    if return_X_y:
-        return data, target
-    description = f"{name}, of the ODDS collection: {len(data)} samples, {target.sum()} of them outliers (target 1)"
-    return Bunch(data=data, target=target, target_names=["inlier", "outlier"], filenames=[str(path)], DESCR=description)
 
 
 def _of_class(

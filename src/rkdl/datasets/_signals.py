@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils import check_array
 
-from rkdl.datasets._errors import DatasetError, as_path, check_label
+from rkdl.datasets._errors import DatasetError, as_path
 from rkdl.datasets._files import TABLE_SUFFIXES, Rows, read_arrays, read_table, table_numbers
 
 
@@ -117,29 +117,3 @@ def normalize_signals(X: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> np
             block /= np.where(lengths > 0, lengths, 1.0)
         signals[start : start + n_rows] = block
     return signals
-
-
-def load_digits_signals(*, label: int | None = None) -> npt.NDArray[np.float64]:
-    """Load scikit-learn's handwritten digits as signals.
-
-    Parameters
-    ----------
-    label : int, default=None
-        Keep only the images of this digit.
-
-    Returns
-    -------
-    signals : ndarray of shape (1797, 64)
-        The 8 x 8 images as rows of values from 0 to 16; fewer rows with `label`.
-
-    Examples
-    --------
-    >>> from rkdl.datasets import load_digits_signals
-    >>> load_digits_signals().shape
-    (1797, 64)
-    """
-    from sklearn.datasets import load_digits
-
-    label = check_label(label)
-    data, target = load_digits(return_X_y=True)
-    return np.ascontiguousarray(data if label is None else data[target == label], dtype=np.float64)
