@@ -33,7 +33,7 @@ class KDL(KernelLearner):
         Number of atoms.
     kernel : {"rbf", "poly", "linear", "precomputed"}, Kernel or callable, default="rbf"
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, or a function
-        of two matrices that returns their kernel matrix (or of two rows that returns a number: slow).
+        of two matrices that returns their kernel matrix.
         With "precomputed", X is the kernel matrix in `fit`, and kernel values with the training signals after it;
         errors, and codes with `residual_tol`, need k(x, x), which is known for the training signals only.
     gamma : float, "median" or "scale", default="median"

@@ -24,7 +24,7 @@ class RKDL(KernelLearner):
         Number of atoms.
     kernel : {"rbf", "poly", "linear"}, Kernel or callable, default="rbf"
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, or a function
-        of two matrices that returns their kernel matrix (or of two rows that returns a number: slow).
+        of two matrices that returns their kernel matrix.
     gamma : float, "median" or "scale", default="median"
         Parameter of "rbf" and "poly"; a `Kernel` has its own. "median" is the inverse of the median squared distance in
         a sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
@@ -135,7 +135,7 @@ class ORKDL(KernelLearner):
         Number of atoms.
     kernel : {"rbf", "poly", "linear"}, Kernel or callable, default="rbf"
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, or a function
-        of two matrices that returns their kernel matrix (or of two rows that returns a number: slow).
+        of two matrices that returns their kernel matrix.
     gamma : float, "median" or "scale", default="median"
         Parameter of "rbf" and "poly"; a `Kernel` has its own. "median" is the inverse of the median squared distance in
         a sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.

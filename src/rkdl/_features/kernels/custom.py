@@ -17,10 +17,9 @@ from rkdl._utils.types import Array
 
 @dataclass(frozen=True)
 class Custom(Kernel):
-    """A user's kernel: a `Kernel` of the user's, or a function of two matrices or of two rows."""
+    """A user's kernel: a `Kernel` of the user's, or a function of two matrices."""
 
-    function: Callable[..., Any]  # ``(X, Y) -> (len(X), len(Y))``, or, if `of_rows`, ``(x, y) -> number``
-    of_rows: bool = False
+    function: Callable[..., Any]  # ``(X, Y) -> (len(X), len(Y))``
     # Whether it can be called with tensors; else signals are brought to NumPy, and values back.
     takes_tensors: bool = False
 
@@ -29,23 +28,22 @@ class Custom(Kernel):
         """Find out by a trial what the function accepts."""
         # So many rows that a function of two rows cannot be mistaken for one of matrices.
         left, right = sample[:1].repeat(2, axis=0), sample[:1].repeat(sample.shape[1] + 2, axis=0)
-        of_matrices, of_rows = (left, right, (2, len(right))), (left[0], right[0], ())
         trial_error: Exception | None = None
-        for x, y, shape in (of_matrices,) if isinstance(function, Kernel) else (of_matrices, of_rows):
-            try:
-                values = np.asarray(function(x, y))
-                if values.shape == shape and values.dtype.kind in "fiubc":
-                    takes_tensors = isinstance(function, Kernel) and _takes_tensors(function, left, right)
-                    return cls(function, shape == (), takes_tensors)
-            except Exception as error:
-                trial_error = error
-        problem = (
-            "does not return a (len(X), len(Y)) array of numbers: fix its __call__(X, Y)."
+        try:
+            values = np.asarray(function(left, right))
+            if values.shape == (2, len(right)) and values.dtype.kind in "fiubc":
+                return cls(function, isinstance(function, Kernel) and _takes_tensors(function, left, right))
+        except Exception as error:
+            trial_error = error
+        remedy = (
+            "fix its __call__(X, Y)"
             if isinstance(function, Kernel)
-            else "is neither a function of two matrices that returns a (len(X), len(Y)) array nor a function of two "
-            "rows that returns a number"
+            else "fix the function, or if it is one of two rows, give lambda X, Y: sklearn.metrics.pairwise."
+            "pairwise_kernels(X, Y, metric=function)"
         )
-        raise ValueError(f"kernel={function!r} {problem}") from trial_error
+        raise ValueError(
+            f"kernel={function!r} does not return a (len(X), len(Y)) array of numbers: {remedy}."
+        ) from trial_error
 
     @property
     def differentiable(self) -> bool:
@@ -56,17 +54,10 @@ class Custom(Kernel):
         return Custom.wrap(self.function, sample)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        return self._call(self._of_pairs if self.of_rows else self.function, "values", (len(X), len(Y)), X, Y)
-
-    def _of_pairs(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        return np.array([[self.function(x, y) for y in Y] for x in X]).reshape(len(X), len(Y))
-
-    def _of_themselves(self, X: np.ndarray) -> list:
-        return [self.function(x, x) for x in X]
+        return self._call(self.function, "values", (len(X), len(Y)), X, Y)
 
     def diagonal(self, X: Array) -> Array:
         own = getattr(self.function, "diagonal" if isinstance(self.function, Kernel) else "diag", None)
-        own = self._of_themselves if self.of_rows else own
         values = super().diagonal(X) if own is None else self._call(own, "diagonal", (len(X),), X)
         backend, shown = backend_of(values), backend_of(values).to_host(values)
         rounding = 1e4 * float(np.finfo(shown.dtype).eps) * float(np.nanmax(np.abs(shown), initial=0.0))
