@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rkdl._cli.messages import readable_stderr, say_aside
+from rkdl._cli.messages import readable_warnings, say_aside
 from rkdl._cli.parsers import make_parser
 
 
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     try:
-        with readable_stderr():
+        with readable_warnings():
             from rkdl._cli import commands
 
             return getattr(commands, options.command)(options)

@@ -262,7 +262,8 @@ def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
 def configure(model: BaseEstimator, options: Namespace) -> None:
     """Set the parameters that options stand for, of a classifier also those of its method, and those of --set."""
     known = model.get_params()
-    values = {"random_state": options.seed, "verbose": int(not options.quiet and sys.stderr is not None)}
+    has_terminal = sys.stderr is not None and sys.stderr.isatty()
+    values = {"random_state": options.seed, "verbose": int(has_terminal and not options.quiet)}
     for option, parameter in _PARAMETERS.items():
         if getattr(options, option, None) is not None:
             name = parameter if parameter in known else f"estimator__{parameter}"
