@@ -134,7 +134,6 @@ class TestRefusals:
             "object": Held,
             "method": lambda gamma: Held(gamma).__call__,
             "closure": lambda gamma: lambda A, B: Held(gamma)(A, B),
-            "rows": lambda gamma: lambda a, b: float(np.exp(-gamma * np.sum((a - b) ** 2))),
         }
         for name, kernel in kinds.items():
             path = tmp_path / name

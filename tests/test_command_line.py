@@ -773,6 +773,7 @@ class TestTerminal:
         assert all(line.startswith("rkdl: warning: ") for line in lines)
 
 
+@pytest.mark.slow
 def test_text_that_the_terminal_cannot_show(tables):
     write_csv("data.csv", ["→", "a"], [[f"é{row}", value] for row, value in enumerate(tables[0][:, 0])])
     command = [sys.executable, "-m", "rkdl", *shlex.split("outliers data.csv --keep → --top 1")]

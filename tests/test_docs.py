@@ -179,6 +179,7 @@ def test_see_also_names_exist(name):
         assert hasattr(rkdl, entry.removeprefix("rkdl.")), entry
 
 
+@pytest.mark.slow
 def test_import():
     """It is light and silent, leaves garbage collection as it is, and `dir` shows what there is."""
     heavy = ["torch", "dask", "distributed", "matplotlib", "pooch", "pandas", "polars", "tqdm", "IPython", "triton"]

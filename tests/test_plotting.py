@@ -341,6 +341,7 @@ def test_examples_run(name):
     assert runner.summarize(verbose=False).failed == 0
 
 
+@pytest.mark.slow
 def test_without_matplotlib():
     code = """
 import sys
