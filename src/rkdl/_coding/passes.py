@@ -10,12 +10,11 @@ import numpy as np
 
 from rkdl._backends.arrays import dot, joined
 from rkdl._backends.base import Codes, backend_of, is_tensor
-from rkdl._backends.devices import to_host
+from rkdl._backends.devices import to_device, to_host
 from rkdl._coding.encoder import Encoder
 from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.blas import one_blas_thread, resolve_threads
-from rkdl._execution.config import chunk_bounds
-from rkdl._execution.executor import Executor, Result, side_by_side
+from rkdl._execution.executor import Result, open_executor, side_by_side
 from rkdl._features.maps import KernelMap
 from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
@@ -46,8 +45,7 @@ def for_each_chunk(
 
     Tasks run in this process, those of chunks on a device one after another.
     """
-    bounds = chunk_bounds(signals.shape[0], width, signals.dtype.itemsize, signals.device)
-    with Executor(signals, bounds, n_jobs, row_width=width) as executor:
+    with open_executor(signals, width, n_jobs, is_part=True) as executor:
         return executor.map_chunks(task)
 
 
@@ -91,8 +89,7 @@ def encode_signals(
         n_coefficients.append(len(codes.values))
         return codes.scaled(factors) if dense is None else codes.scatter(factors, dense[start:stop])
 
-    width = encoder.row_width
-    with Executor(signals, chunk_bounds(n_signals, width, signals.dtype.itemsize), n_jobs, row_width=width) as executor:
+    with open_executor(signals, encoder.row_width, n_jobs, is_part=True) as executor:
         parts: Any = executor.map_chunks(task)
     if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0:
         _warn_of_zeros(encoder)
@@ -154,22 +151,30 @@ def _encode_on_device(
 def _work_on_device(
     signals: Signals, coder: Coder | None, other: Any, row_width: int, work: Callable, states: Array | None = None
 ) -> list | None:
-    """Results of ``work(coder, other, rows, state)``, a list of the chunks', all placed on the signals' device.
+    """Results of ``work(coder, other, rows, states)``, a list of the chunks', all placed on the signals' device.
 
-    It returns numbers to check too. None for signals whose squares leave the range of their dtype.
+    It returns numbers to check too; `states` have one row per signal. Nothing waits for the device until the end. None
+    for signals whose squares leave the range of their dtype.
     """
-    from rkdl._execution.device import DeviceExecutor
-
-    with DeviceExecutor(signals, row_width) as executor:
-        placed, other, states = executor.to_backend((coder, other, states))
+    with open_executor(signals, row_width, None, is_part=True) as executor:
+        placed, other, states = executor.to_signals((coder, other, states))
         placed = placed.with_gram() if isinstance(placed, Encoder) else placed
 
         def apply(rows: Array, state: Array) -> tuple[tuple, Any]:
             checked, results = work(placed, other, rows, state)
             return (dot(checked, checked),), results
 
-        checks, parts = executor.attempt_chunks(apply, states)
-        return parts if coder is None or _are_in_range(checks, signals, coder) else None
+        attempt = executor.worker(apply)
+
+        def task(number: int, start: int, stop: int) -> tuple[Array, Any]:
+            (check,), results = attempt(signals.read(start, stop), None if states is None else states[start:stop])
+            return check.double(), to_host(results) if signals.home is None else to_device(results, signals.home)
+
+        checks, parts = zip(*executor.map_chunks(task), strict=True)
+        totals = backend_of(checks[0]).xp.stack(checks).tolist()
+        sizes = [(stop - start) * signals.shape[1] for start, stop in executor.bounds]
+        means = [total / max(1, size) for total, size in zip(totals, sizes, strict=True)]
+        return list(parts) if coder is None or _are_in_range(means, signals, coder) else None
 
 
 def _are_in_range(means: list[float], signals: Signals, coder: Coder) -> bool:

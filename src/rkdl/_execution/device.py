@@ -13,7 +13,7 @@ from scipy import sparse
 
 from rkdl._backends.devices import CACHE_SHARE, csr_tensor, free_bytes, to_device, to_host, upload
 from rkdl._data.signals import Signals
-from rkdl._execution.config import TF32, cache_limit, chunk_bounds
+from rkdl._execution.config import TF32, cache_limit
 from rkdl._execution.executor import Bounds, ChunkTask, Executor, State, Sums, Value, add_sums
 from rkdl._utils.nested import map_parts
 from rkdl._utils.types import Array
@@ -30,20 +30,12 @@ class DeviceExecutor(Executor):
 
     A chunk that does not fit in the device's memory is processed in pieces, halves first. If `is_light`, small matrices
     are computed in NumPy, because launching that work on the device would take longer. If `is_alone`, no code of the
-    user's runs in a pass, so that torch need not track derivatives. Without `bounds`, the library chooses the chunks.
+    user's runs in a pass, so that torch need not track derivatives.
     """
 
     def __init__(
-        self,
-        signals: Signals,
-        row_width: int,
-        is_light: bool = False,
-        is_alone: bool = False,
-        bounds: Bounds | None = None,
-        cache_bytes: int | None = None,
+        self, signals: Signals, bounds: Bounds, is_light: bool, is_alone: bool, cache_bytes: int | None = None
     ) -> None:
-        if bounds is None:
-            bounds = chunk_bounds(signals.shape[0], row_width, signals.dtype.itemsize, signals.device)
         super().__init__(signals, bounds, 1, cache_bytes)
         self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
@@ -88,22 +80,6 @@ class DeviceExecutor(Executor):
 
     def worker(self, task: ChunkTask) -> ChunkTask:
         return partial(self.attempt, self.to_signals(task))
-
-    def attempt_chunks(self, work: ChunkTask, states: Array | None = None) -> tuple[list[float], list]:
-        """``work(rows, state)`` of every chunk, whose one sum is a check: mean checks per number, and the results.
-
-        `states` are rows of something of the signals' length. Nothing waits for the device until the end.
-        """
-        home = self.signals.home
-
-        def apply(number: int, start: int, stop: int) -> tuple[Array, Any]:
-            state = None if states is None else states[start:stop]
-            (check,), results = self.attempt(work, self.signals.read(start, stop), state)
-            return check.double(), to_host(results) if home is None else to_device(results, home)
-
-        checks, found = zip(*self.map_chunks(apply), strict=True)
-        sizes = [max(1, (stop - start) * self.signals.shape[1]) for start, stop in self.bounds]
-        return [check / size for check, size in zip(torch.stack(checks).tolist(), sizes, strict=True)], list(found)
 
     def _wide(self, part: Array) -> torch.Tensor:
         tensor = part if isinstance(part, torch.Tensor) else torch.from_numpy(np.array(part))

@@ -213,7 +213,7 @@ def open_executor(
 
     # A source of signals that is the user's may differentiate.
     is_alone = is_alone and (is_tensor(signals.data) or type(signals.data) is np.ndarray)
-    return DeviceExecutor(signals, row_width, is_light(row_width, signals.shape[1]), is_alone, bounds, cache_bytes)
+    return DeviceExecutor(signals, bounds, is_light(row_width, signals.shape[1]), is_alone, cache_bytes)
 
 
 class SquaresTask:
