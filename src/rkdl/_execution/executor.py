@@ -259,7 +259,7 @@ def in_order(
     On so many threads, this one among them; at most `window` results are in flight. After an error or Ctrl-C nothing
     more begins. With a pool of the standard library, passes over a few megabytes take a tenth to two fifths longer.
     """
-    if threads == 1:
+    if threads <= 1:
         for number in range(count):
             consume(function(*arguments(number)))
         return
@@ -341,9 +341,6 @@ class _Helpers:
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
     """``function`` of each item on `threads` threads, in order; if one fails, those not yet started are skipped."""
-    threads = min(threads, len(items))
-    if threads <= 1:
-        return [function(item) for item in items]
     found: list[Result] = []
-    in_order(function, lambda number: (items[number],), len(items), threads, len(items), found.append)
+    in_order(function, lambda number: (items[number],), len(items), min(threads, len(items)), len(items), found.append)
     return found
