@@ -233,7 +233,7 @@ def first_half(Y, D, A0, kernel, pursuit, update):
     F, M = kernel_matrix(Y, D, kernel), kernel_matrix(D, D, kernel)
     A = reference.normalise(A0, M)
     Z = reference.encode(F, A, M, kernel_squares(Y, kernel), N_NONZERO, kind=pursuit)
-    return getattr(reference, f"{update}_update")(Z, F, A, M)
+    return reference.SWEEPS[update](Z, F, A, M)
 
 
 def linear_codes(Y, D, pursuit):

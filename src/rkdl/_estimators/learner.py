@@ -43,7 +43,7 @@ class Learner(DictionaryEstimator):
 
     n_components: int = 20
     _: KW_ONLY
-    atom_update: str = "gram"
+    atom_update: str = "momentum"
     init: str | ArrayLike = "rpcholesky"
     max_iter: int = 30
     tol: float = 1e-4

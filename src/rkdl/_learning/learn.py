@@ -29,7 +29,7 @@ from rkdl._persistence.named_arrays import ArrayError, Expected, check_arrays
 from rkdl._utils.warnings import warn
 
 # Iterations before the kernel vectors are learned, at most; whatever max_iter is, so that it may be raised.
-FIXED_VECTOR_ITERATIONS = 10
+FIXED_VECTOR_ITERATIONS = 20
 
 
 class Report(NamedTuple):
