@@ -1043,3 +1043,20 @@ class TestLife:
         codes = model.transform(given)
         assert codes.device.type == "cpu"
         assert torch.equal(codes, expected.transform(given.cuda()).cpu())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("index", [10**8, -2])
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_sparse_tensors_with_wild_indices(layout, index):
+    """torch would read or write out of bounds."""
+    values, places, wild = torch.ones(3), torch.tensor([0, 1, 2]), torch.tensor([0, 1, index])
+    ends = torch.tensor([0, 1, 2, 3, 3, 3, 3])
+    if layout == "coo":
+        X = torch.sparse_coo_tensor(torch.stack([places, wild]), values, (6, 6), check_invariants=False)
+    else:
+        make = torch.sparse_csr_tensor if layout == "csr" else torch.sparse_csc_tensor
+        X = make(ends, wild, values, (6, 6), check_invariants=False)
+    for call in (DL(3, n_nonzero_coefs=1).fit, DL(3, n_nonzero_coefs=1).fit(np.eye(6)).transform):
+        with pytest.raises(ValueError, match="malformed sparse tensor"):
+            call(X)

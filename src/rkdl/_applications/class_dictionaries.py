@@ -14,10 +14,10 @@ from rkdl._backends.devices import to_host
 from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.passes import map_rows
 from rkdl._data.signals import NotFiniteError, Signals
-from rkdl._execution.executor import Executor, open_executor
+from rkdl._execution.executor import Executor
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap, WhitenedMap
 from rkdl._features.metric import IdentityMetric, Metric
-from rkdl._learning.learn import Report, inspected, loop_options, start_problem, warm_up
+from rkdl._learning.learn import Report, inspected, loop_options, open_learning, start_problem, warm_up
 from rkdl._learning.loop import LearningProblem, alternate
 from rkdl._learning.specification import Specification
 from rkdl._utils.types import Array
@@ -77,8 +77,7 @@ def shared_features(
     specification: Specification, signals: Signals, rng: np.random.RandomState, report: Report, n_jobs: int | None
 ) -> Iterator[tuple[Executor, SharedFeatures]]:
     """What the dictionaries of several classes share: kernel vectors are chosen, and learned if the method does so."""
-    width, is_alone = specification.row_width(*signals.shape), not specification.features.runs_user_code
-    with open_executor(signals, width, n_jobs, is_alone=is_alone) as opened:
+    with open_learning(specification, signals, n_jobs) as (opened, _):
         executor = inspected(specification, opened)
         problem, gamma = start_problem(specification, executor, rng, report)
         is_interrupted = warm_up(specification, problem, report)

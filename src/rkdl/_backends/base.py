@@ -159,13 +159,6 @@ class Backend(Protocol):
         logs[is_far] = -np.inf
         return self.exp(exponents), logs
 
-    def radial_gradient(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
-        """``factor sum_t weights_ti (x_t - y_i)`` (n, m) in float64."""
-        gradient = self.weighted_sum(weights, rows)
-        gradient -= weights.sum(0, dtype=self.xp.float64)[:, None] * others
-        gradient *= factor
-        return gradient
-
     def padded_gram(self, gram: Array) -> Array:
         """The inner products of all atoms as the pursuit reads them, prepared once for many chunks."""
         return gram
@@ -204,8 +197,23 @@ class Backend(Protocol):
     def project_rows(self, features: list, rows: Array, vector: Array) -> Array:
         """Inner products in float64 of a vector with `rows` of the features: of one array, or all rows of tensors."""
 
+    def add_scaled(self, total: Array, term: Array, factor: Array) -> None:
+        """``total += factor * term`` in place; `total` is C-contiguous."""
+
     def lbfgs_direction(self, gradient: Array, pairs: Pairs) -> tuple[Array, float]:
         """Direction of L-BFGS, and its slope."""
+        direction = self.full(gradient.shape, 0.0, gradient)
+        direction -= gradient
+        weights = []
+        for shift, change, curvature in reversed(pairs):
+            weight = self.dot(shift, direction) / curvature
+            self.add_scaled(direction, change, -weight)
+            weights.append(weight)
+        shift, change, curvature = pairs[-1]
+        direction *= curvature / self.dot(change, change)
+        for (shift, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
+            self.add_scaled(direction, shift, weight - self.dot(change, direction) / curvature)
+        return direction, float(self.dot(direction, gradient))
 
     def cholesky(self, matrix: Array, dtype: np.dtype | type) -> tuple[Array | None, Array] | None:
         """Pivots (rank,), None for all in order, and the factor (rank, rank) of a positive semidefinite matrix.

@@ -154,11 +154,13 @@ def _read_images(
     if not files:
         raise DatasetError(folder, "there are no images in this folder", f"their endings are {', '.join(IMAGES)}")
     image_module = require(folder, "PIL.Image", "reading images")
+    operations = require(folder, "PIL.ImageOps", "reading images")
     rows: list[np.ndarray] = []
     for file in files:
         with reading(file, "an image", "remove or repair it"), image_module.open(file) as image:
             _check_nothing_is_lost(file, image)
-            pixels = image.convert("RGB" if has_color else "L")
+            # As a viewer shows it, though a camera may have stored it turned.
+            pixels = operations.exif_transpose(image).convert("RGB" if has_color else "L")
         if size is not None:
             pixels = pixels.resize(size)
         rows.append(np.asarray(pixels, dtype=np.float32) / np.float32(255.0))
@@ -214,7 +216,7 @@ def _read_labels(path: Path, label: str, n_signals: int, is_new: bool) -> np.nda
         raise DatasetError(path, f"{label!r} is neither an array in it nor a file", remedy)
     if other.suffix.lower() == ".npy":
         with reading(other, "an array of labels"):
-            return np.load(other, allow_pickle=False).ravel()
+            return np.atleast_1d(np.squeeze(np.load(other, allow_pickle=False)))
     if other.suffix.lower() not in (".csv", ".tsv"):
         raise DatasetError(other, "labels are read from .npy and .csv files", "save them as one of these")
     table = read_table(other, header=False, text=["1"])

@@ -57,11 +57,6 @@ class Encoder:
         return None if self.gram is None else backend_of(self.gram).padded_gram(self.gram)
 
     @cached_property
-    def ones(self) -> np.ndarray:
-        """A factor of one per atom."""
-        return np.ones(self.n_atoms, dtype=self.atoms.dtype)
-
-    @cached_property
     def limited(self) -> Pursuit:
         """The pursuit of no more atoms than there are coordinates: a further one could only fit rounding."""
         return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, self.feature_map.size))

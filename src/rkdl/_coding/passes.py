@@ -80,7 +80,7 @@ def encode_signals(
     # A few signals choose few atoms: only their rows of the Gram matrix are computed.
     if encoder.gram is None and n_signals * encoder.pursuit.n_nonzero >= n_atoms // 2:
         encoder = replace(encoder, gram=gram_matrix(encoder.atoms, n_jobs))
-    factors = encoder.ones if factors is None else factors.astype(signals.dtype, copy=False)
+    factors = np.ones(n_atoms, signals.dtype) if factors is None else factors.astype(signals.dtype, copy=False)
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=signals.dtype)
 
     n_coefficients: list[int] = []
@@ -91,13 +91,21 @@ def encode_signals(
         n_coefficients.append(len(codes.values))
         return codes.scaled(factors) if dense is None else codes.scatter(factors, dense[start:stop])
 
-    parts: Any = for_each_chunk(signals, encoder.row_width, n_jobs, task)
-    if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0 and isinstance(encoder.feature_map, KernelMap):
+    width = encoder.row_width
+    with Executor(signals, chunk_bounds(n_signals, width, signals.dtype.itemsize), n_jobs, row_width=width) as executor:
+        parts: Any = executor.map_chunks(task)
+    if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0:
+        _warn_of_zeros(encoder)
+    return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
+
+
+def _warn_of_zeros(coder: Coder | None) -> None:
+    """Warn that a kernel vanishes; a classifier says so in its own words."""
+    if isinstance(coder, Encoder) and isinstance(coder.feature_map, KernelMap):
         warn(
             "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
             "signals that the dictionary was learned from."
         )
-    return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
 
 
 def _joined_codes(parts: list[Codes]) -> Codes:
@@ -173,6 +181,8 @@ def _are_in_range(means: list[float], signals: Signals, coder: Coder) -> bool:
         if not np.isfinite(means).all():
             signals.check_finite()
             raise NotFiniteError
+        if not any(means):
+            _warn_of_zeros(coder)
         return True
     if not all(is_safe(mean, signals.dtype) for mean in means if mean != 0.0):
         return False
@@ -212,13 +222,15 @@ def map_rows(
         return to_input_device(found, signals)
     results = np.empty((signals.shape[0], width), dtype=signals.dtype if dtype is None else dtype)
 
-    def task(number: int, start: int, stop: int) -> None:
+    def task(number: int, start: int, stop: int) -> bool:
         own, rows = coder, signals.read(start, stop)
         if own is not None:
             own, rows = own.in_range(rows)
-        results[start:stop] = work(own, decoder, rows)[1]
+        checked, results[start:stop] = work(own, decoder, rows)
+        return bool(checked.any())
 
-    for_each_chunk(signals, row_width, n_jobs, task)
+    if not any(for_each_chunk(signals, row_width, n_jobs, task)):
+        _warn_of_zeros(coder)
     return results
 
 

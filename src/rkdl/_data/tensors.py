@@ -22,6 +22,7 @@ STAGING_BYTES = 32 << 20
 def open_tensor(X: torch.Tensor, device: Any, caller: str) -> TensorSignals | StreamedSignals:
     """Signals that are a tensor, on `device` or, without one, where they are; from host memory they are streamed."""
     if X.layout is not torch.strided:
+        _check_sparse(X)
         X = X.to_dense()
     if X.dtype.is_complex:
         raise ValueError(f"Complex data not supported: X is of dtype {X.dtype}.")
@@ -31,6 +32,20 @@ def open_tensor(X: torch.Tensor, device: Any, caller: str) -> TensorSignals | St
     if X.device.type == "cpu" and place.type == "cuda":
         return StreamedSignals(HostTensor(X.detach().as_subclass(torch.Tensor), dtype), place)
     return TensorSignals(X, dtype, place)
+
+
+def _check_sparse(X: torch.Tensor) -> None:
+    """Refuse a sparse tensor with indices outside its shape, which torch would follow."""
+    try:
+        # torch checks them when it makes a tensor, unless it is told not to.
+        if X.layout is torch.sparse_coo:
+            torch.sparse_coo_tensor(X._indices(), X._values(), X.shape, check_invariants=True)
+        else:
+            by_rows = X.layout in (torch.sparse_csr, torch.sparse_bsr)
+            places = (X.crow_indices(), X.col_indices()) if by_rows else (X.ccol_indices(), X.row_indices())
+            torch.sparse_compressed_tensor(*places, X.values(), X.shape, layout=X.layout, check_invariants=True)
+    except RuntimeError as error:
+        raise ValueError(f"X is a malformed sparse tensor ({error}): make it with check_invariants=True.") from error
 
 
 def _finished(rows: torch.Tensor, dtype: np.dtype) -> torch.Tensor:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -100,17 +102,16 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                     f"transform_output={output!r} would bring all codes of a lazy Dask array to this machine: use "
                     f"set_output(transform='default'), and dask.dataframe.from_dask_array for a lazy data frame."
                 )
-        return self._apply(
-            dictionary, signals, "encode", sparse_output=self.sparse_output, **self._given_norms(signals)
-        )
+        encode = self._method_for(signals, dictionary, "encode")
+        return encode(signals, sparse_output=self.sparse_output, **self._given_norms(signals))
 
-    def _apply(self, dictionary: FittedDictionary, signals: Signals, method: str, **options: Any) -> Array:
-        """What a method of the dictionary makes of signals: lazily, if they are a Dask array."""
+    def _method_for(self, signals: Signals, dictionary: FittedDictionary, name: str) -> Callable[..., Array]:
+        """A method of the dictionary, with lazy results if the signals are a Dask array."""
         if signals.is_remote:
             from rkdl._estimators.lazy import apply_lazily
 
-            return apply_lazily(dictionary, signals, method, **options)
-        return getattr(dictionary, method)(signals, n_jobs=self.n_jobs, **options)
+            return partial(apply_lazily, dictionary, name)
+        return partial(getattr(dictionary, name), n_jobs=self.n_jobs)
 
     def _given_norms(self, signals: Signals, *, for_residuals: bool = False) -> dict[str, np.ndarray]:
         """Squared norms (n_signals,) of the signals, as an option for a dictionary that cannot compute them."""
@@ -133,7 +134,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         dictionary, signals = self._open(X)
         norms = self._given_norms(signals, for_residuals=True)
-        return self._apply(dictionary, signals, "residual_norms", **norms)
+        return self._method_for(signals, dictionary, "residual_norms")(signals, **norms)
 
     @with_one_model
     def score(self, X: MatrixLike, y: None = None) -> float:
@@ -188,7 +189,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {dictionary.n_atoms} atoms.")
         # Raised here, and not on the workers, if there is none.
         self._check_decodable(dictionary, codes.dtype)
-        return self._apply(dictionary, codes, "decode")
+        return self._method_for(codes, dictionary, "decode")(codes)
 
     def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
         """Raise if codes cannot be turned back into signals."""
@@ -240,7 +241,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             noise = float(noise)
             dictionary.squared_residual_of_noise(noise)
         self._check_decodable(dictionary, signals.dtype)
-        return self._apply(dictionary, signals, "denoise", noise=noise)
+        return self._method_for(signals, dictionary, "denoise")(signals, noise=noise)
 
     save = save
 

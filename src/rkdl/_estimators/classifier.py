@@ -97,6 +97,8 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
         Kernel vectors that the classes share; the frequencies for FourierDL, None for DL.
     gamma_ : float
         Value of `gamma` used; None for DL.
+    computes_in_float64_ : bool
+        Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     sharpness_ : float
         Factor of the relative residuals in `predict_proba`, calibrated on held-out signals.
     method_ : estimator
@@ -365,6 +367,7 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
             learned, is_interrupted = learning.run(seeds, learns_again=is_small and bool(held_out.any()))
             dtype = executor.signals.dtype
         self.method_ = clone(method)
+        self.computes_in_float64_ = dtype != executor.signals.result_dtype
         self._store(features, learned, dtype)
         if learned.residuals is not None:
             chances = probabilities(learned.residuals, learned.sharpness)
@@ -427,6 +430,8 @@ class KDLClassifier(ClassifierMixin, BaseEstimator):
     def _open(self, X: MatrixLike) -> tuple[Signals, ClassCoder]:
         """Signals, and what codes them in all classes."""
         signals = self._read_signals(X, reset=False)
+        if getattr(self, "computes_in_float64_", False):
+            signals = signals.with_dtype(np.dtype(np.float64))
         dictionaries, coders = made_once(self, PARTS, (), self._assemble)
         if dictionaries[0].runs_user_code:
             signals.check_finite()

@@ -23,7 +23,8 @@ from rkdl._utils.types import Device, MatrixLike
 from rkdl._utils.warnings import quiet
 
 # Parameters that say what fitted arrays mean: other values take effect at the next fit.
-STRUCTURE = ("n_components", "kernel", "degree", "coef0")
+_SIZES = ("n_components", "n_fourier_features", "n_kernel_vectors", "kernel_vectors")
+STRUCTURE = (*_SIZES, "kernel", "degree", "coef0")
 
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 Value = TypeVar("Value")

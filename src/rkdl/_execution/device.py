@@ -67,9 +67,7 @@ class DeviceExecutor(Executor):
         return int(CACHE_SHARE * free_bytes(self.device)) if self.cache_bytes is None else self.cache_bytes
 
     def to_backend(self, value: Value) -> Value:
-        if not self.is_light:
-            return to_device(value, self.device)
-        return fetched(value)
+        return to_host(value) if self.is_light else to_device(value, self.device)
 
     def to_signals(self, value: Value) -> Value:
         return to_device(value, self.device)
@@ -150,20 +148,6 @@ def to_input_device(results: Any, signals: Any) -> Any:
     if sparse.issparse(results):
         results = csr_tensor(results.indptr, results.indices, results.data, results.shape)
     return results.to(signals.home)
-
-
-def fetched(value: Any) -> Any:
-    """The value with its tensors as arrays; the sums of a pass, a tuple of tensors in float64, in one copy."""
-    is_sums = type(value) is tuple and all(isinstance(part, torch.Tensor) for part in value)
-    if not is_sums or len({part.dtype for part in value}) != 1:
-        return to_host(value)
-    flat = torch.cat([part.reshape(-1) for part in value]).cpu().numpy()
-    parts, start = [], 0
-    for part in value:
-        stop = start + part.numel()
-        parts.append(flat[start:stop].reshape(part.shape))
-        start = stop
-    return tuple(parts)
 
 
 def _piece(state: Any, start: int, stop: int) -> Any:

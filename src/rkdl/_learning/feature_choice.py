@@ -94,7 +94,7 @@ class KernelChoice(FeatureChoice):
     def has_narrow_kernel(self, sample: np.ndarray) -> bool:
         """Whether rounding squared norms of the signals to float32 changes the third digit of a kernel value."""
         widths = [leaf._gamma for leaf in self._kernel_of(sample)._leaves() if isinstance(leaf, Radial)]
-        rounding = float(np.finfo(np.float32).eps) * float(np.median(squared_norms(sample)))
+        rounding = float(np.finfo(np.float32).eps) * float(squared_norms(sample).max())
         return max(widths, default=0.0) * rounding > 1e-3
 
     def _kernel_of(self, sample: np.ndarray) -> Kernel:

@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import stat
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,10 +32,9 @@ _LEFTOVER_SECONDS = 3600.0
 def check_writable(path: Path) -> None:
     """Raise if no file can be written at a path, before there is anything to write."""
     check_place(path)
-    try:
-        tempfile.TemporaryFile(dir=path.parent).close()
-    except OSError as error:
-        raise type(error)(f"'{shown(path)}' cannot be written ({error}): give another path.") from error
+    # Without opening a file, whose descriptor an interrupt could leave behind.
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"'{shown(path)}' cannot be written: give another path.")
 
 
 def check_place(path: Path) -> None:

@@ -6,17 +6,12 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import blas, lapack
 
-from rkdl._backends.base import Backend, Pairs
+from rkdl._backends.base import Backend
 from rkdl._backends.cpu import sweeps
 from rkdl._backends.cpu.codes import padded_gram, pursue, residual_gradients
 from rkdl._backends.cpu.products import combine, multiply
 from rkdl._backends.cpu.rows import find_exponents, square_rows
 from rkdl._utils.types import FLOATS, Array
-
-
-def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
-    """``total += factor * term`` without an array in between."""
-    blas.daxpy(term.ravel(), total.ravel(), a=factor)
 
 
 class CPUBackend(Backend):
@@ -57,18 +52,9 @@ class CPUBackend(Backend):
     def project_rows(self, features: list[np.ndarray], rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
         return sweeps.project_rows(features[0], rows, vector)
 
-    def lbfgs_direction(self, gradient: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, float]:
-        direction = np.ascontiguousarray(-gradient)
-        weights = []
-        for shift, change, curvature in reversed(pairs):
-            weight = np.vdot(shift, direction) / curvature
-            _add(direction, change, -weight)
-            weights.append(weight)
-        shift, change, curvature = pairs[-1]
-        direction *= curvature / np.vdot(change, change)
-        for (shift, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
-            _add(direction, shift, weight - np.vdot(change, direction) / curvature)
-        return direction, float(np.vdot(direction, gradient))
+    def add_scaled(self, total: np.ndarray, term: np.ndarray, factor: Array) -> None:
+        # Without an array in between.
+        blas.daxpy(term.ravel(), total.ravel(), a=factor)
 
     def power(self, array: np.ndarray, exponent: float) -> np.ndarray:
         if exponent != int(exponent) or exponent < 0.0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from rkdl._backends.base import Backend, Pairs
+from rkdl._backends.base import Backend
 from rkdl._backends.cpu.backend import BACKEND as CPU
 from rkdl._backends.devices import has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
@@ -61,28 +61,8 @@ class TorchBackend(Backend):
     def project_rows(self, features: list[torch.Tensor], rows: Array, vector: torch.Tensor) -> torch.Tensor:
         return torch.cat([part @ vector.to(part.dtype) for part in features]).double()
 
-    def lbfgs_direction(self, gradient: torch.Tensor, pairs: Pairs) -> tuple[torch.Tensor, float]:
-        # On the coefficients of a combination of shifts, changes and the gradient: inner products are all it needs,
-        # and the device is waited for once.
-        count = len(pairs)
-        vectors = torch.stack([shift for shift, _, _ in pairs] + [change for _, change, _ in pairs] + [gradient])
-        flat = vectors.reshape(len(vectors), -1)
-        products = (flat @ flat.T).cpu().numpy()
-        curvatures = [curvature for _, _, curvature in pairs]
-        combination = np.zeros(2 * count + 1)
-        combination[-1] = -1.0
-        weights = np.zeros(count)
-        for i in reversed(range(count)):
-            weights[i] = products[i] @ combination / curvatures[i]
-            combination[count + i] -= weights[i]
-        combination *= curvatures[-1] / products[2 * count - 1, 2 * count - 1]
-        for i in range(count):
-            combination[i] += weights[i] - products[count + i] @ combination / curvatures[i]
-        direction = (torch.from_numpy(combination).to(flat.device) @ flat).reshape(gradient.shape)
-        return direction, float(products[-1] @ combination)
-
-    def log_softmax(self, rows: torch.Tensor) -> torch.Tensor:
-        return torch.log_softmax(rows, dim=1)
+    def add_scaled(self, total: torch.Tensor, term: torch.Tensor, factor: torch.Tensor) -> None:
+        total += factor * term
 
     def power(self, array: torch.Tensor, exponent: float) -> torch.Tensor:
         return array ** (int(exponent) if exponent == int(exponent) else exponent)

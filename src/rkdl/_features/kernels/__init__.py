@@ -85,38 +85,33 @@ def check_definite(kernel: Kernel, sample: np.ndarray) -> None:
         )
 
 
-def to_plain(kernel: Kernel) -> dict[str, Any]:
-    """A kernel of the library as names and numbers, for a file."""
-    name = type(kernel).__name__
-    if name not in PUBLIC or globals()[name] is not type(kernel):
-        raise ValueError(
-            f"The kernel holds a {type(kernel).__qualname__}, a class of your own, which rkdl.load could not make "
-            f"again: make the whole kernel a class of your own and give it to load, or use skops or pickle."
-        )
-    values = {own.name: getattr(kernel, own.name) for own in fields(kernel) if own.init}  # type: ignore[arg-type]
-    return {"class": name, **{key: _plain(value) for key, value in values.items()}}
-
-
-def _plain(value: object) -> Any:
+def to_plain(value: object) -> Any:
+    """A kernel of the library as names and numbers, for a file; its parameters likewise."""
     if isinstance(value, tuple):
         return [to_plain(part) for part in value]
-    return to_plain(value) if isinstance(value, Kernel) else plain_scalar(value)
+    if not isinstance(value, Kernel):
+        return plain_scalar(value)
+    name = type(value).__name__
+    if name not in PUBLIC or globals()[name] is not type(value):
+        raise ValueError(
+            f"The kernel holds a {type(value).__qualname__}, a class of your own, which rkdl.load could not make "
+            f"again: make the whole kernel a class of your own and give it to load, or use skops or pickle."
+        )
+    parameters = [own.name for own in fields(value) if own.init]  # type: ignore[arg-type]
+    return {"class": name, **{key: to_plain(getattr(value, key)) for key in parameters}}
 
 
-def from_plain(plain: dict[str, Any]) -> Kernel:
-    """The kernel of names and numbers; what is none is refused with a TypeError."""
-    values = {key: _from_plain(value) for key, value in dict(plain).items()}
+def from_plain(plain: Any) -> Any:
+    """The kernel of names and numbers, or a parameter of it; what is no kernel is refused with a TypeError."""
+    if isinstance(plain, list):
+        return tuple(map(from_plain, plain))
+    if not isinstance(plain, dict):
+        return plain
+    values = {key: from_plain(value) for key, value in plain.items()}
     name = values.pop("class")
     if name not in PUBLIC or name == "Kernel":
         raise TypeError("a kernel is not one of rkdl.kernels")
     try:
-        kernel: Kernel = globals()[name](**values)
+        return globals()[name](**values)
     except ValueError as error:
         raise TypeError(str(error)) from error
-    return kernel
-
-
-def _from_plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(from_plain, value))
-    return from_plain(value) if isinstance(value, dict) else value
