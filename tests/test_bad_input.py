@@ -689,7 +689,7 @@ UNKNOWN = {
     "kernel": ("rbg", ["rbf", "poly", "linear"]),
     "gamma": ("auto", ["median"]),
     "pursuit": ("lasso", ["ols", "omp"]),
-    "atom_update": ("ksvd", ["gram", "aksvd"]),
+    "atom_update": ("ksvd", ["momentum", "gram", "aksvd"]),
     "init": ("k-means++", ["rpcholesky", "data", "random"]),
     "kernel_vectors": ("nystrom", CHOICES),
     "solver": ("adam", ["lbfgs", "gd"]),

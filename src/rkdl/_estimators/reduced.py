@@ -44,8 +44,10 @@ class RKDL(KernelLearner):
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
+    atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
+        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
+        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        which refits codes.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
         vectors; an array gives the combinations.
@@ -155,8 +157,10 @@ class ORKDL(KernelLearner):
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
+    atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
+        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
+        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        which refits codes.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
         vectors; an array gives the combinations.
@@ -283,8 +287,10 @@ class MORKDL(KernelLearner):
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
+    atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
+        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
+        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        which refits codes.
     init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
         vectors; an array gives the combinations.

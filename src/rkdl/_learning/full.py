@@ -332,7 +332,8 @@ class FullProblem(LearningProblem):
         fresh = SweptAtoms(atoms, cast(columns, np.float64) @ combinations.T - model.correlations @ codes_of.T)
         both = SweptAtoms(copied(model.atoms), copied(model.correlations))
         for own in (both, model.swept):
-            own.atoms[found.atoms], own.correlations[:, found.atoms] = cast(fresh.atoms, dtype), fresh.correlations
+            own.atoms[found.atoms] = backend_of(own.atoms).as_like(fresh.atoms, own.atoms)
+            own.correlations[:, found.atoms] = fresh.correlations
         return model._replace(**both._asdict(), gram=both.atoms @ both.correlations).normalized()
 
 
