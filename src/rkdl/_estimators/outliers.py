@@ -347,8 +347,9 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
                 gamma=gamma,
                 n_kernel_vectors=n_vectors,
                 kernel_vectors="random",
-                # Uniformly: atoms chosen to represent what others do not would start with the outliers.
+                # Drawn uniformly, and kept: atoms that represent what others do not would be those of the outliers.
                 init="data",
+                atom_update="gram",
                 n_nonzero_coefs=min(n_nonzero, count),
                 max_iter=self.max_iter,
                 tol=0.0,
