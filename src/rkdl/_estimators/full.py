@@ -53,9 +53,9 @@ class KDL(KernelLearner):
         "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
         their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_signals), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the signals;
-        an array gives the combinations.
+    init : {"auto", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, which is also "auto", or uniformly; Gaussian
+        combinations of the signals; or the combinations in an array of shape (n_components, n_signals).
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -122,6 +122,7 @@ class KDL(KernelLearner):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **KernelLearner._parameter_constraints,
         "kernel": [StrOptions({"rbf", "poly", "linear", "precomputed"}), callable],
+        "init": [StrOptions({"auto", "rpcholesky", "data", "random"}), "array-like"],
     }
 
     @property

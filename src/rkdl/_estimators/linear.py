@@ -28,8 +28,11 @@ class DL(Learner):
         "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
         their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_features), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian vectors; or those of an array.
+    init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
+        shape (n_components, n_features); or "gradient", learned from mini-batches, which more
+        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
+        keeps it if it is better; elsewhere it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -118,8 +121,11 @@ class FourierDL(Learner):
         "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
         their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_fourier_features), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian vectors; or those of an array.
+    init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
+        shape (n_components, n_fourier_features); or "gradient", learned from mini-batches, which more
+        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
+        keeps it if it is better; elsewhere it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4

@@ -48,9 +48,11 @@ class RKDL(KernelLearner):
         "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
         their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
-        vectors; an array gives the combinations.
+    init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
+        shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
+        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
+        keeps it if it is better; elsewhere it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -161,9 +163,11 @@ class ORKDL(KernelLearner):
         "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
         their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
-        vectors; an array gives the combinations.
+    init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
+        shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
+        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
+        keeps it if it is better; elsewhere it is "rpcholesky".
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.
@@ -291,9 +295,11 @@ class MORKDL(KernelLearner):
         "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
         their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
-        vectors; an array gives the combinations.
+    init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
+        shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
+        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
+        keeps it if it is better; elsewhere it is "rpcholesky".
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.

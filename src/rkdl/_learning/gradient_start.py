@@ -19,7 +19,7 @@ STEPS = 1000
 # Signals of a step: so many that an atom is used so often in the mean, and no fewer than these.
 USES_A_STEP, FEWEST_SIGNALS = 5, 128
 # Time of a step relative to that of coding its signals.
-COST = 3
+COST, ITERATIONS = 3, 30
 # Length of a step in every coordinate, relative to the root mean square of those of the atoms.
 RATE = 0.4
 # Shares of the steps in which they become longer at first and shorter at the end.
@@ -34,9 +34,9 @@ def batch_size(n_atoms: int, n_nonzero: int) -> int:
     return max(FEWEST_SIGNALS, USES_A_STEP * n_atoms // n_nonzero)
 
 
-def pays(n_signals: int, max_iter: int, n_atoms: int, n_nonzero: int) -> bool:
-    """Whether it takes about a third of the time of a fit, or less."""
-    return 3 * COST * STEPS * batch_size(n_atoms, n_nonzero) <= n_signals * max_iter
+def pays(n_signals: int, n_atoms: int, n_nonzero: int) -> bool:
+    """Whether it takes a third of the time of so many iterations, whatever max_iter is, so that it may be raised."""
+    return 3 * COST * STEPS * batch_size(n_atoms, n_nonzero) <= ITERATIONS * n_signals
 
 
 def gradient_atoms(rows: Array, start: Array, pursuit: Pursuit, rng: np.random.RandomState) -> Array:

@@ -217,9 +217,7 @@ def start_problem(
     return problem, gamma
 
 
-def choose_start(
-    specification: Specification, executor: Executor, model: Model, rng: np.random.RandomState
-) -> Model:
+def choose_start(specification: Specification, executor: Executor, model: Model, rng: np.random.RandomState) -> Model:
     """The model with first atoms by stochastic gradients, if these are asked for, or better on a sample.
 
     They are only tried where that takes little of the time of the fit.
@@ -228,7 +226,7 @@ def choose_start(
     n_atoms, pursuit = specification.n_atoms, specification.pursuit
     if not isinstance(init, str) or init not in ("auto", "gradient"):
         return model
-    if init == "auto" and not pays(n_signals, specification.max_iter, n_atoms, pursuit.n_nonzero):
+    if init == "auto" and not pays(n_signals, n_atoms, pursuit.n_nonzero):
         return model
     most = MOST_NUMBERS // max(n_features, model.metric.rank)
     size = min(n_signals, most, max(GRADIENT_SAMPLE, SAMPLES_AN_ATOM * n_atoms))
@@ -241,7 +239,9 @@ def choose_start(
     if init == "gradient":
         return found
     with sampled(executor, max(GRADIENT_SAMPLE // 4, n_atoms), rng) as few:
-        trials = [ReducedProblem(few, start, pursuit, atom_update=specification.atom_update) for start in (model, found)]
+        trials = [
+            ReducedProblem(few, start, pursuit, atom_update=specification.atom_update) for start in (model, found)
+        ]
         for problem in trials:
             for _ in range(TRIAL_ITERATIONS):
                 problem.encode()

@@ -158,7 +158,7 @@ class ReducedProblem(LearningProblem):
         if not is_rise:
             iterate = self.move_atoms_on(iterate)
         iterate = self.replace_unused_atoms(iterate, used)
-        if replaces:
+        if replaces and not self.moves_vectors:
             iterate, _ = self.replace_useless_atoms(iterate, self.executor.signals.shape[0])
         self.accept(iterate)
 
