@@ -374,6 +374,62 @@ def kdl_aksvd_update(Z: np.ndarray, A: np.ndarray, K: np.ndarray) -> tuple[np.nd
     return A, Z
 
 
+MOMENTUM = 0.8
+SWEEPS = {"momentum": gram_update, "gram": gram_update, "aksvd": aksvd_update}
+KDL_SWEEPS = {"momentum": kdl_gram_update, "gram": kdl_gram_update, "aksvd": kdl_aksvd_update}
+
+
+def shared_directions(G: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Directions that the residuals with inner products G (N, N) share, as combinations (count, N), and their gains.
+
+    Pivots are drawn one after another with the probability of what the earlier ones left of a residual; each residual
+    belongs to the pivot on whose line its projection is longest. A direction is the sum of its residuals, each times
+    that projection, and its gain the sum of their squared projections onto it.
+    """
+    rng = np.random.RandomState(0)
+    left, columns, pivots = np.diag(G).copy(), [], []
+    for _ in range(count):
+        left[left < np.finfo(float).eps ** 0.75 * np.diag(G)] = 0.0
+        pivot = rng.choice(len(G), p=left / left.sum())
+        column = G[pivot] - sum(c[pivot] * c for c in columns)
+        columns.append(column / np.sqrt(column[pivot]))
+        left = left - columns[-1] ** 2
+        left[pivot] = 0.0
+        pivots.append(pivot)
+    W, members = np.zeros((count, len(G))), []
+    for t in range(len(G)):
+        projections = [G[t, pivot] / np.sqrt(G[pivot, pivot]) for pivot in pivots]
+        members.append(int(np.argmax(np.abs(projections))))
+        W[members[t], t] = projections[members[t]]
+    gains = np.zeros(count)
+    for k in range(count):
+        W[k] = W[k] / np.sqrt(W[k] @ G @ W[k])
+        for t in range(len(G)):
+            gains[k] += (G[t] @ W[k]) ** 2 if members[t] == k else 0.0
+    return W, gains
+
+
+def replace_useless(
+    A: np.ndarray, Z: np.ndarray, codes: np.ndarray, F: np.ndarray, M: np.ndarray
+) -> tuple[list[int], np.ndarray]:
+    """Atoms to replace, and what by: directions of the residuals that explain more than the atom does alone.
+
+    Z are the codes of the sweep, `codes` those against the atoms A (n, p).
+    """
+    residuals = np.array([solve(M, f) for f in F]) - codes @ A
+    W, gains = shared_directions(residuals @ M @ residuals.T, min(-(-len(A) // 5), len(F) // 5))
+    cosines = A @ M @ A.T
+    np.fill_diagonal(cosines, 0.0)
+    uses = np.sum(Z**2, axis=0) * (1.0 - np.max(cosines**2, axis=1))
+    replaced, rows = [], []
+    for j, k in zip(np.argsort(uses), np.argsort(-gains), strict=False):
+        if gains[k] <= uses[j]:
+            break
+        replaced.append(int(j))
+        rows.append(W[k] @ residuals)
+    return replaced, np.array(rows).reshape(len(rows), A.shape[1])
+
+
 def kernel_trace(Y: np.ndarray, name: str, gamma: float, degree: int, coef0: float) -> float:
     """tr K(Y, Y), signal by signal."""
     return float(sum(kernel([y], [y], name, gamma, degree, coef0)[0, 0] for y in Y))
@@ -610,19 +666,46 @@ class Fit(NamedTuple):
     update_errors: list[float]
 
 
-def alternate(A: np.ndarray, code: Callable, update: Callable, measure: Callable, n_iter: int) -> Fit:
-    """Codes, then n_iter times an update of atoms and new codes; the best atoms are returned."""
+def alternate(
+    A: np.ndarray, code: Callable, update: Callable, measure: Callable, n_iter: int, advance: Callable | None = None
+) -> Fit:
+    """Codes, then n_iter times an update of atoms and new codes; the best atoms are returned.
+
+    advance(A, earlier, Z, number) turns the atoms of sweep `number` into those that are coded with, and those that the
+    next one takes for `earlier`, which are None in the first iteration and after the error has risen.
+    """
     Z = code(A)
     errors, update_errors = [], []
-    best = A, Z
-    for _ in range(n_iter):
+    best, last, earlier = (A, Z), measure(A, Z), None
+    for number in range(1, n_iter + 1):
         A, Z = update(Z, A)
         update_errors.append(measure(A, Z))
+        if advance is not None:
+            A, earlier = advance(A, earlier, Z, number)
         Z = code(A)
         errors.append(measure(A, Z))
+        if errors[-1] > last:
+            earlier = None
+        last = errors[-1]
         if errors[-1] == min(errors):
             best = A, Z
     return Fit(*best, errors[: int(np.argmin(errors)) + 1], update_errors)
+
+
+def momentum(code: Callable, F: np.ndarray, M: np.ndarray) -> Callable:
+    """`advance` of atom_update="momentum": atoms go on by a share of their change, and useless ones are replaced."""
+
+    def advance(A, earlier, Z, number):
+        swept = A
+        if earlier is not None:
+            A = normalise(A + MOMENTUM * (A - earlier), M)
+        if number % 2 == 0:
+            replaced, rows = replace_useless(A, Z, code(A), F, M)
+            A, swept = A.copy(), swept.copy()
+            A[replaced] = swept[replaced] = rows
+        return A, swept
+
+    return advance
 
 
 def learn(
@@ -638,8 +721,7 @@ def learn(
     n_features: int,
 ) -> Fit:
     """Alternate atom update, normalisation and pursuit, after a first pursuit."""
-    sweep = {"gram": gram_update, "aksvd": aksvd_update}[update]
-    trace = np.sum(squared_norms)
+    sweep, trace = SWEEPS[update], np.sum(squared_norms)
 
     def code(A):
         return encode(F, A, M, squared_norms, n_nonzero_coefs, residual_tol, kind)
@@ -647,7 +729,8 @@ def learn(
     def measure(A, Z):
         return error(objective(trace, Z, F, A, M), len(F), n_features)
 
-    return alternate(normalise(A0, M), code, lambda Z, A: sweep(Z, F, A, M), measure, n_iter)
+    advance = momentum(code, F, M) if update == "momentum" else None
+    return alternate(normalise(A0, M), code, lambda Z, A: sweep(Z, F, A, M), measure, n_iter, advance)
 
 
 def dl(
@@ -680,7 +763,7 @@ def kdl(
 
     n_features is the m of the error; without it, the N columns of K.
     """
-    sweep = {"gram": kdl_gram_update, "aksvd": kdl_aksvd_update}[update]
+    sweep = KDL_SWEEPS[update]
     N = len(K)
     m = N if n_features is None else n_features
 
@@ -690,7 +773,8 @@ def kdl(
     def measure(A, Z):
         return error(objective(np.trace(K), Z, K, A, K), N, m)
 
-    return alternate(normalise(A0, K), code, lambda Z, A: sweep(Z, A, K), measure, n_iter)
+    advance = momentum(code, K, K) if update == "momentum" else None
+    return alternate(normalise(A0, K), code, lambda Z, A: sweep(Z, A, K), measure, n_iter, advance)
 
 
 def rkdl(

@@ -104,7 +104,8 @@ class TestReturnedModel:
         X = DATA[name]()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = kind(6, n_nonzero_coefs=6, init="data", tol=0.0, max_iter=8, random_state=0).fit(X)
+            model = kind(6, n_nonzero_coefs=6, init="data", atom_update="gram", tol=0.0, max_iter=8, random_state=0)
+            model.fit(X)
         floor = 1e-6 / np.sqrt(X.shape[1])
         errors = model.update_errors_
         assert all(later <= earlier * (1 + 1e-6) + floor for earlier, later in itertools.pairwise(errors))

@@ -242,7 +242,8 @@ class TestWhatIsComputed:
     def test_without_refinement_a_class_is_learned_as_rkdl_learns_it(self, digits):
         """Errors fall, and those of a class's own signals are about those of RKDL on the same kernel vectors."""
         X, y, _, _ = digits
-        model = make(n_refinements=0, estimator__max_iter=15, estimator__tol=0.0).fit(X, y)
+        options = {"max_iter": 15, "tol": 0.0, "atom_update": "gram"}
+        model = make(n_refinements=0, **{f"estimator__{name}": value for name, value in options.items()}).fit(X, y)
         assert model.n_iter_ == 15
         assert model.errors_[-1] < model.errors_[0]
         own = -model.decision_function(X)[np.arange(len(y)), y]

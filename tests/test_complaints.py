@@ -97,7 +97,7 @@ class Test05DeadAtoms:
     """Dead atoms stay dead."""
 
     @every
-    @pytest.mark.parametrize("atom_update", ["gram", "aksvd"])
+    @pytest.mark.parametrize("atom_update", ["momentum", "gram", "aksvd"])
     def test_copies_of_one_atom_come_to_life(self, kind, atom_update, X):
         shape = START[kind]
         start = np.repeat(np.random.default_rng(1).standard_normal((1, shape[1])), 5, axis=0)
@@ -126,7 +126,7 @@ class Test05DeadAtoms:
 class Test08SingularKernel:
     """A singular kernel divides by zero."""
 
-    @pytest.mark.parametrize("atom_update", ["gram", "aksvd"])
+    @pytest.mark.parametrize("atom_update", ["momentum", "gram", "aksvd"])
     @pytest.mark.parametrize("pursuit", ["ols", "omp"])
     def test_more_kernel_vectors_than_dimensions_are_linear_dictionary_learning(self, pursuit, atom_update, X):
         """K(D, D) of 20 kernel vectors has rank 6; the method on it is DL itself."""

@@ -198,11 +198,11 @@ class TestInterrupt:
 
         update, calls = ReducedProblem.update, []
 
-        def interrupted(self):
+        def interrupted(self, **how):
             calls.append(1)
             if len(calls) == after:
                 raise KeyboardInterrupt
-            return update(self)
+            return update(self, **how)
 
         monkeypatch.setattr(ReducedProblem, "update", interrupted)
         X = np.random.default_rng(0).standard_normal((200, 6))

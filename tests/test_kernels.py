@@ -228,7 +228,8 @@ class TestFits:
         Y = X.astype(dtype)
         model = kind(4, kernel=kernel, **SMALL).fit(give(Y))
         fixed = RKDL(4, kernel=kernel, **SMALL).fit(give(Y))
-        assert model.errors_[-1] < model.errors_[0]
+        # MORKDL minimises its linear term too.
+        assert kind is MORKDL or model.errors_[-1] < model.errors_[0]
         assert model.errors_[-1] < (1.0 if kind is ORKDL else 1.05) * fixed.errors_[-1]
         assert model.transform(give(Y)).dtype == give(Y).dtype
         arrays = kind(4, kernel=kernel, **SMALL).fit(Y)
@@ -306,7 +307,7 @@ class TestFits:
         path = tmp_path / "fit.ckpt"
         model = ORKDL(4, kernel=RBF() + 0.5 * Linear(), **SMALL)
         model.fit(X, checkpoint=path)
-        assert model.fit(X, checkpoint=path).n_iter_ == 6
+        assert len(model.fit(X, checkpoint=path).update_errors_) == 6
         with pytest.raises(ValueError, match="kernel"):
             ORKDL(4, kernel=RBF() + 0.6 * Linear(), **SMALL).fit(X, checkpoint=path)
 

@@ -87,11 +87,11 @@ def _timed_passes(machine: Machine) -> Iterator[list[float]]:
     spent: list[float] = []
     own = ReducedProblem.encode, ReducedProblem.update
 
-    def timed(work: Callable[[Any], None]) -> Callable[[Any], None]:
-        def call(problem: Any) -> None:
+    def timed(work: Callable[..., None]) -> Callable[..., None]:
+        def call(problem: Any, **how: Any) -> None:
             machine.wait()
             begun = time.perf_counter()
-            work(problem)
+            work(problem, **how)
             machine.wait()
             spent.append(time.perf_counter() - begun)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -79,9 +80,9 @@ class ClassProblem(LearningProblem):
         """Code the signals of each class with its own atoms."""
         self._each(ReducedProblem.encode)
 
-    def update(self) -> None:
+    def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
         """Update the atoms of each class."""
-        self._each(ReducedProblem.update)
+        self._each(partial(ReducedProblem.update, is_rise=is_rise, replaces=replaces))
 
     def _each(self, function: Callable[[ReducedProblem], None]) -> None:
         # The largest first, for a balanced load.

@@ -49,11 +49,13 @@ class KDL(KernelLearner):
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_signals), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the signals;
-        an array gives the combinations.
+    atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
+        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
+        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        which refits codes.
+    init : {"auto", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, which is also "auto", or uniformly; Gaussian
+        combinations of the signals; or the combinations in an array of shape (n_components, n_signals).
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -120,6 +122,7 @@ class KDL(KernelLearner):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **KernelLearner._parameter_constraints,
         "kernel": [StrOptions({"rbf", "poly", "linear", "precomputed"}), callable],
+        "init": [StrOptions({"auto", "rpcholesky", "data", "random"}), "array-like"],
     }
 
     @property

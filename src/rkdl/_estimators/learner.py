@@ -43,8 +43,8 @@ class Learner(DictionaryEstimator):
 
     n_components: int = 20
     _: KW_ONLY
-    atom_update: str = "gram"
-    init: str | ArrayLike = "rpcholesky"
+    atom_update: str = "momentum"
+    init: str | ArrayLike = "auto"
     max_iter: int = 30
     tol: float = 1e-4
     random_state: RandomState | int | None = None

@@ -24,10 +24,15 @@ class DL(Learner):
         Stop coding a signal when its squared residual is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_features), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian vectors; or those of an array.
+    atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
+        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
+        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        which refits codes.
+    init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
+        shape (n_components, n_features); or "gradient", learned from mini-batches, which more
+        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
+        keeps it if it is better; elsewhere it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -112,10 +117,15 @@ class FourierDL(Learner):
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_fourier_features), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian vectors; or those of an array.
+    atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
+        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
+        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        which refits codes.
+    init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
+        shape (n_components, n_fourier_features); or "gradient", learned from mini-batches, which more
+        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
+        keeps it if it is better; elsewhere it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4

@@ -356,7 +356,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             count = min(n_atoms, n_vectors)
             pursuit = Pursuit(min(n_nonzero, count))
             features = KernelFeatures(RBF(gamma), gamma, 0, 0.0, "random", pursuit, n_vectors)
-            # First atoms uniformly: those chosen to represent what others do not would start with the outliers.
+            # Drawn uniformly, and kept: atoms that represent what others do not would be those of the outliers.
             what = Specification(count, features, pursuit, GramUpdate(), "data", max_iter=self.max_iter, tol=0.0)
             rows = open_signals(placed(sample - centre, device), caller=type(self).__name__)
             with quiet():

@@ -44,11 +44,15 @@ class RKDL(KernelLearner):
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
-        vectors; an array gives the combinations.
+    atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
+        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
+        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        which refits codes.
+    init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
+        shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
+        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
+        keeps it if it is better; elsewhere it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -155,11 +159,15 @@ class ORKDL(KernelLearner):
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
-        vectors; an array gives the combinations.
+    atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
+        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
+        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        which refits codes.
+    init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
+        shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
+        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
+        keeps it if it is better; elsewhere it is "rpcholesky".
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.
@@ -283,11 +291,15 @@ class MORKDL(KernelLearner):
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
-    atom_update : {"gram", "aksvd"}, default="gram"
-        "gram" uses the sufficient statistics of the codes; "aksvd" is the sweep of the paper, which also refits codes.
-    init : {"rpcholesky", "data", "random"} or array of shape (n_components, n_kernel_vectors), default="rpcholesky"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian combinations of the kernel
-        vectors; an array gives the combinations.
+    atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
+        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
+        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        which refits codes.
+    init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
+        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
+        shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
+        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
+        keeps it if it is better; elsewhere it is "rpcholesky".
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.

@@ -19,8 +19,12 @@ RULES = ("median", "scale")
 
 def spread_sample(signals: Signals, size: int = SAMPLE) -> np.ndarray:
     """Signals taken evenly from first to last, so that no randomness is spent on them."""
-    n_signals = signals.shape[0]
-    return signals.take(np.unique(np.linspace(0, n_signals - 1, min(size, n_signals)).astype(np.intp)))
+    return signals.take(spread_indices(signals.shape[0], size))
+
+
+def spread_indices(n_signals: int, size: int) -> np.ndarray:
+    """At most `size` indices spread evenly over so many signals."""
+    return np.unique(np.linspace(0, n_signals - 1, min(size, n_signals)).astype(np.intp))
 
 
 def find_gamma(gamma: float | str, signals: Signals) -> float:

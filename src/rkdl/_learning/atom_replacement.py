@@ -1,16 +1,20 @@
-"""Replacement of unused atoms by the worst-represented signals."""
+"""Replacement of atoms: unused ones by the worst-represented signals, useless ones by what residuals have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from rkdl._backends.arrays import host
 from rkdl._execution.executor import Executor
 from rkdl._learning.chunk_tasks import ChunkState
+from rkdl._learning.initial_atoms import draw_pivots
+
+# At most so many atoms, and a fifth of them, are replaced at once, each by what several of so many residuals share.
+MOST_REPLACED, RESIDUALS_A_DIRECTION, FEWEST_RESIDUALS = 200, 5, 500
 
 
 class WorstSignals(NamedTuple):
@@ -38,13 +42,11 @@ def find_worst(
     return WorstSignals(worst.n_signals + waiting.n_signals, residuals[order], signals[order])
 
 
-def replace_atoms(atoms: np.ndarray, unused: np.ndarray, rows: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, int]:
-    """Atoms (n, r), the unused ones replaced by the first of `rows` (k, r) that differ; and how many were."""
+def distinct_rows(rows: np.ndarray, count: int, dtype: np.dtype) -> np.ndarray:
+    """The first `count` of rows (k, r) with different directions, scaled to unit norm."""
     squares = np.einsum("ij,ij->i", rows, rows)
-    chosen = first_distinct(squares, lambda i: rows @ rows[i], unused.size, dtype)
-    atoms = atoms.copy()
-    atoms[unused[: len(chosen)]] = rows[chosen] / np.linalg.norm(rows[chosen], axis=1)[:, None]
-    return atoms, len(chosen)
+    chosen = rows[first_distinct(squares, lambda i: rows @ rows[i], count, dtype)]
+    return chosen / np.linalg.norm(chosen, axis=1)[:, None]
 
 
 def first_distinct(
@@ -63,6 +65,96 @@ def first_distinct(
         if not (distances <= 1e2 * float(np.finfo(dtype).eps)).any():
             chosen.append(i)
     return chosen
+
+
+class ResidualProducts(Protocol):
+    """Inner products of the residuals of t signals, a matrix G (t, t)."""
+
+    def diagonal(self) -> np.ndarray:
+        """Squared norms of the residuals."""
+
+    def column(self, i: int) -> np.ndarray:
+        """Column i of G."""
+
+    def times(self, combinations: np.ndarray) -> np.ndarray:
+        """G times combinations (t, k)."""
+
+
+class ProductsOfRows(NamedTuple):
+    """Those of residuals that are rows (t, r)."""
+
+    rows: np.ndarray
+
+    def diagonal(self) -> np.ndarray:
+        return np.einsum("ij,ij->i", self.rows, self.rows)
+
+    def column(self, i: int) -> np.ndarray:
+        return self.rows @ self.rows[i]
+
+    def times(self, combinations: np.ndarray) -> np.ndarray:
+        return self.rows @ (self.rows.T @ combinations)
+
+
+class GivenProducts(NamedTuple):
+    """Those of a matrix."""
+
+    matrix: np.ndarray
+
+    def diagonal(self) -> np.ndarray:
+        return self.matrix.diagonal().clip(min=0.0)
+
+    def column(self, i: int) -> np.ndarray:
+        return self.matrix[i]
+
+    def times(self, combinations: np.ndarray) -> np.ndarray:
+        return self.matrix @ combinations
+
+
+class Replacements(NamedTuple):
+    """Atoms (k,) to be replaced, each by a combination (k, t) of residuals that has unit norm."""
+
+    atoms: np.ndarray
+    combinations: np.ndarray
+
+
+def sample_size(n_atoms: int) -> int:
+    """Number of signals whose residuals are looked at."""
+    return max(FEWEST_RESIDUALS, RESIDUALS_A_DIRECTION * _most_replaced(n_atoms))
+
+
+def _most_replaced(n_atoms: int) -> int:
+    return min(MOST_REPLACED, -(-n_atoms // 5))
+
+
+def find_replacements(residuals: ResidualProducts, code_gram: np.ndarray, cosines: np.ndarray) -> Replacements:
+    """Atoms that explain less of some signals than directions which the residuals of these signals share.
+
+    A direction is the main one of the residuals that are closest to it, up to the sign, among a few that are drawn by
+    randomly pivoted Cholesky. What an atom explains that no other one could is about ``S_jj (1 - c^2)``, where
+    ``S = Z'Z`` is of the codes of as many signals, and c the largest of the atom's `cosines` with others: little for
+    duplicates, mixtures and atoms that are hardly used.
+    """
+    squares = residuals.diagonal()
+    count = min(_most_replaced(len(cosines)), len(squares) // RESIDUALS_A_DIRECTION)
+    pivots = draw_pivots(squares, residuals.column, count, np.random.RandomState(0))
+    if not pivots:
+        return Replacements(np.empty(0, dtype=np.intp), np.empty((0, len(squares))))
+    projections = np.stack([residuals.column(i) / np.sqrt(squares[i]) for i in pivots], axis=1)
+    rows, closest = np.arange(len(squares)), np.abs(projections).argmax(axis=1)
+    combinations = np.zeros_like(projections)
+    combinations[rows, closest] = projections[rows, closest]
+    combinations /= np.linalg.norm(combinations, axis=0)
+    products = residuals.times(combinations)
+    norms = np.einsum("tk,tk->k", combinations, products)
+    norms[norms <= 0.0] = np.inf
+    gains = np.bincount(closest, products[rows, closest] ** 2, len(pivots)) / norms
+    others = cosines**2
+    np.fill_diagonal(others, 0.0)
+    uses = code_gram.diagonal() * (1.0 - others.max(axis=1)).clip(min=0.0)
+    best, worst = np.argsort(-gains, kind="stable"), np.argsort(uses, kind="stable")[: len(gains)]
+    count = int((gains[best[: len(worst)]] > uses[worst]).cumprod().sum())
+    chosen = best[:count]
+    return Replacements(worst[:count], (combinations[:, chosen] / np.sqrt(norms[chosen])).T)
 
 
 def worst_first(residuals: np.ndarray) -> np.ndarray:

@@ -47,6 +47,7 @@ class AtomUpdate(Protocol):
     """One sweep over all atoms, codes' supports fixed; an atom that no code uses stays as it is."""
 
     refits_codes: bool  # whether coefficients change one by one, so that ``Z'F`` has to be computed again
+    momentum: float  # share of their last change by which atoms move on; what is above 0 replaces useless atoms too
 
     def __call__(
         self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
@@ -67,6 +68,9 @@ class GramUpdate:
 
     refits_codes = False
 
+    def __init__(self, momentum: float = 0.0) -> None:
+        self.momentum = momentum
+
     def __call__(
         self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals | None = None, metric: Array = None
     ) -> Sweep:
@@ -81,6 +85,7 @@ class GramUpdate:
 class AKSVDUpdate:
     """The paper's sweep: ``a_j <- Q_j - sum_{i != j} S_ji a_i``, normalised; then the best coefficients of a_j."""
 
+    momentum = 0.0
     refits_codes = True
 
     def __call__(
@@ -116,4 +121,8 @@ class AKSVDUpdate:
         return Sweep(atoms, codes.code_gram(), backend_of(atoms).xp.stack(fits).sum() if fits else 0.0, codes=codes)
 
 
-ATOM_UPDATES: dict[str, AtomUpdate] = {"gram": GramUpdate(), "aksvd": AKSVDUpdate()}
+ATOM_UPDATES: dict[str, AtomUpdate] = {
+    "momentum": GramUpdate(momentum=0.8),
+    "gram": GramUpdate(),
+    "aksvd": AKSVDUpdate(),
+}

@@ -22,12 +22,19 @@ from rkdl._data.signals import NotFiniteError, is_safe
 from rkdl._execution.executor import Executor
 from rkdl._execution.machine import physical_memory
 from rkdl._features.kernels import Kernel
-from rkdl._learning.atom_replacement import first_distinct, worst_signals
+from rkdl._features.widths import spread_indices
+from rkdl._learning.atom_replacement import (
+    GivenProducts,
+    find_replacements,
+    first_distinct,
+    sample_size,
+    worst_signals,
+)
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.chunk_tasks import ChunkState, count_empty
 from rkdl._learning.initial_atoms import Products, first_signals, given_atoms
 from rkdl._learning.loop import NUMBERS, LearningProblem
-from rkdl._persistence.named_arrays import Expected, check_arrays, flattened
+from rkdl._persistence.named_arrays import Expected, check_arrays, flattened, part_of
 from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
 
@@ -107,6 +114,13 @@ class KernelRows:
         signals = self.executor.signals.on_host()
         return np.array(signals.read(0, self.size), order="C")
 
+    def columns(self, indices: np.ndarray) -> Array:
+        """``K[:, indices]``."""
+        if self.matrix is not None:
+            return self.matrix[:, indices]
+        every = self.executor.signals.read(0, self.size)
+        return self.kernel(every, every[indices])
+
     def times(self, right: Any) -> Any:
         """``K @ right`` in the kernel's dtype."""
         right = cast(right, self.executor.signals.dtype)
@@ -138,6 +152,14 @@ class KernelRows:
 
 
 _ARRAYS = {"atoms": Expected("nN"), "correlations": Expected("Nn"), "gram": Expected("nn")}
+_SWEPT = {"swept.atoms": Expected("nN"), "swept.correlations": Expected("Nn")}
+
+
+class SweptAtoms(NamedTuple):
+    """Atoms (n, N) and correlations (N, n) after the last sweep, from which those of the model have moved on."""
+
+    atoms: Any
+    correlations: Any
 
 
 class FullModel(NamedTuple):
@@ -151,6 +173,17 @@ class FullModel(NamedTuple):
     update_objective: float = np.inf
     n_revived: int = 0
     n_empty: int = 0
+    swept: SweptAtoms = SweptAtoms(None, None)
+
+    def with_swept(self) -> FullModel:
+        """The model with its atoms for those that the momentum starts from."""
+        return self._replace(swept=SweptAtoms(self.atoms, self.correlations))
+
+    def moved_on(self, earlier: SweptAtoms, momentum: float) -> FullModel:
+        """The model with its atoms moved on by a share of their change since the sweep before."""
+        swept = SweptAtoms(self.atoms, self.correlations)
+        atoms, correlations = (now + momentum * (now - then) for now, then in zip(swept, earlier, strict=True))
+        return self._replace(atoms=atoms, correlations=correlations, gram=atoms @ correlations).normalized()
 
     def normalized(self) -> FullModel:
         """The same model with atoms of unit norm; one without direction becomes zero and is replaced later."""
@@ -183,13 +216,16 @@ class FullProblem(LearningProblem):
             raise NotFiniteError
         atoms = kernel_rows.executor.to_signals(atoms)
         correlations = cast(kernel_rows.times(atoms.T), np.float64)
-        super().__init__(kernel_rows.executor, FullModel(atoms, correlations, atoms @ correlations).normalized())
+        super().__init__(
+            kernel_rows.executor, FullModel(atoms, correlations, atoms @ correlations).normalized().with_swept()
+        )
 
     def model_of(self, state: dict[str, np.ndarray]) -> FullModel:
         sizes = dict(zip("nN", self.model.atoms.shape, strict=True))
-        check_arrays(state, {**NUMBERS, **_ARRAYS}, sizes)
+        check_arrays(state, {**NUMBERS, **_ARRAYS, **_SWEPT}, sizes)
         arrays: dict[str, Any] = self.executor.to_signals({name: state[name] for name in _ARRAYS})
-        return FullModel(**arrays, **{name: state[name].item() for name in NUMBERS})
+        numbers = {name: state[name].item() for name in NUMBERS}
+        return FullModel(**arrays, **numbers, swept=SweptAtoms(**self.executor.to_signals(part_of(state, "swept"))))
 
     def encode(self) -> None:
         dtype, correlations = self.executor.signals.dtype, self.model.correlations
@@ -206,7 +242,7 @@ class FullProblem(LearningProblem):
         objective = float(cast(residuals, np.float64).sum())
         self.model = self.model._replace(objective=objective, n_empty=sum(map(count_empty, chunks)))
 
-    def update(self) -> None:
+    def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
         model, n_atoms = self.model, len(self.model.atoms)
         chunks, self._coded = self._coded, None
         parts = [state.codes for state in chunks]
@@ -234,8 +270,14 @@ class FullProblem(LearningProblem):
             gram=sweep.atoms @ metric @ sweep.atoms.T,
             update_objective=sweep.objective(self.energy, metric),
         )
+        found = found.normalized().with_swept()
+        momentum, is_first = self.atom_update.momentum, not np.isfinite(model.update_objective)
+        if momentum > 0.0 and not (is_rise or is_first):
+            found = found.moved_on(model.swept, momentum)
         n_replaced = self.replace_unused_atoms(chunks, used, found)
-        self.model = self._without_cancellation(found.normalized())._replace(n_revived=model.n_revived + n_replaced)
+        if replaces and self.atom_update.momentum > 0.0:
+            found = self.replace_useless_atoms(host(sweep.code_gram), found)
+        self.model = self._without_cancellation(found)._replace(n_revived=model.n_revived + n_replaced)
 
     def _without_cancellation(self, model: FullModel) -> FullModel:
         """The model with products of its atoms computed anew where large coefficients cancel in them.
@@ -263,11 +305,36 @@ class FullProblem(LearningProblem):
         chosen = first_distinct(squares, products, len(unused), residuals.dtype)
         for j, i in zip(unused, chosen, strict=False):
             t, length = int(candidates[i]), float(np.sqrt(float(squares[i])))
-            atoms[j] = 0.0
-            atoms[j, t] = 1.0 / length
-            correlations[:, j] = self.kernel_rows.row(t) / length
+            for own in (model, model.swept):
+                own.atoms[j] = 0.0
+                own.atoms[j, t] = 1.0 / length
+                own.correlations[:, j] = self.kernel_rows.row(t) / length
             gram[j] = gram[:, j] = atoms @ correlations[:, j]
         return len(chosen)
+
+    def replace_useless_atoms(self, code_gram: np.ndarray, model: FullModel) -> FullModel:
+        """Replace atoms that explain less than a direction that the residuals of some signals share."""
+        size, n_atoms, dtype = self.kernel_rows.size, len(model.atoms), self.executor.signals.dtype
+        sample = spread_indices(size, sample_size(n_atoms))
+        columns, correlations = self.kernel_rows.columns(sample), model.correlations[sample]
+        gram, norms = cast(model.gram, dtype), self.squared_norms[sample]
+        codes = backend_of(gram).pursue(cast(correlations, dtype), gram, norms, *self.pursuit)[0]
+        dense, wide_gram = codes.dense(n_atoms, np.float64), host(model.gram)
+        represented = host(dense) @ host(correlations).T
+        products = host(columns[sample]) - represented - represented.T + host(dense) @ wide_gram @ host(dense).T
+        found = find_replacements(GivenProducts(products), code_gram * (len(sample) / size), wide_gram)
+        if len(found.atoms) == 0:
+            return model
+        combinations = backend_of(dense).from_host(found.combinations, dense)
+        codes_of = combinations @ dense
+        atoms = -codes_of @ cast(model.atoms, np.float64)
+        atoms[:, sample] += combinations
+        fresh = SweptAtoms(atoms, cast(columns, np.float64) @ combinations.T - model.correlations @ codes_of.T)
+        both = SweptAtoms(copied(model.atoms), copied(model.correlations))
+        for own in (both, model.swept):
+            own.atoms[found.atoms] = backend_of(own.atoms).as_like(fresh.atoms, own.atoms)
+            own.correlations[:, found.atoms] = fresh.correlations
+        return model._replace(**both._asdict(), gram=both.atoms @ both.correlations).normalized()
 
 
 class _CodedKernel:
@@ -339,7 +406,7 @@ def check_kernel_matrix(matrix: np.ndarray) -> None:
             f"The precomputed kernel is not symmetric: entries differ by up to {worst:.3g} from their transposes. Use "
             f"(K + K.T) / 2 if that is meant."
         )
-    some = np.unique(np.linspace(0, size - 1, MOST_CHECKED).astype(np.intp))
+    some = spread_indices(size, MOST_CHECKED)
     lowest = min(float(np.linalg.eigvalsh(matrix[np.ix_(some, some)])[0]), float(matrix.diagonal().min()))
     if lowest < -max(slack * size, 1e-6 * largest):
         raise ValueError(

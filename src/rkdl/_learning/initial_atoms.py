@@ -15,7 +15,7 @@ from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array
 
-INITS = ("rpcholesky", "data", "random")
+INITS = ("auto", "gradient", "rpcholesky", "data", "random")
 
 # Pivots are drawn from a sample of PIVOT_SAMPLE signals, or SAMPLES_A_PIVOT per pivot; their number is bounded, because
 # each costs as much as all before it together.

@@ -54,7 +54,7 @@ def choose_kernel_vectors(
         sample = signals.take(np.sort(rng.choice(n_signals, size, replace=False)))
         pivots = draw_pivots(kernel.diagonal(sample), lambda i: kernel(sample, sample[i : i + 1])[:, 0], count, rng)
         return sample[pivots + draw_others(size, pivots, count, rng)].astype(np.float64)
-    with _sampled(executor, max(LARGEST_SAMPLE, SAMPLES_A_VECTOR * count), rng) as few:
+    with sampled(executor, max(LARGEST_SAMPLE, SAMPLES_A_VECTOR * count), rng) as few:
         if method == "kmeans":
             return _cluster_centres(few, count, kernel, rng)
         return _train_dictionary(few, features, rng, atom_update)
@@ -71,7 +71,7 @@ def _draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> n
     return np.concatenate([drawn, share * drawn[first] + (1.0 - share) * drawn[second]])
 
 
-def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> AbstractContextManager[Executor]:
+def sampled(executor: Executor, size: int, rng: np.random.RandomState) -> AbstractContextManager[Executor]:
     """An executor over `size` random signals in memory, or the executor itself where there are no more.
 
     It depends on sizes alone, so that the choice does not depend on where signals are stored.

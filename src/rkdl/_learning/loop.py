@@ -40,8 +40,11 @@ class LearningProblem:
         """Code the signals with the current model, which gives its error."""
         raise NotImplementedError
 
-    def update(self) -> None:
-        """Update atoms and kernel vectors for the codes; all or nothing."""
+    def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
+        """Update atoms and kernel vectors for the codes; all or nothing.
+
+        After the rise of the error that momentum may lead to, atoms rest; and useless ones are replaced if asked.
+        """
         raise NotImplementedError
 
     def roll_back(self, model: Any) -> None:
@@ -109,7 +112,7 @@ def alternate(
                         model = problem.model
                         total = error_of(model.objective + model.penalty)
                         history, best = History(start_error=error_of(model.objective), start_total=total), model
-                problem.update()
+                problem.update(is_rise=history.has_risen, replaces=_replaces(len(history) + 1))
                 update_error = error_of(problem.model.update_objective)
                 problem.encode()
                 model = problem.model
@@ -129,6 +132,15 @@ def alternate(
             is_interrupted = True
     problem.roll_back(best)
     return history, is_interrupted
+
+
+# Useless atoms are replaced in every second of so many iterations, whatever max_iter is, so that it may be raised.
+REPLACING_ITERATIONS = 20
+
+
+def _replaces(number: int) -> bool:
+    """Whether useless atoms are replaced in the iteration of this number."""
+    return number % 2 == 0 and number <= REPLACING_ITERATIONS
 
 
 # Iterations without a smaller error after which a fit ends: its greedy pursuit is cycling.

@@ -13,9 +13,18 @@ from rkdl._backends.arrays import cast, host, is_tensor, normalize_rows, row_nor
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
-from rkdl._features.maps import FeatureMap, LinearMap
+from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
-from rkdl._learning.atom_replacement import WorstSignals, find_worst, replace_atoms, rounding_level
+from rkdl._features.widths import spread_sample
+from rkdl._learning.atom_replacement import (
+    ProductsOfRows,
+    WorstSignals,
+    distinct_rows,
+    find_replacements,
+    find_worst,
+    rounding_level,
+    sample_size,
+)
 from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
 from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, SufficientStatistics, count_empty
 from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, Objective, PastSignals
@@ -42,11 +51,13 @@ class Model(NamedTuple):
     update_objective: float = np.inf
     n_revived: int = 0
     n_empty: int = 0
+    swept_atoms: Any = None  # of the last sweep, from which `whitened_atoms` have moved on; the first ones before it
 
     @classmethod
     def start(cls, feature_map: FeatureMap, metric: Metric | IdentityMetric, whitened_atoms: Any) -> Model:
         """First atoms, normalised; those of norm zero are replaced after the first pursuit."""
-        return cls(feature_map, metric, normalize_rows(whitened_atoms))
+        atoms = normalize_rows(whitened_atoms)
+        return cls(feature_map, metric, atoms, swept_atoms=atoms)
 
     @property
     def atoms(self) -> Any:
@@ -62,7 +73,8 @@ class Model(NamedTuple):
         """The model of a state that was checked; an ArrayError if its atoms are not those of the metric."""
         whitened_atoms = state["whitened_atoms"]
         check_arrays({"whitened_atoms": host(whitened_atoms)}, {"whitened_atoms": Expected("nr")}, {"r": metric.rank})
-        return cls(feature_map, metric, whitened_atoms, **{name: host(state[name]).item() for name in NUMBERS})
+        numbers = {name: host(state[name]).item() for name in NUMBERS}
+        return cls(feature_map, metric, whitened_atoms, **numbers, swept_atoms=state["swept_atoms"])
 
 
 def check_state(
@@ -71,8 +83,8 @@ def check_state(
     """Raise an ArrayError unless a state has `n_atoms` atoms on such features, and fits the kernel-vector update."""
     n_vectors = 0 if feature_map.vectors is None else len(feature_map.vectors)
     sizes = {"n": n_atoms, "m": feature_map.signal_size, "p": n_vectors}
-    expected = {**NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(feature_map.arrays, Expected("pm"))}
-    check_arrays(state, {**expected, **of_update}, sizes)
+    expected = {**NUMBERS, "whitened_atoms": Expected("nr"), "swept_atoms": Expected("nr")}
+    check_arrays(state, {**expected, **dict.fromkeys(feature_map.arrays, Expected("pm")), **of_update}, sizes)
 
 
 class Iterate(NamedTuple):
@@ -88,6 +100,16 @@ class Iterate(NamedTuple):
     linear: LinearTerm | None = None
     code_scales: Any = None  # factors (n,) that the atoms' codes in `chunks` still lack; None for ones
     n_replaced: int = 0  # unused atoms
+    swept_atoms: Any = None
+
+
+class SampledSignals(NamedTuple):
+    """Some signals, whose residuals say what useless atoms are replaced by."""
+
+    feature_map: FeatureMap
+    rows: Any
+    features: Any
+    whitened: Any  # features in whitened coordinates
 
 
 class ReducedProblem(LearningProblem):
@@ -115,6 +137,7 @@ class ReducedProblem(LearningProblem):
         self.linear = linear
         # Features of the chunks, and the map that they are of.
         self._cached: tuple[FeatureMap, list[ChunkState]] | None = None
+        self._sampled: SampledSignals | None = None
 
     def continue_from(self, other: ReducedProblem) -> None:
         """Take over the model of the same problem without a kernel-vector update; the next update is the first."""
@@ -124,7 +147,7 @@ class ReducedProblem(LearningProblem):
     def encode(self) -> None:
         self._coded = self.encode_signals()
 
-    def update(self) -> None:
+    def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
         iterate, self._coded = self._coded, None
         if self._encodes_twice():
             iterate = self.encode_again(iterate)
@@ -132,7 +155,11 @@ class ReducedProblem(LearningProblem):
         iterate = self.update_atoms(iterate)
         iterate = self.update_kernel_vectors(iterate)
         iterate = self.refine_objective(iterate)
+        if not is_rise:
+            iterate = self.move_atoms_on(iterate)
         iterate = self.replace_unused_atoms(iterate, used)
+        if replaces and not self.moves_vectors:
+            iterate, _ = self.replace_useless_atoms(iterate, self.executor.signals.shape[0])
         self.accept(iterate)
 
     def encode_signals(
@@ -161,7 +188,7 @@ class ReducedProblem(LearningProblem):
     def encode_again(self, iterate: Iterate) -> Iterate:
         """One atom update, and the codes with the new atoms."""
         targets = iterate.metric.whiten(iterate.statistics.cross_products)
-        atoms = GramUpdate()(iterate.statistics.code_gram, targets, iterate.whitened_atoms).atoms
+        atoms = self.atom_update(iterate.statistics.code_gram, targets, iterate.whitened_atoms, None).atoms  # type: ignore[arg-type]
         # Only features are used again; without them, the old codes are freed before the new ones are computed.
         if not self._caches_features:
             iterate.chunks.clear()
@@ -245,6 +272,54 @@ class ReducedProblem(LearningProblem):
         (square,), _ = self.executor.map_reduce(ResidualTask(cast(iterate.whitened_atoms, dtype)), chunks)
         return iterate._replace(objective=float(square))
 
+    def move_atoms_on(self, iterate: Iterate) -> Iterate:
+        """The momentum of the atom update, from the second iteration on."""
+        swept, earlier, model = iterate.whitened_atoms, self.model.swept_atoms, self.model
+        if self.atom_update.momentum == 0.0 or not np.isfinite(model.update_objective):
+            return iterate
+        old, new = model.feature_map, iterate.feature_map
+        if new is not old and isinstance(old, KernelMap) and isinstance(new, KernelMap):
+            # The projections of the earlier atoms onto the span of the new kernel vectors.
+            earlier = model.metric.unwhiten(earlier) @ old.kernel(old.kernel_vectors, new.kernel_vectors)
+            earlier = iterate.metric.whiten(earlier)
+        atoms = normalize_rows(swept + self.atom_update.momentum * (swept - earlier))
+        return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
+
+    def replace_useless_atoms(self, iterate: Iterate, weight: float, margin: float = 1.0) -> tuple[Iterate, np.ndarray]:
+        """Replace atoms that explain less than a direction that the residuals of some signals share; and which ones.
+
+        The statistics are of signals of this weight; a direction must explain `margin` times as much as an atom.
+        """
+        if self.atom_update.momentum == 0.0 or iterate.metric.rank == 0:
+            return iterate, np.empty(0, dtype=np.intp)
+        residuals, atoms = host(self._residuals_of_some(iterate)), host(iterate.whitened_atoms)
+        code_gram = host(iterate.statistics.code_gram) * (margin * len(residuals) / weight)
+        found = find_replacements(ProductsOfRows(residuals), code_gram, atoms @ atoms.T)
+        return self._with_atoms(iterate, found.atoms, found.combinations @ residuals), found.atoms
+
+    def _with_atoms(self, iterate: Iterate, indices: np.ndarray, rows: np.ndarray) -> Iterate:
+        """The iterate with some atoms replaced, which do not move on."""
+        swept = iterate.whitened_atoms if iterate.swept_atoms is None else iterate.swept_atoms
+        both = [host(atoms).copy() for atoms in (iterate.whitened_atoms, swept)]
+        for atoms in both:
+            atoms[indices] = rows
+        atoms, swept = self.executor.to_backend(both)
+        return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
+
+    def _residuals_of_some(self, iterate: Iterate) -> Any:
+        """What the atoms leave of some signals, in whitened coordinates."""
+        executor, atoms, feature_map = self.executor, iterate.whitened_atoms, iterate.feature_map
+        if self._sampled is None or self._sampled.feature_map is not feature_map:
+            rows = executor.to_signals(spread_sample(executor.signals, sample_size(len(atoms))))
+            features = executor.worker(Features(feature_map))(rows, None)[1]
+            whitened = iterate.metric.whiten(cast(executor.to_backend(features), np.float64))
+            self._sampled = SampledSignals(feature_map, rows, features, whitened)
+        _, rows, features, whitened = self._sampled
+        task = replace(self._encode_task(iterate.metric.unwhiten(atoms), atoms @ atoms.T), feature_map=feature_map)
+        codes = executor.worker(task)(rows, ChunkState(None, None, features))[1].codes
+        dense = executor.to_backend(codes.dense(len(atoms), np.float64))
+        return whitened - dense @ atoms
+
     def replace_unused_atoms(self, iterate: Iterate, used: Any, waiting: WorstSignals | None = None) -> Iterate:
         """Replace unused atoms by the worst-represented signals; `waiting` are some of signals seen before."""
         unused = np.flatnonzero(~host(used))
@@ -259,8 +334,8 @@ class ReducedProblem(LearningProblem):
             return iterate
         features = cast(iterate.feature_map.features(self.executor.to_backend(signals)), np.float64)
         rows = host(iterate.metric.whiten(features))
-        atoms, n_replaced = replace_atoms(host(iterate.whitened_atoms), unused, rows, residuals.dtype)
-        return iterate._replace(whitened_atoms=self.executor.to_backend(atoms), n_replaced=n_replaced)
+        rows = distinct_rows(rows, unused.size, residuals.dtype)
+        return self._with_atoms(iterate, unused[: len(rows)], rows)._replace(n_replaced=len(rows))
 
     def accept(self, iterate: Iterate) -> None:
         """Make the result of an iteration the current model."""
@@ -270,6 +345,7 @@ class ReducedProblem(LearningProblem):
             whitened_atoms=iterate.whitened_atoms,
             update_objective=float(iterate.objective),
             n_revived=self.model.n_revived + iterate.n_replaced,
+            swept_atoms=iterate.whitened_atoms if iterate.swept_atoms is None else iterate.swept_atoms,
         )
 
     @property
@@ -300,16 +376,20 @@ class ReducedProblem(LearningProblem):
         self, whitened_atoms: Any, chunks: list | None = None, past: SufficientStatistics | None = None
     ) -> tuple[SufficientStatistics, list]:
         """Statistics of the codes against whitened atoms, and the codes; features are taken from `chunks`."""
-        feature_map, dtype = self.model.feature_map, self.executor.signals.dtype
-        atoms = cast(self.model.metric.unwhiten(whitened_atoms), dtype)
-        gram = cast(whitened_atoms @ whitened_atoms.T, dtype)
-        task = EncodeTask(feature_map, atoms, gram, self.pursuit, self._caches_features)
+        feature_map = self.model.feature_map
+        task = self._encode_task(self.model.metric.unwhiten(whitened_atoms), whitened_atoms @ whitened_atoms.T)
         if chunks is None and self._cached is not None and self._cached[0] is feature_map:
             chunks = self._cached[1]
         sums, chunks = self.executor.map_reduce(task, chunks, start=past)
         if task.caches_features and not self.moves_vectors:
             self._cache(feature_map, chunks)
         return SufficientStatistics(*self.executor.to_backend(sums)), chunks
+
+    def _encode_task(self, atoms: Any, gram: Any) -> EncodeTask:
+        """Coding with atoms (n, p) that have these inner products."""
+        dtype = self.executor.signals.dtype
+        parts = self.model.feature_map, cast(atoms, dtype), cast(gram, dtype)
+        return EncodeTask(*parts, self.pursuit, self._caches_features)
 
     @property
     def _caches_features(self) -> bool:

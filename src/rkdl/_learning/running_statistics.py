@@ -21,6 +21,8 @@ from rkdl._learning.reduced import Iterate, ReducedProblem
 
 # A discounted sum never ends at zero: atoms used less than this, relative to the most used one, are unused.
 NEGLIGIBLE_USE = 1e-6
+# What takes the place of an atom must explain so many times as much: a stream has no better model to go back to.
+STREAM_MARGIN = 8.0
 # One signal of a batch per CANDIDATE_SHARE kernel vectors is a candidate, at most so many: each costs O(p^2).
 CANDIDATE_SHARE, MAX_CANDIDATES = 5, 20
 # Kernel vectors are replaced only with this many signals per atom; with fewer, the choice was due to chance.
@@ -85,12 +87,17 @@ def learn_batch(problem: ReducedProblem, running: RunningStatistics, *, replaces
         iterate = _replace_kernel_vectors(problem, running, iterate)
     iterate = iterate if running.statistics else problem.refine_objective(iterate)
     iterate = problem.replace_unused_atoms(iterate, used, running.worst)
+    weight = running.weight + problem.executor.signals.shape[0]
+    if np.isfinite(problem.model.update_objective):
+        # Not in the first update, which is one iteration of a fit.
+        iterate, replaced = problem.replace_useless_atoms(iterate, weight, STREAM_MARGIN)
+        used[replaced] = False
     problem.accept(iterate)
     code_gram, cross_products, energy, _ = iterate.statistics
     code_gram[~used] = code_gram[:, ~used] = cross_products[~used] = 0.0
     return RunningStatistics(
         iterate.statistics._replace(energy=float(energy), residual_energy=0.0),
-        running.weight + problem.executor.signals.shape[0],
+        weight,
         None if iterate.linear is None else iterate.linear.statistics,
         is_discounted=running.is_discounted,
     )

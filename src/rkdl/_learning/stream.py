@@ -297,7 +297,12 @@ class Stream:
         # Without the curvature of the last update, which belongs to other sums.
         update = None if choice is None else choice.make(self.norm, has_warned=self.has_warned)
         return ReducedProblem(
-            executor, self.model, specification.pursuit, vector_update=update, linear=specification.linear
+            executor,
+            self.model,
+            specification.pursuit,
+            atom_update=specification.atom_update,
+            vector_update=update,
+            linear=specification.linear,
         )
 
 

@@ -15,6 +15,7 @@ from rkdl._backends.arrays import host
 from rkdl._execution.config import TF32
 from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, from_plain, make_kernel, to_plain
+from rkdl._features.widths import spread_sample
 from rkdl._persistence.files import check_writable, read_file, write_file
 from rkdl._persistence.named_arrays import FLAGS, ArrayError, Expected, check_arrays, flattened, part_of
 from rkdl._utils.text import shown
@@ -57,6 +58,11 @@ class History:
     def has_improved(self) -> bool:
         """Whether the last iteration gave the best model so far; among equal ones the first counts."""
         return self.totals[-1] < min([self.start_total, *self.totals[:-1]])
+
+    @property
+    def has_risen(self) -> bool:
+        """Whether the error is larger than it was before the last iteration."""
+        return len(self) > 0 and self.totals[-1] > [self.start_total, *self.totals][-2]
 
     @property
     def returned_errors(self) -> np.ndarray:
@@ -157,8 +163,7 @@ class Checkpoint:
 def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:
     """What determines the result of a fit, apart from the numbers of the signals."""
     signals = executor.signals
-    rows = np.unique(np.linspace(0, signals.shape[0] - 1, min(_SAMPLE, signals.shape[0])).astype(np.intp))
-    sample = signals.take(rows)
+    sample = spread_sample(signals, _SAMPLE)
     edges = [start for start, _ in executor.bounds]
     return {
         "estimator": name,
