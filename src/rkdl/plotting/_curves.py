@@ -67,9 +67,9 @@ class ErrorCurveDisplay(Display):
         ax: Axes | None = None,
         **kwargs: object,
     ) -> Self:
-        """Draw the errors of DL, a kernel method or KDLClassifier."""
+        """Draw the errors of DL or a kernel method."""
         fitted = Fitted(estimator)
-        errors = fitted.get("errors_", "only single dictionaries and KDLClassifier record their errors")
+        errors = fitted.get("errors_", "only single dictionaries record their errors")
         updates = getattr(fitted.model, "update_errors_", None) if show_updates else None
         name = type(fitted.model).__name__ if name is None else name
         return cls(errors, update_errors=updates, name=name).plot(ax, **kwargs)
