@@ -141,7 +141,7 @@ def results_of(
 
 
 def comparison(tables: list[Table], seeds: int, jobs: int) -> Iterator[str]:
-    """The classifiers with their defaults."""
+    """The classifiers with their defaults: means, and the accuracy on every table."""
     results = results_of(CLASSIFIERS, tables, seeds, jobs)
     yield f"{len(tables)} tables, {FOLDS} folds, {seeds} seeds; means of all tables:"
     yield ""
@@ -155,12 +155,7 @@ def comparison(tables: list[Table], seeds: int, jobs: int) -> Iterator[str]:
         chances = "| |" if np.isnan(loss) else f"{loss:.3f} | {error:.3f} |"
         times = f"{fit:.2f} s | {1e3 * predict:.1f} ms | {1e3 * single:.2f} ms"
         yield f"| {name} | {accuracy:.4f} | {versus} | {chances} {times} |"
-
-
-def single_tables(tables: list[Table], seeds: int, jobs: int) -> Iterator[str]:
-    """Accuracy on every table."""
-    makers = {name: make for name, make in CLASSIFIERS.items() if "probabilities" not in name}
-    results = results_of(makers, tables, seeds, jobs)
+    yield ""
     yield f"| table | {' | '.join(results)} |"
     yield f"|---|{'---|' * len(results)}"
     for row, table in enumerate(tables):
@@ -176,7 +171,7 @@ def ablation(tables: list[Table], seeds: int, jobs: int) -> Iterator[str]:
         yield f"| {name} | {found[:, 0].mean():.4f} |"
 
 
-PARTS = {"tables": comparison, "single-tables": single_tables, "ablation": ablation}
+PARTS = {"tables": comparison, "ablation": ablation}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -123,7 +123,9 @@ class TestSignals:
         X, y = blobs
         on_device = make(device="cpu").fit(torch.tensor(X), torch.tensor(y))
         assert isinstance(on_device.predict(torch.tensor(X)), torch.Tensor)
-        assert on_device.score(torch.tensor(X), torch.tensor(y)) == pytest.approx(make().fit(X, y).score(X, y), abs=0.02)
+        assert on_device.score(torch.tensor(X), torch.tensor(y)) == pytest.approx(
+            make().fit(X, y).score(X, y), abs=0.02
+        )
         assert on_device.transform(torch.tensor(X)).shape == (150, 60)
 
     @pytest.mark.parametrize("labels", [["b", "a", "c"], [-3, 7, 100], [2.0, 1.0, 0.0], [True, False, True]])
@@ -226,7 +228,9 @@ class TestWeights:
         recalls = [np.mean(make(class_weight=w).fit(X, y).predict(X_rare)) for w in (None, "balanced", {0: 1, 1: 20})]
         assert min(recalls[1:]) > recalls[0] + 0.03
 
-    @pytest.mark.parametrize(("weights", "message"), [(np.zeros(150), "at least one non-zero"), (-np.ones(150), "Negative")])
+    @pytest.mark.parametrize(
+        ("weights", "message"), [(np.zeros(150), "at least one non-zero"), (-np.ones(150), "Negative")]
+    )
     def test_bad_weights(self, weights, message, blobs):
         with pytest.raises(ValueError, match=message):
             make().fit(*blobs, weights)
@@ -243,7 +247,7 @@ class TestStreams:
         assert model.n_iter_ == len(model.losses_) == 4
 
     def test_from_a_fitted_and_from_a_loaded_model(self, digits, plain, tmp_path):
-        X, y, X_new, y_new = digits
+        _, _, X_new, y_new = digits
         plain.save(tmp_path / "model.rkdl")
         again = load(tmp_path / "model.rkdl")
         for model in (again, pickle.loads(pickle.dumps(plain))):

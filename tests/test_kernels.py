@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 import rkdl
-from rkdl import KDL, MORKDL, ORKDL, RKDL, KDLClassifier
+from rkdl import KDL, MORKDL, ORKDL, RKDL
 from rkdl._features.kernels.radial import Radial
 from rkdl._features.widths import median_gamma
 from rkdl.kernels import RBF, Kernel, Linear, Matern, Polynomial, Product, RationalQuadratic, Scaled, Sum
@@ -278,10 +278,9 @@ class TestFits:
             RKDL(4, kernel=Kernel(), **SMALL).fit(X)
 
     def test_other_methods(self, X):
-        labels = X[:, 0] > X[:, 0].mean()
         assert KDL(4, kernel=Matern(), random_state=0, max_iter=3).fit(X[:100]).n_iter_ == 3
         method = RKDL(4, kernel=RBF() + 0.1 * Linear(), n_kernel_vectors=20, max_iter=3)
-        assert KDLClassifier(method, random_state=0).fit(X, labels).score(X, labels) > 0.8
+        assert np.isfinite(method.fit(X).errors_).all()
         stream = RKDL(4, kernel=Matern(), **SMALL)
         for start in range(0, len(X), 80):
             stream.partial_fit(X[start : start + 80])

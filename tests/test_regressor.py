@@ -95,7 +95,7 @@ def test_streams(friedman):
 
 
 def test_weights(friedman):
-    X, y, X_new, y_new = friedman
+    X, y, X_new, _ = friedman
     weights = np.repeat([0.0, 1.0], 200)
     wrong = np.where(weights == 0.0, 0.0, y)
     weighted, without = KDLRegressor(random_state=0).fit(X, wrong, weights), KDLRegressor(random_state=0)

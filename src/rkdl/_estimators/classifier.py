@@ -315,6 +315,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         """
         return 1.0 - self._read(X, TaskModel.explained)
 
+    @one_blas_thread()
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Compute the fraction of signals that are classified correctly.
 

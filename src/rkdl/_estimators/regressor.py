@@ -23,7 +23,6 @@ from rkdl._features.widths import find_gamma
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array, MatrixLike
 
-
 # Decay of the reading: targets have noise, which it would learn with that of classes.
 DECAY = 1.0
 
@@ -69,6 +68,8 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         Mean loss in each pass over the signals: half the squared error, in units of the targets' variance.
     n_iter_ : int
         Number of passes.
+    has_one_target_ : bool
+        Whether `y` had one axis, so that predictions have one too.
     target_means_, target_scales_ : ndarray of shape (n_targets,)
         Means and standard deviations of the targets.
     feature_means_, feature_variances_ : ndarray of shape (n_features,)
@@ -174,6 +175,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         found = self._read(X, TaskModel.linear)
         return found[:, 0] if self.has_one_target_ else found
 
+    @one_blas_thread()
     def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Compute the coefficient of determination of `predict`.
 

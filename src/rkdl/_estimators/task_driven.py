@@ -34,6 +34,7 @@ from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
 from rkdl._learning.loop import progress
+from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array, Device, MatrixLike
 
 # Kernel vectors that a fit has for each signal, at most: with more of them it would learn the signals by heart.
@@ -116,7 +117,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         count = min(self.n_kernel_vectors, max(1, round(VECTORS_A_SIGNAL * signals.shape[0])))
         chosen = KernelFeatures("rbf", gamma, 3, 1.0, "kmeans", Pursuit(1), count)
         with open_executor(signals, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
-            vectors = choose_kernel_vectors(chosen, executor, RBF(gamma), rng, ATOM_UPDATES["gram"])
+            vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
         unit = Unit.of(spread_sample(signals, MOMENT_SAMPLE))
         in_unit = ((vectors - unit.centre) / unit.length).astype(np.float32)
         return TaskLearning(self._task(n_outputs), placed(in_unit, signals.device), gamma * unit.length**2), unit
@@ -229,8 +230,9 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         def task(number: int, start: int, stop: int) -> Array:
             rows = signals.read(start, stop)
-            if bool(backend_of(rows).xp.isinf(rows).any()):
-                raise ValueError("Input X contains infinity or a value too large for its dtype: replace such values.")
+            xp = backend_of(rows).xp
+            if bool(xp.isinf(rows).any()):
+                check_rows_finite(np.nan_to_num(host(rows), posinf=np.inf, neginf=-np.inf))
             return read(model, model.kernel_values(rows))
 
         found = cast(joined(for_each_chunk(signals, model.row_width, self.n_jobs, task)), signals.dtype)
