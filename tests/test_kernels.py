@@ -23,9 +23,11 @@ def matern(X, Y, length_scale, nu):
     return (1 + a + (a**2 / 3 if nu == 2.5 else 0)) * np.exp(-a)
 
 
+WIDTHS = np.array([0.5, 0.0, 0.2, 0.3])
 # Every kernel, and the plain formula of its values.
 GRID = {
     "RBF": (RBF(0.3), lambda X, Y: np.exp(-0.3 * squares(X, Y))),
+    "RBF of widths": (RBF(WIDTHS), lambda X, Y: np.exp(-squares(X * np.sqrt(WIDTHS), Y * np.sqrt(WIDTHS)))),
     "Matern 3/2": (Matern(1.5, nu=1.5), lambda X, Y: matern(X, Y, 1.5, 1.5)),
     "Matern 5/2": (Matern(1.5, nu=2.5), lambda X, Y: matern(X, Y, 1.5, 2.5)),
     "RationalQuadratic": (RationalQuadratic(1.2, 0.7), lambda X, Y: (1 + squares(X, Y) / (1.4 * 1.44)) ** -0.7),
@@ -212,6 +214,7 @@ class TestObjects:
 SMALL = {"n_kernel_vectors": 12, "n_nonzero_coefs": 2, "random_state": 0, "max_iter": 6}
 FITTED = {
     "Matern": Matern(),
+    "RBF of widths": RBF(np.linspace(0.0, 0.2, 12)),
     "RationalQuadratic": RationalQuadratic("scale"),
     "sum": RBF() + 0.5 * Linear(),
     "product": RBF() * Polynomial(2),
@@ -276,6 +279,25 @@ class TestFits:
             ORKDL(4, kernel=WrongGradient(), **SMALL).fit(X)
         with pytest.raises(ValueError, match="fix its __call__"):
             RKDL(4, kernel=Kernel(), **SMALL).fit(X)
+
+    def test_widths_are_those_of_scaled_signals(self, X):
+        """In every method, with pre-images in the signals' own units; of the wrong number they are refused."""
+        widths = np.linspace(0.05, 0.2, 12)
+        scaled = X * np.sqrt(widths)
+        for kind, options in ((KDL, {}), (RKDL, SMALL), (ORKDL, SMALL)):
+            common = {"n_components": 4, "random_state": 0, **options}
+            model, other = kind(kernel=RBF(widths), **common).fit(X), kind(gamma=1.0, **common).fit(scaled)
+            if kind is not ORKDL:
+                np.testing.assert_allclose(model.errors_, other.errors_, rtol=0.05)
+            # The fixed point is one of many; they are as near the atoms.
+            found = model.kernel_(model.atom_preimages(), model.kernel_vectors_)
+            assert np.isfinite(found).all()
+            assert found.max(axis=1).min() > 0.1
+        with pytest.raises(ValueError, match="RBF has 3 numbers for gamma, and the signals 12 features"):
+            RKDL(4, kernel=RBF([1.0, 2.0, 3.0]), **SMALL).fit(X)
+        for bad in ([1.0, -1.0], [[1.0]], [0.0, 0.0], [np.nan]):
+            with pytest.raises(ValueError, match="RBF has gamma="):
+                RBF(bad)
 
     def test_other_methods(self, X):
         assert KDL(4, kernel=Matern(), random_state=0, max_iter=3).fit(X[:100]).n_iter_ == 3

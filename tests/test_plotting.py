@@ -22,6 +22,7 @@ from rkdl.plotting import (
     CodesDisplay,
     DecisionContourDisplay,
     ErrorCurveDisplay,
+    FeatureRelevanceDisplay,
     KernelVectorsDisplay,
     ReconstructionDisplay,
     RecoveryDisplay,
@@ -201,6 +202,7 @@ class TestNames:
     [
         (AtomsDisplay, (), "no atom_preimages: give DL, a kernel method"),
         (KernelVectorsDisplay, (), "does not have one set"),
+        (FeatureRelevanceDisplay, (), "no feature_relevance_: give a KDLClassifier"),
         (ErrorCurveDisplay, (), "no errors_: only single"),
         (CodesDisplay, (np.eye(64),), "no transform: give DL or a kernel method"),
         (ResidualsDisplay, (np.eye(64),), "no reconstruction_error: give DL or a kernel method"),
@@ -271,6 +273,14 @@ def test_reconstructions(model, digits):
     np.testing.assert_allclose(first.get_ydata() - second.get_ydata(), difference)
     with pytest.raises(ValueError, match="same shape"):
         ReconstructionDisplay(digits[:2], digits[:3])
+
+
+def test_feature_relevance(classifier):
+    display = FeatureRelevanceDisplay.from_estimator(classifier, max_features=5)
+    widths = [bar.get_width() for bar in display.bars_]
+    np.testing.assert_allclose(widths, np.sort(classifier.feature_relevance_)[:-6:-1])
+    named = FeatureRelevanceDisplay([0.1, 0.9], feature_names=["age", "size"]).plot()
+    assert [label.get_text() for label in named.ax_.get_yticklabels()] == ["size", "age"]
 
 
 def test_class_residuals(classifier, digits, labels):

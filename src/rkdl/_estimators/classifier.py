@@ -282,6 +282,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         scores = self._scores(X)
         return backend_of(scores).log_softmax(scores)
 
+    @with_one_model
     def predict_proba(self, X: MatrixLike) -> Array:
         """Compute class probabilities, calibrated on held-out signals.
 

@@ -99,7 +99,7 @@ def to_plain(kernel: Kernel) -> dict[str, Any]:
 
 def _plain(value: object) -> Any:
     if isinstance(value, tuple):
-        return [to_plain(part) for part in value]
+        return [_plain(part) for part in value]
     return to_plain(value) if isinstance(value, Kernel) else plain_scalar(value)
 
 
@@ -118,5 +118,5 @@ def from_plain(plain: dict[str, Any]) -> Kernel:
 
 def _from_plain(value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(map(from_plain, value))
+        return tuple(map(_from_plain, value))
     return from_plain(value) if isinstance(value, dict) else value
