@@ -101,8 +101,10 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         Number of passes.
     n_nonzero_coefs_ : int
         Number of nonzero coefficients used.
-    feature_means_, feature_variances_ : ndarray of shape (n_features,)
-        Of the signals; what a missing value is taken to be drawn from.
+    feature_means_ : ndarray of shape (n_features,)
+        Means of the features.
+    feature_variances_ : ndarray of shape (n_features,)
+        Their variances; a missing value is taken to be normal.
     n_features_in_ : int
         Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -70,10 +70,14 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         Number of passes.
     has_one_target_ : bool
         Whether `y` had one axis, so that predictions have one too.
-    target_means_, target_scales_ : ndarray of shape (n_targets,)
-        Means and standard deviations of the targets.
-    feature_means_, feature_variances_ : ndarray of shape (n_features,)
-        Of the signals; what a missing value is taken to be drawn from.
+    target_means_ : ndarray of shape (n_targets,)
+        Means of the targets.
+    target_scales_ : ndarray of shape (n_targets,)
+        Their standard deviations.
+    feature_means_ : ndarray of shape (n_features,)
+        Means of the features.
+    feature_variances_ : ndarray of shape (n_features,)
+        Their variances; a missing value is taken to be normal.
     n_features_in_ : int
         Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
