@@ -178,7 +178,9 @@ class FullProblem(LearningProblem):
         self.pursuit = pursuit
         self.atom_update = atom_update
         self.squared_norms = kernel_rows.diagonal()
-        self.energy = float(cast(self.squared_norms, np.float64).sum())
+        weights = kernel_rows.executor.signals.weights
+        self.weights = None if weights is None else kernel_rows.executor.to_signals(weights)
+        self.energy = self.sum_of(self.squared_norms)
         if not np.isfinite(self.energy):
             raise NotFiniteError
         atoms = kernel_rows.executor.to_signals(atoms)
@@ -190,6 +192,11 @@ class FullProblem(LearningProblem):
         check_arrays(state, {**NUMBERS, **_ARRAYS}, sizes)
         arrays: dict[str, Any] = self.executor.to_signals({name: state[name] for name in _ARRAYS})
         return FullModel(**arrays, **{name: state[name].item() for name in NUMBERS})
+
+    def sum_of(self, squares: Any) -> float:
+        """The sum of a number of every signal, by their weights."""
+        wide = cast(squares, np.float64)
+        return float((wide if self.weights is None else wide * self.weights).sum())
 
     def encode(self) -> None:
         dtype, correlations = self.executor.signals.dtype, self.model.correlations
@@ -203,7 +210,7 @@ class FullProblem(LearningProblem):
 
         chunks = self._coded = self.kernel_rows.for_chunks(encode)
         residuals = joined([state.residuals for state in chunks])
-        objective = float(cast(residuals, np.float64).sum())
+        objective = self.sum_of(residuals)
         self.model = self.model._replace(objective=objective, n_empty=sum(map(count_empty, chunks)))
 
     def update(self) -> None:
@@ -211,25 +218,26 @@ class FullProblem(LearningProblem):
         chunks, self._coded = self._coded, None
         parts = [state.codes for state in chunks]
         dense = joined([codes.dense(n_atoms, np.float64) for codes in parts])
-        aims = cast(self.kernel_rows.times(dense), np.float64)
+        weighted = dense if self.weights is None else dense * self.weights[:, None]
+        aims = cast(self.kernel_rows.times(weighted), np.float64)
 
         # Coordinates of the sweep: the codes' columns first, the old atoms after them.
         metric = backend_of(aims).full((2 * n_atoms, 2 * n_atoms), 0.0, aims)
-        metric[:n_atoms, :n_atoms] = dense.T @ aims
-        metric[:n_atoms, n_atoms:] = dense.T @ model.correlations
+        metric[:n_atoms, :n_atoms] = weighted.T @ aims
+        metric[:n_atoms, n_atoms:] = weighted.T @ model.correlations
         metric[n_atoms:, :n_atoms] = metric[:n_atoms, n_atoms:].T
         metric[n_atoms:, n_atoms:] = model.gram
         metric = 0.5 * (metric + metric.T)
         identity = backend_of(aims).from_host(np.eye(2 * n_atoms), aims)
         targets, mixed = identity[:n_atoms], identity[n_atoms:]
 
-        products = dense.T @ dense
+        products = dense.T @ weighted
         used = host(products.diagonal() > 0.0)
         signals = _CodedKernel(parts, aims, copied(model.correlations))
         sweep = self.atom_update(products, targets, mixed, signals, metric)
         ours, theirs = sweep.atoms[:, :n_atoms], sweep.atoms[:, n_atoms:]
         found = model._replace(
-            atoms=ours @ dense.T + theirs @ model.atoms,
+            atoms=ours @ weighted.T + theirs @ model.atoms,
             correlations=aims @ ours.T + model.correlations @ theirs.T,
             gram=sweep.atoms @ metric @ sweep.atoms.T,
             update_objective=sweep.objective(self.energy, metric),

@@ -166,6 +166,8 @@ def start_problem(
     """The learning problem at its start, and gamma; what a saved state will replace is not chosen."""
     features, signals = specification.features, executor.signals
     check_sizes(specification)
+    if signals.weights is not None and specification.atom_update.refits_codes:
+        raise ValueError("atom_update='aksvd' refits codes one by one, without weights: use 'gram' with sample_weight.")
     gamma = features.find_gamma(signals)
     if isinstance(features, EverySignal):
         rows = KernelRows.open(executor, None if features.is_precomputed else features.checked_kernel(signals, gamma))
@@ -225,8 +227,8 @@ def warm_up(specification: Specification, problem: LearningProblem, report: Repo
 
 def loop_options(specification: Specification, problem: LearningProblem, report: Report) -> dict[str, Any]:
     """What `alternate` is told besides the problem and the number of iterations."""
-    n_signals, n_features = problem.executor.signals.shape
-    numbers = n_signals * n_features
+    signals = problem.executor.signals
+    numbers = signals.total * signals.shape[1]
     return {"tol": specification.tol, "n_numbers": numbers, "verbose": report.verbose, "name": report.name}
 
 

@@ -17,7 +17,15 @@ from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.atom_replacement import WorstSignals, find_worst, replace_atoms, rounding_level
 from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
-from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, SufficientStatistics, count_empty
+from rkdl._learning.chunk_tasks import (
+    ChunkState,
+    EncodeTask,
+    Features,
+    ResidualTask,
+    SufficientStatistics,
+    count_empty,
+    first_states,
+)
 from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, Objective, PastSignals
 from rkdl._learning.linear_term import LinearTerm, LinearTermChoice
 from rkdl._learning.loop import NUMBERS, LearningProblem
@@ -237,7 +245,8 @@ class ReducedProblem(LearningProblem):
         """The objective from the residuals themselves, where features are signals and it has no digits left."""
         dtype, scales = self.executor.signals.dtype, iterate.code_scales
         rounding = 1e3 * float(np.finfo(dtype).eps) * float(iterate.statistics.energy)
-        if not isinstance(iterate.feature_map, LinearMap) or not iterate.objective < rounding:
+        is_weighted = self.executor.signals.weights is not None
+        if is_weighted or not isinstance(iterate.feature_map, LinearMap) or not iterate.objective < rounding:
             return iterate
         chunks = iterate.chunks
         if scales is not None:
@@ -306,6 +315,7 @@ class ReducedProblem(LearningProblem):
         task = EncodeTask(feature_map, atoms, gram, self.pursuit, self._caches_features)
         if chunks is None and self._cached is not None and self._cached[0] is feature_map:
             chunks = self._cached[1]
+        chunks = first_states(self.executor) if chunks is None else chunks
         sums, chunks = self.executor.map_reduce(task, chunks, start=past)
         if task.caches_features and not self.moves_vectors:
             self._cache(feature_map, chunks)

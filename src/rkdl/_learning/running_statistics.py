@@ -58,7 +58,7 @@ def scaled(sums: Summed, factor: float) -> Summed:
     return sums if factor == 1.0 else type(sums)(*parts)
 
 
-def discount_factors(n_signals: int, half_life: float | None) -> tuple[float, float]:
+def discount_factors(n_signals: float, half_life: float | None) -> tuple[float, float]:
     """What a batch leaves of the sums before it, and what its own signals weigh in the mean.
 
     The last signal weighs one and each before it ``0.5 ** (1 / half_life)`` of the next, or one without a half-life.
@@ -90,7 +90,7 @@ def learn_batch(problem: ReducedProblem, running: RunningStatistics, *, replaces
     code_gram[~used] = code_gram[:, ~used] = cross_products[~used] = 0.0
     return RunningStatistics(
         iterate.statistics._replace(energy=float(energy), residual_energy=0.0),
-        running.weight + problem.executor.signals.shape[0],
+        running.weight + problem.executor.signals.total,
         None if iterate.linear is None else iterate.linear.statistics,
         is_discounted=running.is_discounted,
     )
@@ -105,7 +105,7 @@ def add_batch(problem: ReducedProblem, running: RunningStatistics) -> RunningSta
     return replace(
         running,
         statistics=statistics._replace(energy=energy, residual_energy=residual_energy),
-        weight=running.weight + problem.executor.signals.shape[0],
+        weight=running.weight + problem.executor.signals.total,
         linear=None if linear is None else linear.statistics(problem.executor, vectors, running.linear),
         worst=worst,
     )

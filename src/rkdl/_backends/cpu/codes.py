@@ -31,6 +31,11 @@ class Codes(NamedTuple):
         """The codes times one factor per atom."""
         return self if (factors == 1.0).all() else self._replace(values=self.values * factors[self.indices])
 
+    def weighted(self, weights: np.ndarray) -> Codes:
+        """The codes times one factor per row."""
+        factors = np.repeat(weights, self.counts).astype(self.values.dtype)
+        return self._replace(values=self.values * factors)
+
     def scatter(self, factors: np.ndarray, dense: np.ndarray) -> None:
         """Write the codes, times one factor per atom, into the zeros of `dense` (c, n)."""
         scatter_codes(*self, factors, dense)

@@ -37,6 +37,9 @@ class TensorCodes(NamedTuple):
         is_used = np.arange(indices.shape[1], dtype=np.int32) < counts[:, None]
         return Codes(counts, indices[is_used], values[is_used])
 
+    def weighted(self, weights: torch.Tensor) -> TensorCodes:
+        return self._replace(values=self.values * weights[:, None].to(self.values.dtype))
+
     def to_csr(self, n_atoms: int) -> torch.Tensor:
         n_signals, width = self.indices.shape
         kind = torch.int32 if n_signals * width < 2**31 else torch.int64
