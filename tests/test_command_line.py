@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import shlex
 import subprocess
@@ -104,6 +105,7 @@ def files(tmp_path_factory, iris):
                 stream.write(text.encode(errors="surrogateescape"))
         np.save("X.npy", X)
         np.save("y.npy", y)
+        np.save("pairs.npy", y.reshape(75, 2))
         write_csv("more.csv", None, [[number % 2] for number in range(151)])
         np.save("wide.npy", np.ones((3, 7)))
         np.save("line.npy", np.ones(5))
@@ -173,10 +175,10 @@ fit objects.npy --out r -> cannot be read as an array
 fit line.npy --out r -> its array is 1-D
 fit nan.npy --out r -> contains NaN
 fit huge.npy --out r -> huge.npy
-fit X.npy --drop a --out r -> --drop is for tables, and X.npy is none
+fit X.npy --drop a --out r -> --drop is for tables, which X.npy is not
 fit X.npy --no-header --out r -> --header is for tables
-fit numbers.csv --key a --out r -> --key is for files of arrays, and numbers.csv is none
-fit numbers.csv --size 3 3 --out r -> --size is for folders of images, and numbers.csv is none
+fit numbers.csv --key a --out r -> --key is for files of arrays, which numbers.csv is not
+fit numbers.csv --size 3 3 --out r -> --size is for folders of images, which numbers.csv is not
 fit numbers.csv --color --out r -> --color is for folders of images
 fit X.npy --key a --out r -> one array without a name
 fit data.xlsx --out r -> the ending '.xlsx' is not known
@@ -209,6 +211,8 @@ encode detector X.npy --out r.npz -> detector holds a KDLOutlierDetector, and rk
 denoise poly X.npy --out r.npy -> fit it with --decoder
 denoise model images --out images -> is also an input
 denoise model images --out images/new -> is also an input
+fit images --out images/red.png -> images/red.png is also an input
+fit images --out r --checkpoint images/sub/new.PNG -> is also an input
 fit X.npy --checkpoint X.npy --out r -> X.npy is also an input
 fit X.npy --checkpoint r --out ./r -> also the file of --out
 outliers numbers.csv --standardize --save r -> --save cannot be combined
@@ -223,6 +227,7 @@ classify iris.csv --drop name --label kind --cv 1 -> n_splits=2 or more
 classify iris.csv --drop name --label kind --cv 90 -> n_splits=90 cannot be greater than the number of members
 classify label.csv --label c --save r -> the label of row 2 (from 1) is missing
 classify X.npy --label more.csv --save r -> there are 150 signals and 151 labels
+classify X.npy --label pairs.npy --save r -> there are 150 signals and 75 labels
 classify X.npy --save r -> the classes are not known: name them with --label
 classify X.npy --label y.npy --save y.npy -> y.npy is also an input
 classify X.npy --label y.npy --test X.npy --out r.npz --save r.npz -> also the file of --out
@@ -573,6 +578,14 @@ class TestDenoise:
         with pytest.warns(UserWarning, match="valid feature names"):
             np.testing.assert_array_equal(np.array(rows, float), model.denoise(tables[2]))
 
+    def test_a_column_may_be_called_row(self, iris, capsys):
+        write_csv("row.csv", ["row", "b", "c", "d"], iris[0])
+        run("fit row.csv --out m", *QUICK)
+        run("denoise m row.csv --out clean.csv --quiet")
+        assert read_csv("clean.csv")[0] == ["row", "b", "c", "d"]
+        assert main(["denoise", "m", "row.csv", "--keep", "row", "--out", "clean.csv"]) == 2
+        assert "a column 'row' of their own" in capsys.readouterr().err
+
     def test_noise(self, digits):
         np.save("X.npy", digits[:100])
         run("fit X.npy --out m", *QUICK)
@@ -706,10 +719,14 @@ class TestImages:
         np.testing.assert_allclose(clean.ravel(), np.clip(expected[0], 0, 255), atol=1.0)
 
     def test_opaque_pixels_and_palettes_are_read(self, folder):
-        picture = folder.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
+        picture = folder.fromarray(np.arange(48, dtype=np.uint8).reshape(2, 8, 3))
         os.mkdir("all")
         for number, mode in enumerate(["RGB", "RGBA", "P", "L", "1"]):
             picture.convert(mode).save(f"all/{number}.png")
+        # Stored turned by a quarter, as cameras do.
+        turned = picture.transpose(folder.Transpose.ROTATE_90)
+        turned.getexif()[0x0112] = 6
+        turned.save("all/turned.png", exif=turned.getexif())
         picture.save("all/5.ppm")
         picture.save("all/6.tiff")
         run("fit all --color --out m", *QUICK)
@@ -740,11 +757,11 @@ class TestTerminal:
         argv = ["fit", "train.csv", "--drop", "species", "name", "--iterations", "2", "--out", "m"]
         assert main(argv) == 0
         assert capsys.readouterr().err == ""
-        monkeypatch.setattr(messages, "_SECONDS", 0.0)
-        assert main(argv) == 0
-        lines = capsys.readouterr().err.splitlines()
-        assert any("2/2" in line for line in lines)
-        assert all(line.strip() for line in lines)
+        shown = io.StringIO()
+        lines = messages._ProgressLines(shown, seconds=0.0)
+        for text in ("\r1/2", "\r2/2", "\n", "saved\n"):
+            lines.write(text)
+        assert shown.getvalue() == "1/2\n2/2\nsaved\n"
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
         assert main(argv) == 0
         captured = capsys.readouterr()

@@ -442,6 +442,12 @@ def test_header_of_numbers(tmp_path, rng):
         with pytest.warns(UserWarning, match=r"first line, 0, 1, 2 \.\.\., is read as the header"):
             np.testing.assert_array_equal(datasets.load_signals(path), X)
     assert datasets.load_signals(path, header=False).shape == (6, 3)
+    pd.DataFrame(X, columns=[2019, 2020, 2021]).to_csv(path, index=False)
+    with pytest.warns(UserWarning, match=r"first line, 2019, 2020, 2021 \.\.\., is read as the header"):
+        np.testing.assert_array_equal(datasets.load_signals(path), X)
+    # Two numbers count up by chance.
+    pd.DataFrame(X[:, :2], columns=[5, 6]).to_csv(path, index=False)
+    assert datasets.load_signals(path).shape == (6, 2)
     pd.DataFrame(X, columns=[10, 20, 30]).to_csv(path, index=False)
     assert datasets.load_signals(path).shape == (6, 3)
     np.testing.assert_array_equal(datasets.load_signals(path, header=True), X)

@@ -209,6 +209,7 @@ def at_every_line(action, on_line):
         sys.settrace(None)
 
 
+@pytest.mark.slow
 class TestInterrupts:
     """Ctrl-C at any line leaves the old file or the new one, and nothing else: no name, no descriptor, no lock."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import pickle
 import threading
 import warnings
 
@@ -48,7 +49,12 @@ METHODS = (
     *("score_samples", "class_residuals"),
 )
 # Other values for parameters, valid or not.
-OTHERS = {"n_components": [3, 40], "kernel": ["linear", rkdl.kernels.Matern()], "dictionary": [X[:3], X[:30]]}
+OTHERS = {
+    "n_components": [3, 40],
+    "linear_n_nonzero_coefs": [1, 50],
+    "kernel": ["linear", rkdl.kernels.Matern()],
+    "dictionary": [X[:3], X[:30]],
+}
 
 
 def name_of(estimator):
@@ -86,7 +92,8 @@ def test_parameters_wait_for_the_next_fit(estimator, tmp_path):
             continue
         for other in OTHERS.get(name, [1, "other"]):
             model.set_params(**{name: other})
-            assert_equal(results(model), expected)
+            for same in (model, pickle.loads(pickle.dumps(model))):
+                assert_equal(results(same), expected)
             # A value that no estimator takes is not saved.
             with contextlib.suppress(ValueError):
                 model.save(tmp_path / "model")

@@ -54,7 +54,7 @@ def test_what_is_not_finite_is_not_passed_over(bad, place, share):
     np.testing.assert_array_equal(np.isfinite(sums).all(axis=0), np.arange(600) != place[1])
 
 
-@pytest.mark.parametrize("n_rows", [512, 8192, 60_000])
+@pytest.mark.parametrize("n_rows", [512, 8192, pytest.param(60_000, marks=pytest.mark.slow)])
 def test_long_sums_keep_their_digits(n_rows):
     """A chunk may have any number of rows; in float32 their sum is no worse than a few roundings."""
     rng = np.random.default_rng(6)

@@ -92,6 +92,7 @@ class InterruptedSignals(RowSlices):
         return super().__getitem__(rows)
 
 
+@pytest.mark.slow
 class TestInterrupt:
     """Ctrl-C goes on to the caller and leaves what the last whole iteration left."""
 

@@ -178,6 +178,26 @@ def test_the_error_of_fourier_features_is_that_of_the_frequencies_that_are_store
     assert model.errors_[-1] * np.sqrt(6) == pytest.approx(rms_error(model, signals), rel=1e-6)
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+@by_class([KDL, *REDUCED])
+def test_a_few_float32_signals_far_off_are_distances_apart(kind, offset):
+    """Their squared distances are small differences of large squares."""
+    signals = np.random.default_rng(0).standard_normal((100, 6))
+    signals[::20] += offset
+    single, double = (make(kind).fit(signals.astype(np.float32).astype(dtype)) for dtype in (np.float32, np.float64))
+    np.testing.assert_allclose(single.errors_, double.errors_, rtol=1e-3)
+    assert single.errors_[-1] * np.sqrt(6) == pytest.approx(rms_error(single, signals.astype(np.float32)), rel=1e-3)
+
+
+@pytest.mark.parametrize("method", ["DL", "RKDL", "FourierDL"])
+def test_classes_of_float32_signals_far_off_are_those_of_float64(method):
+    signals, y = np.random.default_rng(0).standard_normal((100, 6)), X[np.arange(100) % 40, 0] > 0.0
+    signals[::2] += 1e6
+    signals = signals.astype(np.float32)
+    single, double = (KDLClassifier(method, random_state=0).fit(signals.astype(d), y) for d in (np.float32, np.float64))
+    np.testing.assert_array_equal(single.class_residuals(signals), double.class_residuals(signals.astype(np.float64)))
+
+
 @pytest.mark.parametrize("seed", [1, 17, 23])
 def test_the_error_of_kdl_is_that_of_its_atoms_where_large_coefficients_cancel(seed):
     x = np.random.default_rng(seed).standard_normal((100, 1))
@@ -207,8 +227,11 @@ def test_codes_of_zeros_far_off_are_warned_of(kind):
     model = kind(5, n_nonzero_coefs=2, random_state=0, **({"n_kernel_vectors": 20} if kind is RKDL else {})).fit(
         signals
     )
-    with pytest.warns(UserWarning, match="All codes are zeros"):
-        assert not model.transform(signals + 1e4).any()
+    torch = pytest.importorskip("torch")
+    for far in (signals + 1e4, torch.from_numpy(signals + 1e4)):
+        for method in (model.transform, model.reconstruction_error, model.denoise):
+            with pytest.warns(UserWarning, match="All codes are zeros"):
+                method(far)
 
 
 @pytest.mark.parametrize("count", [1, 7])

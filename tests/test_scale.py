@@ -291,17 +291,21 @@ def test_sparse_slices_and_other_ways_to_declare_blocks(chunks, X):
         np.testing.assert_array_equal(make(RKDL).fit(source).errors_, expected)
 
 
-def test_large_blocks_give_a_warning_and_are_read_one_by_one(X, monkeypatch):
-    monkeypatch.setattr(_sources, "LARGEST_BLOCK", 1000)
-    source = Rows(X)
-    source.chunks = (500, 20)
-    with pytest.warns(UserWarning, match="store them in blocks of at most"):
-        rows = _sources.RowSource(source)
+def test_large_blocks_give_a_warning_and_are_read_once(X):
     asked = []
-    monkeypatch.setattr(Rows, "__getitem__", lambda self, given: asked.append(given) or self.data[given])
+
+    class Recorded(Rows):
+        chunks = (10_000_000, 20)
+
+        def __getitem__(self, rows):
+            asked.append(rows)
+            return super().__getitem__(rows)
+
+    with pytest.warns(UserWarning, match="store them in blocks of at most"):
+        rows = _sources.RowSource(Recorded(X))
     wanted = np.arange(3, len(X), 7)
     np.testing.assert_array_equal(rows.take(wanted), X[wanted])
-    assert len(asked) == -(-len(X) // 500)
+    assert asked == [slice(3, wanted[-1] + 1)]
 
 
 @pytest.mark.parametrize("order", [">f4", "<f4"])
@@ -326,13 +330,11 @@ def test_what_is_a_source(X):
     assert not any(is_source(value) for value in (X, X.tolist(), sparse.csr_array(X), "X", None, 3.0))
 
 
-def test_kernel_vectors_of_many_signals_come_from_a_sample(X, monkeypatch):
+def test_kernel_vectors_of_many_signals_come_from_a_sample():
     """A rule of the sizes alone, so that it is the same in memory and out of it."""
-    monkeypatch.setattr(kernel_vector_choice, "LARGEST_SAMPLE", 400)
-    monkeypatch.setattr(kernel_vector_choice, "SAMPLES_A_VECTOR", 10)
+    X = np.random.default_rng(0).standard_normal((kernel_vector_choice.LARGEST_SAMPLE + 1000, 20))
     for name in ("RKDL", "RKDL-kmeans", "RKDL-rpcholesky"):
-        rows = Rows(X)
-        assert outcome(ESTIMATORS[name], rows) == outcome(ESTIMATORS[name], X)
+        assert outcome(ESTIMATORS[name], Rows(X)) == outcome(ESTIMATORS[name], X)
 
 
 def test_chunks_can_be_fixed(X):

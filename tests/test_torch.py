@@ -624,7 +624,7 @@ class TestOutOfMemory:
         expected = clone(ESTIMATORS[name]).fit(given)
         codes = expected.transform(given)
         few_rows_fit(90)
-        with pytest.warns(UserWarning, match="ran out of memory on .* signals: they are worked on in"):
+        with pytest.warns(UserWarning, match="ran out of memory on .* signals: they are processed in"):
             found = clone(ESTIMATORS[name]).fit(given)
         np.testing.assert_allclose(found.errors_, expected.errors_, rtol=1e-10)
         with warnings.catch_warnings():
@@ -639,7 +639,7 @@ class TestOutOfMemory:
         model = KDLOutlierDetector(8, device=device, random_state=0, n_members=2, max_samples=80)
         expected = clone(model).fit(given).decision_function(given)
         few_rows_fit(90)
-        with pytest.warns(UserWarning, match="ran out of memory on .* signals: they are worked on in"):
+        with pytest.warns(UserWarning, match="ran out of memory on .* signals: they are processed in"):
             found = model.fit(given).decision_function(given)
         torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
 
@@ -1005,3 +1005,20 @@ class TestLife:
         codes = model.transform(given)
         assert codes.device.type == "cpu"
         assert torch.equal(codes, expected.transform(given.cuda()).cpu())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("index", [10**8, -2])
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_sparse_tensors_with_wild_indices(layout, index):
+    """torch would read or write out of bounds."""
+    values, places, wild = torch.ones(3), torch.tensor([0, 1, 2]), torch.tensor([0, 1, index])
+    ends = torch.tensor([0, 1, 2, 3, 3, 3, 3])
+    if layout == "coo":
+        X = torch.sparse_coo_tensor(torch.stack([places, wild]), values, (6, 6), check_invariants=False)
+    else:
+        make = torch.sparse_csr_tensor if layout == "csr" else torch.sparse_csc_tensor
+        X = make(ends, wild, values, (6, 6), check_invariants=False)
+    for call in (DL(3, n_nonzero_coefs=1).fit, DL(3, n_nonzero_coefs=1).fit(np.eye(6)).transform):
+        with pytest.raises(ValueError, match="malformed sparse tensor"):
+            call(X)

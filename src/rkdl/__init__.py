@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +49,7 @@ _HOMES = {
     "sparse_encode_gram": "rkdl._coding.encode",
 }
 
-# Modules that are imported when they are first used; pyod needs PyOD, so it is not offered by `dir`.
+# Modules that are imported when they are first used; pyod needs PyOD, so `dir` does not list it.
 _MODULES = ("datasets", "kernels", "metrics", "plotting", "pyod")
 
 
@@ -61,22 +58,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"rkdl.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'rkdl' has no attribute {name!r}")
-    with _no_collection():
-        value = getattr(import_module(_HOMES.get(name, "rkdl._estimators")), name)
+    value = getattr(import_module(_HOMES.get(name, "rkdl._estimators")), name)
     globals()[name] = value
     return value
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Without garbage collection: an import makes much and leaves no garbage, and looking for it takes long."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -28,7 +28,7 @@ def match_atoms(A: MatrixLike, B: MatrixLike) -> tuple[np.ndarray, np.ndarray]:
     A : array-like of shape (n_atoms, n_features) or fitted estimator
         Dictionary whose atoms are to be found.
     B : array-like of shape (n_others, n_features) or fitted estimator
-        Dictionary in which they are looked for.
+        Dictionary to search for their matches.
 
     Returns
     -------
@@ -75,14 +75,14 @@ def recovery_rate(true: MatrixLike, learned: MatrixLike, *, threshold: float = 0
     0.5
     """
     if not 0.0 <= threshold < 1.0:
-        raise ValueError(f"threshold={threshold!r} is no absolute cosine below 1: give at least 0, for example 0.99.")
+        raise ValueError(f"threshold={threshold!r} must be at least 0 and below 1, for example 0.99.")
     return float(np.mean(_match(_absolute_cosines(true, learned, "true", "learned"))[1] > threshold))
 
 
 def stability(dictionaries: Sequence[MatrixLike]) -> float:
     """Mean absolute cosine between matched atoms, over all pairs of dictionaries.
 
-    What fits with different seeds agree on is in the data; what they do not agree on depends on the start.
+    Atoms on which fits with different seeds agree are in the data; the others depend on the start.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def mutual_coherence(D: MatrixLike) -> float:
     """
     cosines = _absolute_cosines(D, D, "D", "D")
     if len(cosines) < 2:
-        raise ValueError("D has one atom: the coherence is that of two or more.")
+        raise ValueError("D has one atom: coherence needs at least two.")
     return float(cosines[~np.eye(len(cosines), dtype=bool)].max())
 
 
@@ -150,7 +150,7 @@ def _match(cosines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _absolute_cosines(A: Any, B: Any, *names: str) -> np.ndarray:
-    """Absolute cosines (n_atoms, n_others) between the atoms of two dictionaries, which errors call by `names`."""
+    """Absolute cosines (n_atoms, n_others) between the atoms of two dictionaries; `names` are for errors."""
     has_kernel = hasattr(A, "dual_components_") or hasattr(B, "dual_components_")
     products = _kernel_products(A, B, names) if has_kernel else _linear_products(A, B, names)
     # Rounding may leave the cosine of equal atoms a little above 1.
@@ -178,7 +178,7 @@ def _unit_atoms(D: Any, name: str) -> np.ndarray:
     zeros = np.flatnonzero(~atoms.any(axis=1))
     if zeros.size:
         raise ValueError(f"Atom {zeros[0]} of {name} is zero: leave it out, for instance np.delete(D, {zeros[0]}, 0).")
-    # First by the largest value, whose square need not be a finite number.
+    # First divided by the largest value, whose square may overflow.
     atoms = atoms / np.abs(atoms).max(axis=1, keepdims=True)
     return atoms / np.linalg.norm(atoms, axis=1, keepdims=True)
 

@@ -1,4 +1,4 @@
-"""What a backend must offer, and the one way to find an array's backend.
+"""The interface of a backend, and `backend_of`, which finds that of an array.
 
 Kernels, maps, metrics and the learning are written once on these primitives. What NumPy and torch do alike is written
 here; the rest in `cpu/backend.py` for arrays, with Numba where that is faster, and in `torch/backend.py` for tensors,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rkdl._backends.torch.pursuit import TensorCodes
 
 
-# Of the steps that L-BFGS remembers: shift, change of the gradient and curvature, oldest first.
+# History of L-BFGS, oldest first: shifts, changes of the gradient, and their inner products.
 Pairs: TypeAlias = Sequence[tuple[Array, Array, float]]
 # The codes of a chunk, of arrays or of tensors; `Codes` says what both offer.
 ChunkCodes: TypeAlias = "Codes | TensorCodes"
@@ -35,37 +35,37 @@ ChunkCodes: TypeAlias = "Codes | TensorCodes"
 class Backend(Protocol):
     """Primitives on arrays of one library; arguments are of that library unless they say otherwise.
 
-    What NumPy and torch have under one name, such as `stack` and `finfo`, is that of `xp`.
+    Functions that NumPy and torch call by the same name, such as `stack` and `finfo`, are taken from `xp`.
     """
 
     xp: ModuleType
 
     def to_host(self, array: Array) -> np.ndarray:
-        """The array in NumPy; itself if it is."""
+        """The array in NumPy; unchanged if it is there."""
         return array
 
     def from_host(self, array: Array, like: Array) -> Array:
-        """A NumPy array where `like` is; an array of this backend stays as it is."""
+        """A NumPy array moved to the device of `like`; an array of this backend is unchanged."""
         return array
 
     def as_like(self, array: Array, like: Array) -> Array:
-        """An array of this backend or of NumPy in the dtype of `like`, where that is."""
+        """An array of this backend or of NumPy, with the dtype and device of `like`."""
 
     def cast(self, array: Array, dtype: np.dtype | type) -> Array:
-        """The array in a NumPy dtype; itself if it has it."""
+        """The array in a NumPy dtype; unchanged if it has that dtype."""
 
     def copy(self, array: Array) -> Array:
         """A copy."""
 
     def full(self, shape: tuple[int, ...], value: float, like: Array) -> Array:
-        """One number in every place, of the dtype of `like`, where it is."""
+        """An array filled with one number, with the dtype and device of `like`."""
 
     def where(self, condition: Array, value: Array, otherwise: Array) -> Array:
         """`value` where the condition holds, else `otherwise`."""
         return self.xp.where(condition, value, otherwise)
 
     def largest(self, rows: Array, count: int) -> tuple[Array, Array]:
-        """The `count` largest numbers of every row and their places, in no order."""
+        """The `count` largest numbers of every row and their indices, in any order."""
 
     def group_sums(self, rows: Array, groups: Array, weights: Array, count: int) -> tuple[Array, Array, Array]:
         """Weighted sums (count, m) and weights (count,) of the rows of every group, and their numbers (count,)."""
@@ -81,7 +81,7 @@ class Backend(Protocol):
         return logits
 
     def power(self, array: Array, exponent: float) -> Array:
-        """``x^exponent`` in a new array; a whole exponent is exact in sign."""
+        """``x^exponent`` in a new array; the sign is exact if the exponent is an integer."""
 
     def cos_and_sin(self, phases: Array, factor: float) -> Array:
         """``factor cos(x)`` and, to the right of it, ``factor sin(x)``."""
@@ -96,10 +96,10 @@ class Backend(Protocol):
         """Write the diagonal in place."""
 
     def dot(self, left: Array, right: Array) -> Array:
-        """Sum of the products of all entries; a device does not wait for it."""
+        """Sum of the products of all entries, without waiting for a device."""
 
     def dots(self, left: Array, right: Array) -> tuple[float, float, float]:
-        """`dot` of the one with the other, with itself, and of the other with itself, waiting once."""
+        """``<x, y>``, ``<x, x>`` and ``<y, y>``, waiting for a device once."""
 
     def norm(self, array: Array) -> float:
         """Root of the sum of all squares; infinite where that overflows."""
@@ -159,13 +159,6 @@ class Backend(Protocol):
         logs[is_far] = -np.inf
         return self.exp(exponents), logs
 
-    def radial_gradient(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
-        """``factor sum_t weights_ti (x_t - y_i)`` (n, m) in float64."""
-        gradient = self.weighted_sum(weights, rows)
-        gradient -= weights.sum(0, dtype=self.xp.float64)[:, None] * others
-        gradient *= factor
-        return gradient
-
     def padded_gram(self, gram: Array) -> Array:
         """The inner products of all atoms as the pursuit reads them, prepared once for many chunks."""
         return gram
@@ -216,8 +209,23 @@ class Backend(Protocol):
     def project_rows(self, features: list, rows: Array, vector: Array) -> Array:
         """Inner products in float64 of a vector with `rows` of the features: of one array, or all rows of tensors."""
 
+    def add_scaled(self, total: Array, term: Array, factor: Array) -> None:
+        """``total += factor * term`` in place; `total` is C-contiguous."""
+
     def lbfgs_direction(self, gradient: Array, pairs: Pairs) -> tuple[Array, float]:
         """Direction of L-BFGS, and its slope."""
+        direction = self.full(gradient.shape, 0.0, gradient)
+        direction -= gradient
+        weights = []
+        for shift, change, curvature in reversed(pairs):
+            weight = self.dot(shift, direction) / curvature
+            self.add_scaled(direction, change, -weight)
+            weights.append(weight)
+        shift, change, curvature = pairs[-1]
+        direction *= curvature / self.dot(change, change)
+        for (shift, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
+            self.add_scaled(direction, shift, weight - self.dot(change, direction) / curvature)
+        return direction, float(self.dot(direction, gradient))
 
     def cholesky(self, matrix: Array, dtype: np.dtype | type) -> tuple[Array | None, Array] | None:
         """Pivots (rank,), None for all in order, and the factor (rank, rank) of a positive semidefinite matrix.
@@ -234,7 +242,7 @@ class Backend(Protocol):
 
 
 def is_tensor(value: object) -> bool:
-    """Whether a value is a torch tensor, found out without importing torch."""
+    """Whether a value is a torch tensor, without importing torch."""
     if type(value) is np.ndarray:
         return False
     torch = sys.modules.get("torch")
@@ -242,7 +250,7 @@ def is_tensor(value: object) -> bool:
 
 
 def backend_of(array: object) -> Backend:
-    """The backend of an array: torch's for a tensor, and the CPU's for all else."""
+    """The backend of an array: torch's for a tensor, otherwise the CPU's."""
     return _backend("torch" if is_tensor(array) else "cpu")
 
 

@@ -1,4 +1,4 @@
-"""Devices: which one is meant, what fits on it, and the way there and back; torch is imported only where it is used."""
+"""Devices: choice, free memory and transfers; torch is imported only where it is used."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def resolve_device(device: str | torch.device) -> torch.device:
 
 @cache
 def has_triton() -> bool:
-    """Whether Triton can be imported; whether there is a GPU for it is another matter."""
+    """Whether Triton can be imported, with or without a GPU."""
     return find_spec("triton") is not None
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that could still be taken on a GPU, what torch holds unused included; elsewhere, without bound."""
+    """Bytes still available on a GPU, including what torch holds unused; unlimited elsewhere."""
     if device.type != "cuda":
         return 1 << 62
     import torch
@@ -81,7 +81,7 @@ def upload(array: np.ndarray, device: torch.device) -> torch.Tensor:
     """A copy of the array on the device."""
     import torch
 
-    # torch takes neither read-only arrays without a word nor negative strides.
+    # torch warns of read-only arrays and refuses negative strides.
     if device.type == "cpu" or not (array.flags.c_contiguous and array.flags.writeable):
         array = np.array(array, order="C", ndmin=array.ndim)
     return torch.from_numpy(array).to(device)
@@ -95,7 +95,7 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 
 def placed(value: Any, device: torch.device | None) -> Any:
-    """The value with its arrays as tensors on a device; as it is without one."""
+    """The value with its arrays as tensors on a device; unchanged if that is None."""
     return value if device is None else to_device(value, device)
 
 
@@ -112,6 +112,6 @@ def csr_tensor(starts: Any, indices: Any, values: Any, shape: tuple[int, int]) -
 
     starts, indices, values = map(torch.as_tensor, (starts, indices, values))
     with warnings.catch_warnings():
-        # torch tells every process once that its CSR tensors are in beta.
+        # torch warns once per process that CSR tensors are in beta.
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_csr_tensor(starts, indices, values, size=shape, check_invariants=False)

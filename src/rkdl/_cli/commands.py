@@ -95,6 +95,9 @@ def denoise(options: Namespace) -> int:
     model.set_params(n_jobs=options.n_jobs)
     inputs = read_new(options.data, options, model)
     names = inputs.names or [f"feature{number}" for number in range(inputs.X.shape[1])]
+    if not options.keep and inputs.image_shape is None:
+        # Row numbers are not added, so that the result can be read like the input.
+        inputs = replace(inputs, ids={})
     inputs.check_results(names)
     if is_folder and inputs.image_shape is None:
         raise ValueError(f"{options.out}: a folder is for images, and {inputs.path} holds none; give a file")
@@ -105,9 +108,7 @@ def denoise(options: Namespace) -> int:
     if is_folder:
         write_images(as_path(options.out), signals, inputs)
     else:
-        # Row numbers are not added, so that the result can be read like the input.
-        has_ids = options.keep or inputs.image_shape is not None
-        write_matrix(as_path(options.out), signals, names, inputs.ids if has_ids else {})
+        write_matrix(as_path(options.out), signals, names, inputs.ids)
     say(options, f"{len(signals):,} {inputs.unit} denoised, saved to {options.out}")
     return 0
 
@@ -164,7 +165,7 @@ def classify(options: Namespace) -> int:
     if out is not None and options.test is None:
         raise ValueError("--out is for predictions, and there is nothing to predict: give --test")
     if options.test is None and options.save is None and options.cv is None:
-        raise ValueError("nothing to do with the classifier: give --test, --save or --cv")
+        raise ValueError("nothing to do: give --test, --save or --cv")
     inputs = read_inputs(options.data, options)
     if inputs.y is None:
         where = "put the images of each class into a subfolder" if inputs.image_shape else "name them with --label"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
-# What the options that concern reading apply to.
+# Kinds of input that the options for reading apply to.
 _TABLES, _ARRAYS, _FOLDERS = "tables", "files of arrays", "folders of images"
 _APPLY_TO = {
     "label": (_TABLES, _ARRAYS),
@@ -94,7 +94,7 @@ def read_inputs(
     for option, kinds in _APPLY_TO.items():
         if kind not in kinds and getattr(options, option) not in (None, []):
             note = ": classes of images are the subfolders that they are in" if option == "label" else ""
-            raise ValueError(f"--{option} is for {' and '.join(kinds)}, and {path.name} is none{note}")
+            raise ValueError(f"--{option} is for {' and '.join(kinds)}, which {path.name} is not{note}")
     if kind == _TABLES:
         inputs = _read_columns(path, options, model_names, is_new)
     elif kind == _FOLDERS:
@@ -154,11 +154,13 @@ def _read_images(
     if not files:
         raise DatasetError(folder, "there are no images in this folder", f"their endings are {', '.join(IMAGES)}")
     image_module = require(folder, "PIL.Image", "reading images")
+    operations = require(folder, "PIL.ImageOps", "reading images")
     rows: list[np.ndarray] = []
     for file in files:
         with reading(file, "an image", "remove or repair it"), image_module.open(file) as image:
             _check_nothing_is_lost(file, image)
-            pixels = image.convert("RGB" if has_color else "L")
+            # As a viewer shows it, though a camera may have stored it turned.
+            pixels = operations.exif_transpose(image).convert("RGB" if has_color else "L")
         if size is not None:
             pixels = pixels.resize(size)
         rows.append(np.asarray(pixels, dtype=np.float32) / np.float32(255.0))
@@ -173,7 +175,7 @@ def _read_images(
 
 
 def _check_nothing_is_lost(file: Path, image: ImageFile) -> None:
-    """Refuse images of which 8 bits of grey or of three colours are only a part."""
+    """Refuse images that lose information in 8 bits of grey or RGB."""
     # Pillow opens 16 bits of several channels as 8; how they are stored is in the arguments of its decoders.
     stored = " ".join(str(tile[3]) for tile in image.tile)
     levels = re.search(r"\d+", stored) if image.format == "PPM" else None
@@ -214,13 +216,13 @@ def _read_labels(path: Path, label: str, n_signals: int, is_new: bool) -> np.nda
         raise DatasetError(path, f"{label!r} is neither an array in it nor a file", remedy)
     if other.suffix.lower() == ".npy":
         with reading(other, "an array of labels"):
-            return np.load(other, allow_pickle=False).ravel()
+            return np.atleast_1d(np.squeeze(np.load(other, allow_pickle=False)))
     if other.suffix.lower() not in (".csv", ".tsv"):
         raise DatasetError(other, "labels are read from .npy and .csv files", "save them as one of these")
     table = read_table(other, header=False, text=["1"])
     if table.shape[1] != 1:
         raise DatasetError(other, f"has {table.shape[1]} columns", "labels are a file of one column")
-    # A first line that is no number is a header if there is a line too many.
+    # A first line that is not a number is a header if there is one line too many.
     has_header = len(table) == n_signals + 1 and not is_number(table.iloc[0, 0])
     return _as_labels(other, table[1].to_numpy()[int(has_header) :])
 

@@ -53,15 +53,15 @@ def readable_stderr() -> Iterator[None]:
 
 
 class _ProgressLines(io.TextIOBase):
-    """Passes on text; of a progress bar, which overwrites itself, one line every ten seconds."""
+    """Passes text on; a progress bar, which overwrites itself, becomes one line every ten seconds."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._last, self._is_bar = stream, time.monotonic(), False
+    def __init__(self, stream: TextIO, seconds: float = _SECONDS) -> None:
+        self._stream, self._seconds, self._last, self._is_bar = stream, seconds, time.monotonic(), False
 
     def write(self, text: str) -> int:
         if text.startswith("\r"):
             self._is_bar = True
-            if time.monotonic() - self._last >= _SECONDS:
+            if time.monotonic() - self._last >= self._seconds:
                 self._last = time.monotonic()
                 self._stream.write(f"{text.strip()}\n")
         elif not (self._is_bar and text in ("", "\n")):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from rkdl._cli.inputs import Inputs
+from rkdl._cli.inputs import IMAGES, Inputs
 from rkdl._persistence.files import check_writable, replacing
 from rkdl.datasets._errors import as_path, require
 
@@ -42,8 +42,9 @@ def check_outputs(options: Namespace, endings: Collection[str] = (), *, is_folde
         place = os.path.realpath(path)
         for other, what in taken.items():
             is_same = place == other or (all(map(os.path.exists, (place, other))) and os.path.samefile(place, other))
-            # Images among images, or anything within a Zarr array.
-            keeps_apart = (is_folder and option == "out") or other.lower().endswith(".zarr")
+            # Images among images, whatever is written as one, or anything within a Zarr array.
+            is_image = (is_folder and option == "out") or path.suffix.lower() in IMAGES
+            keeps_apart = is_image or other.lower().endswith(".zarr")
             if is_same or (keeps_apart and Path(other) in Path(place).parents):
                 raise ValueError(f"{path} is also {what} and would be overwritten: give another --{option}")
         taken[place] = f"the file of --{option}"

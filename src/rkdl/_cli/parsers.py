@@ -73,7 +73,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--drop": _option("columns to ignore", "COLUMN", nargs="+", default=[]),
     "--keep": _option("columns to copy to the results", "COLUMN", nargs="+", default=[]),
     "--header": {
-        "help": "whether the first line of a CSV file is a header (default: if it holds no numbers, or 0, 1, 2 ...)",
+        "help": "whether the first line of a CSV file is a header (default: if it has no numbers, or they count up)",
         "action": argparse.BooleanOptionalAction,
     },
     "--key": _option("name of the array, if an .npz, .mat or .zarr file has several", "NAME"),

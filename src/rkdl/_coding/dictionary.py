@@ -1,4 +1,4 @@
-"""A fitted dictionary: atoms in a feature space, and all that follows from them."""
+"""A fitted dictionary: atoms in a feature space, and what is computed from them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Value = TypeVar("Value")
 class FittedDictionary:
     """Atoms (n, p) in the coordinates of a feature map, and how signals are coded with them.
 
-    A value: what follows from it, such as the atoms in another dtype or on a device, is computed once and kept in it.
+    Immutable: derived values, such as the atoms in another dtype or on a device, are computed once and cached.
     Atoms have unit norm in feature space, unless `norms` holds the norms that codes are to be divided by. `decoder` is
-    one that was learned.
+    the learned one, if any.
     """
 
     feature_map: FeatureMap
@@ -80,7 +80,7 @@ class FittedDictionary:
         return replace(self, decoder=decoder)
 
     def encoder(self, dtype: np.dtype, device: Any = None) -> Encoder:
-        """What codes signals of a dtype, in NumPy or on a device."""
+        """The encoder of signals of a dtype, in NumPy or on a device."""
         if device is not None:
             return self._once((dtype, device), lambda: to_device(self.encoder(dtype).with_gram(), device))
         return self._once(dtype, lambda: self._make_encoder(dtype))
@@ -151,7 +151,7 @@ class FittedDictionary:
         return float((residuals**2).sum()), float((norms**2).sum())
 
     def find_decoder(self, dtype: np.dtype) -> Decoder | None:
-        """The way from codes of unit-norm atoms back to signals: the learned one, or that of the kernel."""
+        """The decoder of codes of unit-norm atoms: the learned one, or that of the kernel."""
         return self._once(("decoder", dtype), lambda: self._make_decoder(dtype))
 
     def _make_decoder(self, dtype: np.dtype) -> Decoder | None:
@@ -181,7 +181,7 @@ class FittedDictionary:
         return map_rows(codes, None, decoder, self.n_features, n_jobs, _decoded_codes)
 
     def denoise(self, signals: Signals, *, noise: float | None = None, n_jobs: int | None = None) -> Array:
-        """What the codes of signals represent; with `noise`, codes leave residuals of that standard deviation."""
+        """Signals as their codes represent them; with `noise`, codes leave residuals of that standard deviation."""
         dictionary = self
         if noise is not None:
             pursuit = Pursuit(self.n_atoms, self.squared_residual_of_noise(noise), self.pursuit.name)
@@ -225,13 +225,13 @@ class FittedDictionary:
             products = (encoder.feature_map.features(rows) * encoder.atoms).sum(axis=1)
             return encoder.feature_map.squared_norms(rows) - 2.0 * sign * products + 1.0
 
-        # More than rounding, for kernels to which both are the same.
+        # By more than rounding: for some kernels both are the same.
         is_closer = distances(negatives, -1.0) < (1.0 - 1e-5) * distances(signals, 1.0)
         return np.where(is_closer[:, None], negatives, signals)
 
 
 def check_shapes(atoms: np.ndarray, gram: np.ndarray | None, size: int) -> None:
-    """Refuse atoms that are not of so many features, or not those of the inner products."""
+    """Refuse atoms that do not fit the number of features or the inner products."""
     # Compiled code does not check bounds.
     if atoms.shape[1] != size or (gram is not None and gram.shape != (len(atoms), len(atoms))):
         raise ValueError(

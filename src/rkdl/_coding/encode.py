@@ -81,7 +81,7 @@ def sparse_encode(
     >>> sparse_encode([[3.0, 0.1, -2.0]], dictionary, n_nonzero_coefs=2)
     array([[ 3.,  0., -2.]])
     """
-    # A chunk's own sums show what is not finite, without an extra pass over the signals.
+    # Sums of a chunk show numbers that are not finite, without an extra pass over the signals.
     signals = open_signals(gather(X) if is_dask(X) else X, caller="sparse_encode", device=device)
     if _stays_on_device(dictionary, signals):
         dictionary = dictionary.detach()
@@ -160,8 +160,8 @@ def sparse_encode_gram(
     options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(gram))
     if squared_norms is None and residual_tol is not None:
         raise ValueError(
-            "residual_tol needs squared_norms, the squared norm of every signal: inner products with the atoms do not "
-            "tell it."
+            "residual_tol needs squared_norms, the squared norm of every signal: it cannot be computed from inner "
+            "products with the atoms."
         )
     squares = _check_squared_norms(squared_norms, signals)
     norms = np.sqrt(gram.diagonal())

@@ -57,11 +57,6 @@ class Encoder:
         return None if self.gram is None else backend_of(self.gram).padded_gram(self.gram)
 
     @cached_property
-    def ones(self) -> np.ndarray:
-        """A factor of one per atom."""
-        return np.ones(self.n_atoms, dtype=self.atoms.dtype)
-
-    @cached_property
     def limited(self) -> Pursuit:
         """The pursuit of no more atoms than there are coordinates: a further one could only fit rounding."""
         return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, self.feature_map.size))
@@ -146,7 +141,7 @@ class Encoder:
 
 
 def _have_vanished(correlations: Array, counts: Array) -> bool:
-    """Whether float32 rows of no code hold numbers whose squares are all zeros in it."""
+    """Whether float32 rows with empty codes hold nonzero numbers whose squares all underflow."""
     if counts.all() or correlations.dtype != np.float32:
         return False
     rows = correlations[counts == 0]
@@ -154,7 +149,7 @@ def _have_vanished(correlations: Array, counts: Array) -> bool:
 
 
 def check_finite_features(correlations: Array) -> None:
-    """Refuse a chunk whose features are not finite; of tensors that shows when all chunks are done."""
+    """Refuse a chunk whose features are not finite; tensors are checked when all chunks are done."""
     if not is_tensor(correlations):
         flat = correlations.ravel()
         with np.errstate(over="ignore", invalid="ignore"):

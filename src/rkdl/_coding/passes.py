@@ -42,7 +42,7 @@ class Coder(Protocol):
 def for_each_chunk(
     signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int, int], Result]
 ) -> list[Result]:
-    """``task(number, start, stop)`` of every chunk of signals that take `width` numbers each; what each returned.
+    """Results of ``task(number, start, stop)`` for every chunk of signals that take `width` numbers each.
 
     Tasks run in this process, those of chunks on a device one after another.
     """
@@ -65,9 +65,9 @@ def encode_signals(
     `squared_norms` are those of the signals, where the encoder cannot compute them.
     """
     if signals.device is not None:
-        from rkdl._execution.device import send_home
+        from rkdl._execution.device import to_input_device
 
-        # The array that shares a CPU tensor's memory is coded sooner; but a user's kernel may want tensors.
+        # A CPU tensor is coded faster as the array that shares its memory; but a user's kernel may need tensors.
         is_array = signals.device.type == "cpu" and encoder.is_linear
         found = None if is_array else _encode_on_device(signals, encoder, sparse_output, factors, squared_norms)
         if found is None:
@@ -75,12 +75,12 @@ def encode_signals(
             options: dict[str, Any] = {"factors": factors, "squared_norms": squared_norms}
             on_host = signals.on_host()
             found = encode_signals(on_host, encoder, sparse_output=sparse_output, n_jobs=n_jobs, **options)
-        return send_home(found, signals)
+        return to_input_device(found, signals)
     n_signals, n_atoms = signals.shape[0], encoder.n_atoms
-    # A few signals choose few atoms, whose rows of the Gram matrix alone are computed.
+    # A few signals choose few atoms: only their rows of the Gram matrix are computed.
     if encoder.gram is None and n_signals * encoder.pursuit.n_nonzero >= n_atoms // 2:
         encoder = replace(encoder, gram=gram_matrix(encoder.atoms, n_jobs))
-    factors = encoder.ones if factors is None else factors.astype(signals.dtype, copy=False)
+    factors = np.ones(n_atoms, signals.dtype) if factors is None else factors.astype(signals.dtype, copy=False)
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=signals.dtype)
 
     n_coefficients: list[int] = []
@@ -91,17 +91,25 @@ def encode_signals(
         n_coefficients.append(len(codes.values))
         return codes.scaled(factors) if dense is None else codes.scatter(factors, dense[start:stop])
 
-    parts: Any = for_each_chunk(signals, encoder.row_width, n_jobs, task)
-    if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0 and isinstance(encoder.feature_map, KernelMap):
+    width = encoder.row_width
+    with Executor(signals, chunk_bounds(n_signals, width, signals.dtype.itemsize), n_jobs, row_width=width) as executor:
+        parts: Any = executor.map_chunks(task)
+    if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0:
+        _warn_of_zeros(encoder)
+    return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
+
+
+def _warn_of_zeros(coder: Coder | None) -> None:
+    """Warn that a kernel vanishes; a classifier says so in its own words."""
+    if isinstance(coder, Encoder) and isinstance(coder.feature_map, KernelMap):
         warn(
             "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
             "signals that the dictionary was learned from."
         )
-    return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
 
 
 def _joined_codes(parts: list[Codes]) -> Codes:
-    """Codes of consecutive chunks as one; `parts` is emptied, so that memory holds no more than their values twice."""
+    """Codes of consecutive chunks as one; `parts` is emptied, so that memory holds at most two copies of the values."""
     counts, indices, values = map(list, zip(*parts, strict=True))
     parts.clear()
     every = np.concatenate(values)
@@ -167,12 +175,14 @@ def _work_on_device(
 def _are_in_range(means: list[float], signals: Signals, coder: Coder) -> bool:
     """Whether codes of chunks on a device can be trusted, from mean squares; features not finite are refused.
 
-    Zero is the mean square of zeros, or of squares that vanished.
+    The mean square is zero for zeros, and for squares that underflow.
     """
     if not coder.is_linear:
         if not np.isfinite(means).all():
             signals.check_finite()
             raise NotFiniteError
+        if not any(means):
+            _warn_of_zeros(coder)
         return True
     if not all(is_safe(mean, signals.dtype) for mean in means if mean != 0.0):
         return False
@@ -196,7 +206,7 @@ def map_rows(
     """
     row_width = sum(part.row_width for part in (coder, decoder) if part is not None)
     if signals.device is not None:
-        from rkdl._execution.device import send_home
+        from rkdl._execution.device import to_input_device
 
         def on_device(coder: Coder | None, decoder: Any, rows: Array, _: None) -> tuple[Array, Array]:
             return work(coder, decoder, rows)
@@ -204,21 +214,23 @@ def map_rows(
         parts = _work_on_device(signals, coder, decoder, row_width, on_device)
         if parts is None:
             coder, decoder = to_host((coder, decoder))
-            return send_home(map_rows(signals.on_host(), coder, decoder, width, n_jobs, work), signals)
+            return to_input_device(map_rows(signals.on_host(), coder, decoder, width, n_jobs, work), signals)
         found = joined(parts)
         # Numbers that are not finite, of features that are, come from a decoder.
         if coder is not None and not coder.is_linear:
             _are_in_range([float(backend_of(found).norm(found))], signals, coder)
-        return send_home(found, signals)
+        return to_input_device(found, signals)
     results = np.empty((signals.shape[0], width), dtype=signals.dtype if dtype is None else dtype)
 
-    def task(number: int, start: int, stop: int) -> None:
+    def task(number: int, start: int, stop: int) -> bool:
         own, rows = coder, signals.read(start, stop)
         if own is not None:
             own, rows = own.in_range(rows)
-        results[start:stop] = work(own, decoder, rows)[1]
+        checked, results[start:stop] = work(own, decoder, rows)
+        return bool(checked.any())
 
-    for_each_chunk(signals, row_width, n_jobs, task)
+    if not any(for_each_chunk(signals, row_width, n_jobs, task)):
+        _warn_of_zeros(coder)
     return results
 
 

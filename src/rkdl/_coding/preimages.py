@@ -23,21 +23,21 @@ from rkdl._features.kernels import RBF
 # Kernel vectors whose mean the fixed-point iteration starts from.
 NEAREST = 5
 MAX_STEPS = 200
-# A step longer than the fixed point's own saves iterations where the kernel is broad; it is taken back if g falls.
+# Steps longer than the fixed point's own save iterations if the kernel is broad; a step that lowers g is undone.
 LONGEST_STEP, SHORTEST_STEP = 8.0, 1e-3
 
 
 def to_unit_length(codes: Any, gram: Any) -> Any:
     """Codes (c, n), dense, a tensor or CSR, that stand for points of unit norm in feature space; zeros stay.
 
-    Under an RBF kernel every signal has an image of unit norm, and noise shortens what the atoms see of it.
+    Under an RBF kernel every signal has an image of unit norm, and noise shortens its projection on the atoms.
     """
     if sparse.issparse(codes):
         lengths = abs(codes).max(axis=1).toarray().ravel().astype(codes.dtype)
         codes = _row_scaled(codes, 1.0 / np.where(lengths > 0.0, lengths, 1.0))
         return _row_scaled(codes, _inverse_roots(codes.multiply(codes @ gram).sum(axis=1).astype(codes.dtype)))
     lengths, _ = largest(abs(codes), 1)
-    # Squares of what is near one stay in range.
+    # Scaled to about one, so that squares stay in range.
     codes = codes / where(lengths > 0.0, lengths, 1.0)
     return codes * _inverse_roots((codes * (codes @ gram)).sum(axis=1))[:, None]
 
@@ -80,7 +80,7 @@ class Decode(Encoder):
             assert self.gram is not None
             codes = codes._replace(values=to_unit_length(codes.to_csr(self.n_atoms), self.gram).data)
         total = np.bincount(codes.indices, weights=codes.values, minlength=self.n_atoms)
-        # From the chunk's own mean, or an offset would take the digits.
+        # Relative to the chunk's mean, or an offset would cost digits.
         mean = signals.mean(axis=0, dtype=np.float64).astype(signals.dtype)
         whole = codes.cross_products(signals - mean, self.n_atoms).astype(np.float64) + np.outer(total, mean)
         code_gram = codes.gram(self.n_atoms)
@@ -101,14 +101,14 @@ class Decode(Encoder):
 def learn_decoder(
     sums: DecoderSums, gram: np.ndarray, alpha: float, unit_length: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix (n, m) that codes are multiplied by, and what is added (m,), from ridge regression.
+    """The matrix (n, m) of a linear decoder and its intercept (m,), from ridge regression.
 
     The linear map B from feature space to signals that minimises ``sum_t |y_t - B Psi_t|^2 + lambda |B|^2`` needs of
     the signals ``S = Z'Z`` and ``Q = Z'Y`` alone: with ``G = L L'`` the atoms' inner products, it takes a code z to
     ``z L (L'S L + lambda)^-1 L'Q``. `alpha` is lambda as a share of the mean eigenvalue of ``L'S L``.
 
-    With `unit_length`, a code of zeros says nothing and becomes the signals' mean; otherwise it is the code of
-    something, and the intercept is what regression finds.
+    With `unit_length`, a code of zeros carries no information and becomes the signals' mean; otherwise the
+    intercept is that of the regression.
     """
     mean = sums.signals / sums.n_signals
     middle = np.zeros_like(sums.codes) if unit_length else sums.codes / sums.n_signals
@@ -118,7 +118,7 @@ def learn_decoder(
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     values, vectors = np.linalg.eigh(root.T @ code_gram @ root)
     values = np.maximum(values, 0.0)
-    # What rounding leaves of a direction that no code has carries nothing.
+    # Directions that no code has hold nothing but rounding.
     known = values > len(values) * np.finfo(np.float64).eps * values[-1]
     penalty = alpha * float(values.mean())
     weights = np.zeros_like(values)
@@ -161,7 +161,7 @@ class FixedPoint:
     """Pre-images for the RBF kernel by the fixed-point iteration of Mika et al., made safe.
 
     ``x <- sum_i c_i k(x, d_i) d_i / g(x)`` is a step along the gradient of g, so g can be made to rise at every step: a
-    step that lowers it is taken back and shortened. The start has a positive g, so the denominator stays positive.
+    step that lowers it is undone and shortened. The start has a positive g, so the denominator stays positive.
     Where no kernel vector has one, the nearest kernel vector is the answer, and the centre of all for a code of zeros.
 
     All arrays are NumPy's or all are tensors.
@@ -195,7 +195,7 @@ class FixedPoint:
         codes = codes.toarray() if sparse.issparse(codes) else codes
         lengths, _ = largest(abs(codes), 1)
         known = lengths[:, 0] > 0.0
-        # The answer does not change with the length of a code, and squares stay in range.
+        # The result does not depend on the length of a code, and squares stay in range.
         unit = codes[known] / lengths[known]
         signals = backend_of(codes).full((len(codes), self.vectors.shape[1]), 0.0, self.vectors)
         signals[known] = self._climb(unit @ self.atoms, unit @ self.products)

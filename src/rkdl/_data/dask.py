@@ -44,7 +44,7 @@ class DaskSignals(Signals):
         return self.take(np.arange(start, stop))
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        """The rows of the given indices: those of a block leave it together, and other blocks are not asked."""
+        """The rows of the given indices, taken block by block; other blocks are not computed."""
         wanted, inverse = np.unique(np.asarray(indices), return_inverse=True)
         edges = np.cumsum([0, *self.data.chunks[0]])
         cuts = np.searchsorted(wanted, edges)
@@ -82,7 +82,7 @@ class DaskSignals(Signals):
         if len(items) < len(blocks):
             graph, _ = cull(graph, [blocks[i] for i in items])
         token, n_rows = uuid4().hex, self.data.chunks[0]
-        # One task has the function, and workers hand it on to each other.
+        # One task holds the function, and workers pass it to each other.
         sent = f"rkdl-send-{token}"
         tasks = {f"{name}-{token}-{i}": (_call, sent, blocks[i], i, n_rows[i], item) for i, item in items.items()}
         return {**graph, sent: (_value_of, _Literal((function, self.shape[1]))), **tasks}, list(tasks)
@@ -96,7 +96,7 @@ class _Literal:
 
 
 def _submit(graph: dict, keys: list[str]) -> list:
-    """Futures of the keys where there is a client; else what was computed, held.
+    """Futures of the keys if there is a client; otherwise their values as literals.
 
     The chunk task is part of the graph, however large: scattered data are not, and would be lost with their worker.
     """
@@ -108,7 +108,7 @@ def _submit(graph: dict, keys: list[str]) -> list:
 
 
 def _compute(graph: dict, keys: list[str]) -> list:
-    """What the keys stand for, brought here."""
+    """The values of the keys, in this process."""
     return _brought(_submit(graph, keys))
 
 
@@ -125,7 +125,7 @@ def is_cluster() -> bool:
 
 
 def checked_block(block: Any, number: int, shape: tuple[int, int]) -> Any:
-    """A block as it is; one of another shape than the Dask array declares is refused."""
+    """The block unchanged; one of another shape than the Dask array declares is refused."""
     if tuple(block.shape) != shape:
         raise ValueError(
             f"Block {number} of X has shape {tuple(block.shape)}, and the Dask array declares {shape}: its `chunks` "
@@ -137,9 +137,9 @@ def checked_block(block: Any, number: int, shape: tuple[int, int]) -> Any:
 
 
 def aligned(value: Any) -> Any:
-    """The same with every array at an address its numbers can be read from.
+    """The value with every array aligned in memory.
 
-    What comes over a wire may lie anywhere; NumPy leaves BLAS aside for such arrays, and the bits change.
+    Arrays from a network may not be; NumPy does not use BLAS for those, which changes the last bits.
     """
     if isinstance(value, np.ndarray):
         return value if value.flags.aligned else value.copy()

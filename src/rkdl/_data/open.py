@@ -1,4 +1,4 @@
-"""The one way in: opens whatever holds the signals. CONTRIBUTING says how to add an array type."""
+"""`open_signals` opens every kind of input. CONTRIBUTING says how to add an array type."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_signals(X: Any, *, caller: str, device: Any = None, name: str = "X") ->
 
         if device is not None:
             raise ValueError(
-                f"device={str(device)!r} is for signals of one machine, and X is a Dask array: device=None."
+                f"device={str(device)!r} is for signals of one machine, and X is a Dask array: use device=None."
             )
         check_source(X, caller)
         return DaskSignals(X)
@@ -45,7 +45,7 @@ def open_signals(X: Any, *, caller: str, device: Any = None, name: str = "X") ->
         rows = _open_array(X, caller, name)
     if device is None:
         return rows
-    # First: it says what to do where torch is not installed.
+    # First: its error says how to install torch.
     place = resolve_device(device)
     from rkdl._data.tensors import StreamedSignals
 
@@ -58,7 +58,7 @@ def is_dask(X: Any) -> bool:
 
 
 def gather(X: Any) -> Any:
-    """Everything in host memory: blocks of a Dask array, rows of a source, a tensor's numbers."""
+    """The input in host memory: all blocks of a Dask array, all rows of a source, a tensor as an array."""
     if is_tensor(X):
         return host(X)
     if not is_dask(X) and not is_source(X):
@@ -75,7 +75,7 @@ def gather(X: Any) -> Any:
 
 
 def is_plain(X: Any) -> bool:
-    """Whether scikit-learn's checks would return an array as it is; they take longer than coding a signal."""
+    """Whether scikit-learn's checks, which take longer than coding a signal, would return an array unchanged."""
     return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype in FLOATS and X.flags.aligned
 
 
@@ -85,10 +85,10 @@ def _open_array(X: MatrixLike, caller: str, name: str) -> Signals:
     kind = getattr(getattr(X, "dtype", None), "kind", "O")
     dtype: Any = None if isinstance(X, np.ndarray) and kind in "iub" else FLOATS
     if kind == "f" and isinstance(X, np.ndarray) and X.dtype.itemsize == 4:
-        # In whatever byte order.
+        # In any byte order.
         dtype = np.float32
     X = check_numbers(X, dtype=dtype, caller=caller, name=name)
     if isinstance(X, np.ndarray) and not X.flags.aligned:
-        # From a wire or a file: NumPy does not use BLAS for such arrays, and the bits change.
+        # From a network or a file: NumPy does not use BLAS for such arrays, which changes the last bits.
         X = X.copy()
     return Signals(X, float_dtype(X.dtype))

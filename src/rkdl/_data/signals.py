@@ -15,7 +15,7 @@ from rkdl._backends.arrays import cast, host, squared_norms
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array
 
-# Numbers that are looked at together, in float64, where all are to be seen.
+# Numbers per piece, in float64, where all signals are inspected.
 PIECE_SIZE = 1 << 20
 Result = TypeVar("Result")
 
@@ -37,7 +37,7 @@ class Signals:
     def __init__(self, data: Any, dtype: Any, shape: tuple[int, int] | None = None) -> None:
         self.data: Final[Any] = data
         self.dtype: Final[np.dtype] = np.dtype(dtype)
-        # That of the signals as they were given.
+        # The dtype that the signals were given in.
         self.result_dtype: Final[np.dtype] = self.dtype
         self.shape: Final[tuple[int, int]] = tuple(data.shape) if shape is None else shape
 
@@ -109,7 +109,7 @@ class Signals:
         return Signals(self.take(indices), self.dtype)
 
     def reading(self, bounds: Sequence[tuple[int, int]], at_once: int) -> AbstractContextManager[None]:
-        """Lasts as long as a pass that reads rows `bounds` in this order, so many at once; slow sources read ahead."""
+        """Context of a pass that reads rows `bounds` in this order, `at_once` at a time; slow sources read ahead."""
         return nullcontext()
 
     def check_finite(self, name: str = "X") -> None:
@@ -128,7 +128,7 @@ class Signals:
         return float(deviations.sum() + float(counts @ (means - mean) ** 2)) / size
 
     def _of_pieces(self, function: Callable[[Array], Result], name: str) -> list[Result]:
-        """The function of some rows after the other, as they are read."""
+        """Results of the function for consecutive pieces of rows."""
         n_rows, step = self.shape[0], max(1, PIECE_SIZE // self.shape[1])
         return [function(self.read(start, min(start + step, n_rows))) for start in range(0, n_rows, step)]
 
@@ -150,7 +150,7 @@ def _moments(numbers: Array) -> tuple[int, float, float]:
 
 
 def check_shape(shape: tuple[int, ...], kind: str, caller: str) -> None:
-    """Refuse what is not rows of signals; `kind` is what they are in."""
+    """Refuse a shape other than (n_signals, n_features); `kind` names what has it."""
     if len(shape) != 2:
         raise ValueError(f"Expected 2D array, got {len(shape)}D {kind} instead: one signal per row.")
     for count, what in zip(shape, ("sample(s)", "feature(s)"), strict=True):

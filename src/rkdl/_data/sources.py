@@ -1,4 +1,4 @@
-"""Signals that are read from where they lie: memory maps, Zarr arrays, HDF5 datasets, anything with row slices."""
+"""Signals that are read from storage: memory maps, Zarr arrays, HDF5 datasets, anything with row slices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rkdl._data.signals import Signals, check_shape, float_dtype
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.warnings import warn
 
-# Bytes of a storage block that is kept while its rows are asked for; larger ones are read piece by piece.
+# Bytes of the largest storage block that is cached while its rows are read; larger ones are read in pieces.
 LARGEST_BLOCK = 64 << 20
 
 
@@ -36,7 +36,7 @@ def is_source(X: Any) -> bool:
 
 
 def check_source(X: Any, caller: str) -> None:
-    """Refuse what no signals can be read from."""
+    """Refuse a source of the wrong shape or dtype."""
     shape, dtype = tuple(X.shape), np.dtype(X.dtype)
     check_shape(shape, type(X).__name__, caller)
     if dtype.kind == "c":
@@ -52,18 +52,18 @@ class RowSource(Signals):
 
     def __init__(self, data: Any) -> None:
         super().__init__(data, float_dtype(data.dtype))
-        # A compressed block is unpacked whole whatever part of it is asked for.
+        # A compressed block is always decompressed as a whole.
         self._storage_rows = _rows_of_blocks(data)
         n_bytes = self._storage_rows * self.shape[1] * np.dtype(data.dtype).itemsize
         self._block_rows = self._storage_rows if n_bytes <= LARGEST_BLOCK else 1
         if self._block_rows < self._storage_rows:
             warn(
-                f"The signals are stored in blocks of {n_bytes / 2**20:.0f} MiB, each unpacked anew for every chunk "
-                f"that is read of it: store them in blocks of at most {LARGEST_BLOCK >> 20} MiB."
+                f"The signals are stored in blocks of {n_bytes / 2**20:.0f} MiB, decompressed again for every chunk "
+                f"that is read from them: store them in blocks of at most {LARGEST_BLOCK >> 20} MiB."
             )
         self._block: tuple[int, np.ndarray] | None = None
         self._lock, self._taking = threading.Lock(), threading.Lock()
-        # What reads the next chunks of a pass while one is worked on.
+        # Reads the next chunks of a pass while one is processed.
         self._reader: ThreadPoolExecutor | None = None
         self._upcoming: Iterator[tuple[int, int]] = iter(())
         self._ahead: dict[tuple[int, int], Future] = {}
@@ -90,7 +90,7 @@ class RowSource(Signals):
     def _read_ahead(self, count: int) -> None:
         if self._reader is not None:
             for start, stop in islice(self._upcoming, count):
-                # While the interpreter ends nothing is read ahead any more.
+                # When the interpreter shuts down, nothing more is read ahead.
                 with suppress(RuntimeError):
                     self._ahead[start, stop] = self._reader.submit(copy_context().run, self._read, start, stop)
 
@@ -116,7 +116,7 @@ class RowSource(Signals):
         return self._finish(parts[0].copy() if len(parts) == 1 else np.concatenate(parts))
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
-        """Rows as they are stored, dense; a source that gives other rows than it was asked for is refused."""
+        """Rows as stored, dense; a source that returns a wrong number of rows is refused."""
         rows = well_formed(self.data[start:stop])
         if isinstance(rows, np.memmap):
             rows = np.array(rows)
@@ -150,7 +150,7 @@ class RowSource(Signals):
 
 
 def _rows_of_blocks(data: Any) -> int:
-    """Rows of a storage block; 1 where there are none or they are not said in the way of Zarr and HDF5."""
+    """Rows of a storage block; 1 if there are no blocks, or `chunks` is not that of Zarr or HDF5."""
     chunks = getattr(data, "chunks", None)
     if not isinstance(chunks, tuple) or not chunks or not isinstance(chunks[0], Integral):
         return 1
@@ -158,7 +158,7 @@ def _rows_of_blocks(data: Any) -> int:
 
 
 def _forget_pages(data: np.memmap) -> None:
-    """Let go of a memory map's pages that were read; the system's file cache still has them.
+    """Release a memory map's pages that were read; the system's file cache still has them.
 
     Pages of a copy-on-write map may hold changes that are nowhere else, so those stay.
     """

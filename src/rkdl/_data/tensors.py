@@ -22,6 +22,7 @@ STAGING_BYTES = 32 << 20
 def open_tensor(X: torch.Tensor, device: Any, caller: str) -> TensorSignals | StreamedSignals:
     """Signals that are a tensor, on `device` or, without one, where they are; from host memory they are streamed."""
     if X.layout is not torch.strided:
+        _check_sparse(X)
         X = X.to_dense()
     if X.dtype.is_complex:
         raise ValueError(f"Complex data not supported: X is of dtype {X.dtype}.")
@@ -33,12 +34,26 @@ def open_tensor(X: torch.Tensor, device: Any, caller: str) -> TensorSignals | St
     return TensorSignals(X, dtype, place)
 
 
+def _check_sparse(X: torch.Tensor) -> None:
+    """Refuse a sparse tensor with indices outside its shape, which torch would follow."""
+    try:
+        # torch checks them when it makes a tensor, unless it is told not to.
+        if X.layout is torch.sparse_coo:
+            torch.sparse_coo_tensor(X._indices(), X._values(), X.shape, check_invariants=True)
+        else:
+            by_rows = X.layout in (torch.sparse_csr, torch.sparse_bsr)
+            places = (X.crow_indices(), X.col_indices()) if by_rows else (X.ccol_indices(), X.row_indices())
+            torch.sparse_compressed_tensor(*places, X.values(), X.shape, layout=X.layout, check_invariants=True)
+    except RuntimeError as error:
+        raise ValueError(f"X is a malformed sparse tensor ({error}): make it with check_invariants=True.") from error
+
+
 def _finished(rows: torch.Tensor, dtype: np.dtype) -> torch.Tensor:
     return rows.to(torch_dtype(dtype)).contiguous()
 
 
 class TensorSignals(Signals):
-    """Rows of a tensor, on the device that they are worked on."""
+    """Rows of a tensor, on the device that processes them."""
 
     def __init__(self, data: torch.Tensor, dtype: Any, device: torch.device) -> None:
         super().__init__(data.detach().as_subclass(torch.Tensor).to(device).resolve_neg(), dtype)
@@ -82,17 +97,17 @@ class HostTensor(Signals):
 
 
 class StreamedSignals(Signals):
-    """Rows in host memory or on disk that go through a device: two chunks there, one arriving, one worked on.
+    """Rows in host memory or on disk that go through a device: two chunks there, one arriving, one processed.
 
     Where all signals fit in a share of the device's memory they stay there when they have arrived once. A tensor's
-    rows travel and stay in its own dtype, and are converted chunk by chunk on the device.
+    rows are sent and kept in its own dtype, and converted chunk by chunk on the device.
     """
 
     def __init__(self, source: Signals, device: torch.device) -> None:
         super().__init__(source.data, source.dtype)
         self.source = source
         self.device = device
-        # Whether rows travel as they are stored, and are converted on the device.
+        # Whether rows are sent in their own dtype and converted on the device.
         self._is_stored = isinstance(source, HostTensor)
         self.home = source.data.device if self._is_stored else None
         self.is_in_memory = source.is_in_memory
@@ -115,7 +130,7 @@ class StreamedSignals(Signals):
         return _finished(arrived, self.dtype) if self._is_stored else arrived
 
     def _sent(self, start: int, stop: int) -> Any:
-        """Rows as they travel."""
+        """Rows as they are sent."""
         return self.data[start:stop] if self._is_stored else self.source.read(start, stop)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
@@ -146,10 +161,10 @@ class _Buffers:
         self.device, self.shape, self.dtype = device, shape, dtype
         self._copies = torch.cuda.Stream(device)
         self._sent = [torch.cuda.Event(), torch.cuda.Event()]
-        # All rows, if they are to stay; and which of them are there.
+        # All rows, if they fit; and which of them have arrived.
         self._resident: torch.Tensor | None = None
         self._is_there = np.zeros(shape[0], dtype=bool)
-        # Else places that chunks take turns in, each free after the work that the device had been given by an event.
+        # Otherwise two slots used in turn; the event of a slot marks the end of the work that was submitted for it.
         self._slots: list[tuple[torch.Tensor, torch.cuda.Event] | None] = [None, None]
         self._is_used = False
 
@@ -180,10 +195,10 @@ class _Buffers:
         return self._resident[start:stop]
 
     def _slot(self, n_rows: int) -> torch.Tensor:
-        """Room for a chunk, in the place of the last but one."""
+        """A slot for a chunk, that of the last but one."""
         earlier, last = self._slots
         if last is not None:
-            # What the device has been given by now includes all work on the last chunk.
+            # The work submitted so far includes all work on the last chunk.
             last[1].record(torch.cuda.current_stream(self.device))
         if earlier is None or len(earlier[0]) < n_rows:
             earlier = self._empty(n_rows), torch.cuda.Event()
@@ -193,7 +208,7 @@ class _Buffers:
         return earlier[0][:n_rows]
 
     def _send(self, rows: Any, target: torch.Tensor) -> torch.Tensor:
-        """Copy through pinned memory on a stream of its own; work that is given to the device later waits for it."""
+        """Copy through pinned memory on a separate stream; work submitted to the device later waits for it."""
         if isinstance(rows, np.ndarray) and rows.flags.writeable:
             # torch copies with several threads.
             rows = torch.from_numpy(rows)

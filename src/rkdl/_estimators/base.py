@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -100,20 +102,19 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                     f"transform_output={output!r} would bring all codes of a lazy Dask array to this machine: use "
                     f"set_output(transform='default'), and dask.dataframe.from_dask_array for a lazy data frame."
                 )
-        return self._apply(
-            dictionary, signals, "encode", sparse_output=self.sparse_output, **self._given_norms(signals)
-        )
+        encode = self._method_for(signals, dictionary, "encode")
+        return encode(signals, sparse_output=self.sparse_output, **self._given_norms(signals))
 
-    def _apply(self, dictionary: FittedDictionary, signals: Signals, method: str, **options: Any) -> Array:
-        """What a method of the dictionary makes of signals: lazily, if they are a Dask array."""
+    def _method_for(self, signals: Signals, dictionary: FittedDictionary, name: str) -> Callable[..., Array]:
+        """A method of the dictionary, with lazy results if the signals are a Dask array."""
         if signals.is_remote:
             from rkdl._estimators.lazy import apply_lazily
 
-            return apply_lazily(dictionary, signals, method, **options)
-        return getattr(dictionary, method)(signals, n_jobs=self.n_jobs, **options)
+            return partial(apply_lazily, dictionary, name)
+        return partial(getattr(dictionary, name), n_jobs=self.n_jobs)
 
     def _given_norms(self, signals: Signals, *, for_residuals: bool = False) -> dict[str, np.ndarray]:
-        """Squared norms (n_signals,) of the signals, as an option of the dictionary that they are unknown to."""
+        """Squared norms (n_signals,) of the signals, as an option for a dictionary that cannot compute them."""
         return {}
 
     @with_one_model
@@ -133,7 +134,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         dictionary, signals = self._open(X)
         norms = self._given_norms(signals, for_residuals=True)
-        return self._apply(dictionary, signals, "residual_norms", **norms)
+        return self._method_for(signals, dictionary, "residual_norms")(signals, **norms)
 
     @with_one_model
     def score(self, X: MatrixLike, y: None = None) -> float:
@@ -188,10 +189,10 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             raise ValueError(f"The codes have {codes.shape[1]} columns and the dictionary {dictionary.n_atoms} atoms.")
         # Raised here, and not on the workers, if there is none.
         self._check_decodable(dictionary, codes.dtype)
-        return self._apply(dictionary, codes, "decode")
+        return self._method_for(codes, dictionary, "decode")(codes)
 
     def _check_decodable(self, dictionary: FittedDictionary, dtype: np.dtype) -> None:
-        """Raise if there is no way back from codes to signals."""
+        """Raise if codes cannot be turned back into signals."""
         check_has_signals(is_precomputed=isinstance(dictionary.feature_map, GivenKernelMap))
         if dictionary.find_decoder(dtype) is None:
             raise NotFittedError(
@@ -201,7 +202,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     @with_one_model
     def atom_preimages(self) -> np.ndarray:
-        """Compute a signal for each atom, to look at: its pre-image.
+        """Compute the pre-image of each atom, a signal to look at.
 
         In general no signal is mapped to an atom exactly; its pre-image is found as `inverse_transform` finds that of a
         code. Since codes may subtract an atom, it is that of the atom or its negative, whichever comes closer.
@@ -240,7 +241,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             noise = float(noise)
             dictionary.squared_residual_of_noise(noise)
         self._check_decodable(dictionary, signals.dtype)
-        return self._apply(dictionary, signals, "denoise", noise=noise)
+        return self._method_for(signals, dictionary, "denoise")(signals, noise=noise)
 
     save = save
 
@@ -260,7 +261,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
 
 def check_has_signals(*, is_precomputed: bool) -> None:
-    """Raise if the signals are not known, which codes could be turned back into."""
+    """Raise if the kernel is precomputed, so that the signals are not known."""
     if is_precomputed:
         raise ValueError(
             "Codes of a precomputed kernel cannot be turned back into signals, which are not known: give the kernel by "

@@ -23,7 +23,8 @@ from rkdl._utils.types import Device, MatrixLike
 from rkdl._utils.warnings import quiet
 
 # Parameters that say what fitted arrays mean: other values take effect at the next fit.
-STRUCTURE = ("n_components", "kernel", "degree", "coef0")
+_SIZES = ("n_components", "n_fourier_features", "n_kernel_vectors", "kernel_vectors")
+STRUCTURE = (*_SIZES, "kernel", "degree", "coef0")
 
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 Value = TypeVar("Value")
@@ -34,7 +35,7 @@ def as_fitted(estimator: Estimator) -> Estimator:
     """The estimator as it was fitted, whatever its parameters are now, or an error if it is not fitted."""
     state = vars(estimator)
     if "n_iter_" not in state and "n_components_" not in state:
-        # Not asked of every estimator: it makes all tags first, which takes longer than coding a signal.
+        # Not called for every estimator: it builds all tags, which takes longer than coding a signal.
         check_is_fitted(estimator)
         # It need not be fitted. The model is not kept: the user may change an array before the next call.
         return clone(estimator).fit()
@@ -49,7 +50,7 @@ def with_one_model(
 ) -> Callable[Concatenate[Any, Parameters], Value]:
     """A method that sees one fitted model throughout, also while another thread fits the estimator.
 
-    BLAS has one thread meanwhile: what is slow has threads of its own.
+    BLAS has one thread meanwhile: slow work runs on the library's own threads.
     """
 
     @wraps(method)
@@ -68,8 +69,8 @@ def remember_parameters(estimator: BaseEstimator) -> None:
         estimator._fit_settings = estimator._settings()
 
 
-# What follows from fitted estimators, with the objects that it was made of. Outside the estimators, so that pickles,
-# copies, files and comparisons of their attributes do not hold it.
+# Values derived from fitted estimators, and the objects they were derived from. Outside estimators, so that pickles,
+# copies, files and comparisons of their attributes do not include them.
 _made: WeakKeyDictionary[BaseEstimator, tuple[tuple, Any]] = WeakKeyDictionary()
 
 
@@ -95,7 +96,7 @@ def freeze(estimator: BaseEstimator, names: tuple[str, ...]) -> None:
 
 
 def constant(array: np.ndarray) -> np.ndarray:
-    """An array that nobody changes: a copy of one that was set by the user."""
+    """An array that does not change: a copy of one that the user set."""
     return array.copy() if array.flags.writeable else array
 
 

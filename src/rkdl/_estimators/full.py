@@ -35,7 +35,7 @@ class KDL(KernelLearner):
         ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, or a function
         of two matrices that returns their kernel matrix (or of two rows that returns a number: slow).
         With "precomputed", X is the kernel matrix in `fit`, and kernel values with the training signals after it;
-        errors, and codes with `residual_tol`, are then those of the training signals, whose norms alone are known.
+        errors, and codes with `residual_tol`, need k(x, x), which is known for the training signals only.
     gamma : float, "median" or "scale", default="median"
         Parameter of "rbf" and "poly"; a `Kernel` has its own. "median" is the inverse of the median squared distance in
         a sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
@@ -135,7 +135,7 @@ class KDL(KernelLearner):
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         if reset and self.device is None and not is_tensor(X):
-            # Every signal meets every other one: they are needed together.
+            # All signals are needed together.
             X = gather(X)
         if not self._is_precomputed:
             return super()._read_signals(X, reset=reset)

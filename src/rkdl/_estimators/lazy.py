@@ -17,7 +17,7 @@ from rkdl._data.signals import Signals
 from rkdl._execution.blas import one_blas_thread
 from rkdl._utils.types import Array
 
-# What the tasks of a method of the dictionary are called, where it is not the estimators' name for it.
+# Names of tasks that are not the name of the dictionary's method.
 NAMES = {"encode": "transform", "residual_norms": "error"}
 
 
@@ -27,7 +27,7 @@ def energies_of_blocks(dictionary: FittedDictionary, signals: DaskSignals) -> li
     return signals.map_blocks(task, "rkdl-score")
 
 
-def apply_lazily(dictionary: FittedDictionary, signals: Signals, method: str, **options: Any) -> Array:
+def apply_lazily(dictionary: FittedDictionary, method: str, signals: Signals, **options: Any) -> Array:
     """A method of the dictionary on each block of signals, as a Dask array with the same row chunks."""
     shape = {"encode": (0, dictionary.n_atoms), "residual_norms": (0,)}.get(method, (0, dictionary.n_features))
     empty: Any = np.empty(shape, dtype=signals.result_dtype)

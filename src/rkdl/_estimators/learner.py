@@ -83,7 +83,7 @@ class Learner(DictionaryEstimator):
 
     @abstractmethod
     def _features(self) -> FeatureChoice:
-        """What the method sees of signals."""
+        """The features of the method."""
 
     def _specification(self) -> Specification:
         """What to learn, as the parameters say."""
@@ -179,7 +179,7 @@ class Learner(DictionaryEstimator):
         if decoder is not None:
             found |= {"decoder_": decoder.matrix, "decoder_intercept_": decoder.intercept}
         for name in self._parts:
-            # A part of an earlier fit belongs to other atoms.
+            # Parts of an earlier fit belong to other atoms.
             self.__dict__.pop(name, None)
         self.__dict__ |= {name: found[name] for name in self._parts if name in found}
         if learned.rank is not None:
@@ -288,13 +288,13 @@ def _stream_of(work: Any, specification: Specification) -> Stream:
 
 
 def _check_settings(work: Any) -> None:
-    """Refuse parameters that what was learned cannot follow."""
+    """Refuse changes of parameters that the fitted model depends on."""
     known, now = vars(work).get("_fit_settings", {}), work._settings()
     for name, value in known.items():
         if now.get(name) != value:
             raise ValueError(
-                f"{name}={now.get(name)!r} was {value!r} when this {type(work).__name__} began to learn, and what it "
-                f"learned holds for that alone: set it back, or begin anew with fit or a clone."
+                f"{name}={now.get(name)!r} was {value!r} when this {type(work).__name__} began to learn, and its "
+                f"model depends on that: set it back, or begin anew with fit or a clone."
             )
 
 

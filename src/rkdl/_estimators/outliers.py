@@ -105,7 +105,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     medians_ : ndarray of shape (n_members,)
         Median of ``-log(1 - r^2)`` over the training signals, for each dictionary.
     spreads_ : ndarray of shape (n_members,)
-        Its interquartile range, but at least 1e-4, so that dictionaries that represent all signals have no say.
+        Its interquartile range, but at least 1e-4, so that dictionaries that represent all signals have no influence.
     n_iter_ : int
         Number of iterations per dictionary.
     n_features_in_ : int
@@ -320,7 +320,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         threads = resolve_threads(self.n_jobs) if signals.is_in_memory and signals.device is None else 1
 
         def learn(task: tuple[float, int, int, int]) -> Member:
-            # The user's chunks are those of all signals, and these are some of them.
+            # The user's chunks are those of all signals, not of a sample.
             with config_context(chunk_rows=None):
                 member = self._learn_one(signals, *task)
             if bar is not None:
@@ -399,7 +399,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         return np.percentile(scores, 100.0 * self.contamination)
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
-        # A Dask array is brought here: what is learned from it is small, but its scores are not lazy.
+        # A Dask array is read into memory, because its scores are not lazy.
         signals = read_signals(
             self, gather(X) if is_dask(X) else X, reset=reset, device=self.device, prefers_arrays=True
         )

@@ -152,7 +152,7 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 class _File(NamedTuple):
-    """What was read of a file of an estimator; arrays are taken out of it."""
+    """The content of an estimator's file; arrays are removed when they are used."""
 
     name: str
     header: dict[str, Any]
@@ -165,7 +165,7 @@ class _File(NamedTuple):
         attributes = {}
         for key, value in self.header["attributes"].items():
             if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
-                raise TypeError(f"'{key}' is no fitted attribute")
+                raise TypeError(f"'{key}' is not a fitted attribute")
             attributes[key] = self._value(f"attribute.{key}", value)
         check_fitted(model, attributes)
         vars(model).update(attributes)

@@ -110,7 +110,7 @@ class SparseCoder(DictionaryEstimator):
         return self
 
     def _read_atoms(self, X: Any) -> np.ndarray:
-        """The atoms (n, m), as an array of their own; sets what `X` tells of the features."""
+        """The atoms (n, m), as an array of their own; sets the attributes about features from `X`."""
         atoms = None
         if self.dictionary is not None:
             given = well_formed(gather(self.dictionary), "dictionary")

@@ -30,7 +30,7 @@ _OPENBLAS = [
 
 @cache
 def _controls() -> list[tuple[Callable[[], int | None], Callable[[int], object]]]:
-    """What gets and sets the number of threads of each library."""
+    """Getter and setter of the number of threads of each library."""
     return [_control(library) for library in ThreadpoolController().select(user_api="blas").lib_controllers]
 
 
@@ -41,7 +41,7 @@ def _control(library: LibController) -> tuple[Callable[[], int | None], Callable
         for names in _OPENBLAS:
             if all(hasattr(functions, name) for name in names):
                 return getattr(functions, names[0]), getattr(functions, names[1])
-    # threadpoolctl lets one thread alone set the limit for as long as it lives; `_users` serves fits in any thread.
+    # threadpoolctl's limit belongs to the thread that sets it, for life; `_users` serves fits in any thread.
     return library.get_num_threads, getattr(library, "_real_set_num_threads", library.set_num_threads)
 
 
@@ -80,7 +80,7 @@ def check_n_jobs(n_jobs: int | None) -> None:
 
 
 def _after_fork() -> None:
-    """A child forked while another thread was fitting starts with BLAS given back and no lock held."""
+    """A child forked while another thread was fitting starts with BLAS restored and the lock free."""
     global _lock, _users
     _lock = threading.Lock()
     if _users:
@@ -95,9 +95,9 @@ if hasattr(os, "register_at_fork"):
 class one_blas_thread(ContextDecorator):  # noqa: N801
     """Hold BLAS to one thread, as a context manager or as the decorator of a public method that computes.
 
-    The last of several concurrent users restores what was there. `fit` and `partial_fit` enter it inside what undoes a
-    failure. Threads of BLAS would compete with those that run the chunk tasks, and a fork during a product of several
-    leaves OpenBLAS locked in the child and in the parent.
+    The last of several concurrent users restores what was there. `fit` and `partial_fit` enter it inside
+    `replaced_at_once`. Threads of BLAS would compete with those that run the chunk tasks, and a fork during a product
+    of several threads leaves OpenBLAS locked in the child and in the parent.
     """
 
     # Whether this object counts among the users. If Ctrl-C comes before the block begins, it does until it is deleted.

@@ -1,4 +1,4 @@
-"""Settings that hold for a while: chunks, a GPU's precision, whether a cluster holds the signals."""
+"""Settings of a context: chunks, a GPU's precision, whether a cluster holds the signals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PERSIST: ContextVar[bool] = ContextVar("rkdl_persist", default=True)
 _kept_bytes: ContextVar[int | None] = ContextVar("rkdl_kept_bytes", default=None)
 
 
-# What a context does not name; None has a meaning of its own.
+# Default of a setting that a context does not change; None is a value.
 UNCHANGED: Any = "unchanged"
 
 
@@ -37,7 +37,7 @@ def config_context(
     persist: bool = UNCHANGED,
     kept_bytes: int | None = UNCHANGED,
 ) -> Iterator[None]:
-    """Fix the chunks that signals are learned from and how they are worked on, for as long as the context lasts.
+    """Set how signals are cut into chunks and processed while the context lasts.
 
     Contexts may be nested: "unchanged" leaves a setting as it is outside. Sums over signals are added chunk by chunk,
     so that a local fit with the row chunks of a Dask array is bitwise identical to the cluster's.
@@ -100,7 +100,7 @@ def cache_limit(n_bytes: int) -> int:
 def chunk_bounds(n_signals: int, row_width: int, itemsize: int, device: Any = None) -> list[tuple[int, int]]:
     """Cut the rows into chunks (start, stop) that fit the cache; a function of the sizes alone, never of the machine.
 
-    A row occupies `row_width` numbers of `itemsize` bytes while it is worked on. There are at least eight chunks where
+    A row occupies `row_width` numbers of `itemsize` bytes while it is processed. There are at least eight chunks where
     the rows allow it, so that a few threads stay busy to the end. Chunks on a GPU are larger, and whole blocks of rows.
     """
     if device is not None and device.type == "cuda":
@@ -113,7 +113,7 @@ def chunk_bounds(n_signals: int, row_width: int, itemsize: int, device: Any = No
     rows = min(rows, max(SMALLEST_CHUNK, -(-n_signals // 8)))
     n_chunks = max(1, -(-n_signals // rows))
     if 4 < n_chunks <= 16:
-        # A multiple of four: two or four threads end together. Of more chunks one more or less is no matter.
+        # A multiple of four: two or four threads end together. With more chunks, one more or less does not matter.
         n_chunks = -(-n_chunks // 4) * 4
     edges = [n_signals * i // n_chunks for i in range(n_chunks + 1)]
     return list(itertools.pairwise(edges))

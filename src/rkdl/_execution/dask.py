@@ -26,7 +26,7 @@ from rkdl._execution.executor import ChunkTask, Executor, Result, State, Sums, a
 # Chunks whose sums one Dask task adds to the total.
 ADDED_AT_ONCE = 16
 
-# What a task is called on the dashboard, where its own name would not say it or looks to Dask like a hash.
+# Names on the dashboard of tasks whose own name is unclear or looks like a hash to Dask.
 _NAMES = {"squares": "inspect", "decode": "decoder"}
 
 
@@ -76,7 +76,7 @@ def pass_graph(
     graph |= held
     token, sums, has_states = uuid4().hex, applied, _makes_state(task)
     if has_states:
-        # Apart, for what is added elsewhere must not take the codes along.
+        # In tasks of their own, so that sums are sent to other workers without the codes.
         sums = [f"rkdl-sums-{token}-{i}" for i in range(len(items))]
         graph.update((key, (itemgetter(0), pair)) for key, pair in zip(sums, applied, strict=True))
     total: Any = None if start is None else _Literal(start)
@@ -108,7 +108,7 @@ def _references(states: list, graph: dict) -> list:
 
 
 def _without_sums(pairs: list) -> list:
-    """Chunk states of pairs that lie here; those on workers stay as they are, which saves a Dask task."""
+    """Chunk states of pairs in this process; those on workers stay pairs, which saves a Dask task."""
     return [_Literal(pair.value[1]) if isinstance(pair, _Literal) else pair for pair in pairs]
 
 
@@ -136,7 +136,7 @@ def _state_of(item: Any) -> State:
 
 def _add(total: Any, parts: Sequence[Sums]) -> Sums:
     earlier = _value_of(total)
-    # A copy to add to: what other tasks hold is not changed.
+    # A copy: what other tasks hold must not change.
     totals = None if earlier is None else add_sums(None, earlier)
     for part in parts:
         totals = add_sums(totals, part)

@@ -19,7 +19,7 @@ from rkdl._utils.nested import map_parts
 from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
 
-# Multiplications, about, of the work between two passes that the host does sooner than a GPU can be told to.
+# Multiplications between two passes, roughly, up to which the host is faster than the launches of a GPU.
 HOST_WORK = 1 << 26
 # A piece of a chunk this small that does not fit means that the device is full of something else.
 SMALLEST_PIECE = 16
@@ -28,7 +28,7 @@ SMALLEST_PIECE = 16
 class DeviceExecutor(Executor):
     """Runs chunk tasks on a device, one after another, and adds their sums there.
 
-    A chunk that does not fit in the device's memory is worked on in pieces, halves first. If `is_light`, small matrices
+    A chunk that does not fit in the device's memory is processed in pieces, halves first. If `is_light`, small matrices
     are computed in NumPy, because launching that work on the device would take longer. If `is_alone`, no code of the
     user's runs in a pass, so that torch need not track derivatives. Without `bounds`, the library chooses the chunks.
     """
@@ -63,13 +63,11 @@ class DeviceExecutor(Executor):
 
     @cached_property
     def _cache_limit(self) -> int:
-        # Asked once, and not for a few signals to code: the answer takes as long as many a kernel.
+        # Queried once, and not to code a few signals: the query takes as long as many kernels.
         return int(CACHE_SHARE * free_bytes(self.device)) if self.cache_bytes is None else self.cache_bytes
 
     def to_backend(self, value: Value) -> Value:
-        if not self.is_light:
-            return to_device(value, self.device)
-        return fetched(value)
+        return to_host(value) if self.is_light else to_device(value, self.device)
 
     def to_signals(self, value: Value) -> Value:
         return to_device(value, self.device)
@@ -125,13 +123,13 @@ class DeviceExecutor(Executor):
                         f"{self.device} has no memory left for {len(rows) // self._pieces} signals: free some, use "
                         f"another device, or device=None, which computes on the CPU."
                     ) from error
-            # Outside the handler, whose traceback holds what was being computed.
+            # Outside the handler, whose traceback holds intermediate results.
             found = []
             self._pieces *= 2
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             warn(
-                f"{self.device} ran out of memory on {len(rows)} signals: they are worked on in {self._pieces} pieces."
+                f"{self.device} ran out of memory on {len(rows)} signals: they are processed in {self._pieces} pieces."
             )
         totals = None
         for sums, _ in found:
@@ -140,8 +138,8 @@ class DeviceExecutor(Executor):
         return totals, join_states([item for _, item in found])
 
 
-def send_home(results: Any, signals: Any) -> Any:
-    """Results, which nobody else holds, where the signals came from: on their device, or as an array."""
+def to_input_device(results: Any, signals: Any) -> Any:
+    """Move results to the device that the signals came from, or to an array; results are not shared."""
     if signals.home is None:
         return to_host(results)
     if isinstance(results, np.ndarray):
@@ -150,20 +148,6 @@ def send_home(results: Any, signals: Any) -> Any:
     if sparse.issparse(results):
         results = csr_tensor(results.indptr, results.indices, results.data, results.shape)
     return results.to(signals.home)
-
-
-def fetched(value: Any) -> Any:
-    """The value with its tensors as arrays; the sums of a pass, a tuple of tensors in float64, in one copy."""
-    is_sums = type(value) is tuple and all(isinstance(part, torch.Tensor) for part in value)
-    if not is_sums or len({part.dtype for part in value}) != 1:
-        return to_host(value)
-    flat = torch.cat([part.reshape(-1) for part in value]).cpu().numpy()
-    parts, start = [], 0
-    for part in value:
-        stop = start + part.numel()
-        parts.append(flat[start:stop].reshape(part.shape))
-        start = stop
-    return tuple(parts)
 
 
 def _piece(state: Any, start: int, stop: int) -> Any:
@@ -188,7 +172,7 @@ def join_states(states: list) -> Any:
 
 
 def is_light(row_width: int, n_features: int) -> bool:
-    """Whether what is computed between passes is so little that launching it would take longer than the work.
+    """Whether the work between passes is so small that launching it on a GPU would take longer.
 
     Apart from the signal itself a row holds features and atoms, and that work is about their number squared times the
     length of the longest of them.

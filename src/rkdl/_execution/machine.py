@@ -1,4 +1,4 @@
-"""The memory of this machine, as far as it is ours."""
+"""The memory that this process may use."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ PROCESS_GROUPS, GROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def physical_memory() -> int:
-    """Bytes of memory of this machine, or of the container around us; 8 GiB where it cannot be found out."""
+    """Bytes of memory of this machine or of its container; 8 GiB if they are not known."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return 8 << 30
     for path in _limit_files():
-        # No such file, or the word for no limit, are no limit.
+        # Without such a file, or with the word for no limit, there is none.
         with suppress(OSError, ValueError):
             limit = int(path.read_text())
             memory = min(memory, limit) if limit > 0 else memory
@@ -26,7 +26,7 @@ def physical_memory() -> int:
 
 
 def _limit_files() -> Iterator[Path]:
-    """Where Linux may say how much memory this process has: its own group, and all around it."""
+    """Files in which Linux may limit the memory of this process: those of its group and of its parents."""
     groups = ["0::/"]
     with suppress(OSError):
         groups += PROCESS_GROUPS.read_text().splitlines()

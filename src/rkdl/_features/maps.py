@@ -1,4 +1,4 @@
-"""Feature maps: what a method sees of a chunk of signals, and the metric of what it sees."""
+"""Feature maps: the features of a chunk of signals, and the metric of the feature space."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_PHASE = 1e3
 
 
 class FeatureMap:
-    """Features that are signals as they are; what maps share unless they say otherwise."""
+    """Base of feature maps; its features are the signals themselves."""
 
     size: int  # number of features
     is_linear = False  # whether features are proportional to the signals
@@ -96,11 +96,11 @@ class FourierMap(FeatureMap):
 
     def features(self, signals: Array) -> Array:
         backend = backend_of(signals)
-        # Those that are stored have the dtype of the signals.
+        # Stored frequencies have the dtype of the signals.
         frequencies = backend.as_like(self.frequencies, signals)
         phases = backend.product(signals, frequencies)
         if not is_tensor(phases) and float(abs(phases).max(initial=0.0)) > MOST_PHASE:
-            # Rounded to the dtype of the signals, phases of far ones would say nothing.
+            # Rounded to the dtype of the signals, large phases would be meaningless.
             phases = (signals.astype(np.float64) @ frequencies.astype(np.float64).T) % (2.0 * np.pi)
             phases = phases.astype(signals.dtype)
         return backend.cos_and_sin(phases, float(1.0 / np.sqrt(len(self.frequencies))))
@@ -129,7 +129,7 @@ class KernelMap(FeatureMap):
             return True
         if isinstance(self.kernel, BuiltIn):
             return False
-        # As far as some kernel vectors and their multiples show.
+        # Judged by some kernel vectors and multiples of them.
         vectors = np.asarray(self.kernel_vectors)
         some = np.concatenate([factor * vectors[:16] for factor in (0.5, 1.0, 2.0)])
         norms = self.kernel.diagonal(some)
@@ -172,13 +172,13 @@ class GivenKernelMap(FeatureMap):
 
     def squared_norms(self, signals: Array) -> Array:
         backend = backend_of(signals)
-        # Not known: so large that no residual is ever small.
+        # Unknown: so large that no residual is ever small.
         return backend.full((len(signals),), float(backend.xp.finfo(signals.dtype).max) / len(signals), signals)
 
 
 @dataclass(frozen=True)
 class WhitenedMap(FeatureMap):
-    """Kernel values in coordinates whose metric is the identity, so that what learns from them is linear.
+    """Kernel values in coordinates whose metric is the identity, in which learning is linear.
 
     `kernel_map` is on the pivots of its metric, and `whitening` (r, r) turns their kernel values into coordinates.
     """
@@ -207,7 +207,7 @@ class WhitenedMap(FeatureMap):
         return self.kernel_map.features(signals) @ backend_of(signals).as_like(self.whitening, signals)
 
     def squared_norms(self, signals: Array) -> Array:
-        # The coordinates hold a part of these.
+        # Coordinates hold only a part of this energy.
         return self.kernel_map.squared_norms(signals)
 
     def needs_float64(self, signals: np.ndarray) -> bool:

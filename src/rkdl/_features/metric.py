@@ -1,4 +1,4 @@
-"""The metric of a feature space: a rank decision, whitened coordinates, and nothing singular after that."""
+"""The metric of a feature space: its numerical rank, and whitened coordinates, in which nothing is singular."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rkdl._utils.types import Array
 
 @dataclass(frozen=True)
 class Metric:
-    """A positive semidefinite matrix seen through its pivoted Cholesky factor; `make_metric` makes one.
+    """A positive semidefinite matrix and its pivoted Cholesky factor; `make_metric` makes one.
 
     A coordinate that the pivots already span (a duplicated kernel vector, say) gets no weight. In whitened coordinates
     the metric is the identity.

@@ -1,4 +1,4 @@
-"""Where signals sit, how wide they are, and the gamma that follows."""
+"""Location and scale of signals, and gamma from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rkdl._data.signals import Signals
 _OFFSET_RATIO = 100.0
 
 SAMPLE = 1000
-# Signals that a kernel is judged by.
+# Signals in the sample on which a kernel is checked.
 KERNEL_SAMPLE = 100
 # Rules that find gamma from the signals.
 RULES = ("median", "scale")
@@ -54,7 +54,7 @@ def median_gamma(sample: np.ndarray) -> float:
     squares = sizes - 2.0 * (rows @ rows.T)
     pairs = np.triu_indices(len(rows), k=1)
     squares, sizes = squares[pairs], sizes[pairs]
-    # What cancellation leaves of a zero distance is below this.
+    # Cancellation leaves less than this of a zero distance.
     squares = squares[squares > 1e-12 * sizes]
     if squares.size == 0:
         return 1.0
@@ -62,14 +62,14 @@ def median_gamma(sample: np.ndarray) -> float:
 
 
 def offset_of(sample: np.ndarray) -> np.ndarray | None:
-    """The mean (m,) of signals that sit so far from zero that distances to them lose digits; None of any others."""
+    """The mean (m,) of signals so far from zero that distances lose digits; None for others."""
     centre = sample.mean(axis=0, dtype=np.float64)
     spread = float(np.mean((sample - centre) ** 2)) * sample.shape[1]
     return centre.astype(sample.dtype) if float(centre @ centre) > _OFFSET_RATIO * spread else None
 
 
 def centre_of(rows: np.ndarray) -> np.ndarray:
-    """The mean (m,) of the rows, or, where a few of them drag it away from all others, the median of every feature."""
+    """The mean (m,) of the rows, or the median of every feature if a few rows pull the mean far from the others."""
     mean = rows.mean(axis=0)
     some = rows[:: max(1, len(rows) // 256)]
     median = np.median(some, axis=0)

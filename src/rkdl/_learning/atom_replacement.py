@@ -24,7 +24,7 @@ class WorstSignals(NamedTuple):
 def find_worst(
     executor: Executor, chunks: list[ChunkState], count: int, waiting: WorstSignals | None = None
 ) -> WorstSignals:
-    """The `count` worst-represented signals of the chunks and of those that `waiting` knows, which come first."""
+    """The `count` worst-represented signals of the chunks and of `waiting`, which come first."""
     found = executor.gather(partial(_worst_of, count=count), chunks)
     residuals = np.concatenate([values for values, _ in found])
     starts = [start for start, _ in executor.bounds]
@@ -50,7 +50,7 @@ def replace_atoms(atoms: np.ndarray, unused: np.ndarray, rows: np.ndarray, dtype
 def first_distinct(
     squared_norms: np.ndarray, products: Callable[[int], np.ndarray], count: int, dtype: np.dtype
 ) -> list[int]:
-    """The first `count` of k signals in feature space that have a direction, no two, to rounding, the same one.
+    """The first `count` of k signals in feature space that are not zero and, up to rounding, not parallel.
 
     ``products(i)`` are the inner products (k,) with signal i; `dtype` is that of the signals.
     """
@@ -66,7 +66,7 @@ def first_distinct(
 
 
 def worst_first(residuals: np.ndarray) -> np.ndarray:
-    """Indices by falling residual, ties to the first; repeats of a residual, as copies of a signal have, come last."""
+    """Indices by decreasing residual, ties in order; repeated residuals, as of copies of a signal, come last."""
     order = np.argsort(-residuals, kind="stable")
     falling = residuals[order]
     repeats = np.zeros(len(order), dtype=bool)

@@ -111,7 +111,7 @@ class AKSVDUpdate:
                 correlations = signals.correlations(j, atoms, codes.rows(j))
                 fits.append(codes.refit(j, correlations, atoms @ times_metric(atoms[j])))
             else:
-                # An atom without a direction of its own stays as it is.
+                # An atom without a new direction is not changed.
                 fits.append(codes.fit(j, signals.correlations(j, atoms, codes.rows(j))))
         return Sweep(atoms, codes.code_gram(), backend_of(atoms).xp.stack(fits).sum() if fits else 0.0, codes=codes)
 

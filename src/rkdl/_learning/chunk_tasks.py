@@ -30,7 +30,7 @@ class SufficientStatistics(NamedTuple):
 
 
 class ChunkState(NamedTuple):
-    """What stays with a chunk between tasks; of an iteration to come, its features alone."""
+    """What stays with a chunk between tasks; for the next iteration, its features alone."""
 
     codes: Any
     residuals: Array

@@ -1,4 +1,4 @@
-"""What is seen in a fit that learns nothing useful, and what to do about it."""
+"""Signs that a fit learns nothing useful, and remedies."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from rkdl._learning.learn import Learned
     from rkdl._learning.specification import Specification
 
-# Where nine tenths of all pairs are this similar, up to this, the kernel is flat.
+# The kernel is flat if nine tenths of all pairs have a similarity within this of one.
 FLAT = 1e-3
-# Where a few signals of a sample leave less than this share of the others' energy, float32 has too few digits for it.
+# If a few signals of a sample leave less than this share of the others' energy, float32 has too few digits.
 FINE = 1e-2
-# Where half of the signals have no other one of this similarity, the kernel is nearly the identity.
+# The kernel is nearly the identity if half of the signals have no other one of at least this similarity.
 ALONE = 1e-2
-# A share of signals without a code, and of kernel vectors that depend on the others, that is worth a word.
+# Warn if more than this share of signals has no code, or of kernel vectors depends on the others.
 EMPTY_SHARE = DEPENDENT_SHARE = 0.5
-# A share of independent kernel vectors so small that it is worth a word however few atoms there are.
+# Warn if fewer kernel vectors than this share are independent, however few atoms there are.
 RARE_SHARE = 0.1
 
 

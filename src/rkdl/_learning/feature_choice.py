@@ -1,4 +1,4 @@
-"""What a method sees of signals: the signals, Fourier features, or kernel values, and how it finds their parameters."""
+"""The features of a method: signals, Fourier features or kernel values, and how their parameters are found."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from rkdl._utils.types import Array
 
 
 class FeatureChoice:
-    """Signals as they are; what all choices share unless they say otherwise."""
+    """Base of the choices; its features are the signals themselves."""
 
-    size = 0  # features of a signal beside itself
+    size = 0  # number of features, besides the signal itself
     runs_user_code = False
 
     @property
@@ -94,11 +94,11 @@ class KernelChoice(FeatureChoice):
     def has_narrow_kernel(self, sample: np.ndarray) -> bool:
         """Whether rounding squared norms of the signals to float32 changes the third digit of a kernel value."""
         widths = [leaf._gamma for leaf in self._kernel_of(sample)._leaves() if isinstance(leaf, Radial)]
-        rounding = float(np.finfo(np.float32).eps) * float(np.median(squared_norms(sample)))
+        rounding = float(np.finfo(np.float32).eps) * float(squared_norms(sample).max())
         return max(widths, default=0.0) * rounding > 1e-3
 
     def _kernel_of(self, sample: np.ndarray) -> Kernel:
-        """The kernel as these few signals would have it."""
+        """The kernel with parameters from these few signals."""
         return self.make_kernel(sample, self.find_gamma(Signals(sample, sample.dtype)))
 
     def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:

@@ -38,7 +38,7 @@ MOST_CHECKED = 500
 
 
 class KernelRows:
-    """Rows of the N x N kernel matrix: held whole, or computed again for every pass."""
+    """Rows of the N x N kernel matrix: stored, or computed again for every pass."""
 
     def __init__(self, executor: Executor, kernel: Kernel | None, matrix: Any) -> None:
         self.executor = executor

@@ -17,8 +17,8 @@ from rkdl._utils.types import Array
 
 INITS = ("rpcholesky", "data", "random")
 
-# Pivots are drawn from a sample of so many signals, or of so many for each of them; their number is bounded, for each
-# costs as much as all before it together.
+# Pivots are drawn from a sample of PIVOT_SAMPLE signals, or SAMPLES_A_PIVOT per pivot; their number is bounded, because
+# each costs as much as all before it together.
 PIVOT_SAMPLE, SAMPLES_A_PIVOT, MOST_PIVOTS = 1000, 4, 256
 
 # The squared norms (s,) of a sample in feature space, and a function of i: its products (s,) with signal i.
@@ -30,12 +30,12 @@ def draw_pivots(
 ) -> list[int]:
     """Up to `count` pivots of the positive semidefinite matrix with this diagonal, whose column i is ``column(i)``.
 
-    Each is drawn with the probability of what the earlier ones left of it; fewer where nothing is left. The dtype of
+    Each is drawn with a probability proportional to its residual; fewer if no residual is left. The dtype of
     the diagonal decides what counts as zero.
     """
     pivots: list[int] = []
     residuals = diagonal.astype(np.float64)
-    # What is left of a signal in the span of the pivots is rounding, and must not decide between signals.
+    # The residual of a signal in the span of the pivots is rounding, and must not affect the draw.
     negligible = float(np.finfo(diagonal.dtype).eps) ** 0.75 * residuals
     factor = np.zeros((count, len(residuals)))
     for step in range(count):
@@ -57,7 +57,7 @@ def draw_pivots(
 
 
 def draw_others(size: int, chosen: list[int], count: int, rng: np.random.RandomState) -> list[int]:
-    """As many indices below `size` besides the chosen ones as `count` lacks, at random."""
+    """Random indices below `size` that complete the chosen ones to `count`."""
     rest = np.setdiff1d(np.arange(size), chosen)
     return [int(t) for t in rng.choice(rest, count - len(chosen), replace=False)]
 
@@ -65,10 +65,10 @@ def draw_others(size: int, chosen: list[int], count: int, rng: np.random.RandomS
 def first_signals(
     init: str, signals: Signals, count: int, rng: np.random.RandomState, products: Callable[[np.ndarray], Products]
 ) -> np.ndarray:
-    """Indices of the `count` signals that the first atoms are; of all, where there are fewer.
+    """Indices of the `count` signals that become the first atoms; of all if there are fewer.
 
     By randomly pivoted Cholesky in feature space ("rpcholesky"), where `products` are those of a sample's indices, or
-    all alike at random ("data").
+    uniformly at random ("data").
     """
     n_signals = signals.shape[0]
     count = min(count, n_signals)

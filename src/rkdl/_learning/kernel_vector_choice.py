@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
 
-# Kernel vectors are chosen from no more signals than this, or than so many for each vector.
+# Kernel vectors are chosen from at most LARGEST_SAMPLE signals, or SAMPLES_A_VECTOR per vector if that is more.
 LARGEST_SAMPLE = 20_000
 SAMPLES_A_VECTOR = 100
 KMEANS_ITERATIONS = 10
-# Signals that k-means is started from, ten for each vector; where that is more, four, and all their inner products fit.
+# k-means starts from 10 signals a vector, up to START_SAMPLE, or 4 a vector, up to LARGEST_START, if that is more.
 START_SAMPLE, LARGEST_START = 2000, 8192
 
 DICTIONARY_ITERATIONS = 10
@@ -41,7 +41,7 @@ DICTIONARY_NONZEROS = 5
 def choose_kernel_vectors(
     features: KernelFeatures, executor: Executor, kernel: Kernel, rng: np.random.RandomState, atom_update: AtomUpdate
 ) -> np.ndarray:
-    """Kernel vectors (p, m), in float64, by one of `METHODS`; with fewer signals, points between two are taken too.
+    """Kernel vectors (p, m), in float64, by one of `METHODS`; with fewer signals, points between pairs are added.
 
     `kernel` is what "rpcholesky" approximates, and `atom_update` how "dictionary" updates.
     """
@@ -61,7 +61,7 @@ def choose_kernel_vectors(
 
 
 def _draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> np.ndarray:
-    """Different signals at random, in float64; all of them and points between two where `count` is larger."""
+    """Different signals at random, in float64; all of them and points between pairs if `count` is larger."""
     n_signals = signals.shape[0]
     drawn = signals.take(rng.choice(n_signals, min(count, n_signals), replace=False)).astype(np.float64)
     n_missing = count - len(drawn)
@@ -74,7 +74,7 @@ def _draw_signals(signals: Signals, count: int, rng: np.random.RandomState) -> n
 def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> AbstractContextManager[Executor]:
     """An executor over `size` random signals in memory, or the executor itself where there are no more.
 
-    A rule of sizes alone: wherever the signals lie, the same ones are chosen.
+    It depends on sizes alone, so that the choice does not depend on where signals are stored.
     """
     signals, n_signals = executor.signals, executor.signals.shape[0]
     if n_signals > size:
@@ -88,10 +88,10 @@ def _sampled(executor: Executor, size: int, rng: np.random.RandomState) -> Abstr
 def _train_dictionary(
     executor: Executor, features: KernelFeatures, rng: np.random.RandomState, atom_update: AtomUpdate
 ) -> np.ndarray:
-    """A linear dictionary of the signals, its atoms as long as the signals are in the root mean square.
+    """A linear dictionary of the signals, its atoms scaled to their root-mean-square norm.
 
-    An atom's sign means nothing to a linear representation and much to a kernel: the one on the side of the
-    signals' mean is taken.
+    The sign of an atom does not matter to a linear representation, but it does to a kernel: each atom is turned to
+    the side of the signals' mean.
     """
     starts, size = _draw_signals(executor.signals, features.size, rng), executor.signals.shape[1]
     model = Model.start(LinearMap(size), IdentityMetric(size), starts)
@@ -110,8 +110,8 @@ class _Assign:
     """Sums and weights of the signals nearest to each centre, their number, and the total distance.
 
     With `gamma` distances are those of an RBF kernel's feature space, ``1 - exp(-gamma |x - c|^2)``, which are bounded:
-    a signal far from every centre pulls at none. Without, they are squares of Euclidean ones.
-    From `shift`, where there is one: centres and sums are those of the signals less it.
+    a signal far from every centre has no influence. Otherwise they are squared Euclidean ones.
+    Centres and sums are relative to `shift`, if there is one.
     """
 
     centres: np.ndarray
@@ -139,8 +139,8 @@ class _Assign:
 def _cluster_centres(executor: Executor, count: int, kernel: Kernel, rng: np.random.RandomState) -> np.ndarray:
     """Lloyd's iteration from a spread-out start on a sample; an empty cluster moves to the farthest signal.
 
-    For an RBF kernel in the distances of its feature space: a centre is then the weighted mean of its signals that a
-    fixed point of the pre-image would be, and heavy tails do not draw the centres away from where signals are.
+    For an RBF kernel, distances are those of its feature space: a centre is then a weighted mean of its signals, as in
+    the fixed-point iteration of pre-images, and heavy tails do not pull centres away from where the signals are.
     """
     gamma = kernel._gamma if isinstance(kernel, RBF) else None
     signals = executor.signals
@@ -154,7 +154,7 @@ def _cluster_centres(executor: Executor, count: int, kernel: Kernel, rng: np.ran
     for _ in range(KMEANS_ITERATIONS):
         found, distances = executor.map_reduce(_Assign(centres.astype(signals.dtype), shift, gamma))
         sums, weights, counts, total = map(host, found)
-        # A centre whose signals are all too far to weigh anything stays where it is.
+        # A centre whose signals are all too far to have any weight stays where it is.
         moved = weights > np.finfo(signals.dtype).tiny * 1e6
         centres[moved] = sums[moved] / weights[moved, None]
         empty = np.flatnonzero(counts == 0)
@@ -169,7 +169,7 @@ def _cluster_centres(executor: Executor, count: int, kernel: Kernel, rng: np.ran
 
 def _spread_out(sample: np.ndarray, count: int, gamma: float | None, rng: np.random.RandomState) -> np.ndarray:
     """Rows of the sample, each drawn with the probability of its distance from those before it (k-means++)."""
-    # All at once: one product of matrices takes less time than a product with a vector for every draw.
+    # All at once: one matrix product is faster than a matrix-vector product per draw.
     products = sample @ sample.T
     squares = products.diagonal().copy()
     distances = np.ones(len(sample))
@@ -179,7 +179,7 @@ def _spread_out(sample: np.ndarray, count: int, gamma: float | None, rng: np.ran
         if not np.isfinite(total):
             raise NotFiniteError
         if total == 0.0:
-            # Nothing but copies of those that are chosen.
+            # The rest are copies of the chosen ones.
             chosen += draw_others(len(sample), chosen, count, rng)
             break
         drawn = int(np.searchsorted(np.cumsum(distances), rng.random_sample() * total, side="right"))

@@ -33,7 +33,7 @@ FIXED_VECTOR_ITERATIONS = 10
 
 
 class Report(NamedTuple):
-    """Who learns, for messages, and whether a progress bar is shown."""
+    """Name of the estimator in messages, and whether a progress bar is shown."""
 
     name: str
     verbose: int = 0
@@ -78,7 +78,7 @@ def learn(
             saved = None if checkpoint is None else checkpoint.state
             problem, gamma = start_problem(specification, executor, rng, report, saved)
             was_interrupted = saved is None and warm_up(specification, problem, report)
-            # What an interrupted warm-up ended with is stored.
+            # The result of an interrupted warm-up is kept.
             max_iter = 0 if was_interrupted else specification.max_iter
             options = loop_options(specification, problem, report)
             history, is_interrupted = alternate(problem, max_iter=max_iter, checkpoint=checkpoint, **options)
@@ -109,7 +109,7 @@ def open_learning(
 ) -> Iterator[tuple[Executor, bool]]:
     """What runs the chunk tasks of the learning, and whether float32 has too few digits for the signals.
 
-    These are then read in float64. None for `is_wide` finds out.
+    These are then read in float64. With None for `is_wide`, a sample decides.
     """
     if not signals.is_remote:
         is_wide = _lacks_digits(specification, signals) if is_wide is None else is_wide
@@ -118,7 +118,7 @@ def open_learning(
     # A kernel of the user's may differentiate.
     with open_executor(signals, width, n_jobs, is_alone=not specification.features.runs_user_code) as executor:
         if signals.is_remote:
-            # On a cluster when the blocks are there, or they would be computed once more.
+            # On a cluster once the workers hold the blocks, which would otherwise be computed twice.
             is_wide = _lacks_digits(specification, executor.signals) if is_wide is None else is_wide
             if is_wide:
                 executor = executor.with_signals(executor.signals.with_dtype(np.dtype(np.float64)))
@@ -133,7 +133,7 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
             # Refused in the first pass over the data, unless the sample alone is zero.
             return False
         products = specification.features.sample_products(sample)
-        # Kernel vectors and phases of signals far from zero are rounded by more than the signals' differences bear.
+        # Far from zero, kernel vectors and phases are rounded too much relative to the signals' differences.
         is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
     count = min(specification.pursuit.n_nonzero, specification.n_atoms)
     if products is None or is_far_off or needs_float64(products, count):
@@ -212,7 +212,7 @@ def start_problem(
 def warm_up(specification: Specification, problem: LearningProblem, report: Report) -> bool:
     """Iterations that hold the kernel vectors, before these are learned; whether Ctrl-C ended them.
 
-    They cost little, and what they end with is the least to be beaten.
+    They cost little, and the fit never returns a model that is worse than theirs.
     """
     if not specification.warms_up:
         return False
@@ -226,7 +226,7 @@ def warm_up(specification: Specification, problem: LearningProblem, report: Repo
 
 
 def loop_options(specification: Specification, problem: LearningProblem, report: Report) -> dict[str, Any]:
-    """What `alternate` is told besides the problem and the number of iterations."""
+    """Arguments of `alternate` besides the problem and the number of iterations."""
     signals = problem.executor.signals
     numbers = signals.total * signals.shape[1]
     return {"tol": specification.tol, "n_numbers": numbers, "verbose": report.verbose, "name": report.name}
@@ -240,7 +240,7 @@ def learned_of(specification: Specification, problem: LearningProblem, gamma: fl
         vectors, gram = problem.kernel_rows.vectors(), host(model.gram)
     else:
         vectors = model.feature_map.vectors
-        # Where features are coordinates, of the atoms that are stored, from which it can be computed again.
+        # If features are coordinates, from the stored atoms, so that it can be computed again from them.
         coordinates = atoms.astype(np.float64)
         if isinstance(model.feature_map, KernelMap):
             coordinates, rank = host(model.whitened_atoms), model.metric.rank
@@ -253,7 +253,7 @@ def learned_of(specification: Specification, problem: LearningProblem, gamma: fl
 
 
 def check_sizes(specification: Specification) -> None:
-    """Warn of sizes that do not go together."""
+    """Warn of more atoms than kernel vectors."""
     features = specification.features
     if isinstance(features, KernelFeatures) and specification.n_atoms > features.size:
         warn(

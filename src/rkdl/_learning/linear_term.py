@@ -67,7 +67,7 @@ class LinearTermChoice:
 
     def term(self, statistics: SufficientStatistics, energy: float) -> LinearTerm:
         """The term for signals of that energy in feature space."""
-        # Both terms as shares of what there is to represent: the weight means the same at any scale of the signals.
+        # Both terms relative to the energy of the signals, so that the weight does not depend on their scale.
         return LinearTerm(self.weight * energy / statistics.energy if statistics.energy > 0.0 else 0.0, statistics)
 
 

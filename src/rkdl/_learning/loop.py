@@ -1,4 +1,4 @@
-"""The alternating loop: iterations, their errors, the bar, Ctrl-C and checkpoints."""
+"""The alternating loop: iterations, errors, the progress bar, Ctrl-C and checkpoints."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LearningProblem:
         raise NotImplementedError
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take a state over."""
+        """Resume from a state."""
         self.model = self.model_of(state)
 
 
@@ -77,8 +77,8 @@ def alternate(
     caller stores it and raises KeyboardInterrupt. Where there is nothing to store yet, the exception passes through.
 
     The problem is left with the best model found. The error is ``sqrt(f / n_numbers)``, where `n_numbers` is ``m N``;
-    it has settled where it changes by a share of less than `tol`. The state after every iteration is written to the
-    checkpoint, and the fit goes on from the one that was found there. Returns the errors, and
+    it has settled when its relative change is below `tol`. The state after every iteration is written to the
+    checkpoint, and a fit resumes from the state that it finds there. Returns the errors, and
     whether Ctrl-C ended the loop.
     """
 
@@ -116,7 +116,7 @@ def alternate(
                 error, total = error_of(model.objective), error_of(model.objective + model.penalty)
                 is_settled = _has_settled([*history.totals, total], tol)
                 longer = history.extended(error, total, update_error, is_settled)
-                # In one assignment: Ctrl-C leaves errors and model that belong together.
+                # In one assignment, so that Ctrl-C leaves errors and model consistent.
                 history, best = longer, model if longer.has_improved else best
                 if bar is not None:
                     bar.set_postfix_str(f"error {history.errors[-1]:.4e}", refresh=False)
@@ -131,7 +131,7 @@ def alternate(
     return history, is_interrupted
 
 
-# Iterations without a smaller error after which a fit ends: its pursuit goes round in circles.
+# Iterations without a smaller error after which a fit ends: its greedy pursuit is cycling.
 PATIENCE = 10
 
 

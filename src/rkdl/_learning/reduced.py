@@ -31,7 +31,7 @@ from rkdl._learning.linear_term import LinearTerm, LinearTermChoice
 from rkdl._learning.loop import NUMBERS, LearningProblem
 from rkdl._persistence.named_arrays import Expected, check_arrays, flattened
 
-# Where less than this share of the signals' energy is left, few of their codes are empty.
+# If less than this share of the signals' energy is left, few of their codes are empty.
 POOR_SHARE = 0.25
 
 
@@ -76,7 +76,7 @@ class Model(NamedTuple):
 def check_state(
     state: dict[str, np.ndarray], feature_map: FeatureMap, n_atoms: int, of_update: Mapping[str, Expected]
 ) -> None:
-    """Raise an ArrayError unless a state is of so many atoms on features like these, and of a kernel-vector update."""
+    """Raise an ArrayError unless a state has `n_atoms` atoms on such features, and fits the kernel-vector update."""
     n_vectors = 0 if feature_map.vectors is None else len(feature_map.vectors)
     sizes = {"n": n_atoms, "m": feature_map.signal_size, "p": n_vectors}
     expected = {**NUMBERS, "whitened_atoms": Expected("nr"), **dict.fromkeys(feature_map.arrays, Expected("pm"))}
@@ -91,7 +91,7 @@ class Iterate(NamedTuple):
     whitened_atoms: Any
     # Those of the codes in `chunks`, multiplied by `code_scales`; ``P`` is None where it has to be computed again.
     statistics: SufficientStatistics
-    chunks: list[ChunkState]  # steps change the list in place, so that what they drop is freed at once
+    chunks: list[ChunkState]  # steps change the list in place, so that dropped states are freed at once
     objective: float
     linear: LinearTerm | None = None
     code_scales: Any = None  # factors (n,) that the atoms' codes in `chunks` still lack; None for ones
@@ -159,7 +159,7 @@ class ReducedProblem(LearningProblem):
         left = float(statistics.residual_energy)
         iterate = Iterate(feature_map, metric, whitened_atoms, statistics, chunks, left, term)
         iterate = iterate if past else self.refine_objective(iterate)
-        # Empty codes of many signals leave much; where little is left nobody need count them.
+        # Skip counting if the residual is small: empty codes of many signals leave a large one.
         is_poor = iterate.objective > POOR_SHARE * float(statistics.energy)
         n_empty = sum(self.executor.gather(count_empty, chunks)) if is_poor else 0
         penalty = 0.0 if term is None else term.value(feature_map.vectors)
@@ -170,7 +170,7 @@ class ReducedProblem(LearningProblem):
         """One atom update, and the codes with the new atoms."""
         targets = iterate.metric.whiten(iterate.statistics.cross_products)
         atoms = GramUpdate()(iterate.statistics.code_gram, targets, iterate.whitened_atoms).atoms
-        # Features are all that the second coding can use of the first; without them codes go before the new ones come.
+        # Only features are used again; without them, the old codes are freed before the new ones are computed.
         if not self._caches_features:
             iterate.chunks.clear()
         statistics, chunks = self.encode_with(atoms, iterate.chunks or None)
@@ -201,12 +201,12 @@ class ReducedProblem(LearningProblem):
         )
 
     def update_kernel_vectors(self, iterate: Iterate, past: PastSignals | None = None) -> Iterate:
-        """Move the kernel vectors, and the atoms with them; `past` stands for signals that are gone."""
+        """Move the kernel vectors, and the atoms with them; `past` represents past signals."""
         update, statistics = self.vector_update, iterate.statistics
         if update is None or not self.moves_vectors:
             return iterate
         if iterate.code_scales is not None:
-            # Without a name: it would hold the features.
+            # Assign in place, so that the old features are freed first.
             iterate.chunks[:] = self.executor.map_states(partial(_rescale, scales=iterate.code_scales), iterate.chunks)
         feature_map = self._movable(iterate.feature_map, past)
         atoms = iterate.metric.unwhiten(iterate.whitened_atoms)
@@ -221,7 +221,7 @@ class ReducedProblem(LearningProblem):
             past,
             self._caches_features,
         )
-        # Held by the chunks alone, features are gone before those of the new kernel vectors are there.
+        # Then only the chunks hold features, which are freed before those of the new kernel vectors are computed.
         self._cached = None
         start = objective.at(feature_map.kernel_vectors, statistics.cross_products if past is None else None)
         point = update.minimize(objective, start)
@@ -231,7 +231,7 @@ class ReducedProblem(LearningProblem):
         return iterate._replace(
             feature_map=feature_map,
             metric=point.metric,
-            # The atoms that the accepted value belongs to, or what was gained would be lost again.
+            # The atoms at which the value was accepted; others would lose part of the gain.
             whitened_atoms=normalize_rows(point.whitened_atoms, otherwise=point.metric.whiten_combinations(atoms)),
             statistics=statistics._replace(
                 code_gram=statistics.code_gram * (scales[:, None] * scales),
@@ -242,7 +242,7 @@ class ReducedProblem(LearningProblem):
         )
 
     def refine_objective(self, iterate: Iterate) -> Iterate:
-        """The objective from the residuals themselves, where features are signals and it has no digits left."""
+        """The objective computed from residuals, if features are signals and cancellation leaves it no digits."""
         dtype, scales = self.executor.signals.dtype, iterate.code_scales
         rounding = 1e3 * float(np.finfo(dtype).eps) * float(iterate.statistics.energy)
         is_weighted = self.executor.signals.weights is not None
@@ -293,15 +293,15 @@ class ReducedProblem(LearningProblem):
     def _encodes_twice(self) -> bool:
         """Whether codes and atoms are alternated once more before the kernel vectors move.
 
-        It spares a third of the iterations and costs little where features are cached; where they are not, out of
-        memory and on a cluster, it is one pass more. The first iteration moves at once, as one epoch of a stream does.
+        It saves a third of the iterations and costs little if features are cached; if not, as for data on disk or on a
+        cluster, it is one pass more. The first iteration moves at once, as an epoch of a stream does.
         """
         is_first = not np.isfinite(self.model.update_objective)
         return self._eliminates_atoms and not self.atom_update.refits_codes and not is_first
 
     def _movable(self, feature_map: Any, past: PastSignals | None = None) -> Any:
         """The map with its vectors on the device where they are moved; its metric is bitwise that of the update."""
-        # Sums of signals that are gone and the linear term are small, and would be mixed with the vectors.
+        # Sums of past signals and of the linear term are in NumPy, and would be combined with the vectors.
         moves_alone = self._eliminates_atoms and past is None and self.linear is None
         return self.executor.with_vectors_on_device(feature_map) if moves_alone else feature_map
 

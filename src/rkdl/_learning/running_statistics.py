@@ -21,9 +21,9 @@ from rkdl._learning.reduced import Iterate, ReducedProblem
 
 # A discounted sum never ends at zero: atoms used less than this, relative to the most used one, are unused.
 NEGLIGIBLE_USE = 1e-6
-# For so many kernel vectors one signal of a batch is a candidate, and no more than so many: each costs O(p^2).
+# One signal of a batch per CANDIDATE_SHARE kernel vectors is a candidate, at most so many: each costs O(p^2).
 CANDIDATE_SHARE, MAX_CANDIDATES = 5, 20
-# Kernel vectors are replaced from so many signals per atom on; with fewer, they were seen to change by chance.
+# Kernel vectors are replaced only with this many signals per atom; with fewer, the choice was due to chance.
 MIN_SIGNALS_PER_ATOM = 8
 
 Summed = TypeVar("Summed", SufficientStatistics, DecoderSums)
@@ -59,10 +59,10 @@ def scaled(sums: Summed, factor: float) -> Summed:
 
 
 def discount_factors(n_signals: float, half_life: float | None) -> tuple[float, float]:
-    """What a batch leaves of the sums before it, and what its own signals weigh in the mean.
+    """Factor of the sums before a batch, and mean weight of its own signals.
 
     The last signal weighs one and each before it ``0.5 ** (1 / half_life)`` of the next, or one without a half-life.
-    With the mean of that for all signals of a batch, the weight of all that was seen does not depend on how it was cut
+    With the mean of that for all signals of a batch, the total weight does not depend on how the stream was cut
     into batches.
     """
     if half_life is None:
@@ -125,9 +125,9 @@ def _past_signals(problem: ReducedProblem, running: RunningStatistics, iterate: 
 def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics, iterate: Iterate) -> Iterate:
     """Let signals of the batch replace kernel vectors that the atoms can do without.
 
-    Of signals that are gone the new kernel vectors know what the old ones represent. The choice is made for the
-    batch and so much of what was seen before as is needed for it to be sure, or the old would always outweigh the
-    new.
+    Past signals enter the products with new kernel vectors as the old ones represent them. The choice is made for the
+    batch and only as many past signals as make it reliable, since otherwise the past would always outweigh the
+    batch.
     """
     past, executor, feature_map, metric = running.statistics, problem.executor, *iterate[:2]
     if past is None or metric.rank == 0:
@@ -183,7 +183,7 @@ def _keep_kernel_vectors(
     The dtype of the signals decides what is rounding.
     """
     size = len(matrix)
-    # Vectors that the others span weigh nothing, and rounding shall not say otherwise.
+    # Vectors in the span of the others must not gain weight by rounding.
     ridge = size * max(float(np.finfo(dtype).eps), 1e-12) * float(matrix.diagonal().max())
     inverse = np.linalg.inv(matrix + ridge * np.eye(size))
     halves = inverse @ make_metric(code_gram, np.float64).whiten(cross_products.T)

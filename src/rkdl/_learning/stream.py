@@ -38,15 +38,15 @@ from rkdl._persistence.named_arrays import FLAGS, INTEGERS, POSITIVE, Expected, 
 from rkdl._utils.types import FLOATS, Device
 from rkdl._utils.warnings import warn
 
-# Bytes of signals that wait.
+# Most bytes of signals that wait.
 MOST_BYTES = 256 << 20
 # Rows of signals that are searched together for distinct ones.
 ROWS_AT_ONCE = 1024
-# Distinct signals that gamma and atoms are chosen from at least.
+# Fewest distinct signals from which gamma and atoms are chosen.
 FEWEST_SIGNALS = 20
-# A batch has another scale if its median squared distance is so many times that of the signals of the start, or that
-# part of it. Chance gave less, from the fewest signals on, in 40 random orders of each of 17 data sets. More than the
-# most would take longer to compare than to learn from.
+# A batch has another scale if its median squared distance is OTHER_SCALE times larger or smaller than that of the first
+# signals: 40 random orders of each of 17 data sets stayed below, with at least FEWEST_COMPARED signals. Comparing more
+# than MOST_COMPARED would take longer than learning from them.
 OTHER_SCALE, FEWEST_COMPARED, MOST_COMPARED = 4.0, 50, 100
 
 
@@ -64,7 +64,7 @@ class Learning(NamedTuple):
         return open_learning(self.specification, signals, self.n_jobs, is_wide)
 
 
-# What is saved of a stream besides its model and the signals that wait. Axes: m features of a signal, s of its feature
+# Arrays saved of a stream besides its model and the signals that wait. Axes: m features of a signal, s of its feature
 # map, n atoms, w worst signals.
 _STREAM = {
     **dict.fromkeys(["has_warned", "has_warned_of_scale", "computes_in_float64"], Expected("", FLAGS)),
@@ -128,9 +128,9 @@ class Stream:
         return cls(model, gamma, norm)
 
     def update(self, signals: Signals, how: Learning, *, ends_epoch: bool = True) -> Stream:
-        """The stream after a batch, and after an update of the model from all that was seen if `ends_epoch`."""
+        """The stream after a batch and, if `ends_epoch`, an update of the model from all signals seen."""
         stream = self.forgotten()
-        # More signals are not copied: they never wait, nor are they joined with those that do.
+        # Larger batches are not copied: they never wait, and are not joined with batches that do.
         is_small = not signals.is_remote and _n_bytes(signals) <= MOST_BYTES
         must_wait = is_small and stream._must_wait(signals, how.specification, ends_epoch)
         waiting = stream.waiting
@@ -143,7 +143,7 @@ class Stream:
             with how.open(signals, stream) as (opened, _):
                 if must_wait:
                     stream._check(opened, how.specification)
-                # A copy, in the chunks of this batch also where it is learned from together with others.
+                # A copy, in the chunks of this batch even if it is learned from together with others.
                 read = signals.on_host().read
                 chunks = [np.array(read(start, stop)) for start, stop in opened.bounds]
             if not must_wait:
@@ -164,7 +164,7 @@ class Stream:
         return stream
 
     def _learned_from(self, batch: tuple[Signals, list[int] | None], how: Learning, *, ends_epoch: bool) -> Stream:
-        """The stream, in which nothing waits, after signals in chunks of so many rows, or in those of the library."""
+        """The stream after signals in chunks of these numbers of rows, or of the library's; nothing waits then."""
         stream, (signals, rows) = replace(self, waiting=()), batch
         chunks = nullcontext() if rows is None else config_context(chunk_rows=rows)
         with chunks, how.open(signals, stream) as (executor, is_wide):
@@ -299,7 +299,7 @@ class Stream:
         """The problem of a batch, with the parameters as they are now."""
         assert self.model is not None
         choice = specification.vector_update
-        # Without the curvature that the last update found, which is that of other sums.
+        # Without the curvature of the last update, which belongs to other sums.
         update = None if choice is None else choice.make(self.norm, has_warned=self.has_warned)
         return ReducedProblem(
             executor, self.model, specification.pursuit, vector_update=update, linear=specification.linear

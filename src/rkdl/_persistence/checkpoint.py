@@ -55,7 +55,7 @@ class History:
 
     @property
     def has_improved(self) -> bool:
-        """Whether the last iteration gave the best model so far; of equals the first counts."""
+        """Whether the last iteration gave the best model so far; among equal ones the first counts."""
         return self.totals[-1] < min([self.start_total, *self.totals[:-1]])
 
     @property
@@ -137,7 +137,7 @@ class Checkpoint:
     ) -> None:
         """Write the state after an iteration, and the best model if it is an earlier one.
 
-        If that fails, warn and go on.
+        If that fails, warn and continue.
         """
         arrays = flattened(dict(zip(_PARTS, (history, state, best_state), strict=True)))
         try:
@@ -181,7 +181,7 @@ def _describe(value: Any, sample: np.ndarray) -> Any:
     if isinstance(value, Kernel) and not value._has_user_code:
         return repr(from_plain(to_plain(value)))
     if callable(value):
-        # By its values: neither its name nor its code identifies what it closes over.
+        # By its values: neither its name nor its code identifies the variables it captures.
         if not np.isfinite(sample).all():
             return "a function"
         kernel = make_kernel(value, gamma=1.0, degree=1, coef0=0.0, sample=sample)

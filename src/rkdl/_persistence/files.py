@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import stat
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,17 +25,16 @@ FORMATS = {"estimator": 7, "checkpoint": 8}
 _HEADER = "header"
 # Parsed JSON takes up to fifty times its length in memory, so the header has a limit of its own.
 _LONGEST_HEADER = 16 << 20
-# A temporary file that nobody has written to for so many seconds was left by a process that was killed.
+# A temporary file that was not written to for this many seconds was left by a process that was killed.
 _LEFTOVER_SECONDS = 3600.0
 
 
 def check_writable(path: Path) -> None:
     """Raise if no file can be written at a path, before there is anything to write."""
     check_place(path)
-    try:
-        tempfile.TemporaryFile(dir=path.parent).close()
-    except OSError as error:
-        raise type(error)(f"'{shown(path)}' cannot be written ({error}): give another path.") from error
+    # Without opening a file, whose descriptor an interrupt could leave behind.
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"'{shown(path)}' cannot be written: give another path.")
 
 
 def check_place(path: Path) -> None:
@@ -81,7 +79,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _part_of(path: Path) -> Path:
-    """A new name for a temporary file: short, and with a beginning of its own for every path."""
+    """A new name for a temporary file: short, with a prefix that identifies the path."""
     return path.parent / f".rkdl-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}-{secrets.token_hex(8)}.part"
 
 
@@ -126,7 +124,7 @@ def read_file(path: str | os.PathLike, kind: str, remedy: str) -> tuple[dict, di
             arrays = _read_arrays(stream)
             text = arrays.pop(_HEADER)
             if text.dtype != np.uint8 or text.nbytes > _LONGEST_HEADER:
-                raise ValueError("its header is no text")
+                raise ValueError("its header is not text")
             header = json.loads(text.tobytes().decode())
             found, version = header.pop("rkdl"), header.pop("format")
         except Exception as error:
@@ -160,7 +158,7 @@ def _read_arrays(stream: IO[bytes]) -> dict[str, np.ndarray]:
                 # To the end: there the checksum is compared.
                 if part.read(1):
                     raise ValueError("more bytes follow an array")
-            # No records. Any number of texts without letters takes no bytes.
+            # No records, and no empty texts, which take no bytes whatever their number.
             if array.dtype.kind not in "biufcSUMm" or not array.dtype.itemsize:
                 raise ValueError(f"its arrays hold {array.dtype}, not plain numbers or text")
             if found.setdefault(member.filename.removesuffix(".npy"), array) is not array:

@@ -1,4 +1,4 @@
-"""What is saved as named arrays, and what they must be when they are read: compiled code does not check bounds."""
+"""Named arrays in files, and checks when they are read: compiled code does not check bounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEVER_EMPTY = "nmpqi"
 
 
 class Expected(NamedTuple):
-    """What an array must be; a number is an array without axes.
+    """Shape and content that an array must have; a number is an array without axes.
 
     The shape has one letter per axis; axes with the same letter have the same length, also in other arrays. Arrays of
     one group are all there or all missing; those without a group must be there.
@@ -78,7 +78,7 @@ def _check_array(name: str, array: np.ndarray, wanted: Expected, sizes: dict[str
 
 
 def flattened(parts: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
-    """Numbers and arrays of parts, and of their parts, by names ``part.of_part``; what is None is left out."""
+    """Numbers and arrays of parts, and of their parts, by names ``part.of_part``; None is left out."""
     found: dict[str, np.ndarray] = {}
     for name, value in parts.items():
         if hasattr(value, "_asdict"):

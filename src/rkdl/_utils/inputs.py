@@ -1,9 +1,8 @@
-"""Checks of input that NumPy and SciPy accept, and errors that name the columns of input that they refuse."""
+"""Checks of input that NumPy and SciPy let pass, and errors that name the columns concerned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -39,7 +38,7 @@ def check_rows_finite(rows: np.ndarray, name: str = "X", columns: Sequence[objec
 
     The rows are (n_signals, n_features), or the values of a sparse matrix. `columns` are the names of the features.
     """
-    # A sum of numbers near the dtype's largest may be infinity less infinity.
+    # Sums of numbers near the dtype's maximum may become infinity minus infinity.
     with np.errstate(over="ignore", invalid="ignore"):
         try:
             assert_all_finite(rows, input_name=name)
@@ -85,7 +84,7 @@ def _text_columns(X: MatrixLike) -> list[int]:
 
 
 def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[object] | None) -> str:
-    """Columns by name, or else by number from 0; a few of them."""
+    """The first few columns, by name or else by number from 0."""
     names = [repr(columns[number]) if columns is not None else str(number) for number in numbers[:_MAX_LISTED]]
     more = len(numbers) - len(names)
     ending = f" and {more} more" if more else ""
@@ -95,8 +94,9 @@ def _listed(numbers: Sequence[int] | np.ndarray, columns: Sequence[object] | Non
 def _check_sparse(X: MatrixLike, name: str) -> None:
     """Refuse a sparse matrix, of any format, with index arrays that contradict each other or its shape."""
     try:
-        problem = _sparse_problem(X)
-    except (TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
+        # Lists and dictionaries are converted by SciPy without reading out of bounds.
+        problem = _sparse_problem(X.tocsr() if X.format in ("lil", "dok") else X)
+    except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         problem = f"its indices cannot be read ({error})"
     if problem is not None:
         raise ValueError(
@@ -110,13 +110,17 @@ def _sparse_problem(X: MatrixLike) -> str | None:
 
     SciPy's `check_format` accepts indices that are not integers, and any `indptr` that ends with 0.
     """
-    names = ("row", "column")[-len(X.shape) :]
+    names, lengths, n_values = ("row", "column")[-len(X.shape) :], X.shape, len(X.data)
     if X.format == "dia":
-        # Diagonals outside the matrix are skipped.
-        offsets = np.asarray(X.offsets)
-        is_wrong = X.data.ndim != 2 or offsets.shape != X.data.shape[:1] or offsets.dtype.kind not in "iu"
-        return f"there are {offsets.size} offsets for data of shape {X.data.shape}" if is_wrong else None
-    if X.format in ("csr", "csc", "bsr"):
+        offsets, (n_rows, n_columns) = np.asarray(X.offsets), X.shape
+        if X.data.ndim != 2 or offsets.shape != X.data.shape[:1] or offsets.dtype.kind not in "iu":
+            return f"there are {offsets.size} offsets for data of shape {X.data.shape}"
+        # SciPy skips some of these diagonals, and writes out of bounds for those of 64-bit offsets.
+        outside = offsets[(offsets <= -n_rows) | (offsets >= n_columns)]
+        return f"it has the offset {outside[0]}, outside {1 - n_rows} to {n_columns - 1}" if outside.size else None
+    if X.format == "coo":
+        coordinates = list(getattr(X, "coords", None) or (X.row, X.col))
+    else:
         blocks = X.data.shape[1:] if X.format == "bsr" else (1, 1)
         # One-dimensional CSR arrays are one row.
         rows, columns = (length // size for length, size in zip((1, *X.shape)[-2:], blocks, strict=True))
@@ -130,16 +134,6 @@ def _sparse_problem(X: MatrixLike) -> str | None:
             return f"there are {n_indices} indices for {len(X.data)} values"
         n_values = int(X.indptr[-1])
         names, lengths, coordinates = (name,), (minor,), [X.indices[:n_values]]
-    elif X.format == "lil":
-        if [len(row) for row in X.rows] != [len(row) for row in X.data] or len(X.rows) != X.shape[0]:
-            return "its rows have other numbers of columns than of values"
-        coordinates = [np.array(list(chain.from_iterable(X.rows)))]
-        names, lengths, n_values = ("column",), X.shape[1:], coordinates[0].size
-    elif X.format == "dok":
-        keys = np.array(list(X.keys())).reshape(-1, len(X.shape))
-        lengths, coordinates, n_values = X.shape, list(keys.T), len(keys)
-    else:
-        lengths, coordinates, n_values = X.shape, list(getattr(X, "coords", None) or (X.row, X.col)), len(X.data)
     for name, length, indices in zip(names, lengths, coordinates, strict=True):
         if indices.shape != (n_values,):
             return f"there are {len(indices)} indices for {n_values} values"

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def map_parts(function: Callable[[Any], Any], value: Any) -> Any:
-    """The same kind of value with `function` of everything in it; a value that holds nothing is returned as it is."""
+    """Apply `function` to every part of a value and return one of the same type; one without parts is unchanged."""
     if isinstance(value, tuple):
         parts = [function(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
@@ -19,7 +19,7 @@ def map_parts(function: Callable[[Any], Any], value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         held = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
         mapped = {name: function(part) for name, part in held.items()}
-        # What has changed in no part stays the object that it is.
+        # If no part has changed, the object stays the same.
         is_same = all(mapped[name] is part for name, part in held.items())
         return value if is_same else replace(value, **mapped)
     return value

@@ -19,6 +19,6 @@ FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 def plain_scalar(value: Any) -> Any:
     """A scalar of NumPy, or a real number of another class, as a number of Python; other values as they are."""
-    # What `item` makes of a long double is one again.
+    # `item` returns a long double for a long double.
     value = value.item() if isinstance(value, np.generic) else value
     return float(value) if isinstance(value, Real) and not isinstance(value, int | float) else value

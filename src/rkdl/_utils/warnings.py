@@ -13,7 +13,7 @@ _is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost frame outside this library and the libraries that call it."""
+    """Warn at the innermost frame outside this library and the libraries around it."""
     if _is_quiet.get():
         return
     level = 2

@@ -44,7 +44,7 @@ def read_arrays(path: Path, key: str | None = None, labels: Collection[str] = ()
         raise DatasetError(path, f"the ending {path.suffix!r} is not known", f"use {known}")
     remedy = "save it again with numpy.save or numpy.savez, without Python objects"
     with reading(path, "an array of numbers", remedy), _opened(path) as arrays:
-        y = next((np.ravel(arrays[name]) for name in labels if name in arrays), None)
+        y = next((np.atleast_1d(np.squeeze(arrays[name])) for name in labels if name in arrays), None)
         if key is None and {"format", "shape"} <= set(arrays):
             with reading(path, "a sparse matrix", "save it again with scipy.sparse.save_npz"):
                 array = sparse.csr_array(well_formed(sparse.load_npz(path), "the array"))
@@ -113,8 +113,8 @@ def read_table(path: Path, *, header: bool | None = None, text: Collection[str |
 
     The cells of a CSV file are separated by the first of semicolons, tabs and commas that is in its first line, which
     is a header if `header` says so; with None, if it holds no number, or if its numbers are 0, 1, 2 and so on, as
-    pandas writes them, of which a warning tells. Its columns in `text` stay text as it is written. Columns are called
-    by text, or without a header by the integers from 1.
+    pandas writes them, or others that count up by one (years, say), of which a warning tells. Its columns in `text`
+    stay text as it is written. Columns are called by text, or without a header by the integers from 1.
     """
     pandas = require(path, "pandas", "reading a table")
     if path.suffix.lower() == ".parquet":
@@ -212,7 +212,10 @@ def _first_line(path: Path) -> tuple[int, str, list[str]]:
 
 def _is_header(path: Path, cells: list[str]) -> bool:
     numbers = [cell.strip() for cell in cells if is_number(cell)]
-    counts = len(numbers) > 1 and numbers == [str(number) for number in range(len(numbers))]
+    first = int(numbers[0]) if numbers and numbers[0].isdecimal() else 0
+    counts_up = numbers == [str(number) for number in range(first, first + len(numbers))]
+    # Two numbers count up by chance.
+    counts = counts_up and len(numbers) > (1 if first == 0 else 2)
     if counts:
         warnings.warn(
             f"{shown(path)}: the first line, {', '.join(numbers[:3])} ..., is read as the header. If it is a row of "

@@ -24,7 +24,7 @@ ODDS_NAMES = ("arrhythmia", "cardio", "glass", "letter", "mnist", "musk", "pendi
 _HOME_REMEDY = "give its folder as data_home= or in the environment variable RKDL_DATA"
 _AGAIN = "delete it and fetch it again"
 _MNIST_URL, _CIFAR10_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/", "https://www.cs.toronto.edu/~kriz/"
-# Of published files, the place and the MD5 checksums of the download and of what is compared: MNIST's files unpacked.
+# URL of each published file, and MD5 checksums of the download and of the content that is compared (MNIST's unpacked).
 FILES = {
     "train-images-idx3-ubyte.gz": (_MNIST_URL, "f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"),
     "train-labels-idx1-ubyte.gz": (_MNIST_URL, "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"),

@@ -31,7 +31,7 @@ def load_signals(
         named ``XTrain``, ``X``, ``images`` or ``signals``.
     header : bool, default=None
         Whether the first line of a CSV file is a header. None: if it holds no number, or if its numbers are 0, 1, 2
-        and so on, as pandas writes them, of which a warning tells.
+        and so on, as pandas writes them, or others that count up by one (years, say), of which a warning tells.
 
     Returns
     -------

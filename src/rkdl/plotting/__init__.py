@@ -1,6 +1,6 @@
-"""Pictures of what was learned, with scikit-learn's Display convention.
+"""Plots of fitted estimators, in scikit-learn's Display convention.
 
-``SomethingDisplay.from_estimator(estimator, ...)`` computes what is to be drawn, draws it and returns the display,
+``SomethingDisplay.from_estimator(estimator, ...)`` computes the data, draws them and returns the display,
 whose `ax_` and `figure_` can be changed further; `plot` draws it once more, on the axes given as `ax`. A pipeline may
 take the place of an estimator: what its last step learned is shown in the units of the pipeline's input.
 `RecoveryDisplay.from_dictionaries` compares two dictionaries.

@@ -1,4 +1,4 @@
-"""What an estimator makes of signals: codes, residuals, and decisions over the plane."""
+"""Displays of codes, residuals, and decisions over the plane."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class _SignalsDisplay(Display):
-    """What an estimator makes of signals."""
+    """Results of an estimator for signals."""
 
-    # From signals as the estimator sees them, and their labels.
+    # Makes the display from signals that the estimator takes, and their labels.
     _of: Callable[..., Any]
 
     @classmethod
     def from_estimator(
         cls, estimator: Estimator, X: MatrixLike, y: ArrayLike | None = None, *, ax: Axes | None = None, **kwargs: Any
     ) -> Self:
-        """Draw the display of signals: for a KDLClassifier if it is about classes, else for DL or a kernel method."""
+        """Draw the display for signals; displays of classes need a KDLClassifier, others DL or a kernel method."""
         fitted = Fitted(estimator)
         return cls._of(fitted, fitted.forward(X), y).plot(ax, **kwargs)
 
@@ -130,8 +130,8 @@ class ResidualsDisplay(_SignalsDisplay):
 class ClassResidualsDisplay(_SignalsDisplay):
     """Mean residual of the signals of each class (rows) under the dictionary of each class (columns).
 
-    A classifier is right where the smallest residual of a row is on the diagonal; columns with small residuals beside
-    it are the classes that it is taken for.
+    The classifier is right where the smallest residual of a row is on the diagonal; small residuals elsewhere show
+    classes that are confused.
 
     Attributes
     ----------
@@ -189,9 +189,9 @@ class ClassResidualsDisplay(_SignalsDisplay):
 
 
 class DecisionContourDisplay(Display):
-    """What an estimator makes of the plane: regions of classes, scores of a detector, residuals of a dictionary.
+    """Contours over the plane: regions of classes, scores of a detector, or residuals of a dictionary.
 
-    Yellow is what is represented badly: a large residual, or the low score of an outlier.
+    Yellow marks what is represented badly: a large residual, or the low score of an outlier.
 
     Attributes
     ----------
@@ -275,7 +275,7 @@ class DecisionContourDisplay(Display):
         ax: Axes | None = None,
         **kwargs: object,
     ) -> Self:
-        """Draw what an estimator that was fitted on signals of two features makes of the plane around signals.
+        """Draw the contours of an estimator that was fitted on two features, in the plane around signals.
 
         For classifiers these are the regions that `predict` assigns to the classes; for outlier detectors
         `decision_function`, with the boundary of the outliers in black; otherwise `reconstruction_error`.

@@ -22,7 +22,7 @@ SHAPE_TEXT = "Shape of an image: (height, width), or (height, width, 3) with col
 ROWS = "array-like of shape (n_signals, n_features)"
 DICTIONARY = "array-like of shape (n_atoms, n_features) or fitted estimator"
 GRID = "ndarray of shape (grid_resolution, grid_resolution)"
-# What the parameters of the displays and of their methods are.
+# Types and descriptions of the parameters of the displays and of their methods.
 PARAMETERS = {
     "signals": (ROWS, "Signals, kernel vectors or atoms, or their pre-images."),
     "reconstructions": (ROWS, "What the codes of the signals represent."),
@@ -113,7 +113,7 @@ class Fitted:
         self.feature_names = getattr(estimator, "feature_names_in_", None)
 
     def get(self, name: str, remedy: str) -> Any:
-        """A method or a fitted attribute of the estimator, or an error that says who has it."""
+        """A method or a fitted attribute of the estimator, or an error with a remedy."""
         found = getattr(self.model, name, None)
         if found is None:
             raise ValueError(f"{type(self.model).__name__} has no {name}: {remedy}.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 Style = dict[str, Any]  # Options of a function of matplotlib.
-# Okabe and Ito's colours, which the colour-blind tell apart; black is left for boundaries.
+# Okabe and Ito's colours, which colour-blind people can tell apart; black is left for boundaries.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 # Pre-images of nonnegative images may be slightly negative, relative to the largest value.
 SLIGHTLY = 0.2
@@ -24,7 +24,7 @@ SHOWN = 0.998
 # Largest numbers of rows, and of features by name, that are labelled along an axis.
 MAX_ROWS, MAX_NAMES = 25, 40
 SIGNED_MAP, UNSIGNED_MAP = "RdBu_r", "gray"
-# Yellow is what is represented badly: large residuals, and small scores.
+# Yellow marks what is represented badly: large residuals and small scores.
 RESIDUAL_MAP, SCORE_MAP = "cividis", "cividis_r"
 
 
@@ -120,7 +120,7 @@ def draw_images(ax: Axes, images: np.ndarray, n_columns: int, options: Style, is
 def _tile(images: np.ndarray, n_columns: int) -> np.ndarray:
     """Images (n, height, width) or (n, height, width, channels) side by side, row by row, a pixel apart.
 
-    What is between them is NaN, which is drawn transparent; white between images with colours.
+    The gaps are NaN, which is drawn transparent, or white between colour images.
     """
     n_images, height, width, *channels = images.shape
     n_rows = -(-n_images // n_columns)

@@ -104,7 +104,7 @@ class _RowsDisplay(Display):
         ax.legend()
 
     def _draw_heat_map(self, ax: Axes, options: Style) -> np.ndarray:
-        # Columns of a table have units of their own; what is below the rounding of a column is no difference.
+        # Columns of a table may have different units; differences below the rounding of a column are ignored.
         spread, sizes = self.signals.std(axis=0), np.abs(self.signals).max(axis=0)
         deviations = (self.signals - self.signals.mean(axis=0)) / np.where(spread > 1e-6 * sizes, spread, np.inf)
         style = {"aspect": "auto", **signed_style(float(np.abs(deviations).max(initial=0.0)) or 1.0)}

@@ -6,17 +6,12 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import blas, lapack
 
-from rkdl._backends.base import Backend, Pairs
+from rkdl._backends.base import Backend
 from rkdl._backends.cpu import sweeps
 from rkdl._backends.cpu.codes import padded_gram, pursue
 from rkdl._backends.cpu.products import combine, multiply
 from rkdl._backends.cpu.rows import adam_step, find_exponents, square_rows
 from rkdl._utils.types import FLOATS, Array
-
-
-def _add(total: np.ndarray, term: np.ndarray, factor: float) -> None:
-    """``total += factor * term`` without an array in between."""
-    blas.daxpy(term.ravel(), total.ravel(), a=factor)
 
 
 class CPUBackend(Backend):
@@ -57,18 +52,9 @@ class CPUBackend(Backend):
     def project_rows(self, features: list[np.ndarray], rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
         return sweeps.project_rows(features[0], rows, vector)
 
-    def lbfgs_direction(self, gradient: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, float]:
-        direction = np.ascontiguousarray(-gradient)
-        weights = []
-        for shift, change, curvature in reversed(pairs):
-            weight = np.vdot(shift, direction) / curvature
-            _add(direction, change, -weight)
-            weights.append(weight)
-        shift, change, curvature = pairs[-1]
-        direction *= curvature / np.vdot(change, change)
-        for (shift, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
-            _add(direction, shift, weight - np.vdot(change, direction) / curvature)
-        return direction, float(np.vdot(direction, gradient))
+    def add_scaled(self, total: np.ndarray, term: np.ndarray, factor: Array) -> None:
+        # Without an array in between.
+        blas.daxpy(term.ravel(), total.ravel(), a=factor)
 
     def power(self, array: np.ndarray, exponent: float) -> np.ndarray:
         if exponent != int(exponent) or exponent < 0.0:
@@ -109,7 +95,7 @@ class CPUBackend(Backend):
         dtype = values.dtype.type
         scaled = [(gamma * squares).astype(dtype, copy=False) for squares in (own, other)]
         find_exponents(values, dtype(2.0 * gamma), own, *scaled)
-        # Where gamma is so large that the rounding of a zero distance shows, put zero for it.
+        # If gamma is so large that rounding of a zero distance matters, such exponents become zero.
         rounding = 8.0 * gamma * float(np.finfo(values.dtype).eps)
         if rounding * float(other.max(initial=0.0)) > 1e-4:
             values[values > -rounding * (own[:, None] + other)] = 0.0
@@ -123,12 +109,12 @@ class CPUBackend(Backend):
             return np.empty(0, dtype=np.intp), np.empty((0, 0))
         tolerance = len(matrix) * float(np.finfo(dtype).eps) * largest
         factor, pivots, rank, _ = lapack.dpstrf(matrix, tol=tolerance, lower=1)
-        # What stands above the diagonal is not read.
+        # Entries above the diagonal are not read.
         return pivots[:rank] - 1, np.ascontiguousarray(factor[:rank, :rank])
 
     def solve_rows(self, factor: np.ndarray, inverse: None, rows: np.ndarray, transposed: bool) -> np.ndarray:
-        # LAPACK itself: SciPy's function checks its arguments for longer than so small a solution takes. What is
-        # lower in rows is upper in columns, and nothing is copied.
+        # LAPACK directly: SciPy's checks of the arguments take longer than so small a solve. In column order the
+        # lower factor is an upper one, so that nothing is copied.
         solution: np.ndarray = lapack.dtrtrs(factor.T, rows.T, lower=0, trans=int(not transposed))[0]
         return solution.T
 

@@ -25,7 +25,7 @@ class Codes(NamedTuple):
 
     counts: np.ndarray  # non-zeros of every row
     indices: np.ndarray  # atoms, ascending in every row
-    values: np.ndarray  # their coefficients, at the same places
+    values: np.ndarray  # their coefficients, in the same order
 
     def scaled(self, factors: np.ndarray) -> Codes:
         """The codes times one factor per atom."""
@@ -87,10 +87,10 @@ def _constants(dtype: np.dtype) -> tuple[np.floating, np.floating, np.ndarray]:
 
 
 def padded_gram(gram: np.ndarray) -> np.ndarray:
-    """The Gram matrix with rows padded by zeros to whole vectors; itself if they are."""
+    """The Gram matrix with rows padded by zeros to whole vectors; unchanged if they already are."""
     n_atoms = len(gram)
     if gram.shape[1] * gram.itemsize % VECTOR_BYTES == 0:
-        # Writeable, or the pursuit would be compiled once more, for an argument that it must not fill in.
+        # Writeable, or Numba would compile the pursuit once more, for a read-only argument.
         return gram if gram.flags.carray else np.require(gram, requirements=("C", "A", "W"))
     padded = np.zeros((n_atoms, whole_vectors(n_atoms, gram.dtype)), dtype=gram.dtype)
     padded[:, :n_atoms] = gram
@@ -111,7 +111,7 @@ def pursue(
     dtype = correlations.dtype
     eps, largest, atoms = _constants(dtype)
     if gram is None:
-        # Rows of the Gram matrix that are needed are computed on the way.
+        # Rows of the Gram matrix are computed on demand.
         assert dictionary is not None
         gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
     tolerance = dtype.type(min(max(residual_tol, -1.0), float(largest)))

@@ -18,7 +18,7 @@ def compiled(**options: Any) -> Callable[[Callable], Any]:
     """Compile a function that processes one chunk; threads run chunks, so never ``parallel=True``.
 
     The cache goes to the module's folder, to NUMBA_CACHE_DIR, or to the user's cache where the folder is read-only. It
-    is stale as soon as any file of this folder changes. Where nothing can be written, every process compiles anew.
+    becomes stale when any file of this folder changes. If nothing can be written, every process compiles anew.
     """
 
     def decorate(function: Callable) -> Any:
@@ -33,10 +33,10 @@ def compiled(**options: Any) -> Callable[[Callable], Any]:
 
 
 def _watch_sources(dispatcher: Any) -> None:
-    """Add the sources of this folder to what the function's cache is compared with.
+    """Make the function's cache depend on all sources of this folder.
 
-    Numba watches a function's own file alone, though callers hold the code of what they call. Where a later Numba keeps
-    its stamp elsewhere, its own rule stays.
+    Numba watches a function's own file only, although compiled callers contain the code that they call. If a later
+    Numba stores its stamp elsewhere, its own rule applies.
     """
     index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if index is not None and hasattr(index, "_source_stamp"):

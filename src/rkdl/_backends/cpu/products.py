@@ -13,8 +13,8 @@ from rkdl._utils.types import FLOATS
 # vectors.
 _SAMPLES = 8
 _LEAST_ROWS = _LEAST_SIZE = 64
-# Inner products take less time than BLAS for at least so many rows at least so long, and at most so many others; never
-# without AVX-512.
+# The inner products are faster than BLAS for at least _SEVERAL rows of at least _LONG numbers and at most _FEW others;
+# never without AVX-512.
 _SEVERAL, _LONG, _FEW = 4 * TILE_ROWS, 512, 128 if HAS_AVX512 else 0
 # Rows summed in their own dtype before the sums are added in float64.
 _SUMMED_ROWS = 1024
@@ -22,8 +22,6 @@ _SUMMED_ROWS = 1024
 
 def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """``rows @ others.T`` (c, n) of rows (c, m) and finite others (n, m), C-contiguous."""
-    if len(rows) < _LEAST_ROWS:
-        return _multiply_narrow(rows, others) if _is_narrow(rows, others) else rows @ others.T
     if _suits_kernels(rows, others):
         width = whole_vectors(len(others), rows.dtype)
         if _is_worth(_share_of_columns(rows), len(others), width, 0):
@@ -32,9 +30,12 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             transposed[:, : len(others)] = others.T
             multiply_rows(rows, transposed, products)
             return products
-        if _is_narrow(rows, others):
-            return _multiply_narrow(rows, others)
-    if rows.dtype == np.float32 or rows.shape[1] < 5 * len(others):
+    is_narrow = len(rows) >= _SEVERAL and rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW
+    if is_narrow and _are_alike(rows, others):
+        products = np.empty((len(rows), len(others)), dtype=rows.dtype)
+        multiply_narrow(rows, others, products)
+        return products
+    if len(rows) < _LEAST_ROWS or rows.dtype == np.float32 or rows.shape[1] < 5 * len(others):
         return rows @ others.T
     # BLAS takes a sixth less time for the transposed product of long float64 rows with few others.
     return np.ascontiguousarray((others @ rows.T).T)
@@ -56,18 +57,6 @@ def combine(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
         combine_rows(rows[start : start + _SUMMED_ROWS], weights[start : start + _SUMMED_ROWS], totals)
         parts.append(totals[:size, :n_others].T.astype(np.float64, order="C"))
     return sum(parts[1:], start=parts[0])
-
-
-def _is_narrow(rows: np.ndarray, others: np.ndarray) -> bool:
-    """Whether inner products take less time than BLAS."""
-    has_size = len(rows) >= _SEVERAL and rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW
-    return has_size and _are_alike(rows, others)
-
-
-def _multiply_narrow(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    products = np.empty((len(rows), len(others)), dtype=rows.dtype)
-    multiply_narrow(rows, others, products)
-    return products
 
 
 def _suits_kernels(rows: np.ndarray, other: np.ndarray) -> bool:

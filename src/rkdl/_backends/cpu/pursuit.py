@@ -11,8 +11,8 @@ atoms, when its squared residual is at most `residual_tol`, when the best correl
 atom lies in the span of those chosen (`pursue_rows`). Names are looked up in `PURSUITS`.
 
 The inner loop is in explicit vector instructions: a plain one took 2.3 to 5 times as long. Compilers leave it scalar or
-cut it into many short ones, because they cannot see that the rows do not overlap. So LLVM gets the vector instructions
-themselves, and a step of the pursuit is one pass over the atoms, everything in registers.
+split it into many short ones, because they cannot know that the rows do not overlap. So LLVM is given the vector
+instructions, and a step of the pursuit is one pass over the atoms with everything in registers.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from rkdl._backends.cpu.vectors import INDEX, LANE, VECTOR_BYTES, Vectors, data_
 # Vectors per iteration of a loop, so that latencies overlap.
 UNROLL = 4
 
-# Of the greedy pursuits by name: vectors of scores, from the correlations a and the squared norms u; the first atom is
-# that of the largest correlation.
+# Score of every greedy pursuit, from vectors of correlations a and squared norms u, by the operations of `Vectors`. The
+# first atom is always that of the largest correlation.
 SCORES = {
     "ols": lambda vectors, a, u: vectors.divide(vectors.times(a, a), u),
     "omp": lambda vectors, a, u: vectors.times(a, a),
@@ -66,7 +66,7 @@ class _Best:
         """The index of the largest score, the lowest one among equals."""
         vectors, builder = self.vectors, self.vectors.builder
         scores, numbers = builder.load(self.score), builder.load(self.index)
-        # No score is NaN, which makes this the machine's own maximum.
+        # No score is NaN, so that LLVM may use the machine's maximum.
         plain = ("nnan", "nsz")
 
         def larger(left, right):
@@ -81,7 +81,7 @@ class _Best:
         lane = builder.cttz(lanes, ir.Constant(ir.IntType(1), 0))
         found = cgutils.alloca_once(builder, vectors.number)
         builder.store(builder.extract_element(numbers, lane), found)
-        # Hardly ever do several lanes hold it, and one is found sooner by its bit than by comparing all.
+        # Several lanes rarely hold the maximum; one is found faster by its bit than by comparing all.
         others = builder.and_(lanes, builder.sub(lanes, ir.Constant(LANE, 1)))
         with builder.if_then(builder.icmp_unsigned("!=", others, ir.Constant(LANE, 0)), likely=False):
             last = ir.Constant(vectors.index_type, [2**31 - 1] * vectors.lanes)
@@ -219,9 +219,9 @@ def pursue_rows(
 ):
     """Codes of all rows of `correlations` by a rule of `SCORES`; the arguments after it are those of every pursuit.
 
-    All arrays are C-contiguous and of one dtype, whose rounding unit is `eps`. `gram` has rows padded with zeros to
-    whole vectors. Where `dictionary` has rows, they are the atoms, and `gram` comes as zeros, of which `complete_row`
-    makes a row before it is read.
+    All arrays are C-contiguous and of one dtype, whose rounding unit is `eps`. Atoms have unit norm, or zero if they
+    must not be used. `gram` has rows padded with zeros to whole vectors. If `dictionary` has rows, they are the atoms,
+    and `gram` starts as zeros: `complete_row` computes a row before it is read.
 
     The first `counts` entries of a row of `indices` and `values` are set, indices ascending, and `residuals` to squared
     norms, not negative.
@@ -233,9 +233,9 @@ def pursue_rows(
     n_vectors = width // lanes
     dtype = correlations.dtype
     one, zero = dtype.type(1), dtype.type(0)
-    # An atom this close to the span of the chosen ones has only rounding left outside it.
+    # An atom this close to the span of the chosen ones differs from it by rounding only.
     floor = np.sqrt(eps)
-    # A correlation this far below the first one, the worst conditioned atom counted in, is rounding.
+    # A correlation this far below the first one, allowing for the worst-conditioned atom, is rounding.
     noise = (dtype.type(8) * eps) ** 2
 
     work = np.zeros((2, width), dtype=dtype)
@@ -289,7 +289,7 @@ def pursue_rows(
             for q in range(k + 1, count):
                 value -= triangle[q, k] * coefficients[q]
             coefficients[k] = value / triangle[k, k]
-        # An atom's place is the number of chosen ones before it: a sort would branch on what cannot be foreseen.
+        # An atom's position is the number of chosen ones before it: the branches of a sort are unpredictable.
         for k in range(count):
             index = chosen[k]
             place = 0

@@ -23,7 +23,7 @@ def square_rows(rows, squares):
 def find_exponents(values, factor, own, scaled, other):
     """``factor v - scaled_i - other_j`` in place of every value, at most zero; NaN where `own` is not finite.
 
-    Or a signal at infinity would pass for one that is merely far.
+    Otherwise a signal at infinity would be treated as one that is far away.
     """
     zero = values.dtype.type(0)
     for i in range(len(values)):

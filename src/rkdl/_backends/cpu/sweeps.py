@@ -84,7 +84,7 @@ class SweepCodes:
         return float(correlations @ self.values[self._positions[self._starts[j] : self._starts[j + 1]]])
 
     def refit(self, j: int, correlations: np.ndarray, gram_row: np.ndarray) -> float:
-        """Make the coefficients of atom j the best ones, the others held; their `fit`.
+        """Refit the coefficients of atom j, the others fixed; returns their `fit`.
 
         From its inner products with the signals of `rows`, and with all atoms (n,).
         """

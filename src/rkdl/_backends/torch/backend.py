@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from rkdl._backends.base import Backend, Pairs
+from rkdl._backends.base import Backend
 from rkdl._backends.cpu.backend import BACKEND as CPU
 from rkdl._backends.devices import has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
@@ -60,28 +60,8 @@ class TorchBackend(Backend):
     def project_rows(self, features: list[torch.Tensor], rows: Array, vector: torch.Tensor) -> torch.Tensor:
         return torch.cat([part @ vector.to(part.dtype) for part in features]).double()
 
-    def lbfgs_direction(self, gradient: torch.Tensor, pairs: Pairs) -> tuple[torch.Tensor, float]:
-        # On the coefficients of a combination of shifts, changes and the gradient: inner products are all it needs,
-        # and the device is waited for once.
-        count = len(pairs)
-        vectors = torch.stack([shift for shift, _, _ in pairs] + [change for _, change, _ in pairs] + [gradient])
-        flat = vectors.reshape(len(vectors), -1)
-        products = (flat @ flat.T).cpu().numpy()
-        curvatures = [curvature for _, _, curvature in pairs]
-        combination = np.zeros(2 * count + 1)
-        combination[-1] = -1.0
-        weights = np.zeros(count)
-        for i in reversed(range(count)):
-            weights[i] = products[i] @ combination / curvatures[i]
-            combination[count + i] -= weights[i]
-        combination *= curvatures[-1] / products[2 * count - 1, 2 * count - 1]
-        for i in range(count):
-            combination[i] += weights[i] - products[count + i] @ combination / curvatures[i]
-        direction = (torch.from_numpy(combination).to(flat.device) @ flat).reshape(gradient.shape)
-        return direction, float(products[-1] @ combination)
-
-    def log_softmax(self, rows: torch.Tensor) -> torch.Tensor:
-        return torch.log_softmax(rows, dim=1)
+    def add_scaled(self, total: torch.Tensor, term: torch.Tensor, factor: torch.Tensor) -> None:
+        total += factor * term
 
     def power(self, array: torch.Tensor, exponent: float) -> torch.Tensor:
         return array ** (int(exponent) if exponent == int(exponent) else exponent)
@@ -118,17 +98,17 @@ class TorchBackend(Backend):
     def exponents(self, rows: torch.Tensor, others: torch.Tensor, gamma: float) -> torch.Tensor:
         values, own, other = _distance_terms(rows, others, gamma)
         rounding = 8.0 * torch.finfo(values.dtype).eps
-        # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
+        # Infinity becomes NaN, or a signal at infinity would be treated as one that is far away.
         own = own + (own - own)
         values -= own[:, None]
         values -= other
-        # Where gamma is so large that the rounding of a zero distance shows, zero is put for it.
+        # If gamma is so large that rounding of a zero distance matters, such exponents become zero.
         near = torch.where(rounding * other.max() > 1e-4, rounding, 0.0).to(values.dtype)
         return torch.where(values > -near * (own[:, None] + other), 0.0, values).clamp_(max=0.0)
 
     def cholesky(self, matrix: torch.Tensor, dtype: np.dtype | type) -> tuple[torch.Tensor | None, torch.Tensor] | None:
         """Pivoted, on the host, only where the rank is in doubt."""
-        # Whether the matrix is finite shows in the factor, and only a factor that fails is looked into.
+        # A matrix that is not finite shows in the factor, and only a factor that fails is examined.
         factor = torch.linalg.cholesky_ex(matrix)[0]
         lowest, largest = torch.stack([factor.diagonal().min(), matrix.diagonal().max()]).tolist()
         zero = len(matrix) * float(np.finfo(dtype).eps) * largest
@@ -141,7 +121,7 @@ class TorchBackend(Backend):
         return None if found is None else (upload(found[0], matrix.device), upload(found[1], matrix.device))
 
     def inverse_factor(self, factor: torch.Tensor) -> torch.Tensor:
-        """Small solves are mostly launches: the factor is inverted once, and whitening is a product."""
+        """Small solves are mostly kernel launches: the factor is inverted once, and whitening is a product."""
         identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
         return torch.linalg.solve_triangular(factor, identity, upper=False) if len(factor) else identity
 

@@ -27,7 +27,7 @@ def product(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _has_fast_halves(device: torch.device) -> bool:
-    """Whether three products of halves take less time than one in float32: not on GPUs that are made for graphics."""
+    """Whether three products of halves take less time than one in float32: not on consumer GPUs."""
     if not has_triton() or torch.version.cuda is None:
         return False
     major, minor = torch.cuda.get_device_capability(device)

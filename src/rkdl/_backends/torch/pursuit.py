@@ -24,7 +24,7 @@ SPARSE_RATIO = 32
 class TensorCodes(NamedTuple):
     """See `rkdl._backends.base.ChunkCodes`; `counts` entries of every row of `indices` and `values`, the rest zeros.
 
-    Rows are packed only for results: how many non-zeros there are would have to be waited for.
+    Rows are packed only for results, because counting the non-zeros waits for the device.
     """
 
     counts: torch.Tensor
@@ -53,7 +53,7 @@ class TensorCodes(NamedTuple):
         return csr_tensor(starts, indices.to(kind), values, (n_signals, n_atoms))
 
     def dense(self, n_atoms: int, dtype: np.dtype | type | torch.dtype | None = None) -> torch.Tensor:
-        # Every sum has one term that is not zero, so that any order gives its bits.
+        # Every sum has at most one nonzero term, so that the order does not matter.
         dtype = dtype or self.values.dtype
         kind = dtype if isinstance(dtype, torch.dtype) else torch_dtype(dtype)
         dense = self.values.new_zeros((len(self.counts), n_atoms), dtype=kind)
@@ -93,7 +93,7 @@ Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class Problem(NamedTuple):
-    """What a pursuit is given; see `rkdl._backends.base.Backend.pursue`."""
+    """The arguments of a pursuit; see `rkdl._backends.base.Backend.pursue`."""
 
     correlations: torch.Tensor
     gram: torch.Tensor
@@ -108,7 +108,7 @@ class Problem(NamedTuple):
         return self.pursuit == "ols"
 
     def empty_parts(self) -> Parts:
-        """Room for what is found, where the correlations are and in their dtype."""
+        """Empty results on the device and in the dtype of the correlations."""
         n_signals, like = len(self.correlations), self.correlations
         counts = like.new_empty(n_signals, dtype=torch.int32)
         indices = like.new_empty((n_signals, self.n_nonzero), dtype=torch.int32)
@@ -134,7 +134,7 @@ def pursue(
 
 
 def _pursuit_for(problem: Problem) -> Callable[[Problem], Parts]:
-    """What finds the codes: on a GPU one of two Triton kernels, unless the sizes are beyond both."""
+    """The pursuit for a problem: on a GPU one of two Triton kernels, unless the sizes are too large for both."""
     if problem.pursuit in ON_GPU and problem.correlations.device.type == "cuda" and has_triton():
         from rkdl._backends.torch import triton_kernels, triton_streamed_pursuit
 
@@ -156,6 +156,6 @@ def pursue_on_host(problem: Problem) -> Parts:
 
 
 def widened(part: torch.Tensor, width: int) -> torch.Tensor:
-    """The columns of a tensor, and zeros up to a width."""
+    """The tensor padded with columns of zeros to a width."""
     missing = width - part.shape[1]
     return torch.nn.functional.pad(part, (0, missing)) if missing else part

@@ -33,7 +33,7 @@ def gram_sweep(
     terms = terms + couplings.square().sum(1)
     is_short = used & ~(lengths > (SHORT if metric is None else SHORT_IN_METRIC) * terms)
     if is_short.any():
-        # An atom without a direction of its own stays as it is, and the ones after it see that.
+        # An atom without a new direction is not changed, which affects the atoms after it.
         rows = atoms.cpu().numpy()
         small = None if metric is None else metric.cpu().numpy()
         found = sweeps.gram_sweep(code_gram.cpu().numpy(), targets.cpu().numpy(), rows, small)

@@ -27,8 +27,6 @@ FEW_ATOMS, LARGEST_NONZERO_OF_FEW = 256, 14
 LEAST_DIVIDED, FEW_DIVIDED, LARGEST_NONZERO_OF_DIVIDED = 512, 384, 5
 # Width from which a thread reads several numbers at a time, if they begin at multiples of a vector.
 LEAST_PADDED = 256
-# Signals that a program codes one after another.
-SIGNALS = 4
 
 
 @triton.jit
@@ -42,7 +40,6 @@ def _pursue_kernel(
     indices,
     values,
     residuals,
-    n_signals,
     n_atoms,
     gram_stride,
     FLOOR: tl.constexpr,
@@ -54,88 +51,86 @@ def _pursue_kernel(
     IS_GRAM_FULL: tl.constexpr,
     OLS: tl.constexpr,
     HAS_LIMIT: tl.constexpr,
-    SIGNALS: tl.constexpr,
 ):
-    """The codes of a few signals; vectors of the length of the atoms are held in `PARTS` parts."""
+    """The code of a signal; vectors of the length of the atoms are held in `PARTS` parts."""
     columns = tl.arange(0, BLOCK)
-    first = tl.program_id(0) * SIGNALS
+    t = tl.program_id(0)
     dtype = correlations.dtype.element_ty
     tolerance = tl.load(limit)
-    for t in range(first, tl.minimum(first + SIGNALS, n_signals)):
-        own = correlations + t.to(tl.int64) * n_atoms
-        a, u, scores = (), (), ()
-        for p in tl.static_range(PARTS):
-            a = a + (_part(own, p, columns, n_atoms, BLOCK, IS_FULL),)
-            u = u + (tl.full((BLOCK,), 1.0, dtype),)
-            scores = scores + (a[p] * a[p],)
-        residual = tl.load(squared_norms + t)
-        b, _ = first_of_largest(scores, BLOCK, PARTS)
-        is_alive = residual > tolerance
-        smallest = tl.full((), 1.0, dtype)
-        threshold = tl.full((), 0.0, dtype)
-        count = tl.full((), 0, tl.int32)
-        # Of the atoms chosen so far: index, entries of the factor, one over its diagonal, projection, the factor's row.
-        chosen, triangle, inverses, projections, rows = (), (), (), (), ()
-        for k in tl.static_range(NONZERO):
-            correlation = tl.load(own + b)
-            norm = tl.full((), 1.0, dtype)
-            entries = ()
-            for q in tl.static_range(k):
-                entry = tl.load(gram + chosen[q].to(tl.int64) * gram_stride + b)
-                for r in tl.static_range(q):
-                    entry -= triangle[q * (q - 1) // 2 + r] * entries[r]
-                entry *= inverses[q]
-                norm -= entry * entry
-                correlation -= entry * projections[q]
-                entries = entries + (entry,)
-            square = correlation * correlation
-            is_alive = is_alive & (square * smallest > threshold) & (norm > FLOOR)
-            smallest = tl.minimum(smallest, norm)
-            if k == 0:
-                threshold = square * NOISE
-            inverse = tl.where(is_alive, 1.0 / tl.sqrt(norm), 0.0)
-            projection = tl.where(is_alive, correlation * inverse, 0.0)
-            residual -= projection * projection
-            count += is_alive.to(tl.int32)
-            chosen = chosen + (b,)
-            triangle = triangle + entries
-            inverses = inverses + (inverse,)
-            projections = projections + (projection,)
-            if HAS_LIMIT:
-                is_alive = is_alive & (residual > tolerance)
-            if k + 1 < NONZERO:
-                left, norms, scores = (), (), ()
-                for p in tl.static_range(PARTS):
-                    row = _part(gram + b.to(tl.int64) * gram_stride, p, columns, n_atoms, BLOCK, IS_GRAM_FULL)
-                    for q in tl.static_range(k):
-                        row -= entries[q] * rows[q * PARTS + p]
-                    row *= inverse
-                    rows = rows + (row,)
-                    left = left + (a[p] - projection * row,)
-                    norms = norms + (u[p] - row * row,)
-                    weight = _reciprocal(norms[p]) if OLS else 1.0
-                    scores = scores + (tl.where(norms[p] > FLOOR, left[p] * left[p] * weight, 0.0),)
-                a, u = left, norms
-                b, _ = first_of_largest(scores, BLOCK, PARTS)
-        solution = ()
-        for i in tl.static_range(NONZERO):
-            value = projections[NONZERO - 1 - i]
-            for j in tl.static_range(i):
-                value -= triangle[(NONZERO - 1 - j) * (NONZERO - 2 - j) // 2 + NONZERO - 1 - i] * solution[j]
-            solution = solution + (value * inverses[NONZERO - 1 - i],)
-        target = t.to(tl.int64) * NONZERO
-        for k in tl.static_range(NONZERO):
-            place = tl.full((), 0, tl.int32)
-            for q in tl.static_range(NONZERO):
-                # Atoms that were not taken come last.
-                if q < k:
-                    place += ((chosen[q] < chosen[k]) | (k >= count)).to(tl.int32)
-                if q > k:
-                    place += ((chosen[q] < chosen[k]) & (q < count)).to(tl.int32)
-            tl.store(indices + target + place, tl.where(k < count, chosen[k], 0))
-            tl.store(values + target + place, solution[NONZERO - 1 - k])
-        tl.store(counts + t, count)
-        tl.store(residuals + t, tl.maximum(residual, 0.0))
+    own = correlations + t.to(tl.int64) * n_atoms
+    a, u, scores = (), (), ()
+    for p in tl.static_range(PARTS):
+        a = a + (_part(own, p, columns, n_atoms, BLOCK, IS_FULL),)
+        u = u + (tl.full((BLOCK,), 1.0, dtype),)
+        scores = scores + (a[p] * a[p],)
+    residual = tl.load(squared_norms + t)
+    b, _ = first_of_largest(scores, BLOCK, PARTS)
+    is_alive = residual > tolerance
+    smallest = tl.full((), 1.0, dtype)
+    threshold = tl.full((), 0.0, dtype)
+    count = tl.full((), 0, tl.int32)
+    # Of the atoms chosen so far: index, entries of the factor, one over its diagonal, projection, the factor's row.
+    chosen, triangle, inverses, projections, rows = (), (), (), (), ()
+    for k in tl.static_range(NONZERO):
+        correlation = tl.load(own + b)
+        norm = tl.full((), 1.0, dtype)
+        entries = ()
+        for q in tl.static_range(k):
+            entry = tl.load(gram + chosen[q].to(tl.int64) * gram_stride + b)
+            for r in tl.static_range(q):
+                entry -= triangle[q * (q - 1) // 2 + r] * entries[r]
+            entry *= inverses[q]
+            norm -= entry * entry
+            correlation -= entry * projections[q]
+            entries = entries + (entry,)
+        square = correlation * correlation
+        is_alive = is_alive & (square * smallest > threshold) & (norm > FLOOR)
+        smallest = tl.minimum(smallest, norm)
+        if k == 0:
+            threshold = square * NOISE
+        inverse = tl.where(is_alive, 1.0 / tl.sqrt(norm), 0.0)
+        projection = tl.where(is_alive, correlation * inverse, 0.0)
+        residual -= projection * projection
+        count += is_alive.to(tl.int32)
+        chosen = chosen + (b,)
+        triangle = triangle + entries
+        inverses = inverses + (inverse,)
+        projections = projections + (projection,)
+        if HAS_LIMIT:
+            is_alive = is_alive & (residual > tolerance)
+        if k + 1 < NONZERO:
+            left, norms, scores = (), (), ()
+            for p in tl.static_range(PARTS):
+                row = _part(gram + b.to(tl.int64) * gram_stride, p, columns, n_atoms, BLOCK, IS_GRAM_FULL)
+                for q in tl.static_range(k):
+                    row -= entries[q] * rows[q * PARTS + p]
+                row *= inverse
+                rows = rows + (row,)
+                left = left + (a[p] - projection * row,)
+                norms = norms + (u[p] - row * row,)
+                weight = _reciprocal(norms[p]) if OLS else 1.0
+                scores = scores + (tl.where(norms[p] > FLOOR, left[p] * left[p] * weight, 0.0),)
+            a, u = left, norms
+            b, _ = first_of_largest(scores, BLOCK, PARTS)
+    solution = ()
+    for i in tl.static_range(NONZERO):
+        value = projections[NONZERO - 1 - i]
+        for j in tl.static_range(i):
+            value -= triangle[(NONZERO - 1 - j) * (NONZERO - 2 - j) // 2 + NONZERO - 1 - i] * solution[j]
+        solution = solution + (value * inverses[NONZERO - 1 - i],)
+    target = t.to(tl.int64) * NONZERO
+    for k in tl.static_range(NONZERO):
+        place = tl.full((), 0, tl.int32)
+        for q in tl.static_range(NONZERO):
+            # Atoms that were not taken come last.
+            if q < k:
+                place += ((chosen[q] < chosen[k]) | (k >= count)).to(tl.int32)
+            if q > k:
+                place += ((chosen[q] < chosen[k]) & (q < count)).to(tl.int32)
+        tl.store(indices + target + place, tl.where(k < count, chosen[k], 0))
+        tl.store(values + target + place, solution[NONZERO - 1 - k])
+    tl.store(counts + t, count)
+    tl.store(residuals + t, tl.maximum(residual, 0.0))
 
 
 @triton.jit
@@ -253,10 +248,9 @@ def pursue(problem: Problem) -> Parts:
     gram = widened(problem.gram, width) if width >= LEAST_PADDED else problem.gram
     problem = problem._replace(correlations=problem.correlations.contiguous(), gram=gram)
     with on_device(gram.device):
-        _pursue_kernel[(triton.cdiv(n_signals, SIGNALS),)](
+        _pursue_kernel[(n_signals,)](
             *kernel_input(problem),
             *found,
-            n_signals,
             n_atoms,
             gram.stride(0),
             NONZERO=n_nonzero,
@@ -265,7 +259,6 @@ def pursue(problem: Problem) -> Parts:
             IS_FULL=width == n_atoms,
             IS_GRAM_FULL=width == gram.shape[1],
             OLS=problem.ols,
-            SIGNALS=SIGNALS,
             num_warps=warps,
             maxnreg=_registers_for(width, n_parts, n_nonzero, itemsize, warps),
             **stopping_rules(problem),
@@ -282,7 +275,7 @@ def _rbf_kernel(
     inside = columns < n_columns
     place = values + row * n_columns + columns
     left, right = tl.load(own + row), tl.load(other + columns, mask=inside, other=0.0)
-    # Infinity becomes NaN, or a signal at infinity would pass for one that is merely far.
+    # Infinity becomes NaN, or a signal at infinity would be treated as one that is far away.
     left += left - left
     if IS_ONE:
         most = tl.max(right, axis=0)
@@ -295,7 +288,7 @@ def _rbf_kernel(
 
 
 def finish_rbf(values: torch.Tensor, own: torch.Tensor, other: torch.Tensor, rounding: float) -> None:
-    """``exp(min(values - own_t - other_i, 0))`` in place; a small fit of ORKDL takes a tenth less time with it.
+    """``exp(min(values - own_t - other_i, 0))`` in place; `transform` of RKDL takes an eighth to half less time.
 
     Where `rounding` shows in the largest of `other`, an exponent within ``rounding (own_t + other_i)`` of zero is
     zero.

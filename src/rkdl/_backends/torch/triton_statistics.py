@@ -84,7 +84,7 @@ def code_gram(counts: torch.Tensor, indices: torch.Tensor, values: torch.Tensor,
             STEPS=triton.next_power_of_2(n_nonzero),
             num_warps=2,
         )
-    # What is not finite stays so.
+    # Numbers that are not finite stay so.
     return gram.double().mul_((1.0 + (bound - bound)) / scale)
 
 

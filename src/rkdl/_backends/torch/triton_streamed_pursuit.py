@@ -115,7 +115,7 @@ def _choose_kernel(
                 for p in tl.static_range(PARTS):
                     row = row + (tl.load(gram_row + p * BLOCK + columns, eviction_policy="evict_first"),)
                 for group in tl.static_range(HELD // ROWS):
-                    entries, less = (), ()
+                    entries, reduced = (), ()
                     for r in tl.static_range(ROWS):
                         place = group * ROWS + r
                         entry = tl.load(own_rows + place * WIDTH + b, mask=place < k, other=0.0)
@@ -126,17 +126,17 @@ def _choose_kernel(
                         total = tl.zeros((BLOCK,), row_dtype)
                         for r in tl.static_range(ROWS):
                             total += entries[r] * _unpacked(held[(group * ROWS + r) * PARTS + p], BLOCK)
-                        less = less + (row[p] - total.to(dtype),)
-                    row = less
+                        reduced = reduced + (row[p] - total.to(dtype),)
+                    row = reduced
                 n_tiles = (k + ROWS - 1) // ROWS
                 for i in range(HELD // ROWS, n_tiles):
-                    # There and back, so that the rows read last are in the cache when the next step begins.
+                    # In alternating directions, so that the rows read last are in the cache when the next step begins.
                     tile = tl.where(k % 2 == 0, i, n_tiles - 1 + HELD // ROWS - i)
                     first = own_rows + tile * (ROWS * WIDTH)
                     rows, at_b = first + columns, first + b
                     own_part = own_projections + tile * ROWS
                     n_known = k - tile * ROWS
-                    entries, less = (), ()
+                    entries, reduced = (), ()
                     for p in tl.static_range(PARTS):
                         # A few rows at a time are summed in their own precision, which is twice as fast.
                         total = tl.zeros((BLOCK,), row_dtype)
@@ -148,8 +148,8 @@ def _choose_kernel(
                             if p == 0:
                                 norm -= entries[r].to(dtype) * entries[r].to(dtype)
                                 correlation -= entries[r].to(dtype) * tl.load(own_part + r)
-                        less = less + (row[p] - total.to(dtype),)
-                    row = less
+                        reduced = reduced + (row[p] - total.to(dtype),)
+                    row = reduced
                 is_new = norm > LEAST
                 if is_new:
                     root = 1.0 / tl.sqrt(norm)
@@ -230,7 +230,7 @@ def _solve_kernel(
     dtype = correlations.dtype.element_ty
     tolerance = tl.load(limit)
     program = tl.program_id(0).to(tl.int64)
-    own_lines = lines + program * (8 * STEPS)
+    own_lines = lines + program * (4 * STEPS)
     own_order = orders + program * STEPS
     steps = ()
     for p in tl.static_range(PARTS):
@@ -256,47 +256,34 @@ def _solve_kernel(
         turn = 0
         is_alive = n_chosen > 0
         while is_alive:
-            # Rows k and k + 1, through memory that is used in turns, because a register cannot be addressed by k.
-            line = own_lines + turn * (4 * STEPS)
+            # Row k, through memory that is used in turns, because a register cannot be addressed by k.
+            line = own_lines + turn * (2 * STEPS)
             turn = 1 - turn
             for p in tl.static_range(PARTS):
-                is_next = (steps[p] >= k) & (steps[p] < k + 2)
+                is_next = steps[p] == k
                 for q in tl.static_range(PARTS):
                     place = line + (steps[p][:, None] - k) * STEPS + steps[q][None, :]
                     tl.store(place, system[p * PARTS + q], mask=is_next[:, None])
-                tl.store(line + 2 * STEPS + steps[p], right[p], mask=is_next)
+                tl.store(line + STEPS + steps[p], right[p], mask=is_next)
             tl.debug_barrier()
-            pivot, correlation = tl.load(line + k), tl.load(line + 2 * STEPS + k)
-            is_taken = _is_taken(pivot, correlation, smallest, threshold, FLOOR)
+            pivot, correlation = tl.load(line + k), tl.load(line + STEPS + k)
+            # Independent of the atoms before, and more than rounding.
+            is_fit = pivot > FLOOR
+            is_taken = is_fit & (correlation * correlation * smallest > threshold)
             threshold = tl.where(k == 0, correlation * correlation * NOISE, threshold)
             across = ()
             for p in tl.static_range(PARTS):
                 # Sweep: with its own entry less by one, row k is updated by the same formula as the others.
                 across = across + (tl.where(steps[p] == k, pivot - 1.0, tl.load(line + steps[p])),)
             right, system = _swept(right, system, across, tl.where(is_taken, pivot, 0.0), correlation, PARTS)
-            smallest, residual, is_open, n_chosen, k = _after_pivot(
-                is_taken, pivot, correlation, smallest, residual, is_open, n_chosen, k, FLOOR
-            )
+            smallest = tl.where(is_taken, tl.minimum(smallest, pivot), smallest)
+            residual -= tl.where(is_taken, correlation * correlation / pivot, 0.0)
+            is_open = is_open | ~is_fit
+            n_chosen = tl.where(is_fit, n_chosen, k)
+            k += is_taken.to(tl.int32)
             is_alive = is_taken & (k < n_chosen)
             if HAS_LIMIT:
                 is_alive = is_alive & (residual > tolerance)
-            # The same with the second row, which the first was eliminated from.
-            if is_alive:
-                ratio = tl.load(line + k) / pivot
-                pivot = tl.load(line + STEPS + k) - ratio * tl.load(line + k)
-                correlation = tl.load(line + 2 * STEPS + k) - ratio * correlation
-                is_taken = _is_taken(pivot, correlation, smallest, threshold, FLOOR)
-                rows = ()
-                for p in tl.static_range(PARTS):
-                    row = tl.load(line + STEPS + steps[p]) - ratio * across[p]
-                    rows = rows + (tl.where(steps[p] == k, pivot - 1.0, row),)
-                right, system = _swept(right, system, rows, tl.where(is_taken, pivot, 0.0), correlation, PARTS)
-                smallest, residual, is_open, n_chosen, k = _after_pivot(
-                    is_taken, pivot, correlation, smallest, residual, is_open, n_chosen, k, FLOOR
-                )
-                is_alive = is_taken & (k < n_chosen)
-                if HAS_LIMIT:
-                    is_alive = is_alive & (residual > tolerance)
         # The rules were to end the code, not the atoms that were chosen.
         if HAS_LIMIT:
             is_open = is_open | ((k < NONZERO) & (residual > tolerance))
@@ -317,25 +304,6 @@ def _solve_kernel(
         tl.store(counts + t, tl.where(is_open, -1, k))
         tl.store(residuals + t, tl.maximum(residual, 0.0))
         tl.debug_barrier()
-
-
-@triton.jit
-def _is_taken(pivot, correlation, smallest, threshold, FLOOR: tl.constexpr):
-    """Whether an atom is independent of those before and contributes more than rounding."""
-    return (pivot > FLOOR) & (correlation * correlation * smallest > threshold)
-
-
-@triton.jit
-def _after_pivot(is_taken, pivot, correlation, smallest, residual, is_open, n_chosen, k, FLOOR: tl.constexpr):
-    """Smallest pivot, residual, whether the code may go on, atoms left to try and atoms taken, after one more atom."""
-    is_fit = pivot > FLOOR
-    return (
-        tl.where(is_taken, tl.minimum(smallest, pivot), smallest),
-        residual - tl.where(is_taken, correlation * correlation / pivot, 0.0),
-        is_open | ~is_fit,
-        tl.where(is_fit, n_chosen, k),
-        k + is_taken.to(tl.int32),
-    )
 
 
 @triton.jit
@@ -455,14 +423,14 @@ def _blocks_of(n_nonzero: int) -> tuple[int, int]:
 
 
 def _solve(problem: Problem, chosen: torch.Tensor, counts: torch.Tensor) -> Parts:
-    """Counts, indices, values and residuals of what was chosen; counts below zero where the code is not complete."""
+    """Counts, indices, values and residuals of the chosen atoms; counts below zero where the code is not complete."""
     n_signals, n_atoms = problem.correlations.shape
     dtype, device = problem.correlations.dtype, problem.correlations.device
     side, n_parts = _blocks_of(problem.n_nonzero)
     steps = side * n_parts
     found = counts, *problem.empty_parts()[1:]
     n_programs = max(1, min(n_signals, MOST_PROGRAMS * _n_cores(device)))
-    lines = torch.empty((n_programs, 8, steps), dtype=dtype, device=device)
+    lines = torch.empty((n_programs, 4, steps), dtype=dtype, device=device)
     orders = torch.empty((n_programs, steps), dtype=torch.int32, device=device)
     with on_device(device):
         _solve_kernel[(n_programs,)](

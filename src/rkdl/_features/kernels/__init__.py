@@ -21,7 +21,7 @@ from rkdl._utils.types import plain_scalar
 
 # What an estimator's `kernel` may be.
 KernelLike = str | Kernel | Callable[..., Any]
-#: What `rkdl.kernels` offers.
+#: The public names of `rkdl.kernels`.
 PUBLIC = sorted([*base.__all__, *composites.__all__, *inner_products.__all__, *radial.__all__])
 
 
@@ -64,7 +64,7 @@ def make_kernel(kernel: KernelLike, *, gamma: float, degree: int, coef0: float, 
 
 
 def check_definite(kernel: Kernel, sample: np.ndarray) -> None:
-    """Refuse, by a sample, what is not finite, symmetric and positive semidefinite, where a kernel may not be."""
+    """Refuse a kernel that, on a sample, is not finite, symmetric and positive semidefinite."""
     leaves = kernel._leaves()
     if not any(leaf._has_user_code or (isinstance(leaf, Polynomial) and leaf.coef0 < 0.0) for leaf in leaves):
         return
@@ -73,7 +73,7 @@ def check_definite(kernel: Kernel, sample: np.ndarray) -> None:
     if not np.isfinite(matrix).all():
         raise ValueError("The kernel's values are not finite on the signals: scale them, or fix the function.")
     slack = 1e4 * float(np.finfo(sample.dtype).eps) * float(np.abs(matrix).max(initial=0.0))
-    # A function may have another one for the diagonal.
+    # A function may come with one for the diagonal, which is checked here.
     kernel.diagonal(rows)
     if np.abs(matrix - matrix.T).max() > slack:
         raise ValueError("The kernel is not symmetric: k(x, y) and k(y, x) differ on the signals.")
@@ -85,38 +85,33 @@ def check_definite(kernel: Kernel, sample: np.ndarray) -> None:
         )
 
 
-def to_plain(kernel: Kernel) -> dict[str, Any]:
-    """A kernel of the library as names and numbers, for a file."""
-    name = type(kernel).__name__
-    if name not in PUBLIC or globals()[name] is not type(kernel):
+def to_plain(value: object) -> Any:
+    """A kernel of the library as names and numbers, for a file; its parameters likewise."""
+    if isinstance(value, tuple):
+        return [to_plain(part) for part in value]
+    if not isinstance(value, Kernel):
+        return plain_scalar(value)
+    name = type(value).__name__
+    if name not in PUBLIC or globals()[name] is not type(value):
         raise ValueError(
-            f"The kernel holds a {type(kernel).__qualname__}, a class of your own, which rkdl.load could not make "
+            f"The kernel holds a {type(value).__qualname__}, a class of your own, which rkdl.load could not make "
             f"again: make the whole kernel a class of your own and give it to load, or use skops or pickle."
         )
-    values = {own.name: getattr(kernel, own.name) for own in fields(kernel) if own.init}  # type: ignore[arg-type]
-    return {"class": name, **{key: _plain(value) for key, value in values.items()}}
+    parameters = [own.name for own in fields(value) if own.init]  # type: ignore[arg-type]
+    return {"class": name, **{key: to_plain(getattr(value, key)) for key in parameters}}
 
 
-def _plain(value: object) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
-    return to_plain(value) if isinstance(value, Kernel) else plain_scalar(value)
-
-
-def from_plain(plain: dict[str, Any]) -> Kernel:
-    """The kernel of names and numbers; what is none is refused with a TypeError."""
-    values = {key: _from_plain(value) for key, value in dict(plain).items()}
+def from_plain(plain: Any) -> Any:
+    """The kernel of names and numbers, or a parameter of it; what is no kernel is refused with a TypeError."""
+    if isinstance(plain, list):
+        return tuple(map(from_plain, plain))
+    if not isinstance(plain, dict):
+        return plain
+    values = {key: from_plain(value) for key, value in plain.items()}
     name = values.pop("class")
     if name not in PUBLIC or name == "Kernel":
-        raise TypeError("a kernel is none of rkdl.kernels")
+        raise TypeError("a kernel is not one of rkdl.kernels")
     try:
-        kernel: Kernel = globals()[name](**values)
+        return globals()[name](**values)
     except ValueError as error:
         raise TypeError(str(error)) from error
-    return kernel
-
-
-def _from_plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(_from_plain, value))
-    return from_plain(value) if isinstance(value, dict) else value

@@ -26,7 +26,7 @@ ValueAndGradient = tuple[Array, Callable[[Weighting], Array]]
 
 
 class Kernel:
-    """Base class of kernels: derive from it to bring a kernel of your own.
+    """Base class of kernels: derive from it to define your own.
 
     Write ``__call__(X, Y)``, and for `rkdl.ORKDL` and `rkdl.MORKDL`, which move the kernel vectors, also
     ``gradient(X, Y, weights)``. Kernels can be added, multiplied, and multiplied by positive numbers.
@@ -78,7 +78,7 @@ class Kernel:
         raise NotImplementedError(f"{type(self).__name__} has no __call__(X, Y): write one that returns k(X, Y).")
 
     def diagonal(self, X: Array) -> Array:
-        """``k(x, x)`` of every row; from small blocks of the kernel matrix unless a subclass knows better.
+        """``k(x, x)`` of every row; from small blocks of the kernel matrix, unless a subclass overrides it.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Kernels that users bring."""
+"""Users' own kernels."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Custom(Kernel):
 
     @classmethod
     def wrap(cls, function: Callable[..., Any], sample: np.ndarray) -> Custom:
-        """Find out by trying what the function takes."""
-        # As many rows as a product of two rows cannot be mistaken for.
+        """Find out by a trial what the function accepts."""
+        # So many rows that a function of two rows cannot be mistaken for one of matrices.
         left, right = sample[:1].repeat(2, axis=0), sample[:1].repeat(sample.shape[1] + 2, axis=0)
         of_matrices, of_rows = (left, right, (2, len(right))), (left[0], right[0], ())
         trial_error: Exception | None = None
@@ -75,7 +75,7 @@ class Custom(Kernel):
         if is_bad.any():
             raise ValueError(
                 f"kernel={self.function!r} gives k(x, x) = {shown[is_bad][0]} for {int(is_bad.sum())} of {len(X)} "
-                f"signals: a signal's product with itself is finite and not negative; fix the function."
+                f"signals: it must be finite and not negative; fix the function."
             )
         return backend.from_host(np.maximum(shown, 0.0), X)
 
@@ -87,7 +87,7 @@ class Custom(Kernel):
         return backend_of(found).cast(found, np.float64)
 
     def _call(self, function: Callable[..., Any], what: str, shape: tuple[int, ...], X: Array, *others: Array) -> Array:
-        """What a function of the user's returns, as a new array of real numbers of the dtype of X, where X is."""
+        """Result of a user's function, as a new array of real numbers with the dtype and device of X."""
         backend = backend_of(X)
         found = function(X, *others) if self.takes_tensors and not isinstance(X, np.ndarray) else None
         if found is not None and backend_of(found) is backend:
@@ -96,8 +96,8 @@ class Custom(Kernel):
             values = np.asarray(well_formed(function(*map(backend.to_host, (X, *others))), "the kernel's value"))
             if values.dtype.kind == "c":
                 raise ValueError(
-                    f"kernel={self.function!r} returns complex numbers, and the methods work with real kernels: return "
-                    f"the real part where the other is zero."
+                    f"kernel={self.function!r} returns complex numbers, and the methods need real kernels: return the "
+                    f"real part if the imaginary part is zero."
                 )
             found = backend.from_host(np.array(values, dtype=backend.to_host(X[:0]).dtype, order="C"), X)
         if tuple(found.shape) != shape:
@@ -109,7 +109,7 @@ class Custom(Kernel):
 
 
 def _takes_tensors(kernel: Kernel, *rows: np.ndarray) -> bool:
-    """Whether a kernel's code runs on tensors of any device, seen on tensors without numbers."""
+    """Whether a kernel's code runs on tensors of any device, tried on tensors without data."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False

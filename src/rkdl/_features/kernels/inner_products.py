@@ -48,7 +48,7 @@ class Polynomial(InnerProduct, WithWidth):
     gamma : float, "median" or "scale", default="median"
         Factor of the inner product; the rules are those of `RBF`, found at fit.
     coef0 : float, default=1.0
-        What is added; a negative number may leave no positive semidefinite kernel.
+        Constant term; with a negative one the kernel may not be positive semidefinite.
 
     Examples
     --------

@@ -20,7 +20,7 @@ __all__ = ["RBF", "Matern", "RationalQuadratic"]
 class Radial(WithWidth):
     """A function of ``s = gamma |x - y|^2``."""
 
-    # What is subtracted from signals that sit far from zero, or digits would be lost; None for others.
+    # Subtracted from signals that are far from zero, where digits would be lost; None for others.
     _shift: Array = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -46,7 +46,7 @@ class Radial(WithWidth):
         return prepared
 
     def _centred(self, X: Array, Y: Array) -> tuple[Array, Array]:
-        """The rows less the shift; one object stays one."""
+        """The rows minus the shift; one object if X and Y are one."""
         if self._shift is None:
             return X, Y
         rows = X - backend_of(X).as_like(self._shift, X)
@@ -66,7 +66,10 @@ class Radial(WithWidth):
         def gradient(weighting: Weighting) -> Array:
             weights = weighting(negative_derivative)
             if X is not Y:
-                return self._scaled(backend.radial_gradient(weights, X, Y, factor))
+                total = backend.weighted_sum(weights, X)
+                total -= weights.sum(0, dtype=backend.xp.float64)[:, None] * Y
+                total *= factor
+                return self._scaled(total)
             # One product; the weights may be in NumPy, where small matrices are, though X is on a device.
             both = factor * weights.T
             backend_of(both).fill_diagonal(both, both.diagonal() - both.sum(1))
@@ -180,7 +183,7 @@ class Matern(_WithLengthScale):
         backend = backend_of(squares)
         squares *= 2.0 * self.nu
         squares **= 0.5
-        # Beyond any distance whose value is not zero, so that no product of infinity and zero is formed.
+        # Clipped where the value is zero anyway, so that infinity is never multiplied by zero.
         lengths = squares.clip(max=1e4)
         decay = backend.exp(-lengths)
         lengths += 1.0
@@ -204,7 +207,7 @@ class RationalQuadratic(_WithLengthScale):
     length_scale : float, "median" or "scale", default="median"
         The width. "median" and "scale", found at fit, are one over the root of the gamma that they give an `RBF`.
     alpha : float, default=1.0
-        How alike the widths are; a large alpha gives a Gaussian.
+        Large if the widths are alike; as it grows, the kernel approaches a Gaussian.
 
     Examples
     --------

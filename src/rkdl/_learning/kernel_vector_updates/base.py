@@ -35,7 +35,7 @@ from rkdl._utils.warnings import warn
 
 
 class Point(NamedTuple):
-    """Kernel vectors (p, m) and what is known of them; of an infinite value, nothing more."""
+    """Kernel vectors (p, m) and what is known at them; nothing else if the value is infinite."""
 
     vectors: Array
     value: float  # the objective
@@ -52,7 +52,7 @@ class Point(NamedTuple):
 
 
 class PastSignals(NamedTuple):
-    """What stands for ``sum_t z_tj phi(y_t)`` of signals that are gone: combinations (n, q) of vectors (q, m)."""
+    """Approximation of ``sum_t z_tj phi(y_t)`` over past signals: combinations (n, q) of vectors (q, m)."""
 
     kernel_vectors: Array
     combinations: Array
@@ -118,7 +118,7 @@ class Objective:
         sums, chunks = self.executor.map_reduce(task, self.chunks)
         if gradient_atoms is not None:
             self.chunks[:] = chunks
-        # What has a signal's length stays with the vectors.
+        # Arrays of a signal's length stay on the device of the vectors.
         n_small = 1 if is_tensor(vectors) else len(sums)
         sums = (*self.executor.to_backend(sums[:n_small]), *sums[n_small:])
         cross_products, signal_gradient = sums[0], sums[1] if len(sums) > 1 else None
@@ -132,7 +132,7 @@ class Objective:
         return cross_products, signal_gradient, chunks if caches_features else None
 
     def with_signal_gradient(self, point: Point) -> Point:
-        """The point with the signals' part of its gradient, by its own atoms where none were named."""
+        """The point with the signals' part of its gradient, taken with its own atoms if it has none yet."""
         if point.signal_gradient is not None:
             return point
         signal_gradient = self._evaluate(point.vectors, point.atoms)[1]
@@ -167,7 +167,7 @@ class KernelVectorUpdate:
     state_arrays: ClassVar[dict[str, Expected]] = {"radius": Expected("", group="radius")}
 
     def minimize(self, objective: Objective, start: Point) -> Point:
-        """A point of `objective` that is no worse than `start`, where the rule can promise that."""
+        """A point of `objective` that is no worse than `start`, if the rule can guarantee that."""
         raise NotImplementedError
 
     def state(self) -> dict[str, np.ndarray]:
@@ -180,7 +180,7 @@ class KernelVectorUpdate:
         return replace(self, **numbers)
 
     def warn_once(self, message: str) -> None:
-        """Warn of something that would be said again in every iteration."""
+        """Warn once of something that every iteration would repeat."""
         if not self.has_warned:
             self.has_warned = True
             warn(message, ConvergenceWarning)

@@ -17,14 +17,14 @@ class GradientDescent(KernelVectorUpdate):
     """The paper's rule: one kernel vector after another, atoms held, `n_steps` sweeps per iteration."""
 
     learning_rate: float | None  # the fixed rate of the paper; None for one that backtracks until the objective falls
-    rate: float | None = None  # that backtracking found so far
+    rate: float | None = None  # the rate that backtracking has found
 
     eliminates_atoms = False
     numbers = ("radius", "rate")
     state_arrays = KernelVectorUpdate.state_arrays | {"rate": Expected("", group="rate")}
 
     def minimize(self, objective: Objective, start: Point) -> Point:
-        """The point after the sweeps; with a rate of its own its value is never above that of the start."""
+        """The point after the sweeps; with backtracking its value is never above that of the start."""
         point = start
         for step in range(self.n_steps):
             point = objective.with_signal_gradient(point)
@@ -59,7 +59,7 @@ class GradientDescent(KernelVectorUpdate):
                 self.rate *= 1.5
                 return trial
             self.rate *= 0.5
-            # Its features, where they were cached, make room for those of the next.
+            # Frees cached features before those of the next trial are computed.
             del trial
         return None
 
@@ -74,7 +74,7 @@ class GradientDescent(KernelVectorUpdate):
         kernel = objective.feature_map.kernel
         signal_gradient = objective.with_signal_gradient(point).signal_gradient
         linear = objective.linear
-        # A rate that is too large overflows here and is found out by the objective's value.
+        # Too large a rate overflows here, which the objective's value shows.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for i in range(len(vectors)):
                 own = vectors[i : i + 1]

@@ -15,7 +15,7 @@ from rkdl._learning.kernel_vector_updates.base import KernelVectorUpdate, Object
 from rkdl._persistence.named_arrays import Expected
 from rkdl._utils.types import Array
 
-# Steps whose curvature is remembered.
+# Pairs of L-BFGS that are kept.
 MOST_PAIRS = 10
 
 
@@ -50,7 +50,7 @@ class VariableProjection(KernelVectorUpdate):
     def minimize(self, objective: Objective, start: Point) -> Point:
         """The best point found; its value is never above that of the start."""
         point, free = start, start.vectors
-        # Curvature that was read from a file goes to where the vectors are.
+        # Curvature that was read from a file is moved to the device of the vectors.
         place = partial(backend_of(free).from_host, like=free)
         pairs = ((place(shift), place(change), curvature) for shift, change, curvature in self.pairs)
         self.pairs = deque(pairs, maxlen=MOST_PAIRS)
@@ -94,12 +94,12 @@ class VariableProjection(KernelVectorUpdate):
             bend = trial.value - start.value - slope * length
             best = -0.5 * slope * length * length / bend if bend > 0.0 and np.isfinite(bend) else 0.0
             length = min(max(best, 0.1 * length), 0.5 * length)
-            # Its features, where they were cached, make room for those of the next.
+            # Frees cached features before those of the next trial are computed.
             del trial
         return None
 
     def _warn_of_flatness(self, objective: Objective, point: Point) -> None:
-        """Say that the kernel vectors stay, unless there is nothing to gain, or no code."""
+        """Warn that the kernel vectors stay, unless the error is zero or all codes are."""
         is_done = point.value <= 1e3 * np.finfo(np.float64).eps * objective.energy
         if not is_done and bool((objective.code_gram != 0.0).any()):
             self.warn_once(
@@ -117,7 +117,7 @@ class VariableProjection(KernelVectorUpdate):
         gradient = objective.gradient(point)
         if self.radius is None:
             return gradient
-        # d = radius v / |v|: only what is tangent to the sphere moves d.
+        # d = radius v / |v|: only the part tangent to the sphere moves d.
         unit = point.vectors / self.radius
         gradient = gradient - (gradient * unit).sum(1)[:, None] * unit
         return gradient * (self.radius / row_norms(free)[:, None])
