@@ -110,6 +110,8 @@ class TestSignals:
         mapped = np.memmap(tmp_path / "signals", dtype=X.dtype, mode="w+", shape=X.shape)
         mapped[:] = X
         for other in (mapped, sparse.csr_array(X)):
+            half = make().fit(other, y, np.arange(150) % 2).predict_proba(other)
+            np.testing.assert_allclose(half, make().fit(X[1::2], y[1::2]).predict_proba(X), atol=1e-3)
             np.testing.assert_allclose(make().fit(other, y).predict_proba(other), expected, atol=1e-3)
         torch, dask = pytest.importorskip("torch"), pytest.importorskip("dask.array")
         found = make().fit(torch.tensor(X), torch.tensor(y)).predict_proba(torch.tensor(X))

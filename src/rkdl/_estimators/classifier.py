@@ -24,7 +24,7 @@ from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import TaskDriven, Unit
+from rkdl._estimators.task_driven import TaskDriven, Unit, part_of
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import KernelMap
@@ -171,7 +171,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         targets = smoothed(labels, len(self.classes_), np.dtype(np.float32))
         kept, rest = np.flatnonzero(~held_out), np.flatnonzero(held_out)
         options = self.gamma_, targets[kept], weights[kept], rng, "to weigh the readings"
-        learning, unit, losses = self._learn(signals.subset(kept), *options)
+        learning, unit, losses = self._learn(part_of(signals, kept), *options)
         self.reading_weights_ = np.full(2, EXPECTED)
         if len(rest):
             self._set(learning, unit, signals.dtype)
@@ -379,7 +379,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             weights = weights * found[np.searchsorted(present, labels)]
         rows = np.flatnonzero(weights)
         if len(rows) < len(weights):
-            signals, labels, weights = signals.subset(rows), labels[rows], weights[rows]
+            signals, labels, weights = part_of(signals, rows), labels[rows], weights[rows]
         return signals, labels, weights
 
     def _read_labels(self, n_signals: int, y: ArrayLike, classes: ArrayLike | None, *, reset: bool) -> np.ndarray:

@@ -17,7 +17,7 @@ from rkdl._applications.task_learning import Task, TaskLearning, squared_error
 from rkdl._backends.arrays import host
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import TaskDriven, Unit
+from rkdl._estimators.task_driven import TaskDriven, Unit, part_of
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.widths import find_gamma
 from rkdl._utils.inputs import well_formed
@@ -221,7 +221,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         return (
             (signals, targets, weights)
             if len(rows) == len(weights)
-            else (signals.subset(rows), targets[rows], weights[rows])
+            else (part_of(signals, rows), targets[rows], weights[rows])
         )
 
     def _set_scales(self, targets: np.ndarray, weights: np.ndarray) -> None:

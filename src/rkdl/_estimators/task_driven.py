@@ -273,6 +273,35 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return tags
 
 
+class _Part(Signals):
+    """Some rows of signals that are not in memory, read to where those are read."""
+
+    def __init__(self, signals: Signals, rows: np.ndarray) -> None:
+        super().__init__(signals.data, signals.dtype, (len(rows), signals.shape[1]))
+        self.is_in_memory, self.device, self.home = False, signals.device, signals.home
+        self._signals, self._rows = signals, rows
+
+    def read(self, start: int, stop: int) -> Array:
+        return self._signals.subset(self._rows[start:stop]).read(0, stop - start)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        return self._signals.take(self._rows[indices])
+
+    def subset(self, indices: np.ndarray) -> Signals:
+        return self._signals.subset(self._rows[indices])
+
+
+def part_of(signals: Signals, rows: np.ndarray) -> Signals:
+    """Some of the signals, in memory if these are and not sparse."""
+    return signals.subset(rows) if _is_kept(signals) else _Part(signals, rows)
+
+
+def _is_kept(signals: Signals) -> bool:
+    """Whether batches are drawn from memory."""
+    is_dense = signals.is_in_memory and not sparse.issparse(signals.data)
+    return is_dense and signals.shape[0] * signals.shape[1] <= MOST_KEPT
+
+
 def _without_missing(rows: np.ndarray) -> np.ndarray:
     """The rows with the mean of its column for every missing number (NaN), if there are any."""
     if rows.dtype.kind != "f" or not np.isnan(rows).any():
@@ -283,9 +312,7 @@ def _without_missing(rows: np.ndarray) -> np.ndarray:
 
 def _reader(signals: Signals, centre: Array, length: float) -> Callable[[np.ndarray], Array]:
     """What reads batches, in the unit of the learning and in float32; from memory where the signals are there."""
-    n_signals = signals.shape[0]
-    is_kept = signals.is_in_memory and not sparse.issparse(signals.data)
-    if is_kept and n_signals * signals.shape[1] <= MOST_KEPT:
-        kept = signals.read(0, n_signals)
+    if _is_kept(signals):
+        kept = signals.read(0, signals.shape[0])
         return lambda chosen: cast((kept[backend_of(kept).from_host(chosen, kept)] - centre) / length, np.float32)
     return lambda chosen: cast((placed(signals.take(chosen), signals.device) - centre) / length, np.float32)
