@@ -58,7 +58,8 @@ class Unit(NamedTuple):
     def of(cls, sample: np.ndarray) -> Unit:
         """That of these signals."""
         wide = sample.astype(np.float64)
-        centre = wide.mean(axis=0)
+        # In the signals' dtype, in which it is subtracted.
+        centre = wide.mean(axis=0).astype(sample.dtype).astype(np.float64)
         with np.errstate(over="ignore"):
             variances = wide.var(axis=0)
             length = float(np.sqrt(variances.mean()))
