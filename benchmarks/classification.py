@@ -26,8 +26,8 @@ from rkdl import KDLClassifier
 from rkdl.datasets import normalize_signals
 
 PAGE = Path(__file__).parent.parent / "docs" / "classification.md"
-LARGE = {"n_components": 60, "n_kernel_vectors": 500, "n_nonzero_coefs": 8}
-SMALL = {"n_components": 20, "n_kernel_vectors": 200, "n_nonzero_coefs": 4}
+LARGE = {"n_components": 60, "n_kernel_vectors": 500, "n_nonzero_coefs": 10}
+SMALL = {"n_components": 20, "n_kernel_vectors": 200, "n_nonzero_coefs": 8}
 
 
 class Images(NamedTuple):

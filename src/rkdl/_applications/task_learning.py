@@ -27,6 +27,8 @@ from rkdl._utils.types import Array
 
 # Chosen by means over all tables of benchmarks/tables.py, never by a single one.
 STEP, WIDTH_STEP = 3e-2, 1e-2
+# Beyond so many features their widths move less: pixels are learned by heart through them.
+MANY_FEATURES = 64
 DECAY = 0.1  # of the linear reading, relative to the step
 RIDGE = 1e-3
 SMOOTHING = 0.05
@@ -110,7 +112,7 @@ class TaskLearning:
             self.backend.full((count,), value, vectors) for value in (0.0, 0.0, 0.0, 0.0, STEP)
         )
         self._view()
-        self.rates["log_widths"][:] = WIDTH_STEP
+        self.rates["log_widths"][:] = WIDTH_STEP * min(1.0, MANY_FEATURES / n_features)
         self.parts["vectors"][:] = vectors
         self.parts["log_widths"] += self.backend.as_like(np.log(host(gamma)), vectors)
         self.parts["log_sharpness"][:] = float(np.log(FIRST_SHARPNESS))
