@@ -42,7 +42,7 @@ def learning_of(loss, convert, n_atoms=4):
 def test_gradients_are_those_of_finite_differences(loss, n_atoms, convert):
     learning, batch = learning_of(loss, convert, n_atoms)
     learning.find_gradient(*batch)
-    slopes = {name: np.array(part).ravel() for name, part in learning.slopes.items()}
+    slopes = {name: np.asarray(part).ravel().copy() for name, part in learning.slopes.items()}
     step = 1e-6
     for name, part in learning.parts.items():
         flat = part.reshape(-1)
