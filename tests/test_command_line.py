@@ -222,7 +222,6 @@ outliers numbers.csv --out r.npy -> use .csv, .tsv, .parquet, .npz
 classify iris.csv --drop name --label kind -> nothing to do
 classify iris.csv --drop name --label kind --out r.csv -> nothing to predict
 classify iris.csv --drop name --save r -> kind
-classify iris.csv --drop name --label kind --method dl --gamma 1 --save r -> --gamma does not apply to DL
 classify iris.csv --drop name --label kind --cv 1 -> n_splits=2 or more
 classify iris.csv --drop name --label kind --cv 90 -> n_splits=90 cannot be greater than the number of members
 classify label.csv --label c --save r -> the label of row 2 (from 1) is missing
@@ -488,7 +487,7 @@ class TestArrays:
         first = self.fitted("a.npy")
         np.testing.assert_array_equal(self.fitted("a.zarr"), first)
         np.testing.assert_array_equal(self.fitted("b.zarr", "--key", "images"), first)
-        run("classify b.zarr --label labels --save c --quiet --method dl")
+        run("classify b.zarr --label labels --save c --quiet")
         assert len(rkdl.load("c").classes_) == 10
         for out in ("b.zarr/codes.zarr", "b.zarr/images/codes.npy"):
             assert main(["encode", "c", "b.zarr", "--out", out]) == 2
@@ -528,7 +527,7 @@ class TestArrays:
         np.save("y.npy", y)
         write_csv("y.csv", ["digit"], [[f"digit {label}"] for label in y])
         for labels, first in (("y.npy", 0), ("y.csv", "digit 0")):
-            assert main(["classify", "X.npy", "--label", labels, "--save", "c", "--quiet", "--method", "dl"]) == 0
+            assert main(["classify", "X.npy", "--label", labels, "--save", "c", "--quiet"]) == 0
             assert rkdl.load("c").classes_[0] == first
 
     @pytest.mark.parametrize(
@@ -659,15 +658,14 @@ class TestClassify:
 
     def test_labels_with_leading_zeros_are_classes_of_their_own(self, rng):
         write_csv("t.csv", ["y", "a", "b"], [[label, *rng.random(2)] for label in 10 * ["1", "01", "2"]])
-        run("classify t.csv --label y --method dl --save m --quiet")
+        run("classify t.csv --label y --save m --quiet")
         assert list(rkdl.load("m").classes_) == ["01", "1", "2"]
 
     def test_save_and_use_again(self, tables, capsys):
-        argv = ["classify", "train.csv", "--label", "species", "--drop", "name", "--method", "orkdl", "--atoms", "10"]
-        assert main([*argv, "--set", "estimator__max_iter=2", "--set", "n_refinements=0", "--save", "m"]) == 0
+        argv = ["classify", "train.csv", "--label", "species", "--drop", "name", "--atoms", "4"]
+        assert main([*argv, "--set", "n_kernel_vectors=30", "--save", "m"]) == 0
         model = rkdl.load("m")
-        assert type(model.method_).__name__ == "ORKDL"
-        assert model.method_.n_components == 10
+        assert model.components_.shape == (3, 4, 30)
         run("classify test.csv --model m --out p.tsv")
         _, rows = read_csv("p.tsv", "\t")
         with pytest.warns(UserWarning, match="valid feature names"):
@@ -705,9 +703,9 @@ class TestImages:
         np.testing.assert_allclose(np.array(rows[1][1:], np.float32), codes[0], atol=1e-5)
 
     def test_subfolders_are_classes(self, folder, capsys):
-        run("classify images --cv 3 --method dl")
+        run("classify images --cv 3")
         assert "accuracy" in capsys.readouterr().out
-        run("classify images --test images --out p.csv --quiet --method dl")
+        run("classify images --test images --out p.csv --quiet")
         _, rows = read_csv("p.csv")
         assert np.mean([row[0].split("/")[0] == row[1] for row in rows]) > 0.95
 

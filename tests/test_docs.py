@@ -141,6 +141,8 @@ def test_attributes(name):
         model = cls(random_state=0).fit(X, [0, 0, 1, 1])
     elif cls is rkdl.SparseCoder:
         model = cls().fit(X)
+    elif cls is rkdl.KDLRegressor:
+        model = cls(random_state=0).fit(X, [0.0, 1.0, 2.0, 3.0])
     else:
         sizes = {"n_kernel_vectors": 2} if "n_kernel_vectors" in inspect.signature(cls).parameters else {}
         model = cls(2, n_nonzero_coefs=1, max_iter=1, random_state=0, **sizes).fit(X)

@@ -152,7 +152,7 @@ def test_refitting_while_others_predict(monkeypatch):
         KDLOutlierDetector(n_members=3, random_state=0).fit(X[:30]),
     )
     for (model, other), module, methods in (
-        (classifiers, "classifier", ("predict", "predict_proba", "decision_function", "class_residuals")),
+        (classifiers, "task_driven", ("predict", "predict_proba", "decision_function", "class_residuals")),
         (detectors, "outliers", ("predict", "score_samples", "decision_function")),
     ):
         module = importlib.import_module(f"rkdl._estimators.{module}")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import rkdl
-from rkdl import DL, MORKDL, KDLClassifier, datasets
+from rkdl import MORKDL, KDLClassifier, datasets
 
 SECONDS = float(os.environ.get("RKDL_FUZZ_SECONDS", "0"))
 # About 140 files per second, of some twenty readers.
@@ -76,7 +76,7 @@ READERS = {
     "stream": ("model.rkdl", lambda folder: saved(clone(FIT).partial_fit(X), folder), rkdl.load),
     "classifier": (
         "model.rkdl",
-        lambda folder: saved(KDLClassifier(DL(4, max_iter=1), random_state=0).fit(X, np.arange(30) % 2), folder),
+        lambda folder: saved(KDLClassifier(1, n_kernel_vectors=4, random_state=0).fit(X, np.arange(30) % 2), folder),
         rkdl.load,
     ),
     "batch": (

@@ -29,7 +29,7 @@ def work():
     assert np.array_equal(model.fit(X).dual_components_, expected)
     model.transform(X)
     DL(5, max_iter=2, n_jobs=2, random_state=0).fit(stored)
-    KDLClassifier(RKDL(8, n_kernel_vectors=20, max_iter=2), n_jobs=2, random_state=0).fit(X, y)
+    KDLClassifier(4, n_kernel_vectors=20, n_jobs=2, random_state=0).fit(X, y)
     KDLOutlierDetector(n_members=2, max_iter=2, n_jobs=2, random_state=0).fit(X[:200])
     print("done", flush=True)
 

@@ -22,6 +22,7 @@ from rkdl.plotting import (
     ClassResidualsDisplay,
     CodesDisplay,
     ErrorCurveDisplay,
+    FeatureRelevanceDisplay,
     KernelVectorsDisplay,
     ReconstructionDisplay,
     RecoveryDisplay,
@@ -51,8 +52,7 @@ def model(digits):
 
 @pytest.fixture(scope="module")
 def classifier(digits, labels):
-    method = RKDL(n_components=10, n_kernel_vectors=40, kernel_vectors="random", max_iter=2)
-    return KDLClassifier(method, n_refinements=0, random_state=0).fit(digits[:600], labels[:600])
+    return KDLClassifier(10, n_kernel_vectors=40, random_state=0).fit(digits[:600], labels[:600])
 
 
 @pytest.fixture(scope="module")
@@ -100,27 +100,6 @@ class TestPreimages:
         with pytest.raises(NotFittedError, match="fit_decoder"):
             fitted.atom_preimages()
         assert np.isfinite(fitted.fit_decoder(digits).atom_preimages()).all()
-
-    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-    def test_of_classes_agree_with_those_of_a_dictionary(self, dtype, digits, labels):
-        """The same atoms on the same kernel vectors have the same pre-images."""
-        X = digits[:200].astype(dtype)
-        classifier, single = KDLClassifier(make(RKDL), random_state=0).fit(X, labels[:200]), make(RKDL).fit(X)
-        single.kernel_vectors_, single.gamma_ = classifier.kernel_vectors_, classifier.gamma_
-        single.dual_components_, single.gram_ = classifier.components_[2, :8], classifier.grams_[2, :8, :8]
-        np.testing.assert_array_equal(classifier.atom_preimages()[2], single.atom_preimages(), strict=True)
-
-    def test_of_linear_classes_are_the_atoms(self, digits, labels):
-        classifier = KDLClassifier(make(DL), random_state=0).fit(digits[:200], labels[:200])
-        found = classifier.atom_preimages()
-        assert [signals.shape for signals in found] == [(count, 64) for count in classifier.n_atoms_]
-        np.testing.assert_array_equal(found[3], classifier.components_[3, : len(found[3])])
-
-    def test_refusals_of_classifiers(self, digits, labels):
-        for method in (make(RKDL, kernel="poly"), make(FourierDL)):
-            classifier = KDLClassifier(method, n_refinements=0, random_state=0).fit(digits[:200], labels[:200])
-            with pytest.raises(ValueError, match="have no pre-images here"):
-                classifier.atom_preimages()
 
 
 class TestAtoms:
@@ -220,6 +199,7 @@ class TestNames:
     [
         (AtomsDisplay, (), "no atom_preimages: give DL, a kernel method"),
         (KernelVectorsDisplay, (), "does not have one set"),
+        (FeatureRelevanceDisplay, (), "no feature_relevance_: give a KDLClassifier"),
         (ErrorCurveDisplay, (), "no errors_: only single"),
         (CodesDisplay, (np.eye(64),), "no transform: give DL or a kernel method"),
         (ResidualsDisplay, (np.eye(64),), "no reconstruction_error: give DL or a kernel method"),
@@ -251,7 +231,6 @@ def test_error_curves(model, digits, classifier):
     assert other.line_.get_color() != display.line_.get_color()
     assert [text.get_text() for text in other.ax_.get_legend().get_texts()][::2] == ["ORKDL", "RKDL"]
     assert other.ax_ is display.ax_
-    assert ErrorCurveDisplay.from_estimator(classifier).update_line_ is None
 
 
 def test_codes_are_grouped_by_label(model, digits, labels):
@@ -292,10 +271,17 @@ def test_reconstructions(model, digits):
         ReconstructionDisplay(digits[:2], digits[:3])
 
 
+def test_feature_relevance(classifier):
+    display = FeatureRelevanceDisplay.from_estimator(classifier, max_features=5)
+    widths = [bar.get_width() for bar in display.bars_]
+    np.testing.assert_allclose(widths, np.sort(classifier.feature_relevance_)[:-6:-1])
+    named = FeatureRelevanceDisplay([0.1, 0.9], feature_names=["age", "size"]).plot()
+    assert [label.get_text() for label in named.ax_.get_yticklabels()] == ["size", "age"]
+
+
 def test_class_residuals(classifier, digits, labels):
     X, y = digits[600:900], labels[600:900]
     residuals = classifier.class_residuals(X)
-    np.testing.assert_array_equal(residuals, -classifier.decision_function(X))
     display = ClassResidualsDisplay.from_estimator(classifier, X, y, values_format=".3f")
     drawn = np.asarray(display.image_.get_array())
     np.testing.assert_allclose(drawn[4, 7], residuals[y == 4, 7].mean())
@@ -323,7 +309,7 @@ def test_boundaries_by_scikit_learn(response, moons):
     X, y = moons
     model = KDLOutlierDetector(n_members=2, random_state=0)
     if response == "predict":
-        model = make_pipeline(StandardScaler(), KDLClassifier(n_refinements=0, random_state=0))
+        model = make_pipeline(StandardScaler(), KDLClassifier(random_state=0))
     model.fit(X, np.array(["lower", "upper"])[y])
     display = DecisionBoundaryDisplay.from_estimator(model, X, response_method=response, grid_resolution=20)
     found = getattr(model, response)([[display.xx0[3, 4], display.xx1[3, 4]]])[0]

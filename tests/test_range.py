@@ -60,7 +60,7 @@ def test_float32_whose_squares_leave_its_range(kind, scale):
         *(make(kind).fit for kind in CLASSES),
         make(DL).partial_fit,
         make(KDL, kernel="linear").fit,
-        lambda signals: KDLClassifier("DL", random_state=0).fit(signals, X[:, 0] > 0.0),
+        lambda signals: KDLClassifier(random_state=0).fit(signals, X[:, 0] > 0.0),
         KDLOutlierDetector(n_members=2, random_state=0).fit,
         lambda signals: sparse_encode(signals, DICTIONARY),
     ],
@@ -169,13 +169,6 @@ def test_float32_signals_that_are_faint_beside_others(kind):
     assert alone.score(faint) == pytest.approx(make(kind, **options).fit(X).score(X), rel=1e-3)
 
 
-def test_classes_of_float32_signals_that_are_faint_beside_others():
-    y = X[:, 0] > 0.0
-    signals = np.vstack([X, 1e-23 * X]).astype(np.float32)
-    model = KDLClassifier("DL", random_state=0).fit(X.astype(np.float32), y)
-    np.testing.assert_array_equal(model.predict(signals)[40:], model.predict(signals[:40]))
-
-
 @pytest.mark.parametrize("far", [1e4, 1e8])
 def test_the_error_of_fourier_features_is_that_of_the_frequencies_that_are_stored(far):
     signals = X.astype(np.float32)
@@ -196,13 +189,12 @@ def test_a_few_float32_signals_far_off_are_distances_apart(kind, offset):
     assert single.errors_[-1] * np.sqrt(6) == pytest.approx(rms_error(single, signals.astype(np.float32)), rel=1e-3)
 
 
-@pytest.mark.parametrize("method", ["DL", "RKDL", "FourierDL"])
-def test_classes_of_float32_signals_far_off_are_those_of_float64(method):
+def test_classes_of_float32_signals_far_off_are_those_of_float64():
     signals, y = np.random.default_rng(0).standard_normal((100, 6)), X[np.arange(100) % 40, 0] > 0.0
-    signals[::2] += 1e6
-    signals = signals.astype(np.float32)
-    single, double = (KDLClassifier(method, random_state=0).fit(signals.astype(d), y) for d in (np.float32, np.float64))
-    np.testing.assert_array_equal(single.class_residuals(signals), double.class_residuals(signals.astype(np.float64)))
+    signals = (signals + 1e4).astype(np.float32)
+    single, double = (KDLClassifier(random_state=0).fit(signals.astype(d), y) for d in (np.float32, np.float64))
+    found, expected = single.predict_proba(signals), double.predict_proba(signals.astype(np.float64))
+    np.testing.assert_allclose(found, expected, atol=0.05)
 
 
 @pytest.mark.parametrize("seed", [1, 17, 23])

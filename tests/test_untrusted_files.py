@@ -16,7 +16,7 @@ from sklearn.base import clone
 import helpers
 import rkdl
 from helpers import Estimators
-from rkdl import DL, KDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, datasets
+from rkdl import KDL, RKDL, KDLClassifier, KDLOutlierDetector, KDLRegressor, datasets
 from rkdl._persistence.files import read_file
 
 SIZES = {"n_components": 6, "n_nonzero_coefs": 2, "n_kernel_vectors": 7, "n_fourier_features": 8}
@@ -26,9 +26,8 @@ MODELS = {
     **METHODS,
     "RKDL-decoder": make(RKDL, fit_inverse_transform=True),
     "KDL-precomputed": make(KDL, kernel="precomputed"),
-    "KDLClassifier": KDLClassifier(make(RKDL), random_state=0),
-    "KDLClassifier-DL": KDLClassifier(make(DL), random_state=0),
-    "KDLClassifier-Fourier": KDLClassifier(make(FourierDL), random_state=0),
+    "KDLClassifier": KDLClassifier(random_state=0),
+    "KDLRegressor": KDLRegressor(random_state=0),
     **{f"{name}-stream": METHODS[name] for name in ("DL", "FourierDL", "ORKDL", "MORKDL")},
     "RKDL-stream": make(RKDL, fit_inverse_transform=True),
     "KDLOutlierDetector": KDLOutlierDetector(n_members=2, max_iter=2, random_state=0),
@@ -137,7 +136,7 @@ def fitted(name, X):
     model = clone(MODELS[name])
     if name.endswith("-stream"):
         return model.partial_fit(X[:60]).partial_fit(X[60:90], update=False)
-    if isinstance(model, KDLClassifier):
+    if isinstance(model, KDLClassifier | KDLRegressor):
         return model.fit(X, np.arange(len(X)) % 2)
     return model.fit(X @ X.T if name == "KDL-precomputed" else X)
 
@@ -180,13 +179,12 @@ def test_forged_models(name, X, tmp_path):
 
 def test_forged_values_of_models(X, tmp_path):
     path = tmp_path / "model.rkdl"
-    detector = {"estimator": "KDLOutlierDetector", "parameters": {}}
     for name, changes in {
         "KDLOutlierDetector": {
             "attribute.sizes_": [[[-1, 1]] * 2, [[10**9, 1]] * 2, [[1, 10**9]] * 2],
             "attribute.spreads_": [[1.0, 0.0], [1.0, -1.0]],
         },
-        "KDLClassifier": {"attribute.n_atoms_": [[10**6, 1]], "attributes method_": [detector, "RKDL", None, 3]},
+        "KDLClassifier": {"attributes n_nonzero_coefs_": [10**6, -1], "attributes sharpness_": ["sharp", None]},
         "RKDL": {
             "parameters n_components": [10**6, -3],
             "parameters n_nonzero_coefs": ["many"],

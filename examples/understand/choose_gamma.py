@@ -4,7 +4,7 @@ Choose gamma with a grid search
 
 ``gamma`` cannot be chosen by the reconstruction error: as gamma tends to zero, all signals are mapped to the same point
 in feature space, and every dictionary represents them perfectly. Choose it by the performance on a task instead. In
-this example, the task is the classification of breast tumours. A grid search over ``estimator__gamma`` is compared with
+this example, the task is the classification of breast tumours. A grid search over ``gamma`` is compared with
 the default, ``"median"``.
 """
 
@@ -24,12 +24,12 @@ X, y = load_breast_cancer(return_X_y=True)
 # The features have different units, so they are standardised. gamma is searched on a logarithmic grid around the
 # median.
 method = RKDL(n_components=20, n_nonzero_coefs=4, n_kernel_vectors=100, kernel_vectors="random", max_iter=5)
-model = make_pipeline(StandardScaler(), KDLClassifier(method, random_state=0))
+model = make_pipeline(StandardScaler(), KDLClassifier(random_state=0))
 median = model.fit(X, y)[-1].gamma_
 gammas = median * 10.0 ** np.arange(-3.0, 1.5, 0.5)
 folds = StratifiedKFold(5, shuffle=True, random_state=0)
-search = GridSearchCV(model, {"kdlclassifier__estimator__gamma": gammas}, cv=folds).fit(X, y)
-best = search.best_params_["kdlclassifier__estimator__gamma"]
+search = GridSearchCV(model, {"kdlclassifier__gamma": gammas}, cv=folds).fit(X, y)
+best = search.best_params_["kdlclassifier__gamma"]
 print(f"median {median:.4f}, best {best:.4f}, accuracy {search.best_score_:.1%}")
 
 # %%

@@ -65,12 +65,10 @@ ClassResidualsDisplay.from_estimator(classifier, X[1::2], y[1::2], ax=axes[1])
 plt.show()
 
 # %%
-# ``AtomsDisplay`` numbers the atoms of a classifier class by class. Each row shows the pre-images of the first sixteen
-# atoms of a class.
+# ``AtomsDisplay`` numbers the atoms of a classifier class by class. Each row shows the pre-images of the atoms of a
+# class.
 figure, ax = plt.subplots(figsize=(9.0, 5.8))
-first = np.concatenate(([0], classifier.n_atoms_.cumsum()[:-1]))
-chosen = (first[:, None] + np.arange(16)).ravel()
-AtomsDisplay.from_estimator(classifier, numbers=chosen, image_shape=(8, 8), n_columns=16, ax=ax)
+AtomsDisplay.from_estimator(classifier, image_shape=(8, 8), n_columns=classifier.n_components, ax=ax)
 plt.show()
 
 # %%

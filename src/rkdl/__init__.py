@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rkdl._estimators.linear import DL, FourierDL
     from rkdl._estimators.outliers import KDLOutlierDetector
     from rkdl._estimators.reduced import MORKDL, ORKDL, RKDL
+    from rkdl._estimators.regressor import KDLRegressor
     from rkdl._estimators.saving import load
     from rkdl._estimators.sparse_coder import SparseCoder
     from rkdl._execution.config import config_context
@@ -28,6 +29,7 @@ __all__ = [
     "FourierDL",
     "KDLClassifier",
     "KDLOutlierDetector",
+    "KDLRegressor",
     "SparseCoder",
     "config_context",
     "datasets",

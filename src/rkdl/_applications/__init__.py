@@ -1,1 +1,1 @@
-"""Applications of sparse codes: class dictionaries, their discriminative refinement, anomaly scores."""
+"""Applications: kernel features learned for a label and their readings, anomaly scores."""

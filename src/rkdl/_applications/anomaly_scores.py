@@ -64,7 +64,7 @@ def _anomaly(encoder: Encoder, signals: Array, squares: Array) -> Array:
     backend, feature_map = backend_of(signals), encoder.feature_map
     assert isinstance(feature_map, KernelMap)
     assert isinstance(feature_map.kernel, RBF)
-    vectors, gamma = feature_map.kernel_vectors, float(feature_map.kernel.gamma)
+    vectors, gamma = feature_map.kernel_vectors, feature_map.kernel._gamma
     values, logs = backend.scaled_rbf(signals, vectors, gamma, squares, squared_norms(vectors))
     endless = backend.full((len(signals),), np.inf, signals)
     correlations = values @ encoder.atoms.T

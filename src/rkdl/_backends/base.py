@@ -180,13 +180,25 @@ class Backend(Protocol):
         negative `residual_tol` is never reached. `pursuit` is a key of `PURSUITS`, see `rkdl._backends.cpu.pursuit`.
         """
 
-    def residual_gradients(
-        self, codes: list, weights: Array, least: Array, own: Array, features: Array, atoms: Sequence[Array]
-    ) -> tuple[Array, Array]:
-        """``Z' diag(w) (F - Z A)`` (k, n, p) and ``o @ Z^2`` (k, n), in float64, of k codes Z and atoms A (n, p).
+    def adam_step(
+        self,
+        values: Array,
+        gradient: Array,
+        first: Array,
+        second: Array,
+        momentum: float,
+        second_momentum: float,
+        rates: Array,
+        factor: float,
+        share: float,
+    ) -> None:
+        """A step of Adam on flat arrays, in place.
 
-        Weights w (c, k) that are at most `least` (c,) count as zero; `own` (c, k) are o.
+        ``values -= factor rates first / sqrt(second / share)``, after the averages of the gradient and its square.
         """
+        first += (gradient - first) * (1.0 - momentum)
+        second += (gradient * gradient - second) * (1.0 - second_momentum)
+        values -= rates * first * factor / ((second / share) ** 0.5 + 1e-8)
 
     def gram_sweep(self, code_gram: Array, targets: Array, atoms: Array, metric: Array | None) -> Array:
         """Update every atom once from ``S = Z'Z`` and the targets, in place; the scales (n,) for the atoms' codes."""

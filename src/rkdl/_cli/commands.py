@@ -156,7 +156,7 @@ def outliers(options: Namespace) -> int:
 def classify(options: Namespace) -> int:
     """Train a classifier, and predict the labels of further signals."""
     out = check_outputs(options, TABLES)
-    _check_training(options, ["test", "cv", "method", "atoms", "nonzeros", "gamma"])
+    _check_training(options, ["test", "cv", "atoms", "nonzeros", "kernel_vectors", "gamma"])
     if options.model is not None:
         classifier: KDLClassifier = load_model(options.model, ("KDLClassifier",), "classify")
         inputs = read_new(options.data, options, classifier)
@@ -173,7 +173,7 @@ def classify(options: Namespace) -> int:
     test = None if options.test is None else read_new(options.test, options, inputs)
     if test is not None:
         test.check_results(_columns(np.unique(inputs.y)))
-    classifier = KDLClassifier(CLASS_OF[options.method or "rkdl"])
+    classifier = KDLClassifier()
     configure(classifier, options)
     model = make_pipeline(classifier)
     if options.standardize:

@@ -260,16 +260,15 @@ def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
 
 
 def configure(model: BaseEstimator, options: Namespace) -> None:
-    """Set the parameters that options stand for, of a classifier also those of its method, and those of --set."""
+    """Set the parameters that options stand for, and those of --set."""
     known = model.get_params()
     has_terminal = sys.stderr is not None and sys.stderr.isatty()
     values = {"random_state": options.seed, "verbose": int(has_terminal and not options.quiet)}
     for option, parameter in _PARAMETERS.items():
         if getattr(options, option, None) is not None:
-            name = parameter if parameter in known else f"estimator__{parameter}"
-            if name not in known:
+            if parameter not in known:
                 raise ValueError(f"--{option.replace('_', '-')} does not apply to {CLASS_OF[options.method]}")
-            values[name] = getattr(options, option)
+            values[parameter] = getattr(options, option)
     for text in options.set:
         name, sign, value = (part.strip() for part in text.partition("="))
         if not sign or not name:

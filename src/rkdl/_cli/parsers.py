@@ -122,18 +122,18 @@ _COMMANDS: dict[str, tuple[str, str, str, dict[str, dict[str, object]]]] = {
         {"--out": {"help": "file for the scores: a table or .npz (default: print the top 10)"}},
     ),
     "classify": (
-        "Learn one dictionary per class, and predict the class whose dictionary represents a signal best.",
+        "Learn kernel features and class dictionaries for the labels of signals, and predict those of others.",
         "  rkdl classify train.csv --label class --cv 5        prints the accuracy in five folds\n"
         "  rkdl classify train.csv --label class --test new.csv --out predictions.csv\n"
         "  rkdl classify train.csv --label class --save model.rkdl\n"
         "  rkdl classify new.csv --model model.rkdl --out predictions.csv\n"
         "  rkdl classify photos/ --size 32 32 --test new/ --out predictions.csv\n",
-        f"data --out --test --cv --model --save --method {_SIZES} --standardize --set --seed {_READING}",
+        f"data --out --test --cv --model --save {_SIZES} --kernel-vectors --standardize --set --seed {_READING}",
         {
             "--out": {"help": "file for predictions and probabilities: a table or .npz"},
-            "--method": {"default": None, "help": "dictionary method (default: rkdl)"},
-            "--atoms": {"help": "number of atoms per class (default: 64)"},
-            "--nonzeros": {"help": "nonzero coefficients per signal (default: 5)"},
+            "--atoms": {"help": "number of atoms per class (default: 8)"},
+            "--nonzeros": {"help": "nonzero coefficients per signal and class (default: 3)"},
+            "--kernel-vectors": {"help": "number of kernel vectors (default: 200)"},
         },
     ),
 }

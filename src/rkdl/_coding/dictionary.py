@@ -166,7 +166,7 @@ class FittedDictionary:
         vectors, core = feature_map.kernel_vectors, feature_map.kernel
         if feature_map.is_linear:
             return LinearDecoder((self.atoms.astype(np.float64) @ vectors.astype(np.float64)).astype(dtype))
-        return FixedPoint.prepare(core._gamma, self.atoms, vectors, dtype) if isinstance(core, RBF) else None
+        return FixedPoint.prepare(RBF(core.gamma), self.atoms, vectors, dtype) if isinstance(core, RBF) else None
 
     def decode(self, codes: Signals, *, n_jobs: int | None = None) -> Array:
         """Signals (n_signals, m) of codes (n_signals, n)."""

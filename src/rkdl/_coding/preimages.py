@@ -174,12 +174,11 @@ class FixedPoint:
     products: Any  # (n, p), of atoms and kernel vectors in feature space
 
     @classmethod
-    def prepare(cls, gamma: float, atoms: np.ndarray, kernel_vectors: np.ndarray, dtype: np.dtype) -> FixedPoint:
+    def prepare(cls, kernel: RBF, atoms: np.ndarray, kernel_vectors: np.ndarray, dtype: np.dtype) -> FixedPoint:
         """The iteration for codes of `dtype`."""
         centre = kernel_vectors.mean(axis=0, dtype=np.float64)
         vectors = (kernel_vectors - centre).astype(dtype)
         atoms = atoms.astype(dtype)
-        kernel = RBF(gamma)
         products = np.empty_like(atoms)
         # Block by block: the kernel vectors of KDL are all signals.
         for start in range(0, len(vectors), 1024):

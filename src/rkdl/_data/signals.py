@@ -44,6 +44,8 @@ class Signals:
     # The torch device that rows are read to, None for NumPy; and, for tensors, the one that results go back to.
     device: Any = None
     home: Any = None
+    # How much every signal counts (n_signals,), in NumPy; None for all alike.
+    weights: np.ndarray | None = None
     is_remote = False  # whether passes run elsewhere, on a cluster
     is_in_memory = True  # whether the signals are in memory, so that there is room for something of their size
 
@@ -51,6 +53,18 @@ class Signals:
         if sparse.issparse(rows):
             rows = rows.toarray()
         return np.ascontiguousarray(rows, dtype=self.dtype)
+
+    @property
+    def total(self) -> float:
+        """The sum of the weights: the number of signals where all count alike."""
+        return self.shape[0] if self.weights is None else float(self.weights.sum())
+
+    def weighted(self, weights: np.ndarray, *, keeps_all: bool = False) -> Signals:
+        """The signals with a weight each; those without any are left out, except on a cluster or with `keeps_all`."""
+        rows = np.flatnonzero(weights)
+        if len(rows) == len(weights) or self.is_remote or keeps_all:
+            return self._replaced(weights=weights)
+        return self.subset(rows)._replaced(weights=weights[rows])
 
     def with_dtype(self, dtype: np.dtype) -> Self:
         """The same signals, read in another dtype; results go back to the one that they were given in."""

@@ -5,7 +5,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["DL", "KDL", "MORKDL", "ORKDL", "RKDL", "FourierDL", "KDLClassifier", "KDLOutlierDetector", "SparseCoder"]
+__all__ = [
+    "DL",
+    "KDL",
+    "MORKDL",
+    "ORKDL",
+    "RKDL",
+    "FourierDL",
+    "KDLClassifier",
+    "KDLOutlierDetector",
+    "KDLRegressor",
+    "SparseCoder",
+]
 
 _HOMES = {
     **dict.fromkeys(["DL", "FourierDL"], "linear"),
@@ -13,6 +24,7 @@ _HOMES = {
     "KDL": "full",
     "KDLClassifier": "classifier",
     "KDLOutlierDetector": "outliers",
+    "KDLRegressor": "regressor",
     "SparseCoder": "sparse_coder",
 }
 

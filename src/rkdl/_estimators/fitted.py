@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rkdl._persistence.named_arrays import DOUBLE, INTEGERS, POSITIVE, ArrayError, Expected, check_arrays
+from rkdl._persistence.named_arrays import DOUBLE, FLAGS, INTEGERS, POSITIVE, ArrayError, Expected, check_arrays
 from rkdl._utils.types import FLOATS
 
 # Axes: m features, n atoms, p kernel vectors, q frequencies, f Fourier features, c classes, k members of a detector.
@@ -27,18 +27,20 @@ _LEARNER = {
 }
 _PRECOMPUTED = {**_LEARNER, "dual_components_": Expected("np", FLOATS), "gram_": Expected("nn", FLOATS)}
 _KERNEL = {**_PRECOMPUTED, "gamma_": _NUMBER, "kernel_vectors_": Expected("pm", FLOATS)}
-_CLASSIFIER = {
-    "errors_": Expected("e"),
+_TASK = {
+    "gamma_": _NUMBER,
+    "gammas_": Expected("m", least=0.0),
+    "kernel_vectors_": Expected("pm", FLOATS),
+    "dual_coef_": Expected("pc", FLOATS),
+    "intercept_": Expected("c", FLOATS),
+    "feature_means_": Expected("m"),
+    "feature_variances_": Expected("m", least=0.0),
+    "feature_relevance_": Expected("m"),
     "losses_": Expected("l"),
-    "grams_": Expected("cnn", FLOATS),
-    "n_atoms_": Expected("c", INTEGERS, least=0, most="n"),
-    "sharpness_": _NUMBER,
-    **_EVERY,
+    **{name: wanted for name, wanted in _EVERY.items() if name not in ("n_nonzero_coefs_", "n_components_")},
 }
-_VECTORS = {"gamma_": _NUMBER, "components_": Expected("cnp", FLOATS), "kernel_vectors_": Expected("pm", FLOATS)}
-_FREQUENCIES = {**_VECTORS, "components_": Expected("cnf", FLOATS), "kernel_vectors_": Expected("qm", FLOATS)}
 _KERNEL_METHODS = ("KDL", "RKDL", "ORKDL", "MORKDL")
-#: What the attributes of an estimator must be, by its name, and of a classifier by that of its method too.
+#: What the attributes of an estimator must be, by its name.
 TABLES: dict[str, dict[str, Expected]] = {
     "DL": {**_LEARNER, "components_": Expected("nm", FLOATS)},
     "FourierDL": {
@@ -61,26 +63,33 @@ TABLES: dict[str, dict[str, Expected]] = {
         "offset_": _NUMBER,
         **_EVERY,
     },
-    "KDLClassifier of DL": {**_CLASSIFIER, "components_": Expected("cnm", FLOATS)},
-    "KDLClassifier of FourierDL": {**_CLASSIFIER, **_FREQUENCIES},
-    **{f"KDLClassifier of {method}": {**_CLASSIFIER, **_VECTORS} for method in _KERNEL_METHODS},
+    "KDLClassifier": {
+        **_TASK,
+        "components_": Expected("cnp", FLOATS),
+        "grams_": Expected("cnn", FLOATS),
+        "n_nonzero_coefs_": Expected("", INTEGERS, least=0, most="n"),
+        "reading_weights_": Expected("2"),
+        "sharpness_": _NUMBER,
+    },
+    "KDLRegressor": {
+        **_TASK,
+        "target_means_": Expected("c"),
+        "target_scales_": Expected("c", least=POSITIVE),
+        "has_one_target_": Expected("", FLAGS),
+    },
 }
 
 
 def check_fitted(model: Any, attributes: dict[str, Any]) -> None:
     """Raise an ArrayError unless the fitted attributes fit each other and the parameters of the model."""
     name, sizes = type(model).__name__, {"m": attributes["n_features_in_"], "2": 2}
-    if name == "KDLClassifier":
-        name = f"{name} of {type(attributes['method_']).__name__}"
-    elif name != "KDLOutlierDetector":
+    if name not in ("KDLClassifier", "KDLRegressor", "KDLOutlierDetector"):
         sizes["n"] = getattr(model, "n_components", attributes.get("n_components_"))
     if getattr(model, "kernel", None) == "precomputed":
         # A signal is given by its kernel values with the training signals, which are not stored.
         name, sizes["p"] = "KDL of kernel values", sizes["m"]
-    if name not in TABLES:
-        raise ArrayError(f"method_ is a {name.rpartition(' ')[2]}, which is no method of a classifier")
     expected = TABLES[name]
-    if "method_" in attributes:
+    if name == "KDLClassifier":
         # Labels may be text.
         expected = {**expected, "classes_": Expected("c", (attributes["classes_"].dtype,))}
     found = check_arrays({key: attributes[key] for key in expected if attributes.get(key) is not None}, expected, sizes)

@@ -121,7 +121,13 @@ def replaced_at_once(estimator: Estimator, generator: Any = None) -> Iterator[Es
 
 
 def read_signals(
-    estimator: BaseEstimator, X: MatrixLike, *, reset: bool, device: Device = None, prefers_arrays: bool = False
+    estimator: BaseEstimator,
+    X: MatrixLike,
+    *,
+    reset: bool,
+    device: Device = None,
+    prefers_arrays: bool = False,
+    allows_nan: bool = False,
 ) -> Signals:
     """Signals in memory or not, whose features are those of the estimator, or with `reset` become them.
 
@@ -132,7 +138,7 @@ def read_signals(
     is_simple = is_plain(X) or is_tensor(X)
     if reset or "feature_names_in_" in known or not is_simple or X.shape[1] != known.get("n_features_in_"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-    if hasattr(X, "columns") and isinstance(signals.data, np.ndarray):
+    if hasattr(X, "columns") and isinstance(signals.data, np.ndarray) and not allows_nan:
         # Of a data frame, while the names of its columns are known; after the check of these names.
         check_rows_finite(signals.data, columns=list(X.columns))
     is_host_tensor = device is None and signals.device is not None and signals.device.type == "cpu"

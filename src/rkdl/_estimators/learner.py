@@ -16,10 +16,13 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight
 
+from rkdl._backends.arrays import host
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._coding.preimages import LinearDecoder
+from rkdl._data.signals import Signals
 from rkdl._estimators.base import DictionaryEstimator, check_has_signals
 from rkdl._estimators.fitting import as_fitted, constant, freeze, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
@@ -114,7 +117,14 @@ class Learner(DictionaryEstimator):
         return FittedDictionary(feature_map, atoms, self._make_pursuit(len(atoms)), gram, decoder)
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: MatrixLike, y: None = None, *, checkpoint: str | os.PathLike | None = None) -> Self:
+    def fit(
+        self,
+        X: MatrixLike,
+        y: None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        checkpoint: str | os.PathLike | None = None,
+    ) -> Self:
         """Learn a dictionary from signals.
 
         After Ctrl-C, which raises KeyboardInterrupt as usual, the estimator holds the best model of the completed
@@ -128,6 +138,8 @@ class Learner(DictionaryEstimator):
             and row slices are read chunk by chunk; Dask arrays and torch tensors are processed where they are.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_signals,), default=None
+            How much each signal counts: weight 2 is as the same signal twice, and zero as its absence. None: all alike.
         checkpoint : str or path, default=None
             File to which the state is written, atomically, after every iteration. If it exists, the fit resumes from it
             and its result is bitwise identical to that of an uninterrupted fit. Signals and parameters must be the
@@ -140,7 +152,9 @@ class Learner(DictionaryEstimator):
         """
         name = type(self).__name__
         with replaced_at_once(self) as work, one_blas_thread():
-            signals = work._read_signals(X, reset=True)
+            signals = _weighted(work, work._read_signals(X, reset=True), sample_weight)
+            if checkpoint is not None and sample_weight is not None:
+                raise ValueError("checkpoint does not hold weights: leave it at None with sample_weight.")
             request = None if checkpoint is None else CheckpointRequest(checkpoint, self.get_params(deep=False))
             rng, report = check_random_state(self.random_state), Report(name, self.verbose)
             learned = learn(work._specification(), signals, rng, report, self.n_jobs, request)
@@ -189,9 +203,14 @@ class Learner(DictionaryEstimator):
         return values
 
 
-def specify(method: Learner) -> Specification:
-    """What a method learns, as its parameters say."""
-    return method._specification()
+def _weighted(method: Learner, signals: Signals, sample_weight: ArrayLike | None) -> Signals:
+    """The signals with their weights; without any, as they are."""
+    if sample_weight is None:
+        return signals
+    like = np.empty((signals.shape[0], 0))
+    weights = _check_sample_weight(host(sample_weight), like, dtype=np.float64, ensure_non_negative=True)
+    is_precomputed = getattr(method, "kernel", None) == "precomputed"
+    return signals.weighted(weights, keeps_all=is_precomputed)
 
 
 def _learns_from_sums(method: Learner) -> bool:
@@ -206,7 +225,9 @@ def _learns_from_sums(method: Learner) -> bool:
 
 @available_if(_learns_from_sums)
 @_fit_context(prefer_skip_nested_validation=True)
-def partial_fit(self: Any, X: MatrixLike, y: None = None, *, update: bool = True) -> Any:
+def partial_fit(
+    self: Any, X: MatrixLike, y: None = None, sample_weight: ArrayLike | None = None, *, update: bool = True
+) -> Any:
     """Learn from one batch of a stream.
 
     The batch is coded with the current atoms, its statistics are added to those of earlier batches, which decay with
@@ -227,6 +248,8 @@ def partial_fit(self: Any, X: MatrixLike, y: None = None, *, update: bool = True
         Signals, one per row, as for `fit`.
     y : None
         Ignored.
+    sample_weight : array-like of shape (n_signals,), default=None
+        How much each signal counts, as for `fit`. A batch with weights cannot wait for another. None: all alike.
     update : bool, default=True
         Whether to update atoms and kernel vectors after this batch, or to wait for the next update.
 
@@ -240,7 +263,8 @@ def partial_fit(self: Any, X: MatrixLike, y: None = None, *, update: bool = True
         is_first = "n_iter_" not in vars(work) and "_stream" not in vars(work)
         if not is_first:
             _check_settings(work)
-        signals, specification = work._read_signals(X, reset=is_first), work._specification()
+        signals = _weighted(work, work._read_signals(X, reset=is_first), sample_weight)
+        specification = work._specification()
         rng, report = check_random_state(work.random_state), Report(type(work).__name__, work.verbose)
         stream = _stream_of(work, specification)
         stream = stream.update(signals, Learning(specification, rng, report, work.n_jobs), ends_epoch=update)

@@ -55,8 +55,8 @@ def config_context(
         False reads them again for every pass: for signals that take more memory than the workers have.
     kept_bytes : int, None or "unchanged", default="unchanged"
         Most bytes of kernel values or Fourier features that a fit caches between passes; 0 computes them again in every
-        pass, and RKDL takes about twice the time. None, as outside a context, caches up to 64 MiB (512 MiB in
-        `KDLClassifier`, what fits on a GPU). Never changes the result.
+        pass, and RKDL takes about twice the time. None, as outside a context, caches up to 64 MiB (what fits, on a
+        GPU). Never changes the result.
 
     Yields
     ------

@@ -22,6 +22,22 @@ def spread_sample(signals: Signals, size: int = SAMPLE) -> np.ndarray:
     return signals.take(spread_indices(signals.shape[0], size))
 
 
+def spread_evenly(signals: Signals, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of at most `size` signals, and factors (k, 1) for what they leave, so that they stand for all.
+
+    All signals, times the roots of their weights; or as many of them as `size`, the more often the more they weigh.
+    """
+    n_signals, weights = signals.shape[0], signals.weights
+    if n_signals > size:
+        shares = (np.arange(size) + 0.5) / size
+        if weights is None:
+            return (shares * n_signals).astype(np.intp), np.ones((size, 1))
+        places = np.searchsorted(np.cumsum(weights), shares * signals.total, side="right")
+        return places.clip(max=n_signals - 1), np.ones((size, 1))
+    relative = np.ones(n_signals) if weights is None else weights * (n_signals / signals.total)
+    return np.arange(n_signals), np.sqrt(relative)[:, None]
+
+
 def spread_indices(n_signals: int, size: int) -> np.ndarray:
     """At most `size` indices spread evenly over so many signals."""
     return np.unique(np.linspace(0, n_signals - 1, min(size, n_signals)).astype(np.intp))

@@ -14,6 +14,7 @@ import numpy as np
 from rkdl._backends.arrays import cast, dot
 from rkdl._backends.base import Codes
 from rkdl._coding.encoder import Encoder
+from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel
 from rkdl._features.maps import FeatureMap
 from rkdl._utils.types import Array
@@ -34,10 +35,21 @@ class ChunkState(NamedTuple):
     codes: Any
     residuals: Array
     features: Array | None = None
+    # How much every signal counts (c,), None for all alike: the codes that are kept are multiplied by it.
+    weights: Array | None = None
 
     def features_alone(self) -> ChunkState:
         """The state without its codes."""
-        return ChunkState(Codes(*(np.empty(0, dtype=np.int32),) * 3), np.empty(0), self.features)
+        return self._replace(codes=Codes(*(np.empty(0, dtype=np.int32),) * 3), residuals=np.empty(0))
+
+
+def first_states(executor: Executor) -> list[ChunkState] | None:
+    """The weights of the signals with their chunks; None where all count alike."""
+    weights = executor.signals.weights
+    if weights is None:
+        return None
+    empty = ChunkState(None, np.empty(0)).features_alone()
+    return [executor.to_signals(empty._replace(weights=weights[start:stop])) for start, stop in executor.bounds]
 
 
 @dataclass(frozen=True)
@@ -50,9 +62,14 @@ class EncodeTask(Encoder):
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
         features, correlations, norms = self.observe(signals, None if state is None else state.features)
         codes, residuals = self.pursue(correlations, squared_norms=norms)
-        energies = (cast(squares, np.float64).sum() for squares in (norms, residuals))
-        sums = SufficientStatistics(codes.gram(self.n_atoms), codes.cross_products(features, self.n_atoms), *energies)
-        coded = ChunkState(codes, residuals, features if self.caches_features else None)
+        weights, kept, half = None if state is None else state.weights, codes, codes
+        energies = [cast(squares, np.float64) for squares in (norms, residuals)]
+        if weights is not None:
+            kept, half = codes.weighted(weights), codes.weighted(weights**0.5)
+            energies = [squares * weights for squares in energies]
+        totals = (squares.sum() for squares in energies)
+        sums = SufficientStatistics(half.gram(self.n_atoms), kept.cross_products(features, self.n_atoms), *totals)
+        coded = ChunkState(kept, residuals, features if self.caches_features else None, weights)
         return sums, coded if self.makes_state else None
 
 

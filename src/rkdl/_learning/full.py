@@ -22,7 +22,7 @@ from rkdl._data.signals import NotFiniteError, is_safe
 from rkdl._execution.executor import Executor
 from rkdl._execution.machine import physical_memory
 from rkdl._features.kernels import Kernel
-from rkdl._features.widths import spread_indices
+from rkdl._features.widths import spread_evenly, spread_indices
 from rkdl._learning.atom_replacement import (
     GivenProducts,
     find_replacements,
@@ -211,7 +211,9 @@ class FullProblem(LearningProblem):
         self.pursuit = pursuit
         self.atom_update = atom_update
         self.squared_norms = kernel_rows.diagonal()
-        self.energy = float(cast(self.squared_norms, np.float64).sum())
+        weights = kernel_rows.executor.signals.weights
+        self.weights = None if weights is None else kernel_rows.executor.to_signals(weights)
+        self.energy = self.sum_of(self.squared_norms)
         if not np.isfinite(self.energy):
             raise NotFiniteError
         atoms = kernel_rows.executor.to_signals(atoms)
@@ -227,6 +229,11 @@ class FullProblem(LearningProblem):
         numbers = {name: state[name].item() for name in NUMBERS}
         return FullModel(**arrays, **numbers, swept=SweptAtoms(**self.executor.to_signals(part_of(state, "swept"))))
 
+    def sum_of(self, squares: Any) -> float:
+        """The sum of a number of every signal, by their weights."""
+        wide = cast(squares, np.float64)
+        return float((wide if self.weights is None else wide * self.weights).sum())
+
     def encode(self) -> None:
         dtype, correlations = self.executor.signals.dtype, self.model.correlations
         gram = cast(self.model.gram, dtype)
@@ -239,7 +246,7 @@ class FullProblem(LearningProblem):
 
         chunks = self._coded = self.kernel_rows.for_chunks(encode)
         residuals = joined([state.residuals for state in chunks])
-        objective = float(cast(residuals, np.float64).sum())
+        objective = self.sum_of(residuals)
         self.model = self.model._replace(objective=objective, n_empty=sum(map(count_empty, chunks)))
 
     def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
@@ -247,25 +254,26 @@ class FullProblem(LearningProblem):
         chunks, self._coded = self._coded, None
         parts = [state.codes for state in chunks]
         dense = joined([codes.dense(n_atoms, np.float64) for codes in parts])
-        aims = cast(self.kernel_rows.times(dense), np.float64)
+        weighted = dense if self.weights is None else dense * self.weights[:, None]
+        aims = cast(self.kernel_rows.times(weighted), np.float64)
 
         # Coordinates of the sweep: the codes' columns first, the old atoms after them.
         metric = backend_of(aims).full((2 * n_atoms, 2 * n_atoms), 0.0, aims)
-        metric[:n_atoms, :n_atoms] = dense.T @ aims
-        metric[:n_atoms, n_atoms:] = dense.T @ model.correlations
+        metric[:n_atoms, :n_atoms] = weighted.T @ aims
+        metric[:n_atoms, n_atoms:] = weighted.T @ model.correlations
         metric[n_atoms:, :n_atoms] = metric[:n_atoms, n_atoms:].T
         metric[n_atoms:, n_atoms:] = model.gram
         metric = 0.5 * (metric + metric.T)
         identity = backend_of(aims).from_host(np.eye(2 * n_atoms), aims)
         targets, mixed = identity[:n_atoms], identity[n_atoms:]
 
-        products = dense.T @ dense
+        products = dense.T @ weighted
         used = host(products.diagonal() > 0.0)
         signals = _CodedKernel(parts, aims, copied(model.correlations))
         sweep = self.atom_update(products, targets, mixed, signals, metric)
         ours, theirs = sweep.atoms[:, :n_atoms], sweep.atoms[:, n_atoms:]
         found = model._replace(
-            atoms=ours @ dense.T + theirs @ model.atoms,
+            atoms=ours @ weighted.T + theirs @ model.atoms,
             correlations=aims @ ours.T + model.correlations @ theirs.T,
             gram=sweep.atoms @ metric @ sweep.atoms.T,
             update_objective=sweep.objective(self.energy, metric),
@@ -315,20 +323,23 @@ class FullProblem(LearningProblem):
     def replace_useless_atoms(self, code_gram: np.ndarray, model: FullModel) -> FullModel:
         """Replace atoms that explain less than a direction that the residuals of some signals share."""
         size, n_atoms, dtype = self.kernel_rows.size, len(model.atoms), self.executor.signals.dtype
-        sample = spread_indices(size, sample_size(n_atoms))
+        sample, factors = spread_evenly(self.executor.signals, sample_size(n_atoms))
         columns, correlations = self.kernel_rows.columns(sample), model.correlations[sample]
         gram, norms = cast(model.gram, dtype), self.squared_norms[sample]
         codes = backend_of(gram).pursue(cast(correlations, dtype), gram, norms, *self.pursuit)[0]
         dense, wide_gram = codes.dense(n_atoms, np.float64), host(model.gram)
         represented = host(dense) @ host(correlations).T
         products = host(columns[sample]) - represented - represented.T + host(dense) @ wide_gram @ host(dense).T
-        found = find_replacements(GivenProducts(products), code_gram * (len(sample) / size), wide_gram)
+        scaled = code_gram * (len(sample) / self.executor.signals.total)
+        found = find_replacements(GivenProducts(products * factors * factors.T), scaled, wide_gram)
         if len(found.atoms) == 0:
             return model
-        combinations = backend_of(dense).from_host(found.combinations, dense)
+        weighted = found.combinations * factors.T
+        combinations = backend_of(dense).from_host(weighted, dense)
         codes_of = combinations @ dense
-        atoms = -codes_of @ cast(model.atoms, np.float64)
-        atoms[:, sample] += combinations
+        duals = np.zeros((size, len(found.atoms)))
+        np.add.at(duals, sample, weighted.T)
+        atoms = backend_of(dense).from_host(duals.T, dense) - codes_of @ cast(model.atoms, np.float64)
         fresh = SweptAtoms(atoms, cast(columns, np.float64) @ combinations.T - model.correlations @ codes_of.T)
         both = SweptAtoms(copied(model.atoms), copied(model.correlations))
         for own in (both, model.swept):

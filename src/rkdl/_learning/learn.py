@@ -173,6 +173,8 @@ def start_problem(
     """The learning problem at its start, and gamma; what a saved state will replace is not chosen."""
     features, signals = specification.features, executor.signals
     check_sizes(specification)
+    if signals.weights is not None and specification.atom_update.refits_codes:
+        raise ValueError("atom_update='aksvd' refits codes one by one, without weights: use 'gram' with sample_weight.")
     gamma = features.find_gamma(signals)
     if isinstance(features, EverySignal):
         rows = KernelRows.open(executor, None if features.is_precomputed else features.checked_kernel(signals, gamma))
@@ -233,6 +235,8 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
     with sampled(executor, size, rng) as few:
         model, rows = few.to_backend(model), few.to_signals(few.signals.read(0, few.signals.shape[0]))
         features = few.worker(Features(model.feature_map))(rows, None)[1]
+        if few.signals.weights is not None:
+            features = features[few.to_backend(rng.choice(size, size, p=few.signals.weights / few.signals.total))]
         whitened = cast(model.metric.whiten(cast(few.to_backend(features), np.float64)), few.signals.dtype)
         atoms = cast(gradient_atoms(whitened, model.whitened_atoms, pursuit, rng), np.float64)
     found = Model.start(model.feature_map, model.metric, atoms)
@@ -269,8 +273,8 @@ def warm_up(specification: Specification, problem: LearningProblem, report: Repo
 
 def loop_options(specification: Specification, problem: LearningProblem, report: Report) -> dict[str, Any]:
     """Arguments of `alternate` besides the problem and the number of iterations."""
-    n_signals, n_features = problem.executor.signals.shape
-    numbers = n_signals * n_features
+    signals = problem.executor.signals
+    numbers = signals.total * signals.shape[1]
     return {"tol": specification.tol, "n_numbers": numbers, "verbose": report.verbose, "name": report.name}
 
 

@@ -11,7 +11,7 @@ from rkdl._backends.arrays import cast, dot, host, row_norms, squared_norms
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
 from rkdl._features.maps import LinearMap
-from rkdl._learning.chunk_tasks import EncodeTask, SufficientStatistics
+from rkdl._learning.chunk_tasks import EncodeTask, SufficientStatistics, first_states
 from rkdl._utils.types import Array
 
 # Signals have one norm if the root mean square of their norms exceeds the mean by no more than this, relatively.
@@ -60,7 +60,7 @@ class LinearTermChoice:
         dtype = executor.signals.dtype
         gram = cast(unit @ unit.T, dtype)
         task = EncodeTask(LinearMap(vectors.shape[1]), cast(unit, dtype), gram, self.pursuit, makes_state=False)
-        found = SufficientStatistics(*executor.to_backend(executor.map_reduce(task)[0]))
+        found = SufficientStatistics(*executor.to_backend(executor.map_reduce(task, first_states(executor))[0]))
         code_gram, cross_products = found.code_gram / norms / norms[:, None], found.cross_products / norms[:, None]
         own = SufficientStatistics(code_gram, cross_products, float(found.energy))
         return own if past is None else SufficientStatistics(*map(add, past, own))

@@ -69,7 +69,7 @@ def alternate(
     *,
     max_iter: int,
     tol: float,
-    n_numbers: int,
+    n_numbers: float,
     verbose: int,
     name: str,
     checkpoint: Checkpoint | None = None,

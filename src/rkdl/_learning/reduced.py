@@ -15,7 +15,7 @@ from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
 from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
-from rkdl._features.widths import spread_sample
+from rkdl._features.widths import spread_evenly
 from rkdl._learning.atom_replacement import (
     ProductsOfRows,
     WorstSignals,
@@ -26,7 +26,15 @@ from rkdl._learning.atom_replacement import (
     sample_size,
 )
 from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
-from rkdl._learning.chunk_tasks import ChunkState, EncodeTask, Features, ResidualTask, SufficientStatistics, count_empty
+from rkdl._learning.chunk_tasks import (
+    ChunkState,
+    EncodeTask,
+    Features,
+    ResidualTask,
+    SufficientStatistics,
+    count_empty,
+    first_states,
+)
 from rkdl._learning.kernel_vector_updates import KernelVectorUpdate, Objective, PastSignals
 from rkdl._learning.linear_term import LinearTerm, LinearTermChoice
 from rkdl._learning.loop import NUMBERS, LearningProblem
@@ -110,6 +118,7 @@ class SampledSignals(NamedTuple):
     rows: Any
     features: Any
     whitened: Any  # features in whitened coordinates
+    factors: np.ndarray  # of their residuals, by their weights
 
 
 class ReducedProblem(LearningProblem):
@@ -159,7 +168,7 @@ class ReducedProblem(LearningProblem):
             iterate = self.move_atoms_on(iterate)
         iterate = self.replace_unused_atoms(iterate, used)
         if replaces and not self.moves_vectors:
-            iterate, _ = self.replace_useless_atoms(iterate, self.executor.signals.shape[0])
+            iterate, _ = self.replace_useless_atoms(iterate, self.executor.signals.total)
         self.accept(iterate)
 
     def encode_signals(
@@ -264,7 +273,8 @@ class ReducedProblem(LearningProblem):
         """The objective computed from residuals, if features are signals and cancellation leaves it no digits."""
         dtype, scales = self.executor.signals.dtype, iterate.code_scales
         rounding = 1e3 * float(np.finfo(dtype).eps) * float(iterate.statistics.energy)
-        if not isinstance(iterate.feature_map, LinearMap) or not iterate.objective < rounding:
+        is_weighted = self.executor.signals.weights is not None
+        if is_weighted or not isinstance(iterate.feature_map, LinearMap) or not iterate.objective < rounding:
             return iterate
         chunks = iterate.chunks
         if scales is not None:
@@ -292,7 +302,7 @@ class ReducedProblem(LearningProblem):
         """
         if self.atom_update.momentum == 0.0 or iterate.metric.rank == 0:
             return iterate, np.empty(0, dtype=np.intp)
-        residuals, atoms = host(self._residuals_of_some(iterate)), host(iterate.whitened_atoms)
+        residuals, atoms = self._residuals_of_some(iterate), host(iterate.whitened_atoms)
         code_gram = host(iterate.statistics.code_gram) * (margin * len(residuals) / weight)
         found = find_replacements(ProductsOfRows(residuals), code_gram, atoms @ atoms.T)
         return self._with_atoms(iterate, found.atoms, found.combinations @ residuals), found.atoms
@@ -306,19 +316,20 @@ class ReducedProblem(LearningProblem):
         atoms, swept = self.executor.to_backend(both)
         return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
 
-    def _residuals_of_some(self, iterate: Iterate) -> Any:
+    def _residuals_of_some(self, iterate: Iterate) -> np.ndarray:
         """What the atoms leave of some signals, in whitened coordinates."""
         executor, atoms, feature_map = self.executor, iterate.whitened_atoms, iterate.feature_map
         if self._sampled is None or self._sampled.feature_map is not feature_map:
-            rows = executor.to_signals(spread_sample(executor.signals, sample_size(len(atoms))))
+            chosen, factors = spread_evenly(executor.signals, sample_size(len(atoms)))
+            rows = executor.to_signals(executor.signals.take(chosen))
             features = executor.worker(Features(feature_map))(rows, None)[1]
             whitened = iterate.metric.whiten(cast(executor.to_backend(features), np.float64))
-            self._sampled = SampledSignals(feature_map, rows, features, whitened)
-        _, rows, features, whitened = self._sampled
+            self._sampled = SampledSignals(feature_map, rows, features, whitened, factors)
+        _, rows, features, whitened, factors = self._sampled
         task = replace(self._encode_task(iterate.metric.unwhiten(atoms), atoms @ atoms.T), feature_map=feature_map)
         codes = executor.worker(task)(rows, ChunkState(None, None, features))[1].codes
         dense = executor.to_backend(codes.dense(len(atoms), np.float64))
-        return whitened - dense @ atoms
+        return host(whitened - dense @ atoms) * factors
 
     def replace_unused_atoms(self, iterate: Iterate, used: Any, waiting: WorstSignals | None = None) -> Iterate:
         """Replace unused atoms by the worst-represented signals; `waiting` are some of signals seen before."""
@@ -380,6 +391,7 @@ class ReducedProblem(LearningProblem):
         task = self._encode_task(self.model.metric.unwhiten(whitened_atoms), whitened_atoms @ whitened_atoms.T)
         if chunks is None and self._cached is not None and self._cached[0] is feature_map:
             chunks = self._cached[1]
+        chunks = first_states(self.executor) if chunks is None else chunks
         sums, chunks = self.executor.map_reduce(task, chunks, start=past)
         if task.caches_features and not self.moves_vectors:
             self._cache(feature_map, chunks)

@@ -60,7 +60,7 @@ def scaled(sums: Summed, factor: float) -> Summed:
     return sums if factor == 1.0 else type(sums)(*parts)
 
 
-def discount_factors(n_signals: int, half_life: float | None) -> tuple[float, float]:
+def discount_factors(n_signals: float, half_life: float | None) -> tuple[float, float]:
     """Factor of the sums before a batch, and mean weight of its own signals.
 
     The last signal weighs one and each before it ``0.5 ** (1 / half_life)`` of the next, or one without a half-life.
@@ -87,7 +87,7 @@ def learn_batch(problem: ReducedProblem, running: RunningStatistics, *, replaces
         iterate = _replace_kernel_vectors(problem, running, iterate)
     iterate = iterate if running.statistics else problem.refine_objective(iterate)
     iterate = problem.replace_unused_atoms(iterate, used, running.worst)
-    weight = running.weight + problem.executor.signals.shape[0]
+    weight = running.weight + problem.executor.signals.total
     if np.isfinite(problem.model.update_objective):
         # Not in the first update, which is one iteration of a fit.
         iterate, replaced = problem.replace_useless_atoms(iterate, weight, STREAM_MARGIN)
@@ -112,7 +112,7 @@ def add_batch(problem: ReducedProblem, running: RunningStatistics) -> RunningSta
     return replace(
         running,
         statistics=statistics._replace(energy=energy, residual_energy=residual_energy),
-        weight=running.weight + problem.executor.signals.shape[0],
+        weight=running.weight + problem.executor.signals.total,
         linear=None if linear is None else linear.statistics(problem.executor, vectors, running.linear),
         worst=worst,
     )

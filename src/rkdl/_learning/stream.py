@@ -135,6 +135,11 @@ class Stream:
         must_wait = is_small and stream._must_wait(signals, how.specification, ends_epoch)
         waiting = stream.waiting
         if must_wait or (is_small and waiting):
+            if signals.weights is not None:
+                raise ValueError(
+                    "Batches with sample_weight cannot wait for one another: begin with a larger batch, and leave "
+                    "update=True."
+                )
             with how.open(signals, stream) as (opened, _):
                 if must_wait:
                     stream._check(opened, how.specification)
@@ -257,7 +262,7 @@ class Stream:
         assert self.model is not None
         signals, specification = executor.signals, how.specification
         # The mean weight of these signals is given to them afterwards, so that their pass is that of a fit.
-        share, weight = discount_factors(signals.shape[0], specification.half_life)
+        share, weight = discount_factors(signals.total, specification.half_life)
         problem = self._problem(executor, specification)
         running, error = problem.executor.to_backend(self.running.discounted(share / weight)), None
         if ends_epoch:

@@ -162,7 +162,7 @@ class ClassResidualsDisplay(_SignalsDisplay):
     ) -> Self:
         """Draw the display."""
         ax = self._start(ax)
-        label, style = "mean relative squared residual", {"cmap": RESIDUAL_MAP, "vmin": 0.0}
+        label, style = "mean squared residual", {"cmap": RESIDUAL_MAP, "vmin": 0.0}
         self.image_, self.colorbar_ = draw_matrix(ax, self.residuals, label, kwargs, **style)
         texts = np.empty(self.residuals.shape, dtype=object)
         middle = 0.5 * sum(self.image_.get_clim())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,9 +67,9 @@ class ErrorCurveDisplay(Display):
         ax: Axes | None = None,
         **kwargs: object,
     ) -> Self:
-        """Draw the errors of DL, a kernel method or KDLClassifier."""
+        """Draw the errors of DL or a kernel method."""
         fitted = Fitted(estimator)
-        errors = fitted.get("errors_", "only single dictionaries and KDLClassifier record their errors")
+        errors = fitted.get("errors_", "only single dictionaries record their errors")
         updates = getattr(fitted.model, "update_errors_", None) if show_updates else None
         name = type(fitted.model).__name__ if name is None else name
         return cls(errors, update_errors=updates, name=name).plot(ax, **kwargs)
@@ -125,3 +125,49 @@ class RecoveryDisplay(Display):
     ) -> Self:
         """Match the atoms as `rkdl.metrics.match_atoms` does, and draw the cosines."""
         return cls(match_atoms(true, learned)[1], threshold=threshold, name=name).plot(ax, **kwargs)
+
+
+class FeatureRelevanceDisplay(Display):
+    """How much each feature counts in a kernel that was learned for labels, the most relevant first.
+
+    Attributes
+    ----------
+    bars_ : matplotlib BarContainer
+        One bar per feature that is drawn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from rkdl import KDLRegressor
+    >>> from rkdl.plotting import FeatureRelevanceDisplay
+    >>> X, y = make_friedman1(300, random_state=0)
+    >>> display = FeatureRelevanceDisplay.from_estimator(KDLRegressor(random_state=0).fit(X, y), max_features=5)
+    >>> sorted(int(number) for number in display.numbers)
+    [0, 1, 2, 3, 4]
+    """
+
+    def __init__(
+        self, relevance: ArrayLike, *, feature_names: ArrayLike | None = None, max_features: int | None = 20
+    ) -> None:
+        self.relevance = np.asarray(relevance)
+        self.numbers = np.argsort(-self.relevance, kind="stable")[:max_features]
+        self.feature_names = feature_names
+
+    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
+        """Draw the display."""
+        ax = self._start(ax)
+        names = np.arange(len(self.relevance)) if self.feature_names is None else np.asarray(self.feature_names)
+        self.bars_ = ax.barh(np.arange(len(self.numbers)), self.relevance[self.numbers], **{"color": "C0", **kwargs})
+        ax.set_yticks(np.arange(len(self.numbers)), [str(name) for name in names[self.numbers]])
+        ax.invert_yaxis()
+        ax.set(xlabel="share in the squared distance", ylabel="feature")
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: BaseEstimator, *, max_features: int | None = 20, ax: Axes | None = None, **kwargs: object
+    ) -> Self:
+        """Draw the relevance of the features of KDLClassifier or KDLRegressor."""
+        fitted = Fitted(estimator)
+        relevance = fitted.get("feature_relevance_", "give a KDLClassifier or a KDLRegressor")
+        return cls(relevance, feature_names=fitted.feature_names, max_features=max_features).plot(ax, **kwargs)

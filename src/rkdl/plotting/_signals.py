@@ -155,7 +155,7 @@ class AtomsDisplay(_RowsDisplay):
 class KernelVectorsDisplay(_RowsDisplay):
     """Kernel vectors, drawn as `AtomsDisplay` draws atoms, with the same attributes.
 
-    The estimator is KDL, RKDL, ORKDL, MORKDL, or a KDLClassifier of one of them.
+    The estimator is KDL, RKDL, ORKDL, MORKDL, KDLClassifier or KDLRegressor.
 
     Examples
     --------
@@ -173,10 +173,10 @@ class KernelVectorsDisplay(_RowsDisplay):
 
     @staticmethod
     def _rows_of(fitted: Fitted) -> np.ndarray:
-        who = "give KDL, RKDL, ORKDL, MORKDL, or a KDLClassifier of one of them"
+        who = "give KDL, RKDL, ORKDL, MORKDL, KDLClassifier or KDLRegressor"
         found: np.ndarray = fitted.get("kernel_vectors_", who)
         model = fitted.model
-        if np.ndim(found) != 2 or type(getattr(model, "method_", model)).__name__ == "FourierDL":
+        if np.ndim(found) != 2:
             raise ValueError(f"{type(model).__name__} does not have one set of kernel vectors here: {who}.")
         return found
 

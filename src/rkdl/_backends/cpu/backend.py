@@ -8,9 +8,9 @@ from scipy.linalg import blas, lapack
 
 from rkdl._backends.base import Backend
 from rkdl._backends.cpu import sweeps
-from rkdl._backends.cpu.codes import padded_gram, pursue, residual_gradients
+from rkdl._backends.cpu.codes import padded_gram, pursue
 from rkdl._backends.cpu.products import combine, multiply
-from rkdl._backends.cpu.rows import find_exponents, square_rows
+from rkdl._backends.cpu.rows import adam_step, find_exponents, square_rows
 from rkdl._utils.types import FLOATS, Array
 
 
@@ -20,7 +20,7 @@ class CPUBackend(Backend):
     xp = np
     padded_gram = staticmethod(padded_gram)
     pursue = staticmethod(pursue)
-    residual_gradients = staticmethod(residual_gradients)
+    adam_step = staticmethod(adam_step)
 
     def as_like(self, array: Array, like: Array) -> Array:
         return array.astype(like.dtype, copy=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ from scipy import sparse
 from rkdl._backends.cpu.pursuit import PURSUITS as PURSUITS
 from rkdl._backends.cpu.statistics import (
     accumulate_cross_products,
-    accumulate_gradient,
     accumulate_gram,
     correlate_codes,
     scatter_codes,
@@ -32,6 +30,11 @@ class Codes(NamedTuple):
     def scaled(self, factors: np.ndarray) -> Codes:
         """The codes times one factor per atom."""
         return self if (factors == 1.0).all() else self._replace(values=self.values * factors[self.indices])
+
+    def weighted(self, weights: np.ndarray) -> Codes:
+        """The codes times one factor per row."""
+        factors = np.repeat(weights, self.counts).astype(self.values.dtype)
+        return self._replace(values=self.values * factors)
 
     def scatter(self, factors: np.ndarray, dense: np.ndarray) -> None:
         """Write the codes, times one factor per atom, into the zeros of `dense` (c, n)."""
@@ -121,20 +124,3 @@ def pursue(
         return Codes(counts, indices.ravel(), values.ravel()), residuals
     is_used = np.arange(n_nonzero, dtype=np.int32) < counts[:, None]
     return Codes(counts, indices[is_used], values[is_used]), residuals
-
-
-def residual_gradients(
-    codes: list[Codes],
-    weights: np.ndarray,
-    least: np.ndarray,
-    own: np.ndarray,
-    features: np.ndarray,
-    atoms: Sequence[np.ndarray],
-) -> tuple[np.ndarray, np.ndarray]:
-    """See `rkdl._backends.base.Backend.residual_gradients`."""
-    gradients = np.zeros((len(codes), *atoms[0].shape), dtype=features.dtype)
-    usage = np.zeros(gradients.shape[:2])
-    for k, part in enumerate(codes):
-        columns = np.ascontiguousarray(weights[:, k]), least, np.ascontiguousarray(own[:, k])
-        accumulate_gradient(*part, *columns, features, atoms[k], gradients[k], usage[k])
-    return gradients, usage

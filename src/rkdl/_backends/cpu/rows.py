@@ -1,4 +1,4 @@
-"""Norms, exponents and differences of rows, compiled."""
+"""Norms and exponents of rows, and steps of Adam, compiled."""
 
 from __future__ import annotations
 
@@ -35,3 +35,16 @@ def find_exponents(values, factor, own, scaled, other):
         for j in range(len(row)):
             exponent = row[j] * factor - offset - other[j]
             row[j] = zero if exponent > zero else exponent
+
+
+@compiled(error_model="numpy", fastmath={"nsz", "contract"})
+def adam_step(values, gradient, first, second, momentum, second_momentum, rates, factor, share):
+    """See `rkdl._backends.base.Backend.adam_step`; one pass over memory instead of ten."""
+    number = values.dtype.type
+    left, second_left = number(1.0 - momentum), number(1.0 - second_momentum)
+    factor, inverse, least = number(factor), number(1.0 / share), number(1e-8)
+    for i in range(len(values)):
+        slope = gradient[i]
+        first[i] += left * (slope - first[i])
+        second[i] += second_left * (slope * slope - second[i])
+        values[i] -= factor * rates[i] * first[i] / (np.sqrt(second[i] * inverse) + least)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rkdl._backends.cpu.jit import compiled
 
 
@@ -77,33 +75,3 @@ def weight_derivative(counts, indices, values, atoms, derivative, weights):
         source = derivative[t]
         for i in range(len(target)):
             target[i] *= source[i]
-
-
-@compiled(error_model="numpy", fastmath={"contract", "nsz"})
-def accumulate_gradient(counts, indices, values, weights, least, own, features, atoms, gradient, used):
-    """Add ``w z' (f - z A)`` per signal of non-negligible weight, and the squared codes of the class's own signals."""
-    size = features.shape[1]
-    residual = np.empty(size, dtype=features.dtype)
-    start = stop = 0
-    for t in range(len(weights)):
-        start = stop
-        stop = start + counts[t]
-        if own[t] > 0.0:
-            for position in range(start, stop):
-                used[indices[position]] += own[t] * values[position] * values[position]
-        weight = weights[t]
-        if not abs(weight) > least[t]:
-            continue
-        row = features[t]
-        for i in range(size):
-            residual[i] = row[i]
-        for position in range(start, stop):
-            value = values[position]
-            atom = atoms[indices[position]]
-            for i in range(size):
-                residual[i] -= value * atom[i]
-        for position in range(start, stop):
-            value = weight * values[position]
-            target = gradient[indices[position]]
-            for i in range(size):
-                target[i] += value * residual[i]

@@ -9,7 +9,7 @@ from rkdl._backends.base import Backend
 from rkdl._backends.cpu.backend import BACKEND as CPU
 from rkdl._backends.devices import has_triton, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
-from rkdl._backends.torch.pursuit import pursue, residual_gradients
+from rkdl._backends.torch.pursuit import pursue
 from rkdl._backends.torch.sweeps import SweepCodes, gram_sweep
 from rkdl._utils.types import Array
 
@@ -54,7 +54,6 @@ class TorchBackend(Backend):
         return weighted_sum(members, rows), members.sum(0, dtype=torch.float64), counts
 
     pursue = staticmethod(pursue)
-    residual_gradients = staticmethod(residual_gradients)
     gram_sweep = staticmethod(gram_sweep)
     sweep_codes = SweepCodes
 

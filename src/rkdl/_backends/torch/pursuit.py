@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
 
@@ -36,6 +36,9 @@ class TensorCodes(NamedTuple):
         counts, indices, values = map(np.asarray, self)
         is_used = np.arange(indices.shape[1], dtype=np.int32) < counts[:, None]
         return Codes(counts, indices[is_used], values[is_used])
+
+    def weighted(self, weights: torch.Tensor) -> TensorCodes:
+        return self._replace(values=self.values * weights[:, None].to(self.values.dtype))
 
     def to_csr(self, n_atoms: int) -> torch.Tensor:
         n_signals, width = self.indices.shape
@@ -150,26 +153,6 @@ def pursue_on_host(problem: Problem) -> Parts:
     indices[is_used], values[is_used] = codes.indices, codes.values
     device = problem.correlations.device
     return upload(codes.counts, device), upload(indices, device), upload(values, device), upload(residuals, device)
-
-
-def residual_gradients(
-    codes: list[TensorCodes],
-    weights: torch.Tensor,
-    least: torch.Tensor,
-    own: torch.Tensor,
-    features: torch.Tensor,
-    atoms: Sequence[torch.Tensor],
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """See `rkdl._backends.base.Backend.residual_gradients`; one class alone is too little work for a GPU."""
-    width = max(part.indices.shape[1] for part in codes)
-    indices, values = (
-        torch.stack([widened(part, width) for part in parts])
-        for parts in ([part.indices for part in codes], [part.values for part in codes])
-    )
-    dense = values.new_zeros((len(codes), len(features), len(atoms[0]))).scatter_add_(2, indices.long(), values)
-    weights = torch.where(weights.abs() > least[:, None], weights, 0.0).T[:, :, None]
-    gradients = (dense * weights).mT @ (features - dense @ torch.stack(list(atoms)))
-    return gradients, (own.T[:, None].double() @ dense.double().square())[:, 0]
 
 
 def widened(part: torch.Tensor, width: int) -> torch.Tensor:

@@ -6,6 +6,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rkdl._backends.base import backend_of
 from rkdl._features.kernels.base import Kernel, ValueAndGradient, Weighting, WithWidth, check_positive
@@ -21,6 +22,15 @@ class Radial(WithWidth):
 
     # Subtracted from signals that are far from zero, where digits would be lost; None for others.
     _shift: Array = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def _factor(self) -> float:
+        """The gamma of rows as `_centred` returns them."""
+        return self._gamma
+
+    def _scaled(self, rows: Array) -> Array:
+        """Rows in the unit of each feature."""
+        return rows
 
     def _values_and_negative_derivative(self, squares: Array) -> tuple[Array, Array]:
         """Kernel values and ``-dk/ds`` from s, which may change in place."""
@@ -50,7 +60,7 @@ class Radial(WithWidth):
 
     def value_and_gradient(self, X: Array, Y: Array, values: Array = None) -> ValueAndGradient:
         X, Y = self._centred(X, Y)
-        backend, factor = backend_of(X), 2.0 * self._gamma
+        backend, factor = backend_of(X), 2.0 * self._factor
         values, negative_derivative = self._with_negative_derivative(X, Y, values)
 
         def gradient(weighting: Weighting) -> Array:
@@ -59,11 +69,11 @@ class Radial(WithWidth):
                 total = backend.weighted_sum(weights, X)
                 total -= weights.sum(0, dtype=backend.xp.float64)[:, None] * Y
                 total *= factor
-                return total
+                return self._scaled(total)
             # One product; the weights may be in NumPy, where small matrices are, though X is on a device.
             both = factor * weights.T
             backend_of(both).fill_diagonal(both, both.diagonal() - both.sum(1))
-            return backend.cast(backend.from_host(both, X) @ X, np.float64)
+            return self._scaled(backend.cast(backend.from_host(both, X) @ X, np.float64))
 
         return values, gradient
 
@@ -74,9 +84,10 @@ class RBF(Radial):
 
     Parameters
     ----------
-    gamma : float, "median" or "scale", default="median"
+    gamma : float, "median", "scale" or array-like of shape (n_features,), default="median"
         One over the square of the width. "median": one over the median squared distance between signals of a sample;
-        "scale": one over the number of features times the variance of all numbers. Both are found at fit.
+        "scale": one over the number of features times the variance of all numbers. Both are found at fit. An array is
+        one gamma for every feature, such as those that `KDLClassifier` learns; zero for a feature that does not count.
 
     Examples
     --------
@@ -89,11 +100,44 @@ class RBF(Radial):
     RBF(gamma='median') + 0.5 * RBF(gamma=2.0)
     """
 
-    gamma: float | str = "median"
+    gamma: float | str | ArrayLike = "median"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.gamma, str) or np.ndim(self.gamma) == 0:
+            super().__post_init__()
+            return
+        widths = np.asarray(self.gamma, dtype=np.float64)
+        if widths.ndim != 1 or not (np.isfinite(widths).all() and (widths >= 0.0).all() and widths.any()):
+            raise ValueError(f"RBF has gamma={self.gamma!r}: give one number for every feature, none negative.")
+        object.__setattr__(self, "gamma", tuple(widths.tolist()))
+
+    @property
+    def _gamma(self) -> float:
+        # Noise of the same size in every feature moves a signal as far as under their mean.
+        return float(np.mean(self.gamma)) if isinstance(self.gamma, tuple) else super()._gamma
+
+    @property
+    def _factor(self) -> float:
+        return 1.0 if isinstance(self.gamma, tuple) else self._gamma
+
+    def _scaled(self, rows: Array) -> Array:
+        """The rows, or their features times a number each, by position."""
+        if not isinstance(self.gamma, tuple):
+            return rows
+        if rows.shape[1] != len(self.gamma):
+            raise ValueError(
+                f"RBF has {len(self.gamma)} numbers for gamma, and the signals {rows.shape[1]} features: give one each."
+            )
+        return rows * backend_of(rows).as_like(np.sqrt(self.gamma), rows)
+
+    def _centred(self, X: Array, Y: Array) -> tuple[Array, Array]:
+        rows, others = super()._centred(X, Y)
+        scaled = self._scaled(rows)
+        return scaled, scaled if rows is others else self._scaled(others)
 
     def _with_negative_derivative(self, X: Array, Y: Array, values: Array = None) -> tuple[Array, Array]:
         # Minus the derivative is the value.
-        values = backend_of(X).rbf(X, Y, self._gamma) if values is None else values
+        values = backend_of(X).rbf(X, Y, self._factor) if values is None else values
         return values, values
 
 

@@ -1,0 +1,201 @@
+"""Classifiers with their defaults on tables: accuracy, probabilities and time, and what each learned part is worth.
+
+Run with ``python -m benchmarks.tables [--only PART ...] [--seeds N] [--jobs N] [--write] [--data-dir DIR]``, where the
+folder DIR holds ``tables/*.npz`` with ``X`` and ``y``. Three folds with standardised columns, the same for all
+classifiers. The defaults of the library were chosen by the means of these tables, never by a single one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from benchmarks.pages import put
+from rkdl import KDLClassifier
+
+PAGE = Path(__file__).parent.parent / "docs" / "classification.md"
+FOLDS, BINS = 3, 10
+OWN = "`KDLClassifier`"
+
+
+class Part(KDLClassifier):
+    """The classifier without a part of what it learns; for its accuracy alone."""
+
+    held: tuple[str, ...] = ()  # parameters that stay as they start
+    readings: tuple[float, float] | None = None  # weights in place of those of the held-out signals
+
+    def _start(self, *arguments: Any) -> Any:
+        learning, unit = super()._start(*arguments)
+        for name in self.held:
+            learning.rates[name][:] = 0.0
+        return learning, unit
+
+    def _fit(self, *arguments: Any) -> None:
+        super()._fit(*arguments)
+        if self.readings is not None:
+            self.reading_weights_ = np.array(self.readings)
+
+
+def part(held: tuple[str, ...] = (), readings: tuple[float, float] | None = None) -> Callable[[int], Any]:
+    """A maker of classifiers without a part."""
+
+    def make(seed: int) -> Any:
+        model = Part(random_state=seed)
+        model.held, model.readings = held, readings
+        return model
+
+    return make
+
+
+LINEAR, DICTIONARIES = (1.0, 0.0), (0.0, 1.0)
+CLASSIFIERS: dict[str, Callable[[int], Any]] = {
+    OWN: lambda seed: KDLClassifier(random_state=seed),
+    "`SVC`": lambda seed: SVC(),
+    "`RandomForestClassifier`": lambda seed: RandomForestClassifier(random_state=seed),
+    "`SVC` with probabilities": lambda seed: CalibratedClassifierCV(SVC(), ensemble=False),
+}
+ABLATION: dict[str, Callable[[int], Any]] = {
+    "kernel vectors fixed, linear reading": part(("vectors", "log_widths"), LINEAR),
+    "learned, linear reading": part(("log_widths",), LINEAR),
+    "learned, with widths, linear reading": part((), LINEAR),
+    "learned, with widths, dictionaries": part((), DICTIONARIES),
+    "both readings, weights from held-out signals": part(),
+}
+
+
+class Table(NamedTuple):
+    """A table with its name."""
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+
+
+def load_tables(data_dir: str | None, small: bool) -> list[Table]:
+    """The tables of the folder, or small ones of scikit-learn."""
+    if small:
+        loads = {"iris": load_iris, "wine": load_wine, "wdbc": load_breast_cancer}
+        return [Table(name, *load(return_X_y=True)) for name, load in loads.items()]
+    paths = sorted(Path(data_dir or ".", "tables").glob("*.npz"))
+    if not paths:
+        raise SystemExit(f"{data_dir} has no folder tables with .npz files: give --data-dir, or --small.")
+    files = [np.load(path) for path in paths]
+    return [Table(path.stem, file["X"].astype(np.float64), file["y"]) for path, file in zip(paths, files, strict=True)]
+
+
+def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Mean difference of confidence and accuracy, in bins of equal width of the confidence."""
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == labels
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    differences = np.bincount(bins, weights=confidence - right, minlength=BINS)
+    return float(np.abs(differences).sum() / len(labels))
+
+
+def measure(make: Callable[[int], Any], table: Table, seed: int) -> np.ndarray:
+    """Accuracy, log loss, calibration error, seconds to fit, to predict and to predict one row: means of folds."""
+    labels = np.unique(table.y, return_inverse=True)[1]
+    found = []
+    for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(table.X, labels):
+        scaler = StandardScaler().fit(table.X[train])
+        X, X_new, truth = scaler.transform(table.X[train]), scaler.transform(table.X[test]), labels[test]
+        start = time.perf_counter()
+        model = make(seed).fit(X, labels[train])
+        fitted = time.perf_counter()
+        predicted = model.predict(X_new)
+        ended = time.perf_counter()
+        for row in range(20):
+            model.predict(X_new[row : row + 1])
+        single = (time.perf_counter() - ended) / 20
+        scores = [np.nan, np.nan]
+        if hasattr(model, "predict_proba"):
+            chances = model.predict_proba(X_new).astype(np.float64)
+            chances /= chances.sum(1, keepdims=True)
+            scores = [log_loss(truth, chances, labels=model.classes_), calibration_error(chances, truth)]
+        found.append([np.mean(predicted == truth), *scores, fitted - start, ended - fitted, single])
+    return np.mean(found, axis=0)
+
+
+def results_of(
+    makers: dict[str, Callable[[int], Any]], tables: list[Table], seeds: int, jobs: int
+) -> dict[str, np.ndarray]:
+    """What `measure` returns, (tables, 6) per classifier, means of seeds; classifiers take turns on every table."""
+    tasks = [(name, table, seed) for table in tables for seed in range(seeds) for name in makers]
+    measured = Parallel(jobs)(delayed(measure)(makers[name], table, seed) for name, table, seed in tasks)
+    shape = len(tables), seeds, len(makers), -1
+    found = np.array(measured).reshape(shape).mean(axis=1)
+    return {name: found[:, place] for place, name in enumerate(makers)}
+
+
+def comparison(tables: list[Table], seeds: int, jobs: int) -> Iterator[str]:
+    """The classifiers with their defaults: means, and the accuracy on every table."""
+    results = results_of(CLASSIFIERS, tables, seeds, jobs)
+    yield f"{len(tables)} tables, {FOLDS} folds, {seeds} seeds; means of all tables:"
+    yield ""
+    yield "| classifier | accuracy | better / worse than it | log loss | calibration error | fit | predict | one row |"
+    yield "|---|---|---|---|---|---|---|---|"
+    own = results[OWN]
+    for name, found in results.items():
+        wins, losses = (int(np.sum(sign * (own[:, 0] - found[:, 0]) > 5e-4)) for sign in (1, -1))
+        accuracy, loss, error, fit, predict, single = found.mean(axis=0)
+        versus = "" if name == OWN else f"{wins} / {losses}"
+        chances = "| |" if np.isnan(loss) else f"{loss:.3f} | {error:.3f} |"
+        times = f"{fit:.2f} s | {1e3 * predict:.1f} ms | {1e3 * single:.2f} ms"
+        yield f"| {name} | {accuracy:.4f} | {versus} | {chances} {times} |"
+    yield ""
+    yield f"| table | {' | '.join(results)} |"
+    yield f"|---|{'---|' * len(results)}"
+    for row, table in enumerate(tables):
+        yield f"| {table.name} | {' | '.join(f'{found[row, 0]:.3f}' for found in results.values())} |"
+
+
+def ablation(tables: list[Table], seeds: int, jobs: int) -> Iterator[str]:
+    """The classifier without parts of what it learns."""
+    results = results_of(ABLATION, tables, seeds, jobs)
+    yield "| what is learned | accuracy |"
+    yield "|---|---|"
+    for name, found in results.items():
+        yield f"| {name} | {found[:, 0].mean():.4f} |"
+
+
+PARTS = {"tables": comparison, "ablation": ablation}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure, print and save."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1, help="processes; times need one")
+    parser.add_argument("--small", action="store_true", help="three small tables of scikit-learn, to check the code")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/classification.md")
+    parser.add_argument("--out", type=Path, default=Path("results/tables"))
+    parser.add_argument("--data-dir", default=os.environ.get("RKDL_DATA"))
+    options = parser.parse_args(argv)
+    tables = load_tables(options.data_dir, options.small)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in options.only:
+        lines = []
+        for line in PARTS[name](tables, options.seeds, options.jobs):
+            print(line, flush=True)
+            lines.append(line)
+        (options.out / f"{name}.md").write_text("\n".join(lines) + "\n")
+        if options.write:
+            put(PAGE, name, lines)
+
+
+if __name__ == "__main__":
+    main()

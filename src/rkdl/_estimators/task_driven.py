@@ -1,0 +1,319 @@
+"""What the classifier and the regressor share: features learned for a label, and how a fit finds them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.random import RandomState
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight
+
+from rkdl._applications.readings import TaskModel
+from rkdl._applications.task_learning import RIDGE, Examples, Task, TaskLearning, plan
+from rkdl._backends.arrays import cast, host, is_tensor, joined
+from rkdl._backends.base import backend_of
+from rkdl._backends.devices import placed, to_device, to_host
+from rkdl._coding.encoder import Pursuit
+from rkdl._coding.passes import for_each_chunk
+from rkdl._data.signals import Signals
+from rkdl._estimators.fitting import constant, freeze, made_once, read_signals, with_one_model
+from rkdl._estimators.saving import save
+from rkdl._execution.executor import open_executor
+from rkdl._features.kernels import RBF
+from rkdl._features.widths import RULES, find_gamma, spread_sample
+from rkdl._learning.atom_updates import ATOM_UPDATES
+from rkdl._learning.feature_choice import KernelFeatures
+from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
+from rkdl._learning.loop import progress
+from rkdl._utils.inputs import check_rows_finite
+from rkdl._utils.types import Array, Device, MatrixLike
+
+# Kernel vectors that a fit has for each signal, at most: with more of them it would learn the signals by heart.
+VECTORS_A_SIGNAL = 0.6
+# Signals that `spread` and the features' variances are read from.
+MOMENT_SAMPLE = 20_000
+# Numbers that are kept where the batches are drawn from; of larger signals every batch is read anew.
+MOST_KEPT = 1 << 30
+# Passes over a batch of a stream, and the size of their steps relative to the largest of a fit.
+STREAM_PASSES, STREAM_RATE = 10, 0.3
+
+
+class Unit(NamedTuple):
+    """The centre (m,) and the length that signals are measured from and in while they are learned from."""
+
+    centre: np.ndarray
+    length: float
+    variances: np.ndarray  # (m,), of the features, in this length
+
+    @classmethod
+    def of(cls, sample: np.ndarray) -> Unit:
+        """That of these signals."""
+        wide = sample.astype(np.float64)
+        # In the signals' dtype, in which it is subtracted.
+        centre = wide.mean(axis=0).astype(sample.dtype).astype(np.float64)
+        with np.errstate(over="ignore"):
+            variances = wide.var(axis=0)
+            length = float(np.sqrt(variances.mean()))
+        length = length if 0.0 < length < np.inf else 1.0
+        return cls(centre, length, variances / length**2)
+
+
+@dataclass(eq=False, repr=False)
+class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the estimators whose kernel vectors and widths are learned for a label."""
+
+    _: KW_ONLY
+    n_kernel_vectors: int = 200
+    gamma: float | str = "median"
+    device: Device = None
+    n_jobs: int | None = None
+    random_state: RandomState | int | None = None
+    verbose: int = 0
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
+        "device": "no_validation",
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    # Fitted attributes that the model is made of.
+    _parts: ClassVar[tuple[str, ...]] = ("kernel_vectors_", "gammas_", "dual_coef_", "intercept_")
+
+    @abstractmethod
+    def _task(self, n_outputs: int) -> Task:
+        """What is learned, of so many outputs."""
+
+    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
+        signals = read_signals(self, X, reset=reset, device=self.device, prefers_arrays=True, allows_nan=True)
+        if signals.is_remote:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name} does not take Dask arrays: learn from an array, a memory map or any source of row slices, and "
+                f"predict the chunks of a Dask array with map_blocks."
+            )
+        if reset and type(signals) is Signals and isinstance(signals.data, np.ndarray):
+            signals = Signals(_without_missing(signals.data), signals.dtype)
+        if reset:
+            signals.check_finite()
+        return signals
+
+    def _check_weights(self, signals: Signals, sample_weight: Any) -> np.ndarray:
+        """Weights (n,) in float64, none negative and not all zero."""
+        like = np.empty((signals.shape[0], 0))
+        return _check_sample_weight(host(sample_weight), like, dtype=np.float64, ensure_non_negative=True)
+
+    def _start(self, signals: Signals, gamma: float, n_outputs: int, rng: RandomState) -> tuple[TaskLearning, Unit]:
+        """A learning with the first kernel vectors, k-means centres of the signals."""
+        count = min(self.n_kernel_vectors, max(1, round(VECTORS_A_SIGNAL * signals.shape[0])))
+        chosen = KernelFeatures("rbf", gamma, 3, 1.0, "kmeans", Pursuit(1), count)
+        with open_executor(signals, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
+            vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
+        unit = Unit.of(spread_sample(signals, MOMENT_SAMPLE))
+        in_unit = ((vectors - unit.centre) / unit.length).astype(np.float32)
+        return TaskLearning(self._task(n_outputs), placed(in_unit, signals.device), gamma * unit.length**2), unit
+
+    def _examples(self, signals: Signals, unit: Unit, targets: np.ndarray, weights: np.ndarray) -> Examples:
+        """The signals with their targets, where the signals are."""
+        centre, device = placed(unit.centre, signals.device), signals.device
+        given = placed((targets.astype(np.float32), (weights / weights.mean()).astype(np.float32)), device)
+        return Examples(_reader(signals, centre, unit.length), *given)
+
+    def _learn(
+        self, signals: Signals, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
+    ) -> tuple[TaskLearning, Unit, np.ndarray]:
+        """A whole learning from these signals, and the mean losses of its passes over them."""
+        learning, unit = self._start(signals, gamma, targets.shape[1], rng)
+        examples = self._examples(signals, unit, targets, weights)
+        learning.start_atoms(examples, rng)
+        n_steps, batch = plan(signals.shape[0])
+        losses: list[Array] = []
+        with progress(n_steps, self.verbose, f"{type(self).__name__}: {name}", "step") as bar:
+            for loss in learning.run(examples, n_steps, batch, rng):
+                losses.append(loss)
+                if bar is not None:
+                    bar.update()
+        steps = np.array([float(loss) for loss in losses])
+        parts = np.array_split(steps, max(1, round(n_steps * batch / signals.shape[0])))
+        return learning, unit, np.array([part.mean() for part in parts])
+
+    def _continue(
+        self, signals: Signals, targets: np.ndarray, weights: np.ndarray, rng: RandomState
+    ) -> tuple[TaskLearning, Unit, float]:
+        """A few passes over a batch of a stream, from what was learned before, which stays as it was.
+
+        Also the mean loss of the first pass, of signals that were not seen before.
+        """
+        known = vars(self).get("_learning")
+        if known is None and "n_iter_" in vars(self) and self.n_iter_ > 0:
+            known = self._restored(signals.device)
+        elif known is None:
+            known = self._start(signals, find_gamma(self.gamma, signals), targets.shape[1], rng)
+            known[0].start_atoms(self._examples(signals, known[1], targets, weights), rng)
+        learning, unit = deepcopy(known)
+        examples = self._examples(signals, unit, targets, weights)
+        batch = min(signals.shape[0], plan(signals.shape[0])[1])
+        n_steps = -(-signals.shape[0] // batch)
+        losses = list(learning.run(examples, STREAM_PASSES * n_steps, batch, rng, STREAM_RATE))
+        self._learning = learning, unit
+        return learning, unit, float(np.mean([float(loss) for loss in losses[:n_steps]]))
+
+    def _restored(self, device: Device) -> tuple[TaskLearning, Unit]:
+        """The learning that the fitted attributes came from, without its averages of gradients."""
+        length = float(np.sqrt(self.feature_variances_.mean()))
+        unit = Unit(self.feature_means_, length or 1.0, self.feature_variances_ / (length or 1.0) ** 2)
+        gammas = self.gammas_ * unit.length**2
+        vectors = ((self.kernel_vectors_ - unit.centre) / unit.length).astype(np.float32)
+        learning = TaskLearning(self._task(len(self.intercept_)), placed(vectors, device), placed(gammas, device))
+        learning.restore(*placed((*self._linear_reading(), vars(self).get("components_")), device))
+        return learning, unit
+
+    def _linear_reading(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients and intercepts as they were learned."""
+        return self.dual_coef_, self.intercept_
+
+    def _set(self, learning: TaskLearning, unit: Unit, dtype: np.dtype) -> None:
+        """Set the fitted attributes of what was learned."""
+        model = to_host(learning.model(unit.centre, unit.variances))
+        vectors = model.vectors / model.scales
+        self.kernel_vectors_ = (vectors * unit.length + unit.centre).astype(dtype)
+        self.gammas_ = (model.scales.astype(np.float64) / unit.length) ** 2
+        self.dual_coef_, self.intercept_ = model.dual.astype(dtype), model.intercept.astype(dtype)
+        self.feature_means_ = unit.centre
+        self.feature_variances_ = unit.variances * unit.length**2
+        relevance = self.gammas_ * self.feature_variances_
+        total = relevance.sum()
+        self.feature_relevance_ = relevance / total if total > 0.0 else np.full(len(relevance), 1.0 / len(relevance))
+        if model.atoms is not None:
+            self.components_, self.grams_ = model.atoms.astype(dtype), model.grams.astype(dtype)
+            self.n_nonzero_coefs_ = model.n_nonzero
+        freeze(self, (*self._parts, "feature_means_", "feature_variances_"))
+
+    def _assemble(self) -> dict[tuple[Any, Any], TaskModel]:
+        """Room for the model in the dtypes, and on the devices, that signals come in."""
+        return {}
+
+    def _model(self, dtype: np.dtype, device: Device) -> TaskModel:
+        """The fitted model for signals of `dtype` on `device`."""
+        models = made_once(self, self._parts, (), self._assemble)
+        if (dtype, device) not in models:
+            scales = np.sqrt(constant(self.gammas_))
+            centre, state = self.feature_means_, vars(self)
+            atoms, grams = state.get("components_"), state.get("grams_")
+            model = TaskModel(
+                centre,
+                scales,
+                (self.kernel_vectors_ - centre) * scales,
+                constant(self.dual_coef_),
+                constant(self.intercept_),
+                atoms,
+                grams,
+                self.feature_variances_ * self.gammas_,
+                state.get("n_nonzero_coefs_", 0),
+            )
+            models[dtype, device] = placed(model.as_dtype(dtype), device)
+        return models[dtype, device]
+
+    def _read(self, X: MatrixLike, read: Callable[[TaskModel, Array], Array]) -> Array:
+        """``read(model, kernel values)`` of all signals; a tensor if `X` is one, where that is."""
+        signals = self._read_signals(X, reset=False)
+        model = self._model(signals.dtype, signals.device)
+
+        def task(number: int, start: int, stop: int) -> Array:
+            rows = signals.read(start, stop)
+            xp = backend_of(rows).xp
+            if bool(xp.isinf(rows).any()):
+                check_rows_finite(np.nan_to_num(host(rows), posinf=np.inf, neginf=-np.inf))
+            return read(model, model.kernel_values(rows))
+
+        found = cast(joined(for_each_chunk(signals, model.row_width, self.n_jobs, task)), signals.dtype)
+        return to_device(found, X.device) if is_tensor(X) else host(found)
+
+    @with_one_model
+    def transform(self, X: MatrixLike) -> Array:
+        """Compute the learned features of signals: whitened kernel values.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row; NaN for what is missing.
+
+        Returns
+        -------
+        features : ndarray of shape (n_signals, n_kernel_vectors)
+            Coordinates whose inner products are those of the signals' projections on the kernel vectors. A tensor if
+            `X` is one.
+        """
+        signals = self._model(np.dtype(np.float64), None)
+        backend = backend_of(signals.vectors)
+        matrix = backend.rbf(signals.vectors, signals.vectors, 1.0) + RIDGE * np.eye(len(signals.vectors))
+        whitening = np.linalg.inv(np.linalg.cholesky(matrix)).T
+        return self._read(X, lambda model, values: values @ backend_of(values).as_like(whitening, values))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.kernel_vectors_)
+
+    save = save
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class _Part(Signals):
+    """Some rows of signals that are not in memory, read to where those are read."""
+
+    def __init__(self, signals: Signals, rows: np.ndarray) -> None:
+        super().__init__(signals.data, signals.dtype, (len(rows), signals.shape[1]))
+        self.is_in_memory, self.device, self.home = False, signals.device, signals.home
+        self._signals, self._rows = signals, rows
+
+    def read(self, start: int, stop: int) -> Array:
+        return self._signals.subset(self._rows[start:stop]).read(0, stop - start)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        return self._signals.take(self._rows[indices])
+
+    def subset(self, indices: np.ndarray) -> Signals:
+        return self._signals.subset(self._rows[indices])
+
+
+def part_of(signals: Signals, rows: np.ndarray) -> Signals:
+    """Some of the signals, in memory if these are and not sparse."""
+    return signals.subset(rows) if _is_kept(signals) else _Part(signals, rows)
+
+
+def _is_kept(signals: Signals) -> bool:
+    """Whether batches are drawn from memory."""
+    is_dense = signals.is_in_memory and not sparse.issparse(signals.data)
+    return is_dense and signals.shape[0] * signals.shape[1] <= MOST_KEPT
+
+
+def _without_missing(rows: np.ndarray) -> np.ndarray:
+    """The rows with the mean of its column for every missing number (NaN), if there are any."""
+    if rows.dtype.kind != "f" or not np.isnan(rows).any():
+        return rows
+    counts = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
+    return np.where(np.isnan(rows), np.nansum(rows, axis=0) / counts, rows)
+
+
+def _reader(signals: Signals, centre: Array, length: float) -> Callable[[np.ndarray], Array]:
+    """What reads batches, in the unit of the learning and in float32; from memory where the signals are there."""
+    if _is_kept(signals):
+        kept = signals.read(0, signals.shape[0])
+        return lambda chosen: cast((kept[backend_of(kept).from_host(chosen, kept)] - centre) / length, np.float32)
+    return lambda chosen: cast((placed(signals.take(chosen), signals.device) - centre) / length, np.float32)
