@@ -8,6 +8,7 @@ import pytest
 import reference
 from rkdl._applications.readings import mix_readings, pursue_classes
 from rkdl._applications.task_learning import Examples, Task, TaskLearning, cross_entropy, smoothed, squared_error
+from rkdl._backends.arrays import normalize_rows
 
 RNG = np.random.RandomState(0)
 
@@ -44,16 +45,24 @@ def test_gradients_are_those_of_finite_differences(loss, n_atoms, convert):
     learning.find_gradient(*batch)
     slopes = {name: np.asarray(part).ravel().copy() for name, part in learning.slopes.items()}
     step = 1e-6
+
+    def loss_at(flat, place, number):
+        kept = {name: np.array(part) for name, part in learning.parts.items()}
+        flat[place] = number
+        if n_atoms:
+            # Atoms have unit norm.
+            learning.parts["atoms"][:] = normalize_rows(learning.parts["atoms"].reshape(-1, 9)).reshape(3, n_atoms, 9)
+        found = float(learning.find_gradient(*batch))
+        for name, part in learning.parts.items():
+            part[:] = convert(kept[name])
+        return found
+
     for name, part in learning.parts.items():
         flat = part.reshape(-1)
         for place in np.argsort(-np.abs(slopes[name]))[:3]:
             middle = float(flat[place])
-            flat[place] = middle + step
-            above = float(learning.find_gradient(*batch))
-            flat[place] = middle - step
-            below = float(learning.find_gradient(*batch))
-            flat[place] = middle
-            assert (above - below) / (2.0 * step) == pytest.approx(slopes[name][place], rel=1e-4, abs=1e-9), name
+            change = loss_at(flat, place, middle + step) - loss_at(flat, place, middle - step)
+            assert change / (2.0 * step) == pytest.approx(slopes[name][place], rel=1e-4, abs=1e-9), name
 
 
 def test_what_is_read_stays_when_the_metric_is_factored_anew(convert):
@@ -86,14 +95,25 @@ def test_codes_of_all_classes_are_those_of_each(convert):
     atoms = RNG.standard_normal((3, 12, 7))
     atoms /= np.linalg.norm(atoms, axis=2, keepdims=True)
     atoms[1, 4] = atoms[1, 3]
-    signals = RNG.standard_normal((20, 7))
-    correlations, grams = np.einsum("kim,cm->cki", atoms, signals), atoms @ atoms.swapaxes(1, 2)
-    codes = np.asarray(pursue_classes(convert(correlations), convert(grams), 3))
+    signals = normalize_rows(RNG.standard_normal((20, 7)))
+    correlations, grams = np.einsum("kim,cm->kci", atoms, signals), atoms @ atoms.swapaxes(1, 2)
+    codes = [np.asarray(own.dense(12)) for own in pursue_classes(convert(correlations), convert(grams), 3)]
     for label in range(3):
         for row in range(20):
-            expected = reference.pursuit(grams[label], correlations[row, label], 1e9, 3, kind="ols")
-            np.testing.assert_allclose(codes[row, label], expected, atol=1e-8)
-    assert np.isfinite(np.asarray(pursue_classes(convert(correlations), convert(grams), 12))).all()
+            expected = reference.pursuit(grams[label], correlations[label, row], 1.0, 3, kind="ols")
+            np.testing.assert_allclose(codes[label][row], expected, atol=1e-8)
+    assert all(np.isfinite(own.dense(12)).all() for own in pursue_classes(convert(correlations), convert(grams), 20))
+
+
+def test_gradients_are_the_same_for_any_number_of_threads():
+    learning, batch = learning_of(cross_entropy, lambda array: array)
+    rows = RNG.standard_normal((300, 4))
+    given = rows, smoothed(np.arange(300) % 3, 3, np.float64), RNG.uniform(0.5, 1.5, 300)
+    found = [(float(learning.find_gradient(*given, threads)), learning._gradient.copy()) for threads in (1, 2, 3)]
+    for loss, gradient in found[1:]:
+        assert loss == found[0][0]
+        np.testing.assert_array_equal(gradient, found[0][1])
+    assert np.isfinite(float(learning.find_gradient(*batch)))
 
 
 def test_the_reading_that_tells_gets_the_weight():

@@ -13,6 +13,7 @@ have norm one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -20,11 +21,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from rkdl._backends.arrays import cast
-from rkdl._backends.base import backend_of
+from rkdl._backends.base import ChunkCodes, backend_of
 from rkdl._utils.types import Array
 
-# Squared norms up to this, of what the chosen atoms leave of another one, count as zero.
-NOTHING = 1e-4
 # The weights of the readings that are expected before any signal was seen, and how many signals that counts for.
 EXPECTED, CONFIDENCE = 0.5, 1.0
 LARGEST_WEIGHT = 10.0
@@ -79,47 +78,18 @@ class TaskModel:
 
     def explained(self, values: Array) -> Array:
         """Squared norms (c, k) that the dictionary of each class explains, of kernel values."""
-        n_classes, n_atoms, size = self.atoms.shape
-        correlations = (values @ self.atoms.reshape(-1, size).T).reshape(len(values), n_classes, n_atoms)
-        return (pursue_classes(correlations, self.grams, self.n_nonzero) * correlations).sum(2)
+        correlations = [values @ own.T for own in self.atoms]
+        codes = pursue_classes(correlations, self.grams, self.n_nonzero)
+        found = [own.correlate(given) for own, given in zip(codes, correlations, strict=True)]
+        return backend_of(values).xp.stack(found, 1)
 
 
-def pursue_classes(correlations: Array, grams: Array, n_nonzero: int) -> Array:
-    """Codes (c, k, n), with their zeros, of signals with every one of k dictionaries of n atoms, by OLS.
-
-    Step for step what `rkdl._backends.cpu.pursuit` does for one dictionary, with all signals and classes at once.
-    """
-    backend, shape = backend_of(correlations), correlations.shape
-    xp = backend.xp
-    signal, group = (backend.from_host(index, correlations) for index in np.ogrid[: shape[0], : shape[1]])
-    left = backend.full(shape, 1.0, correlations) * xp.einsum("kii->ki", grams)
-    codes, residual = backend.full(shape, 0.0, correlations), correlations
-    rows: list[Array] = []
-    supports: list[Any] = []
-    heights: list[Array] = []
-    for _ in range(min(n_nonzero, shape[2])):
-        scores = backend.where(left > NOTHING, residual * residual / left.clip(min=NOTHING), residual * 0.0 - 1.0)
-        chosen = scores.argmax(2)
-        at = signal, group, chosen
-        root = left[at].clip(min=NOTHING) ** 0.5
-        row = grams[group, chosen]
-        for earlier in rows:
-            row = row - earlier[at][..., None] * earlier
-        row = row / root[..., None]
-        height = backend.where(scores[at] > 0.0, residual[at] / root, root * 0.0)
-        residual, left = residual - height[..., None] * row, left - row * row
-        rows.append(row)
-        supports.append(at)
-        heights.append(height)
-    found: list[Array] = []
-    for number in reversed(range(len(rows))):
-        value = heights[number]
-        for later, known in zip(supports[number + 1 :], reversed(found), strict=True):
-            value = value - rows[number][later] * known
-        found.append(value / rows[number][supports[number]].clip(min=NOTHING**0.5))
-        # Of an atom that was chosen a second time, for want of another, the coefficient is zero.
-        codes[supports[number]] += found[-1]
-    return codes
+def pursue_classes(correlations: Sequence[Array], grams: Sequence[Array], n_nonzero: int) -> list[ChunkCodes]:
+    """Codes of signals of norm one with the dictionary of every class, by OLS, from correlations (c, n) with atoms."""
+    backend, (n_signals, n_atoms) = backend_of(correlations[0]), correlations[0].shape
+    norms = backend.full((n_signals,), 1.0, correlations[0])
+    rule = min(n_nonzero, n_atoms), -1.0, "ols"
+    return [backend.pursue(own, gram, norms, *rule)[0] for own, gram in zip(correlations, grams, strict=True)]
 
 
 def mix_readings(readings: tuple[np.ndarray, np.ndarray], labels: np.ndarray, weights: np.ndarray) -> np.ndarray:

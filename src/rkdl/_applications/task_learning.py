@@ -22,7 +22,8 @@ import numpy as np
 
 from rkdl._applications.readings import TaskModel, pursue_classes
 from rkdl._backends.arrays import host, normalize_rows
-from rkdl._backends.base import backend_of
+from rkdl._backends.base import backend_of, is_tensor
+from rkdl._execution.executor import side_by_side
 from rkdl._utils.types import Array
 
 # Chosen by means over all tables of benchmarks/tables.py, never by a single one.
@@ -35,6 +36,7 @@ SMOOTHING = 0.05
 FIRST_SHARPNESS = 1.0
 EPOCHS, FEWEST_STEPS, MOST_STEPS = 40, 400, 3000
 SMALLEST_BATCH, LARGEST_BATCH, BATCH_SHARE = 64, 512, 1 / 128
+PART = 128  # signals of a batch that one thread takes at a time
 HELD_STEPS = 50  # between two factorisations of the metric
 WARM_UP = 0.3  # share of the steps in which they grow
 MOMENTUM, SECOND_MOMENTUM = 0.9, 0.999
@@ -108,9 +110,11 @@ class TaskLearning:
         }
         self._shapes = shapes
         count = sum(int(np.prod(shape)) for shape in shapes.values())
-        self._vector, self._gradient, self._first, self._second, self._rates = (
+        self._vector, gradient, self._first, self._second, self._rates = (
             self.backend.full((count,), value, vectors) for value in (0.0, 0.0, 0.0, 0.0, STEP)
         )
+        # Of the parts of a batch; the first becomes that of all.
+        self._gradients = [gradient]
         self._view()
         self.rates["log_widths"][:] = WIDTH_STEP * min(1.0, MANY_FEATURES / n_features)
         self.parts["vectors"][:] = vectors
@@ -121,13 +125,16 @@ class TaskLearning:
         self._factorise()
 
     def _view(self) -> None:
+        self._gradient = self._gradients[0]
         vectors = self._vector, self._gradient, self._rates
         self.parts, self.slopes, self.rates = (_views(vector, self._shapes) for vector in vectors)
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies of views would be views of nothing.
         return {
-            name: value for name, value in vars(self).items() if name not in ("parts", "slopes", "rates", "backend")
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("parts", "slopes", "rates", "backend", "_gradient")
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -183,9 +190,31 @@ class TaskLearning:
         values = self.backend.rbf(signals, vectors, 1.0)
         return values @ self._whitening, values, signals, vectors
 
-    def find_gradient(self, rows: Array, targets: Array, weights: Array) -> Array:
-        """Set `slopes` to the gradient of the mean loss of a batch, which is returned; on a device a tensor."""
-        parts, slopes = self.parts, self.slopes
+    def find_gradient(self, rows: Array, targets: Array, weights: Array, threads: int = 1) -> Array:
+        """Set `slopes` to the gradient of the mean loss of a batch, which is returned; on a device a tensor.
+
+        It is the sum of those of parts of the batch, in order, whatever the number of threads.
+        """
+        count = len(rows)
+        size = count if is_tensor(rows) else PART
+        bounds = [(start, min(start + size, count)) for start in range(0, count, size)]
+        while len(self._gradients) < len(bounds):
+            self._gradients.append(self.backend.copy(self._vector))
+
+        def add_part(number: int) -> Array:
+            part = slice(*bounds[number])
+            slopes = _views(self._gradients[number], self._shapes)
+            return self._part_of_gradient(slopes, rows[part], targets[part], weights[part])
+
+        losses = side_by_side(add_part, range(len(bounds)), threads)
+        for gradient in self._gradients[1 : len(bounds)]:
+            self._gradient += gradient
+        self._gradient /= count
+        return sum(losses) / count
+
+    def _part_of_gradient(self, slopes: dict[str, Array], rows: Array, targets: Array, weights: Array) -> Array:
+        """Set `slopes` to the gradient of the sum of the losses, which is returned."""
+        parts = self.parts
         features, values, signals, vectors = self.features(rows)
         losses, errors = self.task.loss(features @ parts["linear"] + parts["intercept"], targets)
         errors = errors * weights[:, None]
@@ -193,34 +222,36 @@ class TaskLearning:
         slopes["intercept"][:] = errors.sum(0)
         upstream = errors @ parts["linear"].T
         if self.task.n_atoms:
-            own_losses, through = self._dictionary_gradient(features, targets, weights)
-            losses, upstream = losses + own_losses, upstream + through
-        self._vector_gradient((upstream @ self._whitening.T) * values, signals, vectors)
-        self._gradient /= len(rows)
-        return (losses * weights).sum() / len(rows)
+            losses = losses + self._dictionary_gradient(slopes, upstream, features, targets, weights)
+        self._vector_gradient(slopes, (upstream @ self._whitening.T) * values, signals, vectors)
+        return (losses * weights).sum()
 
-    def _dictionary_gradient(self, features: Array, targets: Array, weights: Array) -> tuple[Array, Array]:
-        """Losses (c,) of the explained energies and their derivative with respect to the features (c, p)."""
+    def _dictionary_gradient(
+        self, slopes: dict[str, Array], upstream: Array, features: Array, targets: Array, weights: Array
+    ) -> Array:
+        """Losses (c,) of the explained energies; their derivative for the features (c, p) is added to `upstream`."""
         atoms, xp = self.parts["atoms"], self.backend.xp
-        flat, count = atoms.reshape(-1, atoms.shape[2]), len(features)
-        correlations = (features @ flat.T).reshape(count, *atoms.shape[:2])
-        codes = pursue_classes(correlations, atoms @ xp.swapaxes(atoms, 1, 2), self.task.n_nonzero)
-        explained, sharpness = (codes * correlations).sum(2), xp.exp(self.parts["log_sharpness"])
+        correlations = features @ xp.swapaxes(atoms, 1, 2)
+        found = pursue_classes(correlations, atoms @ xp.swapaxes(atoms, 1, 2), self.task.n_nonzero)
+        codes = xp.stack([own.dense(self.task.n_atoms) for own in found])
+        explained = (codes * correlations).sum(2).T
+        sharpness = xp.exp(self.parts["log_sharpness"])
         losses, errors = self.task.loss(explained * sharpness, targets)
         errors = errors * (weights[:, None] * sharpness)
-        weighted = codes * (2.0 * errors)[:, :, None]
-        products = xp.swapaxes(xp.swapaxes(weighted, 0, 1), 1, 2) @ xp.swapaxes(codes, 0, 1)
-        self.slopes["atoms"][:] = (weighted.reshape(count, -1).T @ features).reshape(atoms.shape) - products @ atoms
-        self.slopes["log_sharpness"][:] = (errors * explained).sum()
-        return losses, weighted.reshape(count, -1) @ flat
+        slopes["log_sharpness"][:] = (errors * explained).sum()
+        weighted = codes * (2.0 * errors.T)[:, :, None]
+        transposed = xp.swapaxes(weighted, 1, 2)
+        slopes["atoms"][:] = transposed @ features - (transposed @ codes) @ atoms
+        upstream += xp.swapaxes(weighted, 0, 1).reshape(len(features), -1) @ atoms.reshape(-1, atoms.shape[2])
+        return losses
 
-    def _vector_gradient(self, weights: Array, signals: Array, vectors: Array) -> None:
+    def _vector_gradient(self, slopes: dict[str, Array], weights: Array, signals: Array, vectors: Array) -> None:
         """Gradients of the kernel vectors and the widths, of derivatives times kernel values (c, p)."""
         scales = self.backend.xp.exp(0.5 * self.parts["log_widths"])
         sums, of_vectors = weights.T @ signals, weights.sum(0)
-        self.slopes["vectors"][:] = (sums - of_vectors[:, None] * vectors) * (2.0 * scales)
+        slopes["vectors"][:] = (sums - of_vectors[:, None] * vectors) * (2.0 * scales)
         crossed = 2.0 * (vectors * sums).sum(0)
-        self.slopes["log_widths"][:] = crossed - weights.sum(1) @ (signals * signals) - of_vectors @ (vectors * vectors)
+        slopes["log_widths"][:] = crossed - weights.sum(1) @ (signals * signals) - of_vectors @ (vectors * vectors)
 
     def descend(self, rate: float) -> None:
         """One step of Adam along the gradient, with decay of the linear reading; atoms keep unit norm."""
@@ -236,7 +267,14 @@ class TaskLearning:
             self._factorise()
 
     def run(
-        self, examples: Examples, n_steps: int, batch: int, rng: np.random.RandomState, constant: float | None = None
+        self,
+        examples: Examples,
+        n_steps: int,
+        batch: int,
+        rng: np.random.RandomState,
+        *,
+        constant: float | None = None,
+        threads: int = 1,
     ) -> Iterator[Array]:
         """Steps over random batches; yields the mean loss of each. Steps grow and shrink, or are `constant`."""
         batches = _batches(len(examples.targets), batch, rng)
@@ -244,7 +282,8 @@ class TaskLearning:
             done = number / n_steps
             falling = 0.5 * (1.0 + np.cos(np.pi * (done - WARM_UP) / (1.0 - WARM_UP)))
             places = self.backend.from_host(chosen, examples.targets)
-            loss = self.find_gradient(examples.rows(chosen), examples.targets[places], examples.weights[places])
+            given = examples.rows(chosen), examples.targets[places], examples.weights[places]
+            loss = self.find_gradient(*given, threads)
             rate = (number + 1) / (WARM_UP * n_steps) if done < WARM_UP else falling
             self.descend(float(rate) if constant is None else constant)
             yield loss

@@ -27,6 +27,7 @@ from rkdl._coding.passes import for_each_chunk
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import constant, freeze, made_once, read_signals, with_one_model
 from rkdl._estimators.saving import save
+from rkdl._execution.blas import resolve_threads
 from rkdl._execution.executor import open_executor
 from rkdl._features.kernels import RBF
 from rkdl._features.widths import RULES, find_gamma, spread_sample
@@ -139,7 +140,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         n_steps, batch = plan(signals.shape[0])
         losses: list[Array] = []
         with progress(n_steps, self.verbose, f"{type(self).__name__}: {name}", "step") as bar:
-            for loss in learning.run(examples, n_steps, batch, rng):
+            for loss in learning.run(examples, n_steps, batch, rng, threads=resolve_threads(self.n_jobs)):
                 losses.append(loss)
                 if bar is not None:
                     bar.update()
@@ -164,7 +165,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         examples = self._examples(signals, unit, targets, weights)
         batch = min(signals.shape[0], plan(signals.shape[0])[1])
         n_steps = -(-signals.shape[0] // batch)
-        losses = list(learning.run(examples, STREAM_PASSES * n_steps, batch, rng, STREAM_RATE))
+        threads, count = resolve_threads(self.n_jobs), STREAM_PASSES * n_steps
+        losses = list(learning.run(examples, count, batch, rng, constant=STREAM_RATE, threads=threads))
         self._learning = learning, unit
         return learning, unit, float(np.mean([float(loss) for loss in losses[:n_steps]]))
 

@@ -48,7 +48,9 @@ class Codes(NamedTuple):
 
     def dense(self, n_atoms: int, dtype: DTypeLike | None = None) -> np.ndarray:
         """The codes (c, n) with their zeros."""
-        return self.to_csr(n_atoms).toarray().astype(dtype or self.values.dtype, copy=False)
+        found = np.zeros((len(self.counts), n_atoms), dtype=dtype or self.values.dtype)
+        self.scatter(np.ones(n_atoms, dtype=self.values.dtype), found)
+        return found
 
     def times(self, atoms: np.ndarray) -> np.ndarray:
         """``Z A`` (c, m)."""
