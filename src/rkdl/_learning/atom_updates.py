@@ -33,7 +33,7 @@ class Sweep(NamedTuple):
     atoms: Array
     code_gram: Array
     fit: Array  # sum_tj z_tj <phi(y_t), a_j>
-    # Factors (n,) that the codes of each atom have been multiplied by, or the codes themselves that changed one by one.
+    # One of these: factors (n,) that the codes of each atom have been multiplied by, or codes that changed one by one.
     code_scales: Array = None
     codes: Array = None
 
