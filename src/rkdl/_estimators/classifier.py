@@ -24,7 +24,7 @@ from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import TaskDriven, Unit, part_of
+from rkdl._estimators.task_driven import TaskDriven, Unit, part_of, that_count
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import KernelMap
@@ -161,7 +161,6 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         with replaced_at_once(self, self.random_state) as work, one_blas_thread():
             signals, labels, weights = work._opened(X, y, sample_weight, classes=None)
             work.gamma_ = find_gamma(self.gamma, signals)
-            work.__dict__.pop("_learning", None)
             work._fit(signals, labels, weights, check_random_state(self.random_state))
         return self
 
@@ -171,16 +170,13 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         targets = smoothed(labels, len(self.classes_), np.dtype(np.float32))
         kept, rest = np.flatnonzero(~held_out), np.flatnonzero(held_out)
         options = self.gamma_, targets[kept], weights[kept], rng, "to weigh the readings"
-        learning, unit, losses = self._learn(part_of(signals, kept), *options)
+        self._set(*self._learn(part_of(signals, kept), *options), signals.dtype)
         self.reading_weights_ = np.full(2, EXPECTED)
         if len(rest):
-            self._set(learning, unit, signals.dtype)
             readings = self._readings(signals.subset(rest))
             self.reading_weights_ = mix_readings(readings, labels[rest], weights[rest])
         if 0 < len(rest) < MOST_HELD_OUT:
-            learning, unit, losses = self._learn(signals, self.gamma_, targets, weights, rng, "of all signals")
-        self._set(learning, unit, signals.dtype)
-        self.losses_, self.n_iter_ = losses, len(losses)
+            self._set(*self._learn(signals, self.gamma_, targets, weights, rng, "of all signals"), signals.dtype)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -217,15 +213,12 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
                 raise ValueError("classes must be passed on the first call to partial_fit: give all labels there are.")
             signals, labels, weights = work._opened(X, y, sample_weight, classes=classes, reset=is_first)
             if is_first:
-                work.gamma_, work.n_iter_, work.losses_ = find_gamma(self.gamma, signals), 0, np.empty(0)
                 work.reading_weights_ = np.full(2, EXPECTED)
             else:
                 found = mix_readings(work._readings(signals), labels, weights)
                 work.reading_weights_ = work.reading_weights_ + (found - work.reading_weights_) / (work.n_iter_ + 1)
             targets = smoothed(labels, len(work.classes_), np.dtype(np.float32))
-            learning, unit, loss = work._continue(signals, targets, weights, check_random_state(self.random_state))
-            work._set(learning, unit, signals.dtype)
-            work.losses_, work.n_iter_ = np.append(work.losses_, loss), work.n_iter_ + 1
+            work._continue(signals, targets, weights)
         return self
 
     @with_one_model
@@ -377,10 +370,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
                 self.class_weight, classes=self.classes_[present], y=self.classes_[labels], sample_weight=weights
             )
             weights = weights * found[np.searchsorted(present, labels)]
-        rows = np.flatnonzero(weights)
-        if len(rows) < len(weights):
-            signals, labels, weights = part_of(signals, rows), labels[rows], weights[rows]
-        return signals, labels, weights
+        return that_count(signals, labels, weights)
 
     def _read_labels(self, n_signals: int, y: ArrayLike, classes: ArrayLike | None, *, reset: bool) -> np.ndarray:
         """The number of the class of each signal; with `reset` the classes are set."""
@@ -434,6 +424,6 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
 
         return self._read(X, read)
 
-    def _set(self, learning: TaskLearning, unit: Unit, dtype: np.dtype) -> None:
-        super()._set(learning, unit, dtype)
+    def _set(self, learning: TaskLearning, unit: Unit, losses: np.ndarray, dtype: np.dtype) -> None:
+        super()._set(learning, unit, losses, dtype)
         self.sharpness_ = learning.sharpness

@@ -17,7 +17,7 @@ from rkdl._applications.task_learning import Task, TaskLearning, squared_error
 from rkdl._backends.arrays import host
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import TaskDriven, Unit, part_of
+from rkdl._estimators.task_driven import TaskDriven, Unit, that_count
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.widths import find_gamma
 from rkdl._utils.inputs import well_formed
@@ -119,14 +119,11 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         """
         with replaced_at_once(self, self.random_state) as work, one_blas_thread():
             signals, targets, weights = work._opened(X, y, sample_weight, reset=True)
-            work.__dict__.pop("_learning", None)
             work._set_scales(targets, weights)
             work.gamma_ = find_gamma(self.gamma, signals)
             scaled = (targets - work.target_means_) / work.target_scales_
             options = scaled, weights, check_random_state(self.random_state), "steps"
-            learning, unit, work.losses_ = work._learn(signals, work.gamma_, *options)
-            work._set(learning, unit, signals.dtype)
-            work.n_iter_ = len(work.losses_)
+            work._set(*work._learn(signals, work.gamma_, *options), signals.dtype)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -155,11 +152,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
             signals, targets, weights = work._opened(X, y, sample_weight, reset=is_first)
             if is_first:
                 work._set_scales(targets, weights)
-                work.gamma_, work.n_iter_, work.losses_ = find_gamma(self.gamma, signals), 0, np.empty(0)
-            scaled = (targets - work.target_means_) / work.target_scales_
-            learning, unit, loss = work._continue(signals, scaled, weights, check_random_state(self.random_state))
-            work._set(learning, unit, signals.dtype)
-            work.losses_, work.n_iter_ = np.append(work.losses_, loss), work.n_iter_ + 1
+            work._continue(signals, (targets - work.target_means_) / work.target_scales_, weights)
         return self
 
     @with_one_model
@@ -216,21 +209,15 @@ class KDLRegressor(RegressorMixin, TaskDriven):
             self.has_one_target_ = given.ndim == 1
         elif targets.shape[1] != len(self.target_means_):
             raise ValueError(f"y has {targets.shape[1]} targets, and the regressor learns {len(self.target_means_)}.")
-        weights = self._check_weights(signals, sample_weight)
-        rows = np.flatnonzero(weights)
-        return (
-            (signals, targets, weights)
-            if len(rows) == len(weights)
-            else (part_of(signals, rows), targets[rows], weights[rows])
-        )
+        return that_count(signals, targets, self._check_weights(signals, sample_weight))
 
     def _set_scales(self, targets: np.ndarray, weights: np.ndarray) -> None:
         self.target_means_ = np.average(targets, axis=0, weights=weights)
         deviations = np.sqrt(np.average((targets - self.target_means_) ** 2, axis=0, weights=weights))
         self.target_scales_ = np.where(deviations > 0.0, deviations, 1.0)
 
-    def _set(self, learning: TaskLearning, unit: Unit, dtype: np.dtype) -> None:
-        super()._set(learning, unit, dtype)
+    def _set(self, learning: TaskLearning, unit: Unit, losses: np.ndarray, dtype: np.dtype) -> None:
+        super()._set(learning, unit, losses, dtype)
         self.dual_coef_ = (self.dual_coef_ * self.target_scales_).astype(dtype)
         self.intercept_ = (self.intercept_ * self.target_scales_ + self.target_means_).astype(dtype)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import RandomState
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight
 
@@ -133,6 +133,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self, signals: Signals, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
     ) -> tuple[TaskLearning, Unit, np.ndarray]:
         """A whole learning from these signals, and the mean losses of its passes over them."""
+        self.__dict__.pop("_learning", None)
         learning, unit = self._start(signals, gamma, targets.shape[1], rng)
         examples = self._examples(signals, unit, targets, weights)
         learning.start_atoms(examples, rng)
@@ -147,26 +148,26 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         parts = np.array_split(steps, max(1, round(n_steps * batch / signals.shape[0])))
         return learning, unit, np.array([part.mean() for part in parts])
 
-    def _continue(
-        self, signals: Signals, targets: np.ndarray, weights: np.ndarray, rng: RandomState
-    ) -> tuple[TaskLearning, Unit, float]:
-        """A few passes over a batch of a stream, from what was learned before, which stays as it was.
+    def _continue(self, signals: Signals, targets: np.ndarray, weights: np.ndarray) -> None:
+        """Learn from a batch of a stream, in a few passes over it, and set the fitted attributes.
 
-        Also the mean loss of the first pass, of signals that were not seen before.
+        The loss of a batch is that of the first pass, of signals that were not seen before.
         """
-        known = vars(self).get("_learning")
-        if known is None and "n_iter_" in vars(self) and self.n_iter_ > 0:
+        rng, known = check_random_state(self.random_state), vars(self).get("_learning")
+        if known is None and "n_iter_" in vars(self):
             known = self._restored(signals.device)
         elif known is None:
-            known = self._start(signals, find_gamma(self.gamma, signals), targets.shape[1], rng)
+            self.gamma_ = find_gamma(self.gamma, signals)
+            known = self._start(signals, self.gamma_, targets.shape[1], rng)
             known[0].start_atoms(self._examples(signals, known[1], targets, weights), rng)
-        learning, unit = deepcopy(known)
+        # The learning of before stays as it was, should this one fail.
+        learning, unit = self._learning = deepcopy(known)
         examples = self._examples(signals, unit, targets, weights)
         batch = min(signals.shape[0], plan(signals.shape[0])[1])
         n_steps = -(-signals.shape[0] // batch)
         losses = list(learning.run(examples, STREAM_PASSES * n_steps, batch, rng, STREAM_RATE))
-        self._learning = learning, unit
-        return learning, unit, float(np.mean([float(loss) for loss in losses[:n_steps]]))
+        loss = float(np.mean([float(loss) for loss in losses[:n_steps]]))
+        self._set(learning, unit, np.append(vars(self).get("losses_", np.empty(0)), loss), signals.dtype)
 
     def _restored(self, device: Device) -> tuple[TaskLearning, Unit]:
         """The learning that the fitted attributes came from, without its averages of gradients."""
@@ -182,8 +183,9 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Coefficients and intercepts as they were learned."""
         return self.dual_coef_, self.intercept_
 
-    def _set(self, learning: TaskLearning, unit: Unit, dtype: np.dtype) -> None:
+    def _set(self, learning: TaskLearning, unit: Unit, losses: np.ndarray, dtype: np.dtype) -> None:
         """Set the fitted attributes of what was learned."""
+        self.losses_, self.n_iter_ = losses, len(losses)
         model = to_host(learning.model(unit.centre, unit.variances))
         vectors = model.vectors / model.scales
         self.kernel_vectors_ = (vectors * unit.length + unit.centre).astype(dtype)
@@ -295,6 +297,16 @@ class _Part(Signals):
 def part_of(signals: Signals, rows: np.ndarray) -> Signals:
     """Some of the signals, in memory if these are and not sparse."""
     return signals.subset(rows) if _is_kept(signals) else _Part(signals, rows)
+
+
+def that_count(signals: Signals, targets: np.ndarray, weights: np.ndarray) -> tuple[Signals, np.ndarray, np.ndarray]:
+    """The signals with a positive weight, their targets and their weights."""
+    rows = np.flatnonzero(weights)
+    return (
+        (signals, targets, weights)
+        if len(rows) == len(weights)
+        else (part_of(signals, rows), targets[rows], weights[rows])
+    )
 
 
 def _is_kept(signals: Signals) -> bool:
