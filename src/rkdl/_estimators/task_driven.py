@@ -17,7 +17,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight
 
-from rkdl._applications.readings import TaskModel
+from rkdl._applications.readouts import TaskModel
 from rkdl._applications.task_learning import RIDGE, Examples, Task, TaskLearning, plan
 from rkdl._backends.arrays import cast, host, is_tensor, joined
 from rkdl._backends.base import backend_of
@@ -37,18 +37,18 @@ from rkdl._learning.loop import progress
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array, Device, MatrixLike
 
-# Kernel vectors that a fit has for each signal, at most: with more of them it would learn the signals by heart.
-VECTORS_A_SIGNAL = 0.6
-# Signals that `spread` and the features' variances are read from.
+# Most kernel vectors per signal: with more, a fit overfits.
+VECTORS_PER_SIGNAL = 0.6
+# Signals from which the centre and the variances of the features are computed.
 MOMENT_SAMPLE = 20_000
-# Numbers that are kept where the batches are drawn from; of larger signals every batch is read anew.
+# Signals of at most this many numbers stay in memory, where batches are drawn; of larger ones every batch is read.
 MOST_KEPT = 1 << 30
 # Passes over a batch of a stream, and the size of their steps relative to the largest of a fit.
 STREAM_PASSES, STREAM_RATE = 10, 0.3
 
 
 class Unit(NamedTuple):
-    """The centre (m,) and the length that signals are measured from and in while they are learned from."""
+    """The centre (m,) that is subtracted from signals, and the length that they are divided by, in the learning."""
 
     centre: np.ndarray
     length: float
@@ -56,7 +56,7 @@ class Unit(NamedTuple):
 
     @classmethod
     def of(cls, sample: np.ndarray) -> Unit:
-        """That of these signals."""
+        """Those of a sample."""
         wide = sample.astype(np.float64)
         # In the signals' dtype, in which it is subtracted.
         centre = wide.mean(axis=0).astype(sample.dtype).astype(np.float64)
@@ -69,7 +69,7 @@ class Unit(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of the estimators whose kernel vectors and widths are learned for a label."""
+    """Base of the estimators whose kernel vectors and gammas are learned for a label."""
 
     _: KW_ONLY
     n_kernel_vectors: int = 200
@@ -92,7 +92,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @abstractmethod
     def _task(self, n_outputs: int) -> Task:
-        """What is learned, of so many outputs."""
+        """What is learned, for this number of outputs."""
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         signals = read_signals(self, X, reset=reset, device=self.device, prefers_arrays=True, allows_nan=True)
@@ -115,7 +115,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _start(self, signals: Signals, gamma: float, n_outputs: int, rng: RandomState) -> tuple[TaskLearning, Unit]:
         """A learning with the first kernel vectors, k-means centres of the signals."""
-        count = min(self.n_kernel_vectors, max(1, round(VECTORS_A_SIGNAL * signals.shape[0])))
+        count = min(self.n_kernel_vectors, max(1, round(VECTORS_PER_SIGNAL * signals.shape[0])))
         chosen = KernelFeatures("rbf", gamma, 3, 1.0, "kmeans", Pursuit(1), count)
         with open_executor(signals, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
             vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
@@ -160,7 +160,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.gamma_ = find_gamma(self.gamma, signals)
             known = self._start(signals, self.gamma_, targets.shape[1], rng)
             known[0].start_atoms(self._examples(signals, known[1], targets, weights), rng)
-        # The learning of before stays as it was, should this one fail.
+        # A copy, so that a failure leaves the learning as it was.
         learning, unit = self._learning = deepcopy(known)
         examples = self._examples(signals, unit, targets, weights)
         batch = min(signals.shape[0], plan(signals.shape[0])[1])
@@ -170,16 +170,16 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._set(learning, unit, np.append(vars(self).get("losses_", np.empty(0)), loss), signals.dtype)
 
     def _restored(self, device: Device) -> tuple[TaskLearning, Unit]:
-        """The learning that the fitted attributes came from, without its averages of gradients."""
+        """The learning that the fitted attributes came from, without the moments of its gradients."""
         length = float(np.sqrt(self.feature_variances_.mean()))
         unit = Unit(self.feature_means_, length or 1.0, self.feature_variances_ / (length or 1.0) ** 2)
         gammas = self.gammas_ * unit.length**2
         vectors = ((self.kernel_vectors_ - unit.centre) / unit.length).astype(np.float32)
         learning = TaskLearning(self._task(len(self.intercept_)), placed(vectors, device), placed(gammas, device))
-        learning.restore(*placed((*self._linear_reading(), vars(self).get("components_")), device))
+        learning.restore(*placed((*self._linear_readout(), vars(self).get("components_")), device))
         return learning, unit
 
-    def _linear_reading(self) -> tuple[np.ndarray, np.ndarray]:
+    def _linear_readout(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts as they were learned."""
         return self.dual_coef_, self.intercept_
 
@@ -202,7 +202,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         freeze(self, (*self._parts, "feature_means_", "feature_variances_"))
 
     def _assemble(self) -> dict[tuple[Any, Any], TaskModel]:
-        """Room for the model in the dtypes, and on the devices, that signals come in."""
+        """Models by the dtype and device of the signals, filled by `_model`."""
         return {}
 
     def _model(self, dtype: np.dtype, device: Device) -> TaskModel:
@@ -277,7 +277,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
 
 class _Part(Signals):
-    """Some rows of signals that are not in memory, read to where those are read."""
+    """Some rows of signals that are not in memory."""
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
         super().__init__(signals.data, signals.dtype, (len(rows), signals.shape[1]))
@@ -324,7 +324,7 @@ def _without_missing(rows: np.ndarray) -> np.ndarray:
 
 
 def _reader(signals: Signals, centre: Array, length: float) -> Callable[[np.ndarray], Array]:
-    """What reads batches, in the unit of the learning and in float32; from memory where the signals are there."""
+    """A function that reads batches, centred and scaled, in float32; from memory where the signals are kept."""
     if _is_kept(signals):
         kept = signals.read(0, signals.shape[0])
         return lambda chosen: cast((kept[backend_of(kept).from_host(chosen, kept)] - centre) / length, np.float32)

@@ -256,7 +256,7 @@ def in_order(
 ) -> None:
     """``consume(function(*arguments(number)))`` of each number below `count`, consumed in order.
 
-    On so many threads, this one among them; at most `window` results are in flight. After an error or Ctrl-C nothing
+    On `threads` threads, including this one; at most `window` results are in flight. After an error or Ctrl-C nothing
     more begins. With a pool of the standard library, passes over a few megabytes take a tenth to two fifths longer.
     """
     if threads <= 1:
@@ -319,7 +319,7 @@ class _Helpers:
         self._started, self._finished, self._ended = list[int](), list[None](), SimpleQueue[None]()
 
     def start(self, work: Callable[[], None], count: int) -> None:
-        """Call `work` in so many threads; in none when the interpreter shuts down, and no thread can start."""
+        """Call `work` in `count` threads; in none when the interpreter shuts down, and no thread can start."""
 
         def help_out(context: Context) -> None:
             context.run(work)

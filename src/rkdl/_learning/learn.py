@@ -20,7 +20,7 @@ from rkdl._learning.chunk_tasks import Features
 from rkdl._learning.diagnostics import check_learned, needs_float64
 from rkdl._learning.feature_choice import EverySignal, KernelChoice, KernelFeatures
 from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
-from rkdl._learning.gradient_start import gradient_atoms, pays
+from rkdl._learning.gradient_start import gradient_atoms, is_cheap
 from rkdl._learning.initial_atoms import initial_atoms
 from rkdl._learning.kernel_vector_choice import sampled
 from rkdl._learning.linear_term import on_sphere
@@ -33,9 +33,10 @@ from rkdl._utils.warnings import warn
 
 # Iterations before the kernel vectors are learned, at most; whatever max_iter is, so that it may be raised.
 FIXED_VECTOR_ITERATIONS = 20
-# The start by stochastic gradients learns from so many signals, or so many for each atom, of so many numbers at most.
-GRADIENT_SAMPLE, SAMPLES_AN_ATOM, MOST_NUMBERS = 20_000, 100, 1 << 27
-# It is taken if it leaves less than this share of the energy that the other start leaves, after so many iterations.
+# The start by stochastic gradients learns from GRADIENT_SAMPLE signals, or SAMPLES_PER_ATOM for each atom if those are
+# more, of at most MOST_NUMBERS numbers together.
+GRADIENT_SAMPLE, SAMPLES_PER_ATOM, MOST_NUMBERS = 20_000, 100, 1 << 27
+# It is preferred if, after TRIAL_ITERATIONS, it leaves less than MUCH_BETTER times the energy that the other one leaves.
 MUCH_BETTER, TRIAL_ITERATIONS = 0.9, 5
 
 
@@ -228,10 +229,10 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
     n_atoms, pursuit = specification.n_atoms, specification.pursuit
     if not isinstance(init, str) or init not in ("auto", "gradient"):
         return model
-    if init == "auto" and not pays(n_signals, n_atoms, pursuit.n_nonzero):
+    if init == "auto" and not is_cheap(n_signals, n_atoms, pursuit.n_nonzero):
         return model
     most = MOST_NUMBERS // max(n_features, model.metric.rank)
-    size = min(n_signals, most, max(GRADIENT_SAMPLE, SAMPLES_AN_ATOM * n_atoms))
+    size = min(n_signals, most, max(GRADIENT_SAMPLE, SAMPLES_PER_ATOM * n_atoms))
     with sampled(executor, size, rng) as few:
         model, rows = few.to_backend(model), few.to_signals(few.signals.read(0, few.signals.shape[0]))
         features = few.worker(Features(model.feature_map))(rows, None)[1]

@@ -112,7 +112,7 @@ class Iterate(NamedTuple):
 
 
 class SampledSignals(NamedTuple):
-    """Some signals, whose residuals say what useless atoms are replaced by."""
+    """A sample of the signals, whose residuals replace useless atoms."""
 
     feature_map: FeatureMap
     rows: Any
@@ -165,7 +165,7 @@ class ReducedProblem(LearningProblem):
         iterate = self.update_kernel_vectors(iterate)
         iterate = self.refine_objective(iterate)
         if not is_rise:
-            iterate = self.move_atoms_on(iterate)
+            iterate = self.apply_momentum(iterate)
         iterate = self.replace_unused_atoms(iterate, used)
         if replaces and not self.moves_vectors:
             iterate, _ = self.replace_useless_atoms(iterate, self.executor.signals.total)
@@ -282,7 +282,7 @@ class ReducedProblem(LearningProblem):
         (square,), _ = self.executor.map_reduce(ResidualTask(cast(iterate.whitened_atoms, dtype)), chunks)
         return iterate._replace(objective=float(square))
 
-    def move_atoms_on(self, iterate: Iterate) -> Iterate:
+    def apply_momentum(self, iterate: Iterate) -> Iterate:
         """The momentum of the atom update, from the second iteration on."""
         swept, earlier, model = iterate.whitened_atoms, self.model.swept_atoms, self.model
         if self.atom_update.momentum == 0.0 or not np.isfinite(model.update_objective):
@@ -296,13 +296,13 @@ class ReducedProblem(LearningProblem):
         return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
 
     def replace_useless_atoms(self, iterate: Iterate, weight: float, margin: float = 1.0) -> tuple[Iterate, np.ndarray]:
-        """Replace atoms that explain less than a direction that the residuals of some signals share; and which ones.
+        """Replace atoms that explain less than a direction shared by residuals of a sample; returns their indices too.
 
         The statistics are of signals of this weight; a direction must explain `margin` times as much as an atom.
         """
         if self.atom_update.momentum == 0.0 or iterate.metric.rank == 0:
             return iterate, np.empty(0, dtype=np.intp)
-        residuals, atoms = self._residuals_of_some(iterate), host(iterate.whitened_atoms)
+        residuals, atoms = self._sampled_residuals(iterate), host(iterate.whitened_atoms)
         code_gram = host(iterate.statistics.code_gram) * (margin * len(residuals) / weight)
         found = find_replacements(ProductsOfRows(residuals), code_gram, atoms @ atoms.T)
         return self._with_atoms(iterate, found.atoms, found.combinations @ residuals), found.atoms
@@ -316,8 +316,8 @@ class ReducedProblem(LearningProblem):
         atoms, swept = self.executor.to_backend(both)
         return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
 
-    def _residuals_of_some(self, iterate: Iterate) -> np.ndarray:
-        """What the atoms leave of some signals, in whitened coordinates."""
+    def _sampled_residuals(self, iterate: Iterate) -> np.ndarray:
+        """Residuals of a sample of the signals, in whitened coordinates."""
         executor, atoms, feature_map = self.executor, iterate.whitened_atoms, iterate.feature_map
         if self._sampled is None or self._sampled.feature_map is not feature_map:
             chosen, factors = spread_evenly(executor.signals, sample_size(len(atoms)))

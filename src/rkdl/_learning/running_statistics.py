@@ -21,9 +21,9 @@ from rkdl._learning.reduced import Iterate, ReducedProblem
 
 # A discounted sum never ends at zero: atoms used less than this, relative to the most used one, are unused.
 NEGLIGIBLE_USE = 1e-6
-# What takes the place of an atom must explain so many times as much: a stream has no better model to go back to.
+# A replacement must explain this many times as much as the atom: a stream has no better model to return to.
 STREAM_MARGIN = 8.0
-# One signal of a batch per CANDIDATE_SHARE kernel vectors is a candidate, at most so many: each costs O(p^2).
+# One signal of a batch per CANDIDATE_SHARE kernel vectors is a candidate, at most MAX_CANDIDATES: each costs O(p^2).
 CANDIDATE_SHARE, MAX_CANDIDATES = 5, 20
 # Kernel vectors are replaced only with this many signals per atom; with fewer, the choice was due to chance.
 MIN_SIGNALS_PER_ATOM = 8
