@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ FIXED_VECTOR_ITERATIONS = 20
 # The start by stochastic gradients learns from GRADIENT_SAMPLE signals, or SAMPLES_PER_ATOM for each atom if those are
 # more, of at most MOST_NUMBERS numbers together.
 GRADIENT_SAMPLE, SAMPLES_PER_ATOM, MOST_NUMBERS = 20_000, 100, 1 << 27
-# It is preferred if, after TRIAL_ITERATIONS, it leaves less than MUCH_BETTER times the energy that the other one leaves.
+# It is preferred if, after TRIAL_ITERATIONS, it leaves less than MUCH_BETTER of the energy that the other one leaves.
 MUCH_BETTER, TRIAL_ITERATIONS = 0.9, 5
 
 
@@ -99,7 +100,8 @@ def learn(
         if specification.decoder_alpha is not None:
             try:
                 sums = decoder_sums(dictionary, executor)
-                dictionary = dictionary.with_decoder(solved_decoder(dictionary, sums, specification.decoder_alpha))
+                decoder = solved_decoder(dictionary, sums, specification.decoder_alpha)
+                dictionary = replace(dictionary, decoder=decoder)
             except KeyboardInterrupt:
                 # The atoms are complete.
                 is_interrupted = True

@@ -43,7 +43,7 @@ class LearningProblem:
     def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
         """Update atoms and kernel vectors for the codes; all or nothing.
 
-        With `is_rise`, after an increase of the error, there is no momentum; with `replaces`, useless atoms are replaced.
+        With `is_rise`, after an increase of the error, there is no momentum; `replaces` replaces useless atoms.
         """
         raise NotImplementedError
 

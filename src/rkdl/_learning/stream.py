@@ -284,7 +284,7 @@ class Stream:
             earlier = self.decoder_sums and scaled(self.decoder_sums, share / weight)
             sums = decoder_sums(dictionary, executor, earlier)
             decoder = solved_decoder(dictionary, sums, specification.decoder_alpha)
-            learned = learned._replace(dictionary=dictionary.with_decoder(decoder))
+            learned = learned._replace(dictionary=replace(dictionary, decoder=decoder))
         return replace(
             self,
             model=model,
