@@ -47,7 +47,6 @@ ChunkTask = Callable[[Array, State], tuple[Sums, State]]
 class Executor:
     """Runs chunk tasks on rows `bounds` of the signals, here on threads; the caller holds BLAS to one thread.
 
-    At most `cache_bytes` are cached between passes; None for `CACHE_BYTES`, or what the user's configuration says.
     Signals occupy `row_width` numbers each while they are processed.
     """
 
@@ -56,13 +55,11 @@ class Executor:
         signals: Signals,
         bounds: Bounds,
         n_jobs: int | None,
-        cache_bytes: int | None = None,
         row_width: float = float("inf"),
     ) -> None:
         self.signals = signals
         self.bounds = list(bounds)
         self.n_jobs = n_jobs
-        self.cache_bytes = cache_bytes
         self._threads = 1
         # Contexts that end with the executor.
         self._context = ExitStack()
@@ -156,12 +153,7 @@ class Executor:
 
     def can_cache(self, n_bytes: int) -> bool:
         """Whether `n_bytes` may be cached between passes."""
-        limit = cache_limit(CACHE_BYTES) if self.cache_bytes is None else self.cache_bytes
-        return self.signals.is_in_memory and n_bytes <= limit
-
-    def cache_room(self, n_bytes: int) -> int:
-        """Bytes of features that may be cached where the signals are: `n_bytes` on the host, what fits on a GPU."""
-        return n_bytes
+        return self.signals.is_in_memory and n_bytes <= cache_limit(CACHE_BYTES)
 
     def inspected(self) -> Self:
         """The executor for signals whose squares stay in the dtype's range; what no dtype holds is refused."""
@@ -191,12 +183,11 @@ def open_executor(
     *,
     is_alone: bool = False,
     is_part: bool = False,
-    cache_bytes: int | None = None,
 ) -> Executor:
     """What runs chunk tasks on the signals, each of which occupies `row_width` numbers while it is processed.
 
     `is_alone` says that the chunk tasks run no code of the user's, `is_part` that the signals are a part of others, to
-    which the user's chunks apply. At most `cache_bytes` are cached between passes.
+    which the user's chunks apply.
     """
     if signals.is_remote:
         from rkdl._data.dask import DaskSignals
@@ -208,12 +199,12 @@ def open_executor(
         signals.shape[0], row_width, signals.dtype.itemsize, signals.device
     )
     if signals.device is None:
-        return Executor(signals, bounds, n_jobs, cache_bytes, row_width)
+        return Executor(signals, bounds, n_jobs, row_width)
     from rkdl._execution.device import DeviceExecutor, is_light
 
     # A source of signals that is the user's may differentiate.
     is_alone = is_alone and (is_tensor(signals.data) or type(signals.data) is np.ndarray)
-    return DeviceExecutor(signals, bounds, is_light(row_width, signals.shape[1]), is_alone, cache_bytes)
+    return DeviceExecutor(signals, bounds, is_light(row_width, signals.shape[1]), is_alone)
 
 
 class SquaresTask:

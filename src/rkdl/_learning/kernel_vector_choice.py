@@ -95,7 +95,7 @@ def _train_dictionary(
     """
     starts, size = _draw_signals(executor.signals, features.size, rng), executor.signals.shape[1]
     model = Model.start(LinearMap(size), IdentityMetric(size), starts)
-    problem = ReducedProblem(executor, model, features.dictionary_pursuit, atom_update=atom_update)
+    problem = ReducedProblem(executor, model, features.dictionary_pursuit, atom_update)
     for _ in range(DICTIONARY_ITERATIONS):
         problem.encode()
         problem.update()

@@ -211,15 +211,7 @@ def start_problem(
     model = Model.start(feature_map, metric, atoms)
     if saved is None:
         model = choose_start(specification, executor, model, rng)
-    problem = ReducedProblem(
-        executor,
-        model,
-        specification.pursuit,
-        atom_update=specification.atom_update,
-        vector_update=update,
-        linear=linear,
-    )
-    return problem, gamma
+    return ReducedProblem(executor, model, specification.pursuit, specification.atom_update, update, linear), gamma
 
 
 def choose_start(specification: Specification, executor: Executor, model: Model, rng: np.random.RandomState) -> Model:
@@ -246,9 +238,7 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
     if init == "gradient":
         return found
     with sampled(executor, max(GRADIENT_SAMPLE // 4, n_atoms), rng) as few:
-        trials = [
-            ReducedProblem(few, start, pursuit, atom_update=specification.atom_update) for start in (model, found)
-        ]
+        trials = [ReducedProblem(few, start, pursuit, specification.atom_update) for start in (model, found)]
         for problem in trials:
             for _ in range(TRIAL_ITERATIONS):
                 problem.encode()
@@ -266,7 +256,7 @@ def warm_up(specification: Specification, problem: LearningProblem, report: Repo
     if not specification.warms_up:
         return False
     assert isinstance(problem, ReducedProblem)
-    fixed = ReducedProblem(problem.executor, problem.model, problem.pursuit, atom_update=problem.atom_update)
+    fixed = ReducedProblem(problem.executor, problem.model, problem.pursuit, problem.atom_update)
     held = report._replace(name=f"{report.name}, kernel vectors held")
     options = loop_options(specification, fixed, held)
     _, is_interrupted = alternate(fixed, max_iter=FIXED_VECTOR_ITERATIONS, **options)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, host, is_tensor, normalize_rows, row_norms
+from rkdl._backends.arrays import cast, host, normalize_rows, row_norms
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
@@ -25,7 +25,7 @@ from rkdl._learning.atom_replacement import (
     rounding_level,
     sample_size,
 )
-from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
+from rkdl._learning.atom_updates import AtomUpdate, CodedFeatures
 from rkdl._learning.chunk_tasks import (
     ChunkState,
     EncodeTask,
@@ -134,14 +134,13 @@ class ReducedProblem(LearningProblem):
         executor: Executor,
         model: Model,
         pursuit: Pursuit,
-        *,
-        atom_update: AtomUpdate | None = None,
+        atom_update: AtomUpdate,
         vector_update: KernelVectorUpdate | None = None,
         linear: LinearTermChoice | None = None,
     ) -> None:
         super().__init__(executor, executor.to_backend(model))
         self.pursuit = pursuit
-        self.atom_update = GramUpdate() if atom_update is None else atom_update
+        self.atom_update = atom_update
         self.vector_update = vector_update
         self.linear = linear
         # Features of the chunks, and the map that they are of.
@@ -212,7 +211,7 @@ class ReducedProblem(LearningProblem):
         targets = iterate.metric.whiten(statistics.cross_products)
         signals: Any = None
         if update.refits_codes:
-            signals = _CodedFeatures(executor, iterate.feature_map, iterate.metric, iterate.chunks)
+            signals = CodedFeatures(executor, iterate.feature_map, iterate.metric, iterate.chunks)
         sweep = update(statistics.code_gram, targets, iterate.whitened_atoms, signals)
         cross_products = None
         if sweep.codes is None:
@@ -430,35 +429,6 @@ class ReducedProblem(LearningProblem):
         super().restore(state)
         if self.vector_update is not None:
             self.vector_update = self.vector_update.restored(self.executor.to_backend(state))
-
-
-class _CodedFeatures:
-    """All codes together, for atom updates that change them: a `CodedSignals`."""
-
-    def __init__(self, executor: Executor, feature_map: FeatureMap, metric: Any, chunks: list) -> None:
-        self.executor, self.chunks, self.metric = executor, chunks, executor.to_signals(metric)
-        signals = executor.signals
-        # In one array, or tensors chunk by chunk.
-        if isinstance(feature_map, LinearMap) and signals.is_in_memory and signals.device is None:
-            self.features = [signals.read(0, signals.shape[0])]
-        else:
-            parts = executor.gather(_itself, executor.map_reduce(Features(feature_map))[1])
-            self.features = parts if len(parts) == 1 or is_tensor(parts[0]) else [np.concatenate(parts)]
-
-    def codes(self, n_atoms: int) -> Any:
-        self.chunks[:] = self.executor.gather(_itself, self.chunks)
-        parts = [state.codes for state in self.chunks]
-        return backend_of(parts[0].values).sweep_codes(parts, n_atoms)
-
-    def update(self, j: int, couplings: Any, norm: float) -> None:
-        """Features do not change with the atoms."""
-
-    def correlations(self, j: int, atoms: Any, rows: Any) -> Any:
-        return backend_of(atoms).project_rows(self.features, rows, self.metric.unwhiten(atoms[j : j + 1])[0])
-
-
-def _itself(state: Any) -> Any:
-    return state
 
 
 def _rescale(state: ChunkState, scales: Any) -> ChunkState:
