@@ -111,7 +111,7 @@ def _encode_on_device(
     from rkdl._execution.device import join_states
 
     n_atoms = encoder.n_atoms
-    # Codes travel to NumPy as CSR; a tensor's zeros are written where it is.
+    # Codes are transferred to NumPy as CSR; those of a tensor become dense on its device.
     is_dense = signals.home is not None and not sparse_output
 
     def work(placed: Encoder, scale: Array | None, rows: Array, norms: Array | None) -> tuple[Array, Any]:

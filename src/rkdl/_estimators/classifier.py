@@ -24,7 +24,7 @@ from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import TaskDriven, Unit, part_of, that_count
+from rkdl._estimators.task_driven import Scaling, TaskDriven, of_positive_weight, part_of
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import KernelMap
@@ -370,7 +370,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
                 self.class_weight, classes=self.classes_[present], y=self.classes_[labels], sample_weight=weights
             )
             weights = weights * found[np.searchsorted(present, labels)]
-        return that_count(signals, labels, weights)
+        return of_positive_weight(signals, labels, weights)
 
     def _read_labels(self, n_signals: int, y: ArrayLike, classes: ArrayLike | None, *, reset: bool) -> np.ndarray:
         """The number of the class of each signal; with `reset` the classes are set."""
@@ -426,6 +426,6 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
 
         return self._read(X, read)
 
-    def _set(self, learning: TaskLearning, unit: Unit, losses: np.ndarray, dtype: np.dtype) -> None:
-        super()._set(learning, unit, losses, dtype)
+    def _set(self, learning: TaskLearning, scaling: Scaling, losses: np.ndarray, dtype: np.dtype) -> None:
+        super()._set(learning, scaling, losses, dtype)
         self.sharpness_ = learning.sharpness

@@ -17,7 +17,7 @@ from rkdl._applications.task_learning import Task, TaskLearning, squared_error
 from rkdl._backends.arrays import host
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import TaskDriven, Unit, that_count
+from rkdl._estimators.task_driven import Scaling, TaskDriven, of_positive_weight
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.widths import find_gamma
 from rkdl._utils.inputs import well_formed
@@ -209,15 +209,15 @@ class KDLRegressor(RegressorMixin, TaskDriven):
             self.has_one_target_ = given.ndim == 1
         elif targets.shape[1] != len(self.target_means_):
             raise ValueError(f"y has {targets.shape[1]} targets, and the regressor learns {len(self.target_means_)}.")
-        return that_count(signals, targets, self._check_weights(signals, sample_weight))
+        return of_positive_weight(signals, targets, self._check_weights(signals, sample_weight))
 
     def _set_scales(self, targets: np.ndarray, weights: np.ndarray) -> None:
         self.target_means_ = np.average(targets, axis=0, weights=weights)
         deviations = np.sqrt(np.average((targets - self.target_means_) ** 2, axis=0, weights=weights))
         self.target_scales_ = np.where(deviations > 0.0, deviations, 1.0)
 
-    def _set(self, learning: TaskLearning, unit: Unit, losses: np.ndarray, dtype: np.dtype) -> None:
-        super()._set(learning, unit, losses, dtype)
+    def _set(self, learning: TaskLearning, scaling: Scaling, losses: np.ndarray, dtype: np.dtype) -> None:
+        super()._set(learning, scaling, losses, dtype)
         self.dual_coef_ = (self.dual_coef_ * self.target_scales_).astype(dtype)
         self.intercept_ = (self.intercept_ * self.target_scales_ + self.target_means_).astype(dtype)
 

@@ -47,7 +47,7 @@ MOST_KEPT = 1 << 30
 STREAM_PASSES, STREAM_RATE = 10, 0.3
 
 
-class Unit(NamedTuple):
+class Scaling(NamedTuple):
     """The centre (m,) that is subtracted from signals, and the length that they are divided by, in the learning."""
 
     centre: np.ndarray
@@ -55,7 +55,7 @@ class Unit(NamedTuple):
     variances: np.ndarray  # (m,), of the features, in this length
 
     @classmethod
-    def of(cls, sample: np.ndarray) -> Unit:
+    def of(cls, sample: np.ndarray) -> Scaling:
         """Those of a sample."""
         wide = sample.astype(np.float64)
         # In the signals' dtype, in which it is subtracted.
@@ -113,29 +113,29 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         like = np.empty((signals.shape[0], 0))
         return _check_sample_weight(host(sample_weight), like, dtype=np.float64, ensure_non_negative=True)
 
-    def _start(self, signals: Signals, gamma: float, n_outputs: int, rng: RandomState) -> tuple[TaskLearning, Unit]:
-        """A learning with the first kernel vectors, k-means centres of the signals."""
+    def _start(self, signals: Signals, gamma: float, n_outputs: int, rng: RandomState) -> tuple[TaskLearning, Scaling]:
+        """A learning that starts from k-means centres of the signals as kernel vectors."""
         count = min(self.n_kernel_vectors, max(1, round(VECTORS_PER_SIGNAL * signals.shape[0])))
         chosen = KernelFeatures("rbf", gamma, 3, 1.0, "kmeans", Pursuit(1), count)
         with open_executor(signals, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
             vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
-        unit = Unit.of(spread_sample(signals, MOMENT_SAMPLE))
-        in_unit = ((vectors - unit.centre) / unit.length).astype(np.float32)
-        return TaskLearning(self._task(n_outputs), placed(in_unit, signals.device), gamma * unit.length**2), unit
+        scaling = Scaling.of(spread_sample(signals, MOMENT_SAMPLE))
+        scaled = ((vectors - scaling.centre) / scaling.length).astype(np.float32)
+        return TaskLearning(self._task(n_outputs), placed(scaled, signals.device), gamma * scaling.length**2), scaling
 
-    def _examples(self, signals: Signals, unit: Unit, targets: np.ndarray, weights: np.ndarray) -> Examples:
+    def _examples(self, signals: Signals, scaling: Scaling, targets: np.ndarray, weights: np.ndarray) -> Examples:
         """The signals with their targets, where the signals are."""
-        centre, device = placed(unit.centre, signals.device), signals.device
+        centre, device = placed(scaling.centre, signals.device), signals.device
         given = placed((targets.astype(np.float32), (weights / weights.mean()).astype(np.float32)), device)
-        return Examples(_reader(signals, centre, unit.length), *given)
+        return Examples(_reader(signals, centre, scaling.length), *given)
 
     def _learn(
         self, signals: Signals, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
-    ) -> tuple[TaskLearning, Unit, np.ndarray]:
+    ) -> tuple[TaskLearning, Scaling, np.ndarray]:
         """A whole learning from these signals, and the mean losses of its passes over them."""
         self.__dict__.pop("_learning", None)
-        learning, unit = self._start(signals, gamma, targets.shape[1], rng)
-        examples = self._examples(signals, unit, targets, weights)
+        learning, scaling = self._start(signals, gamma, targets.shape[1], rng)
+        examples = self._examples(signals, scaling, targets, weights)
         learning.start_atoms(examples, rng)
         n_steps, batch = plan(signals.shape[0])
         losses: list[Array] = []
@@ -146,7 +146,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                     bar.update()
         steps = np.array([float(loss) for loss in losses])
         parts = np.array_split(steps, max(1, round(n_steps * batch / signals.shape[0])))
-        return learning, unit, np.array([part.mean() for part in parts])
+        return learning, scaling, np.array([part.mean() for part in parts])
 
     def _continue(self, signals: Signals, targets: np.ndarray, weights: np.ndarray) -> None:
         """Learn from a batch of a stream, in a few passes over it, and set the fitted attributes.
@@ -161,38 +161,38 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             known = self._start(signals, self.gamma_, targets.shape[1], rng)
             known[0].start_atoms(self._examples(signals, known[1], targets, weights), rng)
         # A copy, so that a failure leaves the learning as it was.
-        learning, unit = self._learning = deepcopy(known)
-        examples = self._examples(signals, unit, targets, weights)
+        learning, scaling = self._learning = deepcopy(known)
+        examples = self._examples(signals, scaling, targets, weights)
         batch = min(signals.shape[0], plan(signals.shape[0])[1])
         n_steps = -(-signals.shape[0] // batch)
         losses = list(learning.run(examples, STREAM_PASSES * n_steps, batch, rng, STREAM_RATE))
         loss = float(np.mean([float(loss) for loss in losses[:n_steps]]))
-        self._set(learning, unit, np.append(vars(self).get("losses_", np.empty(0)), loss), signals.dtype)
+        self._set(learning, scaling, np.append(vars(self).get("losses_", np.empty(0)), loss), signals.dtype)
 
-    def _restored(self, device: Device) -> tuple[TaskLearning, Unit]:
+    def _restored(self, device: Device) -> tuple[TaskLearning, Scaling]:
         """The learning that the fitted attributes came from, without the moments of its gradients."""
         length = float(np.sqrt(self.feature_variances_.mean()))
-        unit = Unit(self.feature_means_, length or 1.0, self.feature_variances_ / (length or 1.0) ** 2)
-        gammas = self.gammas_ * unit.length**2
-        vectors = ((self.kernel_vectors_ - unit.centre) / unit.length).astype(np.float32)
+        scaling = Scaling(self.feature_means_, length or 1.0, self.feature_variances_ / (length or 1.0) ** 2)
+        gammas = self.gammas_ * scaling.length**2
+        vectors = ((self.kernel_vectors_ - scaling.centre) / scaling.length).astype(np.float32)
         learning = TaskLearning(self._task(len(self.intercept_)), placed(vectors, device), placed(gammas, device))
         learning.restore(*placed((*self._linear_readout(), vars(self).get("components_")), device))
-        return learning, unit
+        return learning, scaling
 
     def _linear_readout(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts as they were learned."""
         return self.dual_coef_, self.intercept_
 
-    def _set(self, learning: TaskLearning, unit: Unit, losses: np.ndarray, dtype: np.dtype) -> None:
+    def _set(self, learning: TaskLearning, scaling: Scaling, losses: np.ndarray, dtype: np.dtype) -> None:
         """Set the fitted attributes of what was learned."""
         self.losses_, self.n_iter_ = losses, len(losses)
-        model = to_host(learning.model(unit.centre, unit.variances))
+        model = to_host(learning.model(scaling.centre, scaling.variances))
         vectors = model.vectors / model.scales
-        self.kernel_vectors_ = (vectors * unit.length + unit.centre).astype(dtype)
-        self.gammas_ = (model.scales.astype(np.float64) / unit.length) ** 2
+        self.kernel_vectors_ = (vectors * scaling.length + scaling.centre).astype(dtype)
+        self.gammas_ = (model.scales.astype(np.float64) / scaling.length) ** 2
         self.dual_coef_, self.intercept_ = model.dual.astype(dtype), model.intercept.astype(dtype)
-        self.feature_means_ = unit.centre
-        self.feature_variances_ = unit.variances * unit.length**2
+        self.feature_means_ = scaling.centre
+        self.feature_variances_ = scaling.variances * scaling.length**2
         relevance = self.gammas_ * self.feature_variances_
         total = relevance.sum()
         self.feature_relevance_ = relevance / total if total > 0.0 else np.full(len(relevance), 1.0 / len(relevance))
@@ -299,14 +299,14 @@ def part_of(signals: Signals, rows: np.ndarray) -> Signals:
     return signals.subset(rows) if _is_kept(signals) else _Part(signals, rows)
 
 
-def that_count(signals: Signals, targets: np.ndarray, weights: np.ndarray) -> tuple[Signals, np.ndarray, np.ndarray]:
+def of_positive_weight(
+    signals: Signals, targets: np.ndarray, weights: np.ndarray
+) -> tuple[Signals, np.ndarray, np.ndarray]:
     """The signals with a positive weight, their targets and their weights."""
     rows = np.flatnonzero(weights)
-    return (
-        (signals, targets, weights)
-        if len(rows) == len(weights)
-        else (part_of(signals, rows), targets[rows], weights[rows])
-    )
+    if len(rows) < len(weights):
+        signals, targets, weights = part_of(signals, rows), targets[rows], weights[rows]
+    return signals, targets, weights
 
 
 def _is_kept(signals: Signals) -> bool:

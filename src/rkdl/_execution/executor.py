@@ -302,8 +302,8 @@ def in_order(
 class _Helpers:
     """Threads that work beside this one.
 
-    What is waited for is made in C: Ctrl-C inside a semaphore or a future, which are made in Python, would leave its
-    lock held for ever.
+    Threads wait on objects that are implemented in C: Ctrl-C inside a semaphore or a future, which are implemented in
+    Python, would leave their locks held forever.
     """
 
     def __init__(self) -> None:

@@ -90,8 +90,8 @@ def _train_dictionary(
 ) -> np.ndarray:
     """A linear dictionary of the signals, its atoms scaled to their root-mean-square norm.
 
-    The sign of an atom does not matter to a linear representation, but it does to a kernel: each atom is turned to
-    the side of the signals' mean.
+    The sign of an atom does not matter to a linear representation, but it does to a kernel: each atom gets the sign
+    of its inner product with the signals' mean.
     """
     starts, size = _draw_signals(executor.signals, features.size, rng), executor.signals.shape[1]
     model = Model.start(LinearMap(size), IdentityMetric(size), starts)
