@@ -249,7 +249,7 @@ def partial_fit(
     y : None
         Ignored.
     sample_weight : array-like of shape (n_signals,), default=None
-        Weights of the signals, as for `fit`. A batch with weights cannot wait for another. None means equal weights.
+        Weights of the signals, as for `fit`. Batches with weights do not wait for others. None means equal weights.
     update : bool, default=True
         Whether to update atoms and kernel vectors after this batch, or to wait for the next update.
 

@@ -316,7 +316,7 @@ def _is_kept(signals: Signals) -> bool:
 
 
 def _without_missing(rows: np.ndarray) -> np.ndarray:
-    """The rows with the mean of its column for every missing number (NaN), if there are any."""
+    """The rows with missing numbers (NaN) replaced by the means of their columns."""
     if rows.dtype.kind != "f" or not np.isnan(rows).any():
         return rows
     counts = np.maximum((~np.isnan(rows)).sum(axis=0), 1)

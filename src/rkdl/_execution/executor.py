@@ -146,7 +146,7 @@ class Executor:
         return feature_map
 
     def with_signals(self, signals: Signals) -> Self:
-        """This executor for the same rows, read in another dtype; lives as long as this one."""
+        """This executor for the same rows, read in another dtype; valid as long as this one."""
         other = copy(self)
         other.signals = signals
         return other
@@ -186,7 +186,7 @@ def open_executor(
 ) -> Executor:
     """What runs chunk tasks on the signals, each of which occupies `row_width` numbers while it is processed.
 
-    `is_alone` says that the chunk tasks run no code of the user's, `is_part` that the signals are a part of others, to
+    `is_alone` says that the chunk tasks run no user-defined code, `is_part` that the signals are a part of others, to
     which the user's chunks apply.
     """
     if signals.is_remote:

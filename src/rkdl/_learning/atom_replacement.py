@@ -81,7 +81,7 @@ class ResidualProducts(Protocol):
 
 
 class ProductsOfRows(NamedTuple):
-    """Those of residuals that are rows (t, r)."""
+    """Inner products of residuals that are given as rows (t, r)."""
 
     rows: np.ndarray
 
@@ -96,7 +96,7 @@ class ProductsOfRows(NamedTuple):
 
 
 class GivenProducts(NamedTuple):
-    """Those of a matrix."""
+    """Inner products of residuals that are given as a matrix."""
 
     matrix: np.ndarray
 

@@ -125,7 +125,7 @@ def open_learning(
         is_wide = _lacks_digits(specification, signals) if is_wide is None else is_wide
         signals = signals.with_dtype(np.dtype(np.float64)) if is_wide else signals
     width = specification.row_width(*signals.shape)
-    # A kernel of the user's may differentiate.
+    # A user-defined kernel may need torch to track derivatives.
     with open_executor(signals, width, n_jobs, is_alone=not specification.features.runs_user_code) as executor:
         if signals.is_remote:
             # On a cluster once the workers hold the blocks, which would otherwise be computed twice.

@@ -134,7 +134,7 @@ class Stream:
         if must_wait or (is_small and waiting):
             if signals.weights is not None:
                 raise ValueError(
-                    "Batches with sample_weight cannot wait for one another: begin with a larger batch, and leave "
+                    "Batches with sample_weight do not wait for others: begin with a larger batch, and leave "
                     "update=True."
                 )
             with how.open(signals, stream) as (opened, _):

@@ -105,7 +105,7 @@ def _over_blocks(builder, n_vectors, body) -> None:
 def load_row(typingctx, correlations, t, work):
     """Copy row t of `correlations` to the first row of `work`; index of its largest square.
 
-    What is copied number by number could not be read back as vectors before it has left the store buffer.
+    A row that is copied number by number could not be read back as vectors before it has left the store buffer.
     """
     signature = types.int64(correlations, types.int64, work)
 
