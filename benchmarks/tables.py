@@ -36,7 +36,7 @@ class Part(KDLClassifier):
     """The classifier without a part of what it learns; for its accuracy alone."""
 
     held: tuple[str, ...] = ()  # parameters that stay as they start
-    readings: tuple[float, float] | None = None  # weights in place of those of the held-out signals
+    readouts: tuple[float, float] | None = None  # weights in place of those of the held-out signals
 
     def _start(self, *arguments: Any) -> Any:
         learning, unit = super()._start(*arguments)
@@ -46,16 +46,16 @@ class Part(KDLClassifier):
 
     def _fit(self, *arguments: Any) -> None:
         super()._fit(*arguments)
-        if self.readings is not None:
-            self.reading_weights_ = np.array(self.readings)
+        if self.readouts is not None:
+            self.readout_weights_ = np.array(self.readouts)
 
 
-def part(held: tuple[str, ...] = (), readings: tuple[float, float] | None = None) -> Callable[[int], Any]:
+def part(held: tuple[str, ...] = (), readouts: tuple[float, float] | None = None) -> Callable[[int], Any]:
     """A maker of classifiers without a part."""
 
     def make(seed: int) -> Any:
         model = Part(random_state=seed)
-        model.held, model.readings = held, readings
+        model.held, model.readouts = held, readouts
         return model
 
     return make
@@ -69,11 +69,11 @@ CLASSIFIERS: dict[str, Callable[[int], Any]] = {
     "`SVC` with probabilities": lambda seed: CalibratedClassifierCV(SVC(), ensemble=False),
 }
 ABLATION: dict[str, Callable[[int], Any]] = {
-    "kernel vectors fixed, linear reading": part(("vectors", "log_widths"), LINEAR),
-    "learned, linear reading": part(("log_widths",), LINEAR),
-    "learned, with widths, linear reading": part((), LINEAR),
+    "kernel vectors fixed, linear readout": part(("vectors", "log_gammas"), LINEAR),
+    "learned, linear readout": part(("log_gammas",), LINEAR),
+    "learned, with widths, linear readout": part((), LINEAR),
     "learned, with widths, dictionaries": part((), DICTIONARIES),
-    "both readings, weights from held-out signals": part(),
+    "both readouts, weights from held-out signals": part(),
 }
 
 

@@ -70,7 +70,7 @@ def _agreed(verdicts: Verdicts, kind: str) -> list[str]:
         places = []
         for column in COLUMNS:
             own = [columns[column][i] for columns in verdicts.values() if column in columns]
-            if own and all(verdict.verdict == kind for verdict in own):
+            if len(own) == len(verdicts) and all(verdict.verdict == kind for verdict in own):
                 places.append(column + (" in one round" if any(verdict.n_rounds == 1 for verdict in own) else ""))
         if places:
             found.append(f"{claim.short} ({', '.join(places)})")
@@ -167,11 +167,8 @@ def _memory(runs: list[Run]) -> str:
 
 
 def _gap(methods: Methods, name: str, base: str, key: str = "error") -> str:
-    return (
-        Interval.of(claims.gap(methods, name, base, key)).percent()
-        if claims.common_rounds(methods, (name, base))
-        else ""
-    )
+    has_rounds = claims.common_rounds(methods, (name, base))
+    return Interval.of(claims.gap(methods, name, base, key)).percent() if has_rounds else ""
 
 
 def _ablation(found: Found) -> str:

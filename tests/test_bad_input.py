@@ -128,20 +128,19 @@ MALFORMED = [
     ("coo", lambda S: S.col.__setitem__(3, 40), "column index 40, outside 0 to 5"),
     ("bsr", lambda S: S.indices.__setitem__(0, 40), "column index 40, outside 0 to"),
     ("lil", lambda S: (S.rows.__setitem__(5, [-1]), S.data.__setitem__(5, [1.0])), "column index -1, outside 0 to 5"),
-    ("coo", lambda S: setattr(S, "data", S.data[:-1]), "indices for .* values"),
-    ("dia", lambda S: setattr(S, "offsets", S.offsets[:-1]), "offsets for data of shape"),
+    ("coo", lambda S: setattr(S, "data", S.data[:-1]), "indices are not as many integers as"),
+    ("dia", lambda S: setattr(S, "offsets", S.offsets[:-1]), "its offsets do not fit its data"),
     (
         "dia",
         lambda S: setattr(S, "offsets", S.offsets.astype(np.int64) + 2**40),
         "it has the offset .*, outside -39 to 5",
     ),
     ("bsr", lambda S: setattr(S, "data", np.ones((len(S.data), 0, 0))), "its indices cannot be read"),
-    ("bsr", lambda S: S.indptr.__setitem__(3, 10**8), "indptr does not rise from 0"),
-    ("csr", lambda S: S.indptr.__setitem__(2, -(2**31)), "indptr does not rise from 0"),
-    ("csr", lambda S: S.indptr.__setitem__(0, 1), "indptr does not rise from 0"),
-    ("csr", lambda S: S.indptr.__setitem__(-1, S.nnz + 50), "indptr does not rise from 0"),
-    ("csr", lambda S: setattr(S, "indptr", S.indptr[:-1]), "indptr has shape"),
-    ("csr", lambda S: setattr(S, "data", S.data[:-2]), "indices for .* values"),
+    ("bsr", lambda S: S.indptr.__setitem__(3, 10**8), "do not fit each other"),
+    ("csr", lambda S: S.indptr.__setitem__(2, -(2**31)), "do not fit each other"),
+    ("csr", lambda S: S.indptr.__setitem__(-1, S.nnz + 50), "do not fit each other"),
+    ("csr", lambda S: setattr(S, "indptr", S.indptr[:-1]), "do not fit each other"),
+    ("csr", lambda S: setattr(S, "data", S.data[:-2]), "do not fit each other"),
 ]
 
 

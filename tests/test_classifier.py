@@ -148,7 +148,7 @@ class TestSignals:
 
 
 class TestWhatIsComputed:
-    def test_scores_are_both_readings_of_the_kernel(self, digits, plain):
+    def test_scores_are_both_readouts_of_the_kernel(self, digits, plain):
         """From the fitted attributes alone, with the plainest pursuit."""
         X_new = digits[2][:8]
         differences = X_new[:, None] - plain.kernel_vectors_
@@ -160,7 +160,7 @@ class TestWhatIsComputed:
             code = reference.pursuit(plain.grams_[label], correlations, 1.0, 3, kind="ols")
             explained = code @ correlations
             assert residuals[row, label] == pytest.approx(1.0 - explained, abs=1e-5)
-            expected = plain.reading_weights_ @ [linear[row, label], plain.sharpness_ * explained]
+            expected = plain.readout_weights_ @ [linear[row, label], plain.sharpness_ * explained]
             assert scores[row, label] == pytest.approx(expected, abs=1e-4)
         np.testing.assert_allclose(np.exp(plain.predict_log_proba(X_new)), plain.predict_proba(X_new))
 

@@ -1,4 +1,4 @@
-"""What users of the neighbouring libraries complain about, under the numbers of the list in STYLE.md."""
+"""What users of the neighbouring libraries complain about."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def unit_norms(model, X):
     return np.sqrt(np.einsum("ij,ij->i", dual @ kernels[model.kernel](), dual))
 
 
-class Test02MoreNonzerosThanAtoms:
+class TestMoreNonzerosThanAtoms:
     """`n_nonzero_coefs > n_components` crashes a grid search."""
 
     @every
@@ -61,7 +61,7 @@ class Test02MoreNonzerosThanAtoms:
         assert (codes != 0).sum(axis=1).max() <= 5
 
 
-class Test03InitIgnored:
+class TestInitIgnored:
     """An init argument is ignored unless another is given too."""
 
     @every
@@ -93,7 +93,7 @@ class Test03InitIgnored:
             np.testing.assert_array_equal(model.kernel_vectors_, X[:7])
 
 
-class Test05DeadAtoms:
+class TestDeadAtoms:
     """Dead atoms stay dead."""
 
     @every
@@ -123,7 +123,7 @@ class Test05DeadAtoms:
         assert make(kind).fit(X).n_revived_ == 0
 
 
-class Test08SingularKernel:
+class TestSingularKernel:
     """A singular kernel divides by zero."""
 
     @pytest.mark.parametrize("atom_update", ["momentum", "gram", "aksvd"])
@@ -177,7 +177,7 @@ class Recorder:
         return rbf_kernel(A, B, gamma=0.1)
 
 
-class Test15DiagonalOfTheKernel:
+class TestDiagonalOfTheKernel:
     """Memory grows as N x N only to read a diagonal."""
 
     def test_no_square_of_the_signals(self):
@@ -200,7 +200,7 @@ class Test15DiagonalOfTheKernel:
         assert peak < 2000 * 2000 * 8 / 8
 
 
-class Test16NormOfTheAtoms:
+class TestNormOfTheAtoms:
     """Atoms that are not of unit norm silently give wrong codes."""
 
     @pytest.mark.parametrize(("pursuit", "dtype"), [("ols", np.float64), ("omp", np.float32)])
@@ -259,7 +259,7 @@ class Test16NormOfTheAtoms:
         np.testing.assert_allclose(errors, np.linalg.norm(features - codes @ atoms, axis=1), atol=1e-6)
 
 
-class Test17NotANumber:
+class TestNotANumber:
     """NaN passes through encoders without a word."""
 
     @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -275,7 +275,7 @@ class Test17NotANumber:
                 model.transform(bad)
 
 
-class Test18DefaultSparsity:
+class TestDefaultSparsity:
     """A default sparsity that raises an error on its own defaults."""
 
     @every
@@ -303,7 +303,7 @@ class Test18DefaultSparsity:
             np.testing.assert_allclose(from_gram, codes, atol=1e-9)
 
 
-class Test19DtypeAndSparsity:
+class TestDtypeAndSparsity:
     """float32 in, float64 out, and dense only."""
 
     @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ class Test19DtypeAndSparsity:
         assert peak < 0.7 * X.shape[0] * X.shape[1] * 8
 
 
-class Test20SizeOfTheModel:
+class TestSizeOfTheModel:
     """A fitted model carries the whole training set."""
 
     @by_class([kind for kind in CLASSES if kind is not KDL])

@@ -62,7 +62,7 @@ def test_relevance(plain):
     assert plain.feature_relevance_[:5].min() > plain.feature_relevance_[5:].max()
 
 
-def test_predictions_are_the_reading_of_the_kernel(friedman, plain):
+def test_predictions_are_the_readout_of_the_kernel(friedman, plain):
     X_new = friedman[2][:20]
     values = np.exp(-(((X_new[:, None] - plain.kernel_vectors_) ** 2) @ plain.gammas_))
     expected = (values @ plain.dual_coef_ + plain.intercept_)[:, 0]

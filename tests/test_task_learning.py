@@ -1,4 +1,4 @@
-"""What is learned for a label: gradients against finite differences, the readings, the metric that is held."""
+"""What is learned for a label: gradients against finite differences, the readouts, the metric that is held."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reference
-from rkdl._applications.readings import mix_readings, pursue_classes
+from rkdl._applications.readouts import mix_readouts, pursue_classes
 from rkdl._applications.task_learning import Examples, Task, TaskLearning, cross_entropy, smoothed, squared_error
 from rkdl._backends.arrays import normalize_rows
 
@@ -116,10 +116,10 @@ def test_gradients_are_the_same_for_any_number_of_threads():
     assert np.isfinite(float(learning.find_gradient(*batch)))
 
 
-def test_the_reading_that_tells_gets_the_weight():
+def test_the_readout_that_tells_gets_the_weight():
     labels = RNG.randint(3, size=300)
     telling, silent = 2.0 * np.eye(3)[labels] + RNG.standard_normal((300, 3)), RNG.standard_normal((300, 3))
-    weights = mix_readings((telling, silent), labels, np.ones(300))
+    weights = mix_readouts((telling, silent), labels, np.ones(300))
     assert weights[0] > 1.0 > 0.3 > weights[1]
-    np.testing.assert_allclose(mix_readings((silent, telling), labels, np.ones(300)), weights[::-1], atol=1e-3)
-    assert mix_readings((telling[:1], silent[:1]), labels[:1], np.ones(1)).max() < 1.0
+    np.testing.assert_allclose(mix_readouts((silent, telling), labels, np.ones(300)), weights[::-1], atol=1e-3)
+    assert mix_readouts((telling[:1], silent[:1]), labels[:1], np.ones(1)).max() < 1.0

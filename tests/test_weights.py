@@ -87,7 +87,7 @@ def test_refusals(tmp_path):
         DL(4, atom_update="aksvd").fit(X, sample_weight=WEIGHTS)
     with pytest.raises(ValueError, match="checkpoint does not hold weights"):
         DL(4).fit(X, sample_weight=WEIGHTS, checkpoint=tmp_path / "fit.rkdl")
-    with pytest.raises(ValueError, match="cannot wait for one another"):
+    with pytest.raises(ValueError, match="do not wait for others"):
         RKDL(**COMMON).partial_fit(X[:5], sample_weight=WEIGHTS[:5] + 1.0)
     with pytest.raises(ValueError, match="Negative"):
         DL(4).fit(X, sample_weight=-WEIGHTS)

@@ -1,1 +1,1 @@
-"""Applications: kernel features learned for a label and their readings, anomaly scores."""
+"""Applications: kernel features learned for a label and their readouts, anomaly scores."""

@@ -1,15 +1,16 @@
-"""Kernel vectors, widths and two readings learned together for a label, by minibatches.
+"""Task-driven learning by minibatches: kernel vectors, a gamma for every feature and two readouts together.
 
-With the readings of `rkdl._applications.readings` in whitened coordinates ``phi(x) = L^-1 k(x)``, where
-``K(D, D) + ridge = L L'``, and the derivative u of the loss with respect to the scores (for the explained energies with
-their factor b), at fixed supports, on which the codes z are least squares:
+The readouts are those of `rkdl._applications.readouts` in whitened coordinates ``phi(x) = L^-1 k(x)``, where
+``K(D, D) + ridge = L L'``. Let u be the derivative of the loss with respect to the scores, times the factor b for the
+explained energies. For fixed supports, on which the codes z are least squares, the gradients are
+
 
     dW = phi' u     dA_c = 2 (u_c z)' (phi - z A_c)     dphi = u W' + 2 sum_c u_c z A_c     dk = dphi L^-1
     w = dk * k      dd_i = 2 g sum_t w_ti (x_t - d_i)   dlog g = -g sum_ti w_ti (x_t - d_i)^2
 
-L is held for a while: k is then all that moves with D and g. After that W and A are written in the coordinates of the
-new L, as the same combinations of kernel vectors. Each reading has a loss of its own, so that none leans on the other,
-and held-out signals say what each is worth.
+L is held fixed for some steps, in which only k changes with D and g. Then W and A are transformed to the coordinates of
+the new L, as the same combinations of kernel vectors. Each readout has its own loss, so that neither relies on the
+other; held-out signals determine their weights.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._applications.readings import TaskModel, pursue_classes
+from rkdl._applications.readouts import TaskModel, pursue_classes
 from rkdl._backends.arrays import host, normalize_rows
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._execution.executor import side_by_side
 from rkdl._utils.types import Array
 
 # Chosen by means over all tables of benchmarks/tables.py, never by a single one.
-STEP, WIDTH_STEP = 3e-2, 1e-2
-# Beyond so many features their widths move less: pixels are learned by heart through them.
+STEP, GAMMA_STEP = 3e-2, 1e-2
+# With more features than this, gammas take smaller steps: a gamma for every pixel overfits.
 MANY_FEATURES = 64
-DECAY = 0.1  # of the linear reading, relative to the step
+DECAY = 0.1  # weight decay of the linear readout, relative to the step
 RIDGE = 1e-3
 SMOOTHING = 0.05
 FIRST_SHARPNESS = 1.0
 EPOCHS, FEWEST_STEPS, MOST_STEPS = 40, 400, 3000
 SMALLEST_BATCH, LARGEST_BATCH, BATCH_SHARE = 64, 512, 1 / 128
 PART = 128  # signals of a batch that one thread takes at a time
-HELD_STEPS = 50  # between two factorisations of the metric
-WARM_UP = 0.3  # share of the steps in which they grow
+HELD_STEPS = 50  # steps between two factorisations of the metric
+WARM_UP = 0.3  # share of the steps in which the step size rises
 MOMENTUM, SECOND_MOMENTUM = 0.9, 0.999
 
 
@@ -60,14 +61,14 @@ def squared_error(scores: Array, targets: Array) -> tuple[Array, Array]:
 
 
 def smoothed(labels: np.ndarray, n_classes: int, dtype: np.dtype) -> np.ndarray:
-    """Targets (n, k) of the cross-entropy: nearly one for the class of a signal, the rest shared."""
+    """Targets (n, k) of the cross-entropy, smoothed: `SMOOTHING` is shared by all classes."""
     targets = np.full((len(labels), n_classes), SMOOTHING / n_classes, dtype=dtype)
     targets[np.arange(len(labels)), labels] += 1.0 - SMOOTHING
     return targets
 
 
 class Examples(NamedTuple):
-    """What is learned from: ``rows(batch)`` reads signals, in the unit of the learning."""
+    """Signals to learn from, with targets and weights; ``rows(batch)`` reads some, centred and scaled."""
 
     rows: Callable[[Array], Array]
     targets: Array  # (n, k)
@@ -92,7 +93,7 @@ def plan(n_signals: int) -> tuple[int, int]:
 
 
 class TaskLearning:
-    """The state of the learning: parameters, their averages of gradients, and the metric that is held.
+    """State of the learning: parameters, moments of their gradients, and the metric that is held fixed.
 
     All parameters lie in one vector, of which `parts` are views, as are `slopes` of the vector of the gradient.
     """
@@ -102,7 +103,7 @@ class TaskLearning:
         self.task, self.backend = task, backend_of(vectors)
         shapes = {
             "vectors": (size, n_features),
-            "log_widths": (n_features,),
+            "log_gammas": (n_features,),
             "linear": (size, task.n_outputs),
             "intercept": (task.n_outputs,),
             "atoms": (task.n_outputs, task.n_atoms, size),
@@ -113,12 +114,12 @@ class TaskLearning:
         self._vector, gradient, self._first, self._second, self._rates = (
             self.backend.full((count,), value, vectors) for value in (0.0, 0.0, 0.0, 0.0, STEP)
         )
-        # Of the parts of a batch; the first becomes that of all.
+        # One for each part of a batch; they are summed in the first.
         self._gradients = [gradient]
         self._view()
-        self.rates["log_widths"][:] = WIDTH_STEP * min(1.0, MANY_FEATURES / n_features)
+        self.rates["log_gammas"][:] = GAMMA_STEP * min(1.0, MANY_FEATURES / n_features)
         self.parts["vectors"][:] = vectors
-        self.parts["log_widths"] += self.backend.as_like(np.log(host(gamma)), vectors)
+        self.parts["log_gammas"] += self.backend.as_like(np.log(host(gamma)), vectors)
         self.parts["log_sharpness"][:] = float(np.log(FIRST_SHARPNESS))
         self.n_steps = 0
         self._unwhiten: Array = None
@@ -130,16 +131,14 @@ class TaskLearning:
         self.parts, self.slopes, self.rates = (_views(vector, self._shapes) for vector in vectors)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Copies of views would be views of nothing.
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name not in ("parts", "slopes", "rates", "backend", "_gradient")
-        }
+        # Copies of views would no longer be views.
+        views = "parts", "slopes", "rates", "backend", "_gradient", "_gradients"
+        return {name: value for name, value in vars(self).items() if name not in views}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self.backend = backend_of(self._vector)
+        self._gradients = [self.backend.copy(self._vector)]
         self._view()
 
     def start_atoms(self, examples: Examples, rng: np.random.RandomState) -> None:
@@ -157,7 +156,7 @@ class TaskLearning:
             own[:] = normalize_rows(drawn)
 
     def restore(self, dual: Array, intercept: Array, combinations: Array) -> None:
-        """Take the readings of a fitted model, as combinations of kernel values and of kernel vectors."""
+        """Set the readouts to those of a fitted model: combinations of kernel values and of kernel vectors."""
         backend, parts = self.backend, self.parts
         whiten = backend.xp.linalg.inv(self._unwhiten)
         parts["linear"][:] = backend.as_like(whiten @ backend.cast(dual, np.float64), parts["linear"])
@@ -167,9 +166,9 @@ class TaskLearning:
             parts["atoms"][:] = backend.as_like(atoms, parts["atoms"])
 
     def _factorise(self) -> None:
-        """Hold the metric of the current kernel vectors; what is read stays the same combination of them."""
+        """Factor the metric of the current kernel vectors; the readouts stay the same combinations of them."""
         backend, parts = self.backend, self.parts
-        vectors = backend.cast(parts["vectors"] * backend.xp.exp(0.5 * parts["log_widths"]), np.float64)
+        vectors = backend.cast(parts["vectors"] * backend.xp.exp(0.5 * parts["log_gammas"]), np.float64)
         matrix = backend.rbf(vectors, vectors, 1.0)
         matrix = 0.5 * (matrix + matrix.T)
         backend.fill_diagonal(matrix, matrix.diagonal() * 0.0 + 1.0 + RIDGE)
@@ -184,8 +183,8 @@ class TaskLearning:
         self._whitening = backend.as_like(self._unwhiten, parts["vectors"])
 
     def features(self, rows: Array) -> tuple[Array, Array, Array, Array]:
-        """Whitened features, kernel values, and signals and kernel vectors times the roots of the widths."""
-        scales = self.backend.xp.exp(0.5 * self.parts["log_widths"])
+        """Whitened features, kernel values, and signals and kernel vectors times the roots of the gammas."""
+        scales = self.backend.xp.exp(0.5 * self.parts["log_gammas"])
         signals, vectors = rows * scales, self.parts["vectors"] * scales
         values = self.backend.rbf(signals, vectors, 1.0)
         return values @ self._whitening, values, signals, vectors
@@ -246,15 +245,15 @@ class TaskLearning:
         return losses
 
     def _vector_gradient(self, slopes: dict[str, Array], weights: Array, signals: Array, vectors: Array) -> None:
-        """Gradients of the kernel vectors and the widths, of derivatives times kernel values (c, p)."""
-        scales = self.backend.xp.exp(0.5 * self.parts["log_widths"])
+        """Set the gradients of the kernel vectors and the gammas, from derivatives times kernel values (c, p)."""
+        scales = self.backend.xp.exp(0.5 * self.parts["log_gammas"])
         sums, of_vectors = weights.T @ signals, weights.sum(0)
         slopes["vectors"][:] = (sums - of_vectors[:, None] * vectors) * (2.0 * scales)
         crossed = 2.0 * (vectors * sums).sum(0)
-        slopes["log_widths"][:] = crossed - weights.sum(1) @ (signals * signals) - of_vectors @ (vectors * vectors)
+        slopes["log_gammas"][:] = crossed - weights.sum(1) @ (signals * signals) - of_vectors @ (vectors * vectors)
 
     def descend(self, rate: float) -> None:
-        """One step of Adam along the gradient, with decay of the linear reading; atoms keep unit norm."""
+        """One step of Adam along the gradient, with decay of the linear readout; atoms keep unit norm."""
         self.n_steps += 1
         shares = [1.0 - momentum**self.n_steps for momentum in (MOMENTUM, SECOND_MOMENTUM)]
         self.parts["linear"][:] *= 1.0 - rate * STEP * self.task.decay
@@ -276,7 +275,7 @@ class TaskLearning:
         constant: float | None = None,
         threads: int = 1,
     ) -> Iterator[Array]:
-        """Steps over random batches; yields the mean loss of each. Steps grow and shrink, or are `constant`."""
+        """Steps over random batches; yields the mean loss of each. The step size rises and falls, or is `constant`."""
         batches = _batches(len(examples.targets), batch, rng)
         for number, chosen in zip(range(n_steps), batches, strict=False):
             done = number / n_steps
@@ -294,10 +293,10 @@ class TaskLearning:
         return float(np.exp(float(self.parts["log_sharpness"][0])))
 
     def model(self, centre: np.ndarray, variances: np.ndarray) -> TaskModel:
-        """What was learned, of signals from this centre with these variances of their features."""
+        """What was learned, for signals with this centre and these variances of their features."""
         self._factorise()
         backend, parts = self.backend, self.parts
-        scales = backend.xp.exp(0.5 * parts["log_widths"])
+        scales = backend.xp.exp(0.5 * parts["log_gammas"])
         wide = {name: backend.cast(parts[name], np.float64) for name in ("linear", "atoms")}
         atoms = normalize_rows(wide["atoms"].reshape(-1, len(self._unwhiten)))
         combinations = (atoms @ self._unwhiten.T).reshape(wide["atoms"].shape)
@@ -325,7 +324,7 @@ def _views(vector: Array, shapes: dict[str, tuple[int, ...]]) -> dict[str, Array
 
 
 def _batches(count: int, size: int, rng: np.random.RandomState) -> Iterator[np.ndarray]:
-    """Numbers of signals, all once in random order, then all again."""
+    """Indices of random batches: all signals once in random order, then all again."""
     waiting = np.empty(0, dtype=np.intp)
     while True:
         if len(waiting) < size:

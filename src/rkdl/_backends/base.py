@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # History of L-BFGS, oldest first: shifts, changes of the gradient, and their inner products.
 Pairs: TypeAlias = Sequence[tuple[Array, Array, float]]
-# The codes of a chunk, of arrays or of tensors; `Codes` says what both offer.
+# The codes of a chunk, of arrays or of tensors; `Codes` describes both.
 ChunkCodes: TypeAlias = "Codes | TensorCodes"
 
 

@@ -75,10 +75,6 @@ class FittedDictionary:
         """Length of a signal."""
         return self.feature_map.signal_size
 
-    def with_decoder(self, decoder: LinearDecoder | None) -> FittedDictionary:
-        """The same atoms with a decoder that was learned for them."""
-        return replace(self, decoder=decoder)
-
     def encoder(self, dtype: np.dtype, device: Any = None) -> Encoder:
         """The encoder of signals of a dtype, in NumPy or on a device."""
         if device is not None:

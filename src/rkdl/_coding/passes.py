@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,21 +21,6 @@ from rkdl._utils.warnings import warn
 
 # Atoms per block of a Gram matrix, and the number of atoms from which on threads gain something.
 _BLOCK, _MANY = 256, 1024
-
-
-class Coder(Protocol):
-    """What `map_rows` needs: an `Encoder`, or the encoders of several classes."""
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether the features are the signals."""
-
-    @property
-    def row_width(self) -> int:
-        """Numbers that a signal occupies while it is coded."""
-
-    def in_range(self, signals: np.ndarray) -> tuple[Any, np.ndarray]:
-        """The coder and the signals, both in float64 if squares of the signals leave the range of float32."""
 
 
 def for_each_chunk(
@@ -96,9 +81,9 @@ def encode_signals(
     return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
 
 
-def _warn_of_zeros(coder: Coder | None) -> None:
-    """Warn that a kernel vanishes; a classifier says so in its own words."""
-    if isinstance(coder, Encoder) and isinstance(coder.feature_map, KernelMap):
+def _warn_of_zeros(encoder: Encoder | None) -> None:
+    """Warn that a kernel vanishes."""
+    if encoder is not None and isinstance(encoder.feature_map, KernelMap):
         warn(
             "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
             "signals that the dictionary was learned from."
@@ -126,7 +111,7 @@ def _encode_on_device(
     from rkdl._execution.device import join_states
 
     n_atoms = encoder.n_atoms
-    # Codes travel to NumPy as CSR; a tensor's zeros are written where it is.
+    # Codes are transferred to NumPy as CSR; those of a tensor become dense on its device.
     is_dense = signals.home is not None and not sparse_output
 
     def work(placed: Encoder, scale: Array | None, rows: Array, norms: Array | None) -> tuple[Array, Any]:
@@ -149,16 +134,16 @@ def _encode_on_device(
 
 
 def _work_on_device(
-    signals: Signals, coder: Coder | None, other: Any, row_width: int, work: Callable, states: Array | None = None
+    signals: Signals, encoder: Encoder | None, other: Any, row_width: int, work: Callable, states: Array | None = None
 ) -> list | None:
-    """Results of ``work(coder, other, rows, states)``, a list of the chunks', all placed on the signals' device.
+    """Results of ``work(encoder, other, rows, states)``, a list of the chunks', all placed on the signals' device.
 
     It returns numbers to check too; `states` have one row per signal. Nothing waits for the device until the end. None
     for signals whose squares leave the range of their dtype.
     """
     with open_executor(signals, row_width, None, is_part=True) as executor:
-        placed, other, states = executor.to_signals((coder, other, states))
-        placed = placed.with_gram() if isinstance(placed, Encoder) else placed
+        placed, other, states = executor.to_signals((encoder, other, states))
+        placed = None if placed is None else placed.with_gram()
 
         def apply(rows: Array, state: Array) -> tuple[tuple, Any]:
             checked, results = work(placed, other, rows, state)
@@ -174,20 +159,20 @@ def _work_on_device(
         totals = backend_of(checks[0]).xp.stack(checks).tolist()
         sizes = [(stop - start) * signals.shape[1] for start, stop in executor.bounds]
         means = [total / max(1, size) for total, size in zip(totals, sizes, strict=True)]
-        return list(parts) if coder is None or _are_in_range(means, signals, coder) else None
+        return list(parts) if encoder is None or _are_in_range(means, signals, encoder) else None
 
 
-def _are_in_range(means: list[float], signals: Signals, coder: Coder) -> bool:
+def _are_in_range(means: list[float], signals: Signals, encoder: Encoder) -> bool:
     """Whether codes of chunks on a device can be trusted, from mean squares; features not finite are refused.
 
     The mean square is zero for zeros, and for squares that underflow.
     """
-    if not coder.is_linear:
+    if not encoder.is_linear:
         if not np.isfinite(means).all():
             signals.check_finite()
             raise NotFiniteError
         if not any(means):
-            _warn_of_zeros(coder)
+            _warn_of_zeros(encoder)
         return True
     if not all(is_safe(mean, signals.dtype) for mean in means if mean != 0.0):
         return False
@@ -196,7 +181,7 @@ def _are_in_range(means: list[float], signals: Signals, coder: Coder) -> bool:
 
 def map_rows(
     signals: Any,
-    coder: Coder | None,
+    encoder: Encoder | None,
     decoder: Any,
     width: int,
     n_jobs: int | None,
@@ -205,37 +190,37 @@ def map_rows(
 ) -> Array:
     """Rows of results (n_signals, width), as a tensor where the signals came as one.
 
-    ``work(coder, decoder, rows)`` returns numbers whose squares tell whether the results can be trusted, and the
-    results, in `dtype` or else that of the signals; coder and decoder are given to it in NumPy or on the signals'
-    device. Without a coder the signals are codes.
+    ``work(encoder, decoder, rows)`` returns numbers whose squares tell whether the results can be trusted, and the
+    results, in `dtype` or else that of the signals; encoder and decoder are given to it in NumPy or on the
+    signals' device. Without an encoder the signals are codes.
     """
-    row_width = sum(part.row_width for part in (coder, decoder) if part is not None)
+    row_width = sum(part.row_width for part in (encoder, decoder) if part is not None)
     if signals.device is not None:
         from rkdl._execution.device import to_input_device
 
-        def on_device(coder: Coder | None, decoder: Any, rows: Array, _: None) -> tuple[Array, Array]:
-            return work(coder, decoder, rows)
+        def on_device(encoder: Encoder | None, decoder: Any, rows: Array, _: None) -> tuple[Array, Array]:
+            return work(encoder, decoder, rows)
 
-        parts = _work_on_device(signals, coder, decoder, row_width, on_device)
+        parts = _work_on_device(signals, encoder, decoder, row_width, on_device)
         if parts is None:
-            coder, decoder = to_host((coder, decoder))
-            return to_input_device(map_rows(signals.on_host(), coder, decoder, width, n_jobs, work), signals)
+            encoder, decoder = to_host((encoder, decoder))
+            return to_input_device(map_rows(signals.on_host(), encoder, decoder, width, n_jobs, work), signals)
         found = joined(parts)
         # Numbers that are not finite, of features that are, come from a decoder.
-        if coder is not None and not coder.is_linear:
-            _are_in_range([float(backend_of(found).norm(found))], signals, coder)
+        if encoder is not None and not encoder.is_linear:
+            _are_in_range([float(backend_of(found).norm(found))], signals, encoder)
         return to_input_device(found, signals)
     results = np.empty((signals.shape[0], width), dtype=signals.dtype if dtype is None else dtype)
 
     def task(number: int, start: int, stop: int) -> bool:
-        own, rows = coder, signals.read(start, stop)
+        own, rows = encoder, signals.read(start, stop)
         if own is not None:
             own, rows = own.in_range(rows)
         checked, results[start:stop] = work(own, decoder, rows)
         return bool(checked.any())
 
     if not any(for_each_chunk(signals, row_width, n_jobs, task)):
-        _warn_of_zeros(coder)
+        _warn_of_zeros(encoder)
     return results
 
 

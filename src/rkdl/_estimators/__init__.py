@@ -5,19 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = [
-    "DL",
-    "KDL",
-    "MORKDL",
-    "ORKDL",
-    "RKDL",
-    "FourierDL",
-    "KDLClassifier",
-    "KDLOutlierDetector",
-    "KDLRegressor",
-    "SparseCoder",
-]
-
 _HOMES = {
     **dict.fromkeys(["DL", "FourierDL"], "linear"),
     **dict.fromkeys(["MORKDL", "ORKDL", "RKDL"], "reduced"),
@@ -27,6 +14,8 @@ _HOMES = {
     "KDLRegressor": "regressor",
     "SparseCoder": "sparse_coder",
 }
+
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d
 
-from rkdl._applications.readings import EXPECTED, TaskModel, mix_readings
+from rkdl._applications.readouts import PRIOR, TaskModel, mix_readouts
 from rkdl._applications.task_learning import Task, TaskLearning, cross_entropy, smoothed
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.base import backend_of
@@ -24,7 +24,7 @@ from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import TaskDriven, Unit, part_of
+from rkdl._estimators.task_driven import Scaling, TaskDriven, of_positive_weight, part_of
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import KernelMap
@@ -32,7 +32,7 @@ from rkdl._features.widths import find_gamma
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array, MatrixLike
 
-# Of the signals so many are held out to weigh the readings, and never more than this.
+# Share of the signals that is held out to weight the readouts, and their largest number.
 HELD_OUT, MOST_HELD_OUT = 0.2, 2000
 # Dtypes of labels that tensors can have, as NumPy's kinds and sizes.
 TENSOR_LABELS = ("b1", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
@@ -43,10 +43,10 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
     """Classifier on kernel features that are learned for the labels.
 
     Kernel vectors, and one width per feature of the RBF kernel, are learned by stochastic gradient descent on the
-    cross-entropy of two readings of the kernel features: a linear one, and what the dictionary of each class explains
-    of a signal, which is one minus its residual. Signals that are held out then say how much each reading counts,
-    which calibrates the probabilities too, and the rest is learned again from all signals. The linear reading tends to
-    win on noisy tables, the dictionaries on clean curved data such as images.
+    cross-entropy of two readouts of the kernel features: a linear one, and what the dictionary of each class explains
+    of a signal, which is one minus its residual. Held-out signals then determine the weights of the readouts, which
+    also calibrates the probabilities, and the rest is learned again from all signals. The linear readout tends to be
+    better on noisy tables, the dictionaries on data without noise on curved manifolds, such as images.
 
     Parameters
     ----------
@@ -55,18 +55,18 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
     n_nonzero_coefs : int, default=3
         Number of nonzero coefficients of a signal in the dictionary of each class, at most.
     class_weight : dict or "balanced", default=None
-        Weights of the classes, by label; "balanced" gives all classes the same total weight. None: every signal counts
-        alike.
+        Weights of the classes, by label; "balanced" gives all classes the same total weight. None means equal
+        weights of the signals.
     n_kernel_vectors : int, default=200
         Number of kernel vectors, at most 0.6 times that of the signals.
     gamma : float, "median" or "scale", default="median"
-        What the widths of the RBF kernel start from, as for `RKDL`.
+        Initial ``gamma`` of every feature; the rules are those of `RKDL`.
     device : str or torch.device, default=None
         "cuda" learns and predicts on a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads of predictions; None means as many as BLAS may use, -1 all cores.
     random_state : int, RandomState instance or None, default=None
-        Seed or generator of first kernel vectors and atoms, held-out signals and batches.
+        Seed or generator of initial kernel vectors and atoms, held-out signals and batches.
     verbose : int, default=0
         Show a progress bar if positive.
 
@@ -80,17 +80,17 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         Learned ``gamma`` of each feature.
     feature_relevance_ : ndarray of shape (n_features,)
         Share of each feature in the mean squared distance that the kernel sees: `gammas_` times the variances,
-        with a sum of one.
+        divided by their sum.
     dual_coef_ : ndarray of shape (n_kernel_vectors, n_classes)
-        Coefficients of the kernel values in the linear reading.
+        Coefficients of the kernel values in the linear readout.
     intercept_ : ndarray of shape (n_classes,)
         Its intercepts.
     components_ : ndarray of shape (n_classes, n_components, n_kernel_vectors)
         Atoms of each class, combinations of the kernel vectors with unit norm in feature space.
     grams_ : ndarray of shape (n_classes, n_components, n_components)
         Inner products of the atoms of each class in feature space.
-    reading_weights_ : ndarray of shape (2,)
-        Weights of the linear reading and of the explained energies in the scores.
+    readout_weights_ : ndarray of shape (2,)
+        Weights of the linear readout and of the explained energies in the scores.
     sharpness_ : float
         Learned factor of the explained energies.
     gamma_ : float
@@ -104,7 +104,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
     feature_means_ : ndarray of shape (n_features,)
         Means of the features.
     feature_variances_ : ndarray of shape (n_features,)
-        Their variances; a missing value is taken to be normal.
+        Variances of the features; a missing value is taken to be normally distributed about its mean.
     n_features_in_ : int
         Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -135,11 +135,11 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
-    _parts = (*TaskDriven._parts, "components_", "grams_", "reading_weights_")
+    _parts = (*TaskDriven._parts, "components_", "grams_", "readout_weights_")
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn kernel vectors, widths and both readings.
+        """Learn kernel vectors, gammas and both readouts.
 
         A fit that fails or is interrupted leaves the classifier unchanged.
 
@@ -151,7 +151,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         y : array-like or tensor of shape (n_signals,)
             Class labels: numbers or strings.
         sample_weight : array-like of shape (n_signals,), default=None
-            Weights of the signals, relative to each other; a signal of weight zero is as absent. None: equal ones.
+            Weights of the signals, relative to each other; one of weight zero is left out. None: equal weights.
 
         Returns
         -------
@@ -161,26 +161,22 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         with replaced_at_once(self, self.random_state) as work, one_blas_thread():
             signals, labels, weights = work._opened(X, y, sample_weight, classes=None)
             work.gamma_ = find_gamma(self.gamma, signals)
-            work.__dict__.pop("_learning", None)
             work._fit(signals, labels, weights, check_random_state(self.random_state))
         return self
 
     def _fit(self, signals: Signals, labels: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> None:
-        """Learn from a part, weigh the readings by the rest, and learn from all if the rest is more than a few."""
+        """Learn from a part and weight the readouts by the rest; then learn from all, unless the rest is large."""
         held_out = self._hold_out(labels, rng)
         targets = smoothed(labels, len(self.classes_), np.dtype(np.float32))
         kept, rest = np.flatnonzero(~held_out), np.flatnonzero(held_out)
-        options = self.gamma_, targets[kept], weights[kept], rng, "to weigh the readings"
-        learning, unit, losses = self._learn(part_of(signals, kept), *options)
-        self.reading_weights_ = np.full(2, EXPECTED)
+        options = self.gamma_, targets[kept], weights[kept], rng, "to weight the readouts"
+        self._set(*self._learn(part_of(signals, kept), *options), signals.dtype)
+        self.readout_weights_ = np.full(2, PRIOR)
         if len(rest):
-            self._set(learning, unit, signals.dtype)
-            readings = self._readings(signals.subset(rest))
-            self.reading_weights_ = mix_readings(readings, labels[rest], weights[rest])
+            readouts = self._readouts(signals.subset(rest))
+            self.readout_weights_ = mix_readouts(readouts, labels[rest], weights[rest])
         if 0 < len(rest) < MOST_HELD_OUT:
-            learning, unit, losses = self._learn(signals, self.gamma_, targets, weights, rng, "of all signals")
-        self._set(learning, unit, signals.dtype)
-        self.losses_, self.n_iter_ = losses, len(losses)
+            self._set(*self._learn(signals, self.gamma_, targets, weights, rng, "of all signals"), signals.dtype)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -193,7 +189,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         """Learn from one batch of a stream.
 
         The first batch chooses the kernel vectors and `gamma`, unless the classifier is fitted: give it some hundred
-        signals of all classes. Every batch weighs the readings before they learn from it.
+        signals of all classes. Every batch updates the weights of the readouts before they learn from it.
 
         Parameters
         ----------
@@ -204,7 +200,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         classes : array-like of shape (n_classes,), default=None
             Labels of all classes, which the first call needs.
         sample_weight : array-like of shape (n_signals,), default=None
-            Weights of the signals; None: equal ones.
+            Weights of the signals. None: equal weights.
 
         Returns
         -------
@@ -217,15 +213,12 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
                 raise ValueError("classes must be passed on the first call to partial_fit: give all labels there are.")
             signals, labels, weights = work._opened(X, y, sample_weight, classes=classes, reset=is_first)
             if is_first:
-                work.gamma_, work.n_iter_, work.losses_ = find_gamma(self.gamma, signals), 0, np.empty(0)
-                work.reading_weights_ = np.full(2, EXPECTED)
+                work.readout_weights_ = np.full(2, PRIOR)
             else:
-                found = mix_readings(work._readings(signals), labels, weights)
-                work.reading_weights_ = work.reading_weights_ + (found - work.reading_weights_) / (work.n_iter_ + 1)
+                found = mix_readouts(work._readouts(signals), labels, weights)
+                work.readout_weights_ = work.readout_weights_ + (found - work.readout_weights_) / (work.n_iter_ + 1)
             targets = smoothed(labels, len(work.classes_), np.dtype(np.float32))
-            learning, unit, loss = work._continue(signals, targets, weights, check_random_state(self.random_state))
-            work._set(learning, unit, signals.dtype)
-            work.losses_, work.n_iter_ = np.append(work.losses_, loss), work.n_iter_ + 1
+            work._continue(signals, targets, weights)
         return self
 
     @with_one_model
@@ -261,7 +254,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         Returns
         -------
         scores : ndarray of shape (n_signals, n_classes) or (n_signals,)
-            Both readings, weighted. With two classes, the score of the second minus that of the first. A tensor if `X`
+            Both readouts, weighted. With two classes, the score of the second minus that of the first. A tensor if `X`
             is one.
         """
         scores = self._scores(X)
@@ -377,10 +370,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
                 self.class_weight, classes=self.classes_[present], y=self.classes_[labels], sample_weight=weights
             )
             weights = weights * found[np.searchsorted(present, labels)]
-        rows = np.flatnonzero(weights)
-        if len(rows) < len(weights):
-            signals, labels, weights = part_of(signals, rows), labels[rows], weights[rows]
-        return signals, labels, weights
+        return of_positive_weight(signals, labels, weights)
 
     def _read_labels(self, n_signals: int, y: ArrayLike, classes: ArrayLike | None, *, reset: bool) -> np.ndarray:
         """The number of the class of each signal; with `reset` the classes are set."""
@@ -400,17 +390,19 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             self.classes_ = known if classes is None else np.unique(host(classes))
         if len(self.classes_) < 2:
             raise ValueError(
-                f"KDLClassifier tells at least two classes apart, and y holds one class, "
+                f"KDLClassifier needs at least two classes, and y holds one class, "
                 f"{self.classes_.tolist()[0]!r}: add signals of another, or use RKDL's reconstruction_error to score "
                 f"signals by one class."
             )
-        strange = np.setdiff1d(known, self.classes_)
-        if len(strange):
-            raise ValueError(f"y holds {strange[0]!r}, which is none of the classes: name all in the first call.")
+        unknown = np.setdiff1d(known, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"y holds {unknown[0]!r}, which is none of the classes: give all of them in the first call."
+            )
         return np.searchsorted(self.classes_, known)[labels]
 
     def _hold_out(self, labels: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-        """Mask of the signals that weigh the readings: a share of each class, at least one, never the last."""
+        """Mask of the held-out signals: a share of each class, at least one, never its only one."""
         share = min(HELD_OUT, MOST_HELD_OUT / len(labels))
         held_out = np.zeros(len(labels), dtype=bool)
         for k in range(len(self.classes_)):
@@ -418,8 +410,8 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             held_out[rows[: min(max(1, round(share * len(rows))), len(rows) - 1)]] = True
         return held_out
 
-    def _readings(self, signals: Signals) -> tuple[np.ndarray, np.ndarray]:
-        """Both readings of signals, in NumPy."""
+    def _readouts(self, signals: Signals) -> tuple[np.ndarray, np.ndarray]:
+        """Both readouts of signals, in NumPy."""
         rows = signals.read(0, signals.shape[0])
         model = self._model(signals.dtype, signals.device)
         values = model.kernel_values(rows)
@@ -427,13 +419,13 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         return linear, explained * self.sharpness_
 
     def _scores(self, X: MatrixLike) -> Array:
-        linear, explained = (float(weight) for weight in self.reading_weights_ * [1.0, self.sharpness_])
+        linear, explained = (float(weight) for weight in self.readout_weights_ * [1.0, self.sharpness_])
 
         def read(model: TaskModel, values: Array) -> Array:
             return model.linear(values) * linear + model.explained(values) * explained
 
         return self._read(X, read)
 
-    def _set(self, learning: TaskLearning, unit: Unit, dtype: np.dtype) -> None:
-        super()._set(learning, unit, dtype)
+    def _set(self, learning: TaskLearning, scaling: Scaling, losses: np.ndarray, dtype: np.dtype) -> None:
+        super()._set(learning, scaling, losses, dtype)
         self.sharpness_ = learning.sharpness

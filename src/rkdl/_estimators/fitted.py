@@ -68,7 +68,7 @@ TABLES: dict[str, dict[str, Expected]] = {
         "components_": Expected("cnp", FLOATS),
         "grams_": Expected("cnn", FLOATS),
         "n_nonzero_coefs_": Expected("", INTEGERS, least=0, most="n"),
-        "reading_weights_": Expected("2"),
+        "readout_weights_": Expected("2"),
         "sharpness_": _NUMBER,
     },
     "KDLRegressor": {

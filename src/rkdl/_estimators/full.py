@@ -50,8 +50,8 @@ class KDL(KernelLearner):
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
-        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
-        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
+        of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "rpcholesky", "data", "random"} or array-like, default="auto"
         Initial atoms: signals drawn by randomly pivoted Cholesky, which is also "auto", or uniformly; Gaussian

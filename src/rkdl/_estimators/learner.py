@@ -139,7 +139,7 @@ class Learner(DictionaryEstimator):
         y : None
             Ignored.
         sample_weight : array-like of shape (n_signals,), default=None
-            How much each signal counts: weight 2 is as the same signal twice, and zero as its absence. None: all alike.
+            Weights of the signals: 2 counts as the same signal twice, 0 as its absence. None means equal weights.
         checkpoint : str or path, default=None
             File to which the state is written, atomically, after every iteration. If it exists, the fit resumes from it
             and its result is bitwise identical to that of an uninterrupted fit. Signals and parameters must be the
@@ -249,7 +249,7 @@ def partial_fit(
     y : None
         Ignored.
     sample_weight : array-like of shape (n_signals,), default=None
-        How much each signal counts, as for `fit`. A batch with weights cannot wait for another. None: all alike.
+        Weights of the signals, as for `fit`. Batches with weights do not wait for others. None means equal weights.
     update : bool, default=True
         Whether to update atoms and kernel vectors after this batch, or to wait for the next update.
 

@@ -45,14 +45,14 @@ class RKDL(KernelLearner):
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
-        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
-        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
+        of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
         shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
-        keeps it if it is better; elsewhere it is "rpcholesky".
+        often finds the dictionary that generated the signals. "auto" tries it where it takes at most a third of the
+        fit, and keeps it if it is better; elsewhere it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -160,14 +160,14 @@ class ORKDL(KernelLearner):
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
-        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
-        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
+        of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
         shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
-        keeps it if it is better; elsewhere it is "rpcholesky".
+        often finds the dictionary that generated the signals. "auto" tries it where it takes at most a third of the
+        fit, and keeps it if it is better; elsewhere it is "rpcholesky".
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.
@@ -292,14 +292,14 @@ class MORKDL(KernelLearner):
     pursuit : {"ols", "omp"}, default="ols"
         Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
-        "gram" updates one atom after another from sums over the codes; "momentum" also carries atoms on by a share of
-        their last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
+        "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
+        of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
         shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that made the signals. "auto" tries it where it takes at most a third of the fit, and
-        keeps it if it is better; elsewhere it is "rpcholesky".
+        often finds the dictionary that generated the signals. "auto" tries it where it takes at most a third of the
+        fit, and keeps it if it is better; elsewhere it is "rpcholesky".
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.

@@ -12,18 +12,18 @@ from sklearn.metrics import r2_score
 from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
-from rkdl._applications.readings import TaskModel
+from rkdl._applications.readouts import TaskModel
 from rkdl._applications.task_learning import Task, TaskLearning, squared_error
 from rkdl._backends.arrays import host
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import TaskDriven, Unit, part_of
+from rkdl._estimators.task_driven import Scaling, TaskDriven, of_positive_weight
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.widths import find_gamma
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array, MatrixLike
 
-# Decay of the reading: targets have noise, which it would learn with that of classes.
+# Weight decay of the readout: with the smaller one for classes it would fit the noise of the targets.
 DECAY = 1.0
 
 
@@ -31,7 +31,7 @@ DECAY = 1.0
 class KDLRegressor(RegressorMixin, TaskDriven):
     """Regression on kernel features that are learned for the targets.
 
-    Kernel vectors, one width per feature of the RBF kernel, and a linear reading of the kernel features are learned
+    Kernel vectors, one width per feature of the RBF kernel, and a linear readout of the kernel features are learned
     together by stochastic gradient descent on the squared error.
 
     Parameters
@@ -39,13 +39,13 @@ class KDLRegressor(RegressorMixin, TaskDriven):
     n_kernel_vectors : int, default=200
         Number of kernel vectors, at most 0.6 times that of the signals.
     gamma : float, "median" or "scale", default="median"
-        What the widths of the RBF kernel start from, as for `RKDL`.
+        Initial ``gamma`` of every feature; the rules are those of `RKDL`.
     device : str or torch.device, default=None
         "cuda" learns and predicts on a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
         Number of threads of predictions; None means as many as BLAS may use, -1 all cores.
     random_state : int, RandomState instance or None, default=None
-        Seed or generator of first kernel vectors and batches.
+        Seed or generator of initial kernel vectors and batches.
     verbose : int, default=0
         Show a progress bar if positive.
 
@@ -57,7 +57,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         Learned ``gamma`` of each feature.
     feature_relevance_ : ndarray of shape (n_features,)
         Share of each feature in the mean squared distance that the kernel sees: `gammas_` times the variances,
-        with a sum of one.
+        divided by their sum.
     dual_coef_ : ndarray of shape (n_kernel_vectors, n_targets)
         Coefficients of the kernel values.
     intercept_ : ndarray of shape (n_targets,)
@@ -77,7 +77,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
     feature_means_ : ndarray of shape (n_features,)
         Means of the features.
     feature_variances_ : ndarray of shape (n_features,)
-        Their variances; a missing value is taken to be normal.
+        Variances of the features; a missing value is taken to be normally distributed about its mean.
     n_features_in_ : int
         Number of features per signal.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -99,7 +99,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn kernel vectors, widths and the reading.
+        """Learn kernel vectors, gammas and the readout.
 
         A fit that fails or is interrupted leaves the regressor unchanged.
 
@@ -110,7 +110,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         y : array-like or tensor of shape (n_signals,) or (n_signals, n_targets)
             Targets.
         sample_weight : array-like of shape (n_signals,), default=None
-            Weights of the signals, relative to each other; a signal of weight zero is as absent. None: equal ones.
+            Weights of the signals, relative to each other; one of weight zero is left out. None: equal weights.
 
         Returns
         -------
@@ -119,14 +119,11 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         """
         with replaced_at_once(self, self.random_state) as work, one_blas_thread():
             signals, targets, weights = work._opened(X, y, sample_weight, reset=True)
-            work.__dict__.pop("_learning", None)
             work._set_scales(targets, weights)
             work.gamma_ = find_gamma(self.gamma, signals)
             scaled = (targets - work.target_means_) / work.target_scales_
             options = scaled, weights, check_random_state(self.random_state), "steps"
-            learning, unit, work.losses_ = work._learn(signals, work.gamma_, *options)
-            work._set(learning, unit, signals.dtype)
-            work.n_iter_ = len(work.losses_)
+            work._set(*work._learn(signals, work.gamma_, *options), signals.dtype)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -143,7 +140,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         y : array-like or tensor of shape (n_signals,) or (n_signals, n_targets)
             Targets.
         sample_weight : array-like of shape (n_signals,), default=None
-            Weights of the signals; None: equal ones.
+            Weights of the signals. None: equal weights.
 
         Returns
         -------
@@ -155,11 +152,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
             signals, targets, weights = work._opened(X, y, sample_weight, reset=is_first)
             if is_first:
                 work._set_scales(targets, weights)
-                work.gamma_, work.n_iter_, work.losses_ = find_gamma(self.gamma, signals), 0, np.empty(0)
-            scaled = (targets - work.target_means_) / work.target_scales_
-            learning, unit, loss = work._continue(signals, scaled, weights, check_random_state(self.random_state))
-            work._set(learning, unit, signals.dtype)
-            work.losses_, work.n_iter_ = np.append(work.losses_, loss), work.n_iter_ + 1
+            work._continue(signals, (targets - work.target_means_) / work.target_scales_, weights)
         return self
 
     @with_one_model
@@ -216,25 +209,19 @@ class KDLRegressor(RegressorMixin, TaskDriven):
             self.has_one_target_ = given.ndim == 1
         elif targets.shape[1] != len(self.target_means_):
             raise ValueError(f"y has {targets.shape[1]} targets, and the regressor learns {len(self.target_means_)}.")
-        weights = self._check_weights(signals, sample_weight)
-        rows = np.flatnonzero(weights)
-        return (
-            (signals, targets, weights)
-            if len(rows) == len(weights)
-            else (part_of(signals, rows), targets[rows], weights[rows])
-        )
+        return of_positive_weight(signals, targets, self._check_weights(signals, sample_weight))
 
     def _set_scales(self, targets: np.ndarray, weights: np.ndarray) -> None:
         self.target_means_ = np.average(targets, axis=0, weights=weights)
         deviations = np.sqrt(np.average((targets - self.target_means_) ** 2, axis=0, weights=weights))
         self.target_scales_ = np.where(deviations > 0.0, deviations, 1.0)
 
-    def _set(self, learning: TaskLearning, unit: Unit, dtype: np.dtype) -> None:
-        super()._set(learning, unit, dtype)
+    def _set(self, learning: TaskLearning, scaling: Scaling, losses: np.ndarray, dtype: np.dtype) -> None:
+        super()._set(learning, scaling, losses, dtype)
         self.dual_coef_ = (self.dual_coef_ * self.target_scales_).astype(dtype)
         self.intercept_ = (self.intercept_ * self.target_scales_ + self.target_means_).astype(dtype)
 
-    def _linear_reading(self) -> tuple[np.ndarray, np.ndarray]:
+    def _linear_readout(self) -> tuple[np.ndarray, np.ndarray]:
         return self.dual_coef_ / self.target_scales_, (self.intercept_ - self.target_means_) / self.target_scales_
 
     def __sklearn_tags__(self) -> Tags:

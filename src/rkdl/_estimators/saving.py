@@ -42,7 +42,7 @@ def save(self: Any, path: str | os.PathLike) -> None:
     check_is_fitted(self, "n_features_in_")
     self = as_fitted(self)
     arrays: dict[str, np.ndarray] = {}
-    header = _encode_estimator("", self, arrays)
+    header = _encode_estimator(self, arrays)
     header["attributes"] = {
         name: _encode(f"attribute.{name}", value, arrays)
         for name, value in vars(self).items()
@@ -107,7 +107,7 @@ def _brief(text: object, longest: int = 80) -> str:
     return message if len(message) <= longest else f"{message[:longest]}..."
 
 
-def _encode_estimator(name: str, estimator: BaseEstimator, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _encode_estimator(estimator: BaseEstimator, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Class and parameters of an estimator as they are written in the header; what `load` would refuse is an error."""
     cls = type(estimator)
     if _public_estimator(cls.__name__) is not cls:
@@ -117,7 +117,7 @@ def _encode_estimator(name: str, estimator: BaseEstimator, arrays: dict[str, np.
         )
     estimator._validate_params()
     parameters = estimator.get_params(deep=False).items()
-    encoded = {key: _encode(f"{name}parameter.{key}", value, arrays) for key, value in parameters}
+    encoded = {key: _encode(f"parameter.{key}", value, arrays) for key, value in parameters}
     return {"estimator": cls.__name__, "parameters": encoded}
 
 
@@ -130,9 +130,6 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
         raise ValueError("A RandomState cannot be saved: set random_state to a number, or None, before save.")
     if type(value).__name__ == "device":
         return str(value)
-    if isinstance(value, BaseEstimator):
-        # The method of a classifier, with its settings.
-        return _encode_estimator(f"{name}.", value, arrays)
     if isinstance(value, Kernel) and (not value._has_user_code or type(value).__name__ in PUBLIC):
         return {"kernel": to_plain(value)}
     if callable(value):
@@ -161,7 +158,7 @@ class _File(NamedTuple):
 
     def model(self) -> Any:
         """The fitted estimator."""
-        model = self._estimator("", self.header)
+        model = self._estimator()
         attributes = {}
         for key, value in self.header["attributes"].items():
             if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
@@ -178,9 +175,9 @@ class _File(NamedTuple):
             raise TypeError(f"{unknown[0]} is not expected")
         return model
 
-    def _estimator(self, name: str, header: dict[str, Any]) -> Any:
-        """The estimator with these parameters, not fitted."""
-        found, parameters = header["estimator"], header["parameters"]
+    def _estimator(self) -> Any:
+        """The estimator with its parameters, not fitted."""
+        found, parameters = self.header["estimator"], self.header["parameters"]
         cls = _public_estimator(found)
         unknown = [found] if cls is None else sorted(set(parameters) - set(cls().get_params(deep=False)))
         if unknown:
@@ -188,7 +185,7 @@ class _File(NamedTuple):
                 f"{self.name} holds '{_brief(', '.join(map(str, unknown)))}', which this version of rkdl does not "
                 f"know: use a newer one."
             )
-        model = cls(**{key: self._value(f"{name}parameter.{key}", value) for key, value in parameters.items()})
+        model = cls(**{key: self._value(f"parameter.{key}", value) for key, value in parameters.items()})
         model._validate_params()
         return model
 
@@ -196,8 +193,6 @@ class _File(NamedTuple):
         """The value of an entry of the header."""
         if value is None or isinstance(value, _PLAIN):
             return value
-        if "estimator" in value:
-            return self._estimator(f"{name}.", value)
         kind, content = value.popitem()
         if kind in _LISTS:
             make, kinds = _LISTS[kind]

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.random import RandomState
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight
 
-from rkdl._applications.readings import TaskModel
+from rkdl._applications.readouts import TaskModel
 from rkdl._applications.task_learning import RIDGE, Examples, Task, TaskLearning, plan
 from rkdl._backends.arrays import cast, host, is_tensor, joined
 from rkdl._backends.base import backend_of
@@ -38,26 +38,26 @@ from rkdl._learning.loop import progress
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array, Device, MatrixLike
 
-# Kernel vectors that a fit has for each signal, at most: with more of them it would learn the signals by heart.
-VECTORS_A_SIGNAL = 0.6
-# Signals that `spread` and the features' variances are read from.
+# Most kernel vectors per signal: with more, a fit overfits.
+VECTORS_PER_SIGNAL = 0.6
+# Signals from which the centre and the variances of the features are computed.
 MOMENT_SAMPLE = 20_000
-# Numbers that are kept where the batches are drawn from; of larger signals every batch is read anew.
+# Signals of at most this many numbers stay in memory, where batches are drawn; of larger ones every batch is read.
 MOST_KEPT = 1 << 30
 # Passes over a batch of a stream, and the size of their steps relative to the largest of a fit.
 STREAM_PASSES, STREAM_RATE = 10, 0.3
 
 
-class Unit(NamedTuple):
-    """The centre (m,) and the length that signals are measured from and in while they are learned from."""
+class Scaling(NamedTuple):
+    """The centre (m,) that is subtracted from signals, and the length that they are divided by, in the learning."""
 
     centre: np.ndarray
     length: float
     variances: np.ndarray  # (m,), of the features, in this length
 
     @classmethod
-    def of(cls, sample: np.ndarray) -> Unit:
-        """That of these signals."""
+    def of(cls, sample: np.ndarray) -> Scaling:
+        """Those of a sample."""
         wide = sample.astype(np.float64)
         # In the signals' dtype, in which it is subtracted.
         centre = wide.mean(axis=0).astype(sample.dtype).astype(np.float64)
@@ -70,7 +70,7 @@ class Unit(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of the estimators whose kernel vectors and widths are learned for a label."""
+    """Base of the estimators whose kernel vectors and gammas are learned for a label."""
 
     _: KW_ONLY
     n_kernel_vectors: int = 200
@@ -93,7 +93,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @abstractmethod
     def _task(self, n_outputs: int) -> Task:
-        """What is learned, of so many outputs."""
+        """What is learned, for this number of outputs."""
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         signals = read_signals(self, X, reset=reset, device=self.device, prefers_arrays=True, allows_nan=True)
@@ -114,28 +114,29 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         like = np.empty((signals.shape[0], 0))
         return _check_sample_weight(host(sample_weight), like, dtype=np.float64, ensure_non_negative=True)
 
-    def _start(self, signals: Signals, gamma: float, n_outputs: int, rng: RandomState) -> tuple[TaskLearning, Unit]:
-        """A learning with the first kernel vectors, k-means centres of the signals."""
-        count = min(self.n_kernel_vectors, max(1, round(VECTORS_A_SIGNAL * signals.shape[0])))
+    def _start(self, signals: Signals, gamma: float, n_outputs: int, rng: RandomState) -> tuple[TaskLearning, Scaling]:
+        """A learning that starts from k-means centres of the signals as kernel vectors."""
+        count = min(self.n_kernel_vectors, max(1, round(VECTORS_PER_SIGNAL * signals.shape[0])))
         chosen = KernelFeatures("rbf", gamma, 3, 1.0, "kmeans", Pursuit(1), count)
         with open_executor(signals, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
             vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
-        unit = Unit.of(spread_sample(signals, MOMENT_SAMPLE))
-        in_unit = ((vectors - unit.centre) / unit.length).astype(np.float32)
-        return TaskLearning(self._task(n_outputs), placed(in_unit, signals.device), gamma * unit.length**2), unit
+        scaling = Scaling.of(spread_sample(signals, MOMENT_SAMPLE))
+        scaled = ((vectors - scaling.centre) / scaling.length).astype(np.float32)
+        return TaskLearning(self._task(n_outputs), placed(scaled, signals.device), gamma * scaling.length**2), scaling
 
-    def _examples(self, signals: Signals, unit: Unit, targets: np.ndarray, weights: np.ndarray) -> Examples:
+    def _examples(self, signals: Signals, scaling: Scaling, targets: np.ndarray, weights: np.ndarray) -> Examples:
         """The signals with their targets, where the signals are."""
-        centre, device = placed(unit.centre, signals.device), signals.device
+        centre, device = placed(scaling.centre, signals.device), signals.device
         given = placed((targets.astype(np.float32), (weights / weights.mean()).astype(np.float32)), device)
-        return Examples(_reader(signals, centre, unit.length), *given)
+        return Examples(_reader(signals, centre, scaling.length), *given)
 
     def _learn(
         self, signals: Signals, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
-    ) -> tuple[TaskLearning, Unit, np.ndarray]:
+    ) -> tuple[TaskLearning, Scaling, np.ndarray]:
         """A whole learning from these signals, and the mean losses of its passes over them."""
-        learning, unit = self._start(signals, gamma, targets.shape[1], rng)
-        examples = self._examples(signals, unit, targets, weights)
+        self.__dict__.pop("_learning", None)
+        learning, scaling = self._start(signals, gamma, targets.shape[1], rng)
+        examples = self._examples(signals, scaling, targets, weights)
         learning.start_atoms(examples, rng)
         n_steps, batch = plan(signals.shape[0])
         losses: list[Array] = []
@@ -146,53 +147,54 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                     bar.update()
         steps = np.array([float(loss) for loss in losses])
         parts = np.array_split(steps, max(1, round(n_steps * batch / signals.shape[0])))
-        return learning, unit, np.array([part.mean() for part in parts])
+        return learning, scaling, np.array([part.mean() for part in parts])
 
-    def _continue(
-        self, signals: Signals, targets: np.ndarray, weights: np.ndarray, rng: RandomState
-    ) -> tuple[TaskLearning, Unit, float]:
-        """A few passes over a batch of a stream, from what was learned before, which stays as it was.
+    def _continue(self, signals: Signals, targets: np.ndarray, weights: np.ndarray) -> None:
+        """Learn from a batch of a stream, in a few passes over it, and set the fitted attributes.
 
-        Also the mean loss of the first pass, of signals that were not seen before.
+        The loss of a batch is that of the first pass, of signals that were not seen before.
         """
-        known = vars(self).get("_learning")
-        if known is None and "n_iter_" in vars(self) and self.n_iter_ > 0:
+        rng, known = check_random_state(self.random_state), vars(self).get("_learning")
+        if known is None and "n_iter_" in vars(self):
             known = self._restored(signals.device)
         elif known is None:
-            known = self._start(signals, find_gamma(self.gamma, signals), targets.shape[1], rng)
+            self.gamma_ = find_gamma(self.gamma, signals)
+            known = self._start(signals, self.gamma_, targets.shape[1], rng)
             known[0].start_atoms(self._examples(signals, known[1], targets, weights), rng)
-        learning, unit = deepcopy(known)
-        examples = self._examples(signals, unit, targets, weights)
+        # A copy, so that a failure leaves the learning as it was.
+        learning, scaling = self._learning = deepcopy(known)
+        examples = self._examples(signals, scaling, targets, weights)
         batch = min(signals.shape[0], plan(signals.shape[0])[1])
         n_steps = -(-signals.shape[0] // batch)
         threads, count = resolve_threads(self.n_jobs), STREAM_PASSES * n_steps
         losses = list(learning.run(examples, count, batch, rng, constant=STREAM_RATE, threads=threads))
-        self._learning = learning, unit
-        return learning, unit, float(np.mean([float(loss) for loss in losses[:n_steps]]))
+        loss = float(np.mean([float(loss) for loss in losses[:n_steps]]))
+        self._set(learning, scaling, np.append(vars(self).get("losses_", np.empty(0)), loss), signals.dtype)
 
-    def _restored(self, device: Device) -> tuple[TaskLearning, Unit]:
-        """The learning that the fitted attributes came from, without its averages of gradients."""
+    def _restored(self, device: Device) -> tuple[TaskLearning, Scaling]:
+        """The learning that the fitted attributes came from, without the moments of its gradients."""
         length = float(np.sqrt(self.feature_variances_.mean()))
-        unit = Unit(self.feature_means_, length or 1.0, self.feature_variances_ / (length or 1.0) ** 2)
-        gammas = self.gammas_ * unit.length**2
-        vectors = ((self.kernel_vectors_ - unit.centre) / unit.length).astype(np.float32)
+        scaling = Scaling(self.feature_means_, length or 1.0, self.feature_variances_ / (length or 1.0) ** 2)
+        gammas = self.gammas_ * scaling.length**2
+        vectors = ((self.kernel_vectors_ - scaling.centre) / scaling.length).astype(np.float32)
         learning = TaskLearning(self._task(len(self.intercept_)), placed(vectors, device), placed(gammas, device))
-        learning.restore(*placed((*self._linear_reading(), vars(self).get("components_")), device))
-        return learning, unit
+        learning.restore(*placed((*self._linear_readout(), vars(self).get("components_")), device))
+        return learning, scaling
 
-    def _linear_reading(self) -> tuple[np.ndarray, np.ndarray]:
+    def _linear_readout(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts as they were learned."""
         return self.dual_coef_, self.intercept_
 
-    def _set(self, learning: TaskLearning, unit: Unit, dtype: np.dtype) -> None:
+    def _set(self, learning: TaskLearning, scaling: Scaling, losses: np.ndarray, dtype: np.dtype) -> None:
         """Set the fitted attributes of what was learned."""
-        model = to_host(learning.model(unit.centre, unit.variances))
+        self.losses_, self.n_iter_ = losses, len(losses)
+        model = to_host(learning.model(scaling.centre, scaling.variances))
         vectors = model.vectors / model.scales
-        self.kernel_vectors_ = (vectors * unit.length + unit.centre).astype(dtype)
-        self.gammas_ = (model.scales.astype(np.float64) / unit.length) ** 2
+        self.kernel_vectors_ = (vectors * scaling.length + scaling.centre).astype(dtype)
+        self.gammas_ = (model.scales.astype(np.float64) / scaling.length) ** 2
         self.dual_coef_, self.intercept_ = model.dual.astype(dtype), model.intercept.astype(dtype)
-        self.feature_means_ = unit.centre
-        self.feature_variances_ = unit.variances * unit.length**2
+        self.feature_means_ = scaling.centre
+        self.feature_variances_ = scaling.variances * scaling.length**2
         relevance = self.gammas_ * self.feature_variances_
         total = relevance.sum()
         self.feature_relevance_ = relevance / total if total > 0.0 else np.full(len(relevance), 1.0 / len(relevance))
@@ -202,7 +204,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         freeze(self, (*self._parts, "feature_means_", "feature_variances_"))
 
     def _assemble(self) -> dict[tuple[Any, Any], TaskModel]:
-        """Room for the model in the dtypes, and on the devices, that signals come in."""
+        """Models by the dtype and device of the signals, filled by `_model`."""
         return {}
 
     def _model(self, dtype: np.dtype, device: Device) -> TaskModel:
@@ -277,7 +279,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
 
 class _Part(Signals):
-    """Some rows of signals that are not in memory, read to where those are read."""
+    """Some rows of signals that are not in memory."""
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
         super().__init__(signals.data, signals.dtype, (len(rows), signals.shape[1]))
@@ -299,6 +301,16 @@ def part_of(signals: Signals, rows: np.ndarray) -> Signals:
     return signals.subset(rows) if _is_kept(signals) else _Part(signals, rows)
 
 
+def of_positive_weight(
+    signals: Signals, targets: np.ndarray, weights: np.ndarray
+) -> tuple[Signals, np.ndarray, np.ndarray]:
+    """The signals with a positive weight, their targets and their weights."""
+    rows = np.flatnonzero(weights)
+    if len(rows) < len(weights):
+        signals, targets, weights = part_of(signals, rows), targets[rows], weights[rows]
+    return signals, targets, weights
+
+
 def _is_kept(signals: Signals) -> bool:
     """Whether batches are drawn from memory."""
     is_dense = signals.is_in_memory and not sparse.issparse(signals.data)
@@ -306,7 +318,7 @@ def _is_kept(signals: Signals) -> bool:
 
 
 def _without_missing(rows: np.ndarray) -> np.ndarray:
-    """The rows with the mean of its column for every missing number (NaN), if there are any."""
+    """The rows with missing numbers (NaN) replaced by the means of their columns."""
     if rows.dtype.kind != "f" or not np.isnan(rows).any():
         return rows
     counts = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
@@ -314,7 +326,7 @@ def _without_missing(rows: np.ndarray) -> np.ndarray:
 
 
 def _reader(signals: Signals, centre: Array, length: float) -> Callable[[np.ndarray], Array]:
-    """What reads batches, in the unit of the learning and in float32; from memory where the signals are there."""
+    """A function that reads batches, centred and scaled, in float32; from memory where the signals are kept."""
     if _is_kept(signals):
         kept = signals.read(0, signals.shape[0])
         return lambda chosen: cast((kept[backend_of(kept).from_host(chosen, kept)] - centre) / length, np.float32)

@@ -33,10 +33,8 @@ class DeviceExecutor(Executor):
     user's runs in a pass, so that torch need not track derivatives.
     """
 
-    def __init__(
-        self, signals: Signals, bounds: Bounds, is_light: bool, is_alone: bool, cache_bytes: int | None = None
-    ) -> None:
-        super().__init__(signals, bounds, 1, cache_bytes)
+    def __init__(self, signals: Signals, bounds: Bounds, is_light: bool, is_alone: bool) -> None:
+        super().__init__(signals, bounds, 1)
         self.is_light, self.is_alone = is_light, is_alone
         self.device = signals.device
         self._pieces = 1
@@ -56,7 +54,7 @@ class DeviceExecutor(Executor):
     @cached_property
     def _cache_limit(self) -> int:
         # Queried once, and not to code a few signals: the query takes as long as many kernels.
-        return int(CACHE_SHARE * free_bytes(self.device)) if self.cache_bytes is None else self.cache_bytes
+        return int(CACHE_SHARE * free_bytes(self.device))
 
     def to_backend(self, value: Value) -> Value:
         return to_host(value) if self.is_light else to_device(value, self.device)
@@ -74,9 +72,6 @@ class DeviceExecutor(Executor):
         if self.device.type == "cpu":
             return super().can_cache(n_bytes)
         return n_bytes <= cache_limit(self._cache_limit)
-
-    def cache_room(self, n_bytes: int) -> int:
-        return super().cache_room(n_bytes) if self.device.type == "cpu" else self._cache_limit
 
     def worker(self, task: ChunkTask) -> ChunkTask:
         return partial(self.attempt, self.to_signals(task))

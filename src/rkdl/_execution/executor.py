@@ -47,7 +47,6 @@ ChunkTask = Callable[[Array, State], tuple[Sums, State]]
 class Executor:
     """Runs chunk tasks on rows `bounds` of the signals, here on threads; the caller holds BLAS to one thread.
 
-    At most `cache_bytes` are cached between passes; None for `CACHE_BYTES`, or what the user's configuration says.
     Signals occupy `row_width` numbers each while they are processed.
     """
 
@@ -56,13 +55,11 @@ class Executor:
         signals: Signals,
         bounds: Bounds,
         n_jobs: int | None,
-        cache_bytes: int | None = None,
         row_width: float = float("inf"),
     ) -> None:
         self.signals = signals
         self.bounds = list(bounds)
         self.n_jobs = n_jobs
-        self.cache_bytes = cache_bytes
         self._threads = 1
         # Contexts that end with the executor.
         self._context = ExitStack()
@@ -149,19 +146,14 @@ class Executor:
         return feature_map
 
     def with_signals(self, signals: Signals) -> Self:
-        """This executor for the same rows, read in another dtype; lives as long as this one."""
+        """This executor for the same rows, read in another dtype; valid as long as this one."""
         other = copy(self)
         other.signals = signals
         return other
 
     def can_cache(self, n_bytes: int) -> bool:
         """Whether `n_bytes` may be cached between passes."""
-        limit = cache_limit(CACHE_BYTES) if self.cache_bytes is None else self.cache_bytes
-        return self.signals.is_in_memory and n_bytes <= limit
-
-    def cache_room(self, n_bytes: int) -> int:
-        """Bytes of features that may be cached where the signals are: `n_bytes` on the host, what fits on a GPU."""
-        return n_bytes
+        return self.signals.is_in_memory and n_bytes <= cache_limit(CACHE_BYTES)
 
     def inspected(self) -> Self:
         """The executor for signals whose squares stay in the dtype's range; what no dtype holds is refused."""
@@ -191,12 +183,11 @@ def open_executor(
     *,
     is_alone: bool = False,
     is_part: bool = False,
-    cache_bytes: int | None = None,
 ) -> Executor:
     """What runs chunk tasks on the signals, each of which occupies `row_width` numbers while it is processed.
 
-    `is_alone` says that the chunk tasks run no code of the user's, `is_part` that the signals are a part of others, to
-    which the user's chunks apply. At most `cache_bytes` are cached between passes.
+    `is_alone` says that the chunk tasks run no user-defined code, `is_part` that the signals are a part of others, to
+    which the user's chunks apply.
     """
     if signals.is_remote:
         from rkdl._data.dask import DaskSignals
@@ -208,12 +199,12 @@ def open_executor(
         signals.shape[0], row_width, signals.dtype.itemsize, signals.device
     )
     if signals.device is None:
-        return Executor(signals, bounds, n_jobs, cache_bytes, row_width)
+        return Executor(signals, bounds, n_jobs, row_width)
     from rkdl._execution.device import DeviceExecutor, is_light
 
     # A source of signals that is the user's may differentiate.
     is_alone = is_alone and (is_tensor(signals.data) or type(signals.data) is np.ndarray)
-    return DeviceExecutor(signals, bounds, is_light(row_width, signals.shape[1]), is_alone, cache_bytes)
+    return DeviceExecutor(signals, bounds, is_light(row_width, signals.shape[1]), is_alone)
 
 
 class SquaresTask:
@@ -256,7 +247,7 @@ def in_order(
 ) -> None:
     """``consume(function(*arguments(number)))`` of each number below `count`, consumed in order.
 
-    On so many threads, this one among them; at most `window` results are in flight. After an error or Ctrl-C nothing
+    On `threads` threads, including this one; at most `window` results are in flight. After an error or Ctrl-C nothing
     more begins. With a pool of the standard library, passes over a few megabytes take a tenth to two fifths longer.
     """
     if threads <= 1:
@@ -311,15 +302,15 @@ def in_order(
 class _Helpers:
     """Threads that work beside this one.
 
-    What is waited for is made in C: Ctrl-C inside a semaphore or a future, which are made in Python, would leave its
-    lock held for ever.
+    Threads wait on objects that are implemented in C: Ctrl-C inside a semaphore or a future, which are implemented in
+    Python, would leave their locks held forever.
     """
 
     def __init__(self) -> None:
         self._started, self._finished, self._ended = list[int](), list[None](), SimpleQueue[None]()
 
     def start(self, work: Callable[[], None], count: int) -> None:
-        """Call `work` in so many threads; in none when the interpreter shuts down, and no thread can start."""
+        """Call `work` in `count` threads; in none when the interpreter shuts down, and no thread can start."""
 
         def help_out(context: Context) -> None:
             context.run(work)

@@ -18,7 +18,7 @@ RULES = ("median", "scale")
 
 
 def spread_sample(signals: Signals, size: int = SAMPLE) -> np.ndarray:
-    """Signals taken evenly from first to last, so that no randomness is spent on them."""
+    """Signals taken evenly from first to last, so that no random numbers are used."""
     return signals.take(spread_indices(signals.shape[0], size))
 
 
@@ -39,7 +39,7 @@ def spread_evenly(signals: Signals, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def spread_indices(n_signals: int, size: int) -> np.ndarray:
-    """At most `size` indices spread evenly over so many signals."""
+    """At most `size` indices spread evenly over all signals."""
     return np.unique(np.linspace(0, n_signals - 1, min(size, n_signals)).astype(np.intp))
 
 

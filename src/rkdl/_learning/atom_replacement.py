@@ -13,8 +13,8 @@ from rkdl._execution.executor import Executor
 from rkdl._learning.chunk_tasks import ChunkState
 from rkdl._learning.initial_atoms import draw_pivots
 
-# At most so many atoms, and a fifth of them, are replaced at once, each by what several of so many residuals share.
-MOST_REPLACED, RESIDUALS_A_DIRECTION, FEWEST_RESIDUALS = 200, 5, 500
+# Most atoms replaced at once, besides a fifth of all; residuals per direction that may replace one; fewest residuals.
+MOST_REPLACED, RESIDUALS_PER_DIRECTION, FEWEST_RESIDUALS = 200, 5, 500
 
 
 class WorstSignals(NamedTuple):
@@ -81,7 +81,7 @@ class ResidualProducts(Protocol):
 
 
 class ProductsOfRows(NamedTuple):
-    """Those of residuals that are rows (t, r)."""
+    """Inner products of residuals that are given as rows (t, r)."""
 
     rows: np.ndarray
 
@@ -96,7 +96,7 @@ class ProductsOfRows(NamedTuple):
 
 
 class GivenProducts(NamedTuple):
-    """Those of a matrix."""
+    """Inner products of residuals that are given as a matrix."""
 
     matrix: np.ndarray
 
@@ -119,7 +119,7 @@ class Replacements(NamedTuple):
 
 def sample_size(n_atoms: int) -> int:
     """Number of signals whose residuals are looked at."""
-    return max(FEWEST_RESIDUALS, RESIDUALS_A_DIRECTION * _most_replaced(n_atoms))
+    return max(FEWEST_RESIDUALS, RESIDUALS_PER_DIRECTION * _most_replaced(n_atoms))
 
 
 def _most_replaced(n_atoms: int) -> int:
@@ -135,7 +135,7 @@ def find_replacements(residuals: ResidualProducts, code_gram: np.ndarray, cosine
     duplicates, mixtures and atoms that are hardly used.
     """
     squares = residuals.diagonal()
-    count = min(_most_replaced(len(cosines)), len(squares) // RESIDUALS_A_DIRECTION)
+    count = min(_most_replaced(len(cosines)), len(squares) // RESIDUALS_PER_DIRECTION)
     pivots = draw_pivots(squares, residuals.column, count, np.random.RandomState(0))
     if not pivots:
         return Replacements(np.empty(0, dtype=np.intp), np.empty((0, len(squares))))

@@ -9,8 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from rkdl._backends.arrays import copied, dot
+import numpy as np
+
+from rkdl._backends.arrays import copied, dot, is_tensor
 from rkdl._backends.base import SHORT, SHORT_IN_METRIC, backend_of
+from rkdl._execution.executor import Executor
+from rkdl._features.maps import FeatureMap, LinearMap
+from rkdl._features.metric import IdentityMetric, Metric
+from rkdl._learning.chunk_tasks import ChunkState, Features
 from rkdl._utils.types import Array
 
 
@@ -27,13 +33,44 @@ class CodedSignals(Protocol):
         """Inner products of atom j with the signals of `rows`, in float64."""
 
 
+class CodedFeatures:
+    """All codes together, for atom updates that change them: a `CodedSignals`."""
+
+    def __init__(
+        self, executor: Executor, feature_map: FeatureMap, metric: Metric | IdentityMetric, chunks: list[ChunkState]
+    ) -> None:
+        self.executor, self.chunks, self.metric = executor, chunks, executor.to_signals(metric)
+        signals = executor.signals
+        # In one array, or tensors chunk by chunk.
+        if isinstance(feature_map, LinearMap) and signals.is_in_memory and signals.device is None:
+            self.features = [signals.read(0, signals.shape[0])]
+        else:
+            parts = executor.gather(_itself, executor.map_reduce(Features(feature_map))[1])
+            self.features = parts if len(parts) == 1 or is_tensor(parts[0]) else [np.concatenate(parts)]
+
+    def codes(self, n_atoms: int) -> Array:
+        self.chunks[:] = self.executor.gather(_itself, self.chunks)
+        parts = [state.codes for state in self.chunks]
+        return backend_of(parts[0].values).sweep_codes(parts, n_atoms)
+
+    def update(self, j: int, couplings: Array, norm: float) -> None:
+        """Features do not change with the atoms."""
+
+    def correlations(self, j: int, atoms: Array, rows: Array) -> Array:
+        return backend_of(atoms).project_rows(self.features, rows, self.metric.unwhiten(atoms[j : j + 1])[0])
+
+
+def _itself(state: Array) -> Array:
+    return state
+
+
 class Sweep(NamedTuple):
     """Atoms (n, r) of unit norm after one sweep, and ``Z'Z`` (n, n) of their codes."""
 
     atoms: Array
     code_gram: Array
     fit: Array  # sum_tj z_tj <phi(y_t), a_j>
-    # Factors (n,) that the codes of each atom have been multiplied by, or the codes themselves that changed one by one.
+    # One of these: factors (n,) that the codes of each atom have been multiplied by, or codes that changed one by one.
     code_scales: Array = None
     codes: Array = None
 

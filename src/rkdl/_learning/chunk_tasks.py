@@ -77,7 +77,7 @@ class EncodeTask(Encoder):
 class GradientTask:
     """For codes of an earlier task: ``P = Z'K(Y, D)``, and the signals' part of the gradient if `atoms` are given.
 
-    That of ``d_i`` is the sum over signals of ``(Z A)_ti`` times the derivative of ``k(y_t, d_i)`` by ``d_i``.
+    Its part for ``d_i`` is the sum over signals of ``(Z A)_ti`` times the derivative of ``k(y_t, d_i)`` by ``d_i``.
     Kernel vectors move after their gradient, so features are dropped with it.
     """
 

@@ -179,8 +179,8 @@ class FullModel(NamedTuple):
         """The model with its atoms for those that the momentum starts from."""
         return self._replace(swept=SweptAtoms(self.atoms, self.correlations))
 
-    def moved_on(self, earlier: SweptAtoms, momentum: float) -> FullModel:
-        """The model with its atoms moved on by a share of their change since the sweep before."""
+    def with_momentum(self, earlier: SweptAtoms, momentum: float) -> FullModel:
+        """The model with every atom moved further by a share of its change since the sweep before."""
         swept = SweptAtoms(self.atoms, self.correlations)
         atoms, correlations = (now + momentum * (now - then) for now, then in zip(swept, earlier, strict=True))
         return self._replace(atoms=atoms, correlations=correlations, gram=atoms @ correlations).normalized()
@@ -255,33 +255,33 @@ class FullProblem(LearningProblem):
         parts = [state.codes for state in chunks]
         dense = joined([codes.dense(n_atoms, np.float64) for codes in parts])
         weighted = dense if self.weights is None else dense * self.weights[:, None]
-        aims = cast(self.kernel_rows.times(weighted), np.float64)
+        kernel_codes = cast(self.kernel_rows.times(weighted), np.float64)
 
         # Coordinates of the sweep: the codes' columns first, the old atoms after them.
-        metric = backend_of(aims).full((2 * n_atoms, 2 * n_atoms), 0.0, aims)
-        metric[:n_atoms, :n_atoms] = weighted.T @ aims
+        metric = backend_of(kernel_codes).full((2 * n_atoms, 2 * n_atoms), 0.0, kernel_codes)
+        metric[:n_atoms, :n_atoms] = weighted.T @ kernel_codes
         metric[:n_atoms, n_atoms:] = weighted.T @ model.correlations
         metric[n_atoms:, :n_atoms] = metric[:n_atoms, n_atoms:].T
         metric[n_atoms:, n_atoms:] = model.gram
         metric = 0.5 * (metric + metric.T)
-        identity = backend_of(aims).from_host(np.eye(2 * n_atoms), aims)
+        identity = backend_of(kernel_codes).from_host(np.eye(2 * n_atoms), kernel_codes)
         targets, mixed = identity[:n_atoms], identity[n_atoms:]
 
         products = dense.T @ weighted
         used = host(products.diagonal() > 0.0)
-        signals = _CodedKernel(parts, aims, copied(model.correlations))
+        signals = _CodedKernel(parts, kernel_codes, copied(model.correlations))
         sweep = self.atom_update(products, targets, mixed, signals, metric)
-        ours, theirs = sweep.atoms[:, :n_atoms], sweep.atoms[:, n_atoms:]
+        code_part, atom_part = sweep.atoms[:, :n_atoms], sweep.atoms[:, n_atoms:]
         found = model._replace(
-            atoms=ours @ weighted.T + theirs @ model.atoms,
-            correlations=aims @ ours.T + model.correlations @ theirs.T,
+            atoms=code_part @ weighted.T + atom_part @ model.atoms,
+            correlations=kernel_codes @ code_part.T + model.correlations @ atom_part.T,
             gram=sweep.atoms @ metric @ sweep.atoms.T,
             update_objective=sweep.objective(self.energy, metric),
         )
         found = found.normalized().with_swept()
         momentum, is_first = self.atom_update.momentum, not np.isfinite(model.update_objective)
         if momentum > 0.0 and not (is_rise or is_first):
-            found = found.moved_on(model.swept, momentum)
+            found = found.with_momentum(model.swept, momentum)
         n_replaced = self.replace_unused_atoms(chunks, used, found)
         if replaces and self.atom_update.momentum > 0.0:
             found = self.replace_useless_atoms(host(sweep.code_gram), found)
@@ -321,7 +321,7 @@ class FullProblem(LearningProblem):
         return len(chosen)
 
     def replace_useless_atoms(self, code_gram: np.ndarray, model: FullModel) -> FullModel:
-        """Replace atoms that explain less than a direction that the residuals of some signals share."""
+        """Replace atoms that explain less than a direction shared by residuals of a sample of the signals."""
         size, n_atoms, dtype = self.kernel_rows.size, len(model.atoms), self.executor.signals.dtype
         sample, factors = spread_evenly(self.executor.signals, sample_size(n_atoms))
         columns, correlations = self.kernel_rows.columns(sample), model.correlations[sample]
@@ -351,14 +351,14 @@ class FullProblem(LearningProblem):
 class _CodedKernel:
     """All codes, and the signals' correlations with the atoms, which follow these: a `CodedSignals`."""
 
-    def __init__(self, parts: list, aims: Any, products: Any) -> None:
-        self.parts, self.aims, self.products = parts, aims, products
+    def __init__(self, parts: list, kernel_codes: Any, products: Any) -> None:
+        self.parts, self.kernel_codes, self.products = parts, kernel_codes, products
 
     def codes(self, n_atoms: int) -> Any:
-        return backend_of(self.aims).sweep_codes(self.parts, n_atoms)
+        return backend_of(self.kernel_codes).sweep_codes(self.parts, n_atoms)
 
     def update(self, j: int, couplings: Any, norm: float) -> None:
-        self.products[:, j] = (self.aims[:, j] - self.products @ couplings) / norm
+        self.products[:, j] = (self.kernel_codes[:, j] - self.products @ couplings) / norm
 
     def correlations(self, j: int, atoms: Any, rows: Any) -> Any:
         return self.products[rows, j]

@@ -1,4 +1,4 @@
-"""First atoms by stochastic gradients, for signals that a dictionary has made.
+"""First atoms by stochastic gradients, for signals that a dictionary has generated.
 
 Each step codes a few signals and moves the atoms by Adam, whose normalised steps move a rarely used atom as fast as the
 others, and in whose noise no atom settles early on a mixture of two. What the residuals have in common replaces useless
@@ -16,26 +16,26 @@ from rkdl._learning.atom_replacement import ProductsOfRows, find_replacements, s
 from rkdl._utils.types import Array
 
 STEPS = 1000
-# Signals of a step: so many that an atom is used so often in the mean, and no fewer than these.
-USES_A_STEP, FEWEST_SIGNALS = 5, 128
-# Time of a step relative to that of coding its signals.
+# Signals per step: enough that an atom is used USES_PER_STEP times on average, and at least FEWEST_SIGNALS.
+USES_PER_STEP, FEWEST_SIGNALS = 5, 128
+# Time of a step relative to that of coding its signals, and the iterations that all steps are compared with.
 COST, ITERATIONS = 3, 30
 # Length of a step in every coordinate, relative to the root mean square of those of the atoms.
 RATE = 0.4
-# Shares of the steps in which they become longer at first and shorter at the end.
+# Shares of the steps in which the step size rises at first and falls at the end.
 RISE, FALL = 0.1, 0.5
-# Steps between two replacements, which end when the steps become shorter.
+# Steps between two replacements, of which there are none once the step size falls.
 INTERVAL = 50
 DECAYS = 0.9, 0.999
 
 
 def batch_size(n_atoms: int, n_nonzero: int) -> int:
     """Number of signals of one step."""
-    return max(FEWEST_SIGNALS, USES_A_STEP * n_atoms // n_nonzero)
+    return max(FEWEST_SIGNALS, USES_PER_STEP * n_atoms // n_nonzero)
 
 
-def pays(n_signals: int, n_atoms: int, n_nonzero: int) -> bool:
-    """Whether it takes a third of the time of so many iterations, whatever max_iter is, so that it may be raised."""
+def is_cheap(n_signals: int, n_atoms: int, n_nonzero: int) -> bool:
+    """Whether all steps take at most a third of the time of `ITERATIONS`, whatever `max_iter` is: it may be raised."""
     return 3 * COST * STEPS * batch_size(n_atoms, n_nonzero) <= ITERATIONS * n_signals
 
 

@@ -17,9 +17,9 @@ from rkdl._utils.types import Array
 
 INITS = ("auto", "gradient", "rpcholesky", "data", "random")
 
-# Pivots are drawn from a sample of PIVOT_SAMPLE signals, or SAMPLES_A_PIVOT per pivot; their number is bounded, because
-# each costs as much as all before it together.
-PIVOT_SAMPLE, SAMPLES_A_PIVOT, MOST_PIVOTS = 1000, 4, 256
+# Pivots are drawn from a sample of PIVOT_SAMPLE signals, or SAMPLES_PER_PIVOT each; their number is bounded, because a
+# pivot costs as much as all before it together.
+PIVOT_SAMPLE, SAMPLES_PER_PIVOT, MOST_PIVOTS = 1000, 4, 256
 
 # The squared norms (s,) of a sample in feature space, and a function of i: its products (s,) with signal i.
 Products = tuple[np.ndarray, Callable[[int], np.ndarray]]
@@ -75,7 +75,7 @@ def first_signals(
     if init == "data":
         return rng.choice(n_signals, count, replace=False)
     n_pivots = min(count, MOST_PIVOTS)
-    size = min(n_signals, max(PIVOT_SAMPLE, SAMPLES_A_PIVOT * n_pivots, count))
+    size = min(n_signals, max(PIVOT_SAMPLE, SAMPLES_PER_PIVOT * n_pivots, count))
     sample = np.sort(rng.choice(n_signals, size, replace=False))
     chosen = draw_pivots(*products(sample), n_pivots, rng)
     chosen += draw_others(size, chosen, count, rng)

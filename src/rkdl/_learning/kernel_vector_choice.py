@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 METHODS = ("dictionary", "random", "kmeans", "rpcholesky")
 
-# Kernel vectors are chosen from at most LARGEST_SAMPLE signals, or SAMPLES_A_VECTOR per vector if that is more.
+# Kernel vectors are chosen from at most LARGEST_SAMPLE signals, or SAMPLES_PER_VECTOR per vector if that is more.
 LARGEST_SAMPLE = 20_000
-SAMPLES_A_VECTOR = 100
+SAMPLES_PER_VECTOR = 100
 KMEANS_ITERATIONS = 10
 # k-means starts from 10 signals a vector, up to START_SAMPLE, or 4 a vector, up to LARGEST_START, if that is more.
 START_SAMPLE, LARGEST_START = 2000, 8192
@@ -54,7 +54,7 @@ def choose_kernel_vectors(
         sample = signals.take(np.sort(rng.choice(n_signals, size, replace=False)))
         pivots = draw_pivots(kernel.diagonal(sample), lambda i: kernel(sample, sample[i : i + 1])[:, 0], count, rng)
         return sample[pivots + draw_others(size, pivots, count, rng)].astype(np.float64)
-    with sampled(executor, max(LARGEST_SAMPLE, SAMPLES_A_VECTOR * count), rng) as few:
+    with sampled(executor, max(LARGEST_SAMPLE, SAMPLES_PER_VECTOR * count), rng) as few:
         if method == "kmeans":
             return _cluster_centres(few, count, kernel, rng)
         return _train_dictionary(few, features, rng, atom_update)
@@ -90,12 +90,12 @@ def _train_dictionary(
 ) -> np.ndarray:
     """A linear dictionary of the signals, its atoms scaled to their root-mean-square norm.
 
-    The sign of an atom does not matter to a linear representation, but it does to a kernel: each atom is turned to
-    the side of the signals' mean.
+    The sign of an atom does not matter to a linear representation, but it does to a kernel: each atom gets the sign
+    of its inner product with the signals' mean.
     """
     starts, size = _draw_signals(executor.signals, features.size, rng), executor.signals.shape[1]
     model = Model.start(LinearMap(size), IdentityMetric(size), starts)
-    problem = ReducedProblem(executor, model, features.dictionary_pursuit, atom_update=atom_update)
+    problem = ReducedProblem(executor, model, features.dictionary_pursuit, atom_update)
     for _ in range(DICTIONARY_ITERATIONS):
         problem.encode()
         problem.update()

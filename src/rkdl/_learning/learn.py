@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from rkdl._learning.chunk_tasks import Features
 from rkdl._learning.diagnostics import check_learned, needs_float64
 from rkdl._learning.feature_choice import EverySignal, KernelChoice, KernelFeatures
 from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
-from rkdl._learning.gradient_start import gradient_atoms, pays
+from rkdl._learning.gradient_start import gradient_atoms, is_cheap
 from rkdl._learning.initial_atoms import initial_atoms
 from rkdl._learning.kernel_vector_choice import sampled
 from rkdl._learning.linear_term import on_sphere
@@ -33,9 +34,10 @@ from rkdl._utils.warnings import warn
 
 # Iterations before the kernel vectors are learned, at most; whatever max_iter is, so that it may be raised.
 FIXED_VECTOR_ITERATIONS = 20
-# The start by stochastic gradients learns from so many signals, or so many for each atom, of so many numbers at most.
-GRADIENT_SAMPLE, SAMPLES_AN_ATOM, MOST_NUMBERS = 20_000, 100, 1 << 27
-# It is taken if it leaves less than this share of the energy that the other start leaves, after so many iterations.
+# The start by stochastic gradients learns from GRADIENT_SAMPLE signals, or SAMPLES_PER_ATOM for each atom if those are
+# more, of at most MOST_NUMBERS numbers together.
+GRADIENT_SAMPLE, SAMPLES_PER_ATOM, MOST_NUMBERS = 20_000, 100, 1 << 27
+# It is preferred if, after TRIAL_ITERATIONS, it leaves less than MUCH_BETTER of the energy that the other one leaves.
 MUCH_BETTER, TRIAL_ITERATIONS = 0.9, 5
 
 
@@ -98,7 +100,8 @@ def learn(
         if specification.decoder_alpha is not None:
             try:
                 sums = decoder_sums(dictionary, executor)
-                dictionary = dictionary.with_decoder(solved_decoder(dictionary, sums, specification.decoder_alpha))
+                decoder = solved_decoder(dictionary, sums, specification.decoder_alpha)
+                dictionary = replace(dictionary, decoder=decoder)
             except KeyboardInterrupt:
                 # The atoms are complete.
                 is_interrupted = True
@@ -122,7 +125,7 @@ def open_learning(
         is_wide = _lacks_digits(specification, signals) if is_wide is None else is_wide
         signals = signals.with_dtype(np.dtype(np.float64)) if is_wide else signals
     width = specification.row_width(*signals.shape)
-    # A kernel of the user's may differentiate.
+    # A user-defined kernel may need torch to track derivatives.
     with open_executor(signals, width, n_jobs, is_alone=not specification.features.runs_user_code) as executor:
         if signals.is_remote:
             # On a cluster once the workers hold the blocks, which would otherwise be computed twice.
@@ -208,15 +211,7 @@ def start_problem(
     model = Model.start(feature_map, metric, atoms)
     if saved is None:
         model = choose_start(specification, executor, model, rng)
-    problem = ReducedProblem(
-        executor,
-        model,
-        specification.pursuit,
-        atom_update=specification.atom_update,
-        vector_update=update,
-        linear=linear,
-    )
-    return problem, gamma
+    return ReducedProblem(executor, model, specification.pursuit, specification.atom_update, update, linear), gamma
 
 
 def choose_start(specification: Specification, executor: Executor, model: Model, rng: np.random.RandomState) -> Model:
@@ -228,10 +223,10 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
     n_atoms, pursuit = specification.n_atoms, specification.pursuit
     if not isinstance(init, str) or init not in ("auto", "gradient"):
         return model
-    if init == "auto" and not pays(n_signals, n_atoms, pursuit.n_nonzero):
+    if init == "auto" and not is_cheap(n_signals, n_atoms, pursuit.n_nonzero):
         return model
     most = MOST_NUMBERS // max(n_features, model.metric.rank)
-    size = min(n_signals, most, max(GRADIENT_SAMPLE, SAMPLES_AN_ATOM * n_atoms))
+    size = min(n_signals, most, max(GRADIENT_SAMPLE, SAMPLES_PER_ATOM * n_atoms))
     with sampled(executor, size, rng) as few:
         model, rows = few.to_backend(model), few.to_signals(few.signals.read(0, few.signals.shape[0]))
         features = few.worker(Features(model.feature_map))(rows, None)[1]
@@ -243,9 +238,7 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
     if init == "gradient":
         return found
     with sampled(executor, max(GRADIENT_SAMPLE // 4, n_atoms), rng) as few:
-        trials = [
-            ReducedProblem(few, start, pursuit, atom_update=specification.atom_update) for start in (model, found)
-        ]
+        trials = [ReducedProblem(few, start, pursuit, specification.atom_update) for start in (model, found)]
         for problem in trials:
             for _ in range(TRIAL_ITERATIONS):
                 problem.encode()
@@ -263,7 +256,7 @@ def warm_up(specification: Specification, problem: LearningProblem, report: Repo
     if not specification.warms_up:
         return False
     assert isinstance(problem, ReducedProblem)
-    fixed = ReducedProblem(problem.executor, problem.model, problem.pursuit, atom_update=problem.atom_update)
+    fixed = ReducedProblem(problem.executor, problem.model, problem.pursuit, problem.atom_update)
     held = report._replace(name=f"{report.name}, kernel vectors held")
     options = loop_options(specification, fixed, held)
     _, is_interrupted = alternate(fixed, max_iter=FIXED_VECTOR_ITERATIONS, **options)

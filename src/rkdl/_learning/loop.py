@@ -43,7 +43,7 @@ class LearningProblem:
     def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
         """Update atoms and kernel vectors for the codes; all or nothing.
 
-        After the rise of the error that momentum may lead to, atoms rest; and useless ones are replaced if asked.
+        With `is_rise`, after an increase of the error, there is no momentum; `replaces` replaces useless atoms.
         """
         raise NotImplementedError
 
@@ -134,7 +134,7 @@ def alternate(
     return history, is_interrupted
 
 
-# Useless atoms are replaced in every second of so many iterations, whatever max_iter is, so that it may be raised.
+# Useless atoms are replaced in every second of these first iterations, whatever max_iter is, so that it may be raised.
 REPLACING_ITERATIONS = 20
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, host, is_tensor, normalize_rows, row_norms
+from rkdl._backends.arrays import cast, host, normalize_rows, row_norms
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
@@ -25,7 +25,7 @@ from rkdl._learning.atom_replacement import (
     rounding_level,
     sample_size,
 )
-from rkdl._learning.atom_updates import AtomUpdate, GramUpdate
+from rkdl._learning.atom_updates import AtomUpdate, CodedFeatures
 from rkdl._learning.chunk_tasks import (
     ChunkState,
     EncodeTask,
@@ -112,7 +112,7 @@ class Iterate(NamedTuple):
 
 
 class SampledSignals(NamedTuple):
-    """Some signals, whose residuals say what useless atoms are replaced by."""
+    """A sample of the signals, whose residuals replace useless atoms."""
 
     feature_map: FeatureMap
     rows: Any
@@ -134,14 +134,13 @@ class ReducedProblem(LearningProblem):
         executor: Executor,
         model: Model,
         pursuit: Pursuit,
-        *,
-        atom_update: AtomUpdate | None = None,
+        atom_update: AtomUpdate,
         vector_update: KernelVectorUpdate | None = None,
         linear: LinearTermChoice | None = None,
     ) -> None:
         super().__init__(executor, executor.to_backend(model))
         self.pursuit = pursuit
-        self.atom_update = GramUpdate() if atom_update is None else atom_update
+        self.atom_update = atom_update
         self.vector_update = vector_update
         self.linear = linear
         # Features of the chunks, and the map that they are of.
@@ -165,7 +164,7 @@ class ReducedProblem(LearningProblem):
         iterate = self.update_kernel_vectors(iterate)
         iterate = self.refine_objective(iterate)
         if not is_rise:
-            iterate = self.move_atoms_on(iterate)
+            iterate = self.apply_momentum(iterate)
         iterate = self.replace_unused_atoms(iterate, used)
         if replaces and not self.moves_vectors:
             iterate, _ = self.replace_useless_atoms(iterate, self.executor.signals.total)
@@ -212,7 +211,7 @@ class ReducedProblem(LearningProblem):
         targets = iterate.metric.whiten(statistics.cross_products)
         signals: Any = None
         if update.refits_codes:
-            signals = _CodedFeatures(executor, iterate.feature_map, iterate.metric, iterate.chunks)
+            signals = CodedFeatures(executor, iterate.feature_map, iterate.metric, iterate.chunks)
         sweep = update(statistics.code_gram, targets, iterate.whitened_atoms, signals)
         cross_products = None
         if sweep.codes is None:
@@ -282,7 +281,7 @@ class ReducedProblem(LearningProblem):
         (square,), _ = self.executor.map_reduce(ResidualTask(cast(iterate.whitened_atoms, dtype)), chunks)
         return iterate._replace(objective=float(square))
 
-    def move_atoms_on(self, iterate: Iterate) -> Iterate:
+    def apply_momentum(self, iterate: Iterate) -> Iterate:
         """The momentum of the atom update, from the second iteration on."""
         swept, earlier, model = iterate.whitened_atoms, self.model.swept_atoms, self.model
         if self.atom_update.momentum == 0.0 or not np.isfinite(model.update_objective):
@@ -296,13 +295,13 @@ class ReducedProblem(LearningProblem):
         return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
 
     def replace_useless_atoms(self, iterate: Iterate, weight: float, margin: float = 1.0) -> tuple[Iterate, np.ndarray]:
-        """Replace atoms that explain less than a direction that the residuals of some signals share; and which ones.
+        """Replace atoms that explain less than a direction shared by residuals of a sample; returns their indices too.
 
         The statistics are of signals of this weight; a direction must explain `margin` times as much as an atom.
         """
         if self.atom_update.momentum == 0.0 or iterate.metric.rank == 0:
             return iterate, np.empty(0, dtype=np.intp)
-        residuals, atoms = self._residuals_of_some(iterate), host(iterate.whitened_atoms)
+        residuals, atoms = self._sampled_residuals(iterate), host(iterate.whitened_atoms)
         code_gram = host(iterate.statistics.code_gram) * (margin * len(residuals) / weight)
         found = find_replacements(ProductsOfRows(residuals), code_gram, atoms @ atoms.T)
         return self._with_atoms(iterate, found.atoms, found.combinations @ residuals), found.atoms
@@ -316,8 +315,8 @@ class ReducedProblem(LearningProblem):
         atoms, swept = self.executor.to_backend(both)
         return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
 
-    def _residuals_of_some(self, iterate: Iterate) -> np.ndarray:
-        """What the atoms leave of some signals, in whitened coordinates."""
+    def _sampled_residuals(self, iterate: Iterate) -> np.ndarray:
+        """Residuals of a sample of the signals, in whitened coordinates."""
         executor, atoms, feature_map = self.executor, iterate.whitened_atoms, iterate.feature_map
         if self._sampled is None or self._sampled.feature_map is not feature_map:
             chosen, factors = spread_evenly(executor.signals, sample_size(len(atoms)))
@@ -430,35 +429,6 @@ class ReducedProblem(LearningProblem):
         super().restore(state)
         if self.vector_update is not None:
             self.vector_update = self.vector_update.restored(self.executor.to_backend(state))
-
-
-class _CodedFeatures:
-    """All codes together, for atom updates that change them: a `CodedSignals`."""
-
-    def __init__(self, executor: Executor, feature_map: FeatureMap, metric: Any, chunks: list) -> None:
-        self.executor, self.chunks, self.metric = executor, chunks, executor.to_signals(metric)
-        signals = executor.signals
-        # In one array, or tensors chunk by chunk.
-        if isinstance(feature_map, LinearMap) and signals.is_in_memory and signals.device is None:
-            self.features = [signals.read(0, signals.shape[0])]
-        else:
-            parts = executor.gather(_itself, executor.map_reduce(Features(feature_map))[1])
-            self.features = parts if len(parts) == 1 or is_tensor(parts[0]) else [np.concatenate(parts)]
-
-    def codes(self, n_atoms: int) -> Any:
-        self.chunks[:] = self.executor.gather(_itself, self.chunks)
-        parts = [state.codes for state in self.chunks]
-        return backend_of(parts[0].values).sweep_codes(parts, n_atoms)
-
-    def update(self, j: int, couplings: Any, norm: float) -> None:
-        """Features do not change with the atoms."""
-
-    def correlations(self, j: int, atoms: Any, rows: Any) -> Any:
-        return backend_of(atoms).project_rows(self.features, rows, self.metric.unwhiten(atoms[j : j + 1])[0])
-
-
-def _itself(state: Any) -> Any:
-    return state
 
 
 def _rescale(state: ChunkState, scales: Any) -> ChunkState:

@@ -21,9 +21,9 @@ from rkdl._learning.reduced import Iterate, ReducedProblem
 
 # A discounted sum never ends at zero: atoms used less than this, relative to the most used one, are unused.
 NEGLIGIBLE_USE = 1e-6
-# What takes the place of an atom must explain so many times as much: a stream has no better model to go back to.
+# A replacement must explain this many times as much as the atom: a stream has no better model to return to.
 STREAM_MARGIN = 8.0
-# One signal of a batch per CANDIDATE_SHARE kernel vectors is a candidate, at most so many: each costs O(p^2).
+# One signal of a batch per CANDIDATE_SHARE kernel vectors is a candidate, at most MAX_CANDIDATES: each costs O(p^2).
 CANDIDATE_SHARE, MAX_CANDIDATES = 5, 20
 # Kernel vectors are replaced only with this many signals per atom; with fewer, the choice was due to chance.
 MIN_SIGNALS_PER_ATOM = 8
@@ -130,7 +130,7 @@ def _past_signals(problem: ReducedProblem, running: RunningStatistics, iterate: 
 
 
 def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics, iterate: Iterate) -> Iterate:
-    """Let signals of the batch replace kernel vectors that the atoms can do without.
+    """Replace the kernel vectors that the atoms need least by signals of the batch.
 
     Past signals enter the products with new kernel vectors as the old ones represent them. The choice is made for the
     batch and only as many past signals as make it reliable, since otherwise the past would always outweigh the
@@ -148,10 +148,10 @@ def _replace_kernel_vectors(problem: ReducedProblem, running: RunningStatistics,
     candidates = signals.take(np.linspace(0, signals.shape[0] - 1, count).astype(np.intp))
     (own,), _ = executor.map_reduce(GradientTask(kernel, place(candidates), n_atoms, None), iterate.chunks)
     wide = place(candidates.astype(np.float64))
-    gone = host(metric.unwhiten(metric.whiten(past.cross_products)) @ kernel(vectors, wide))
+    past_products = host(metric.unwhiten(metric.whiten(past.cross_products)) @ kernel(vectors, wide))
     scales = host(iterate.code_scales)[:, None]
-    joined = np.concatenate([host(iterate.statistics.cross_products), scales * (host(own) + gone)], axis=1)
-    past_joined = scales * np.concatenate([host(past.cross_products), gone], axis=1)
+    joined = np.concatenate([host(iterate.statistics.cross_products), scales * (host(own) + past_products)], axis=1)
+    past_joined = scales * np.concatenate([host(past.cross_products), past_products], axis=1)
     everything = np.concatenate([host(vectors), host(wide)])
     matrix = host(replace(feature_map, kernel_vectors=place(everything)).matrix(signals.dtype))
     if not np.isfinite(matrix).all():

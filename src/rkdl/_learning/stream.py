@@ -72,15 +72,12 @@ _STREAM = {
     "norm": Expected("", group="norm"),
     "running.weight": Expected("", least=0.0),
     "running.is_discounted": Expected("", FLAGS),
-    "running.statistics.code_gram": Expected("nn", group="statistics"),
-    "running.statistics.cross_products": Expected("ns", group="statistics"),
-    "running.statistics.energy": Expected("", group="statistics"),
-    "running.statistics.residual_energy": Expected("", group="statistics"),
-    # Of codes against the kernel vectors.
-    "running.linear.code_gram": Expected("ss", group="linear"),
-    "running.linear.cross_products": Expected("sm", group="linear"),
-    "running.linear.energy": Expected("", group="linear"),
-    "running.linear.residual_energy": Expected("", group="linear"),
+    # Those of the linear term are of codes against the kernel vectors.
+    **{
+        f"running.{part}.{name}": Expected(shape, group=part)
+        for part, shapes in {"statistics": ("nn", "ns", "", ""), "linear": ("ss", "sm", "", "")}.items()
+        for name, shape in zip(SufficientStatistics._fields, shapes, strict=True)
+    },
     "running.worst.n_signals": Expected("", INTEGERS, "worst", least=1),
     "running.worst.residuals": Expected("w", FLOATS, "worst"),
     "running.worst.signals": Expected("wm", FLOATS, "worst"),
@@ -137,7 +134,7 @@ class Stream:
         if must_wait or (is_small and waiting):
             if signals.weights is not None:
                 raise ValueError(
-                    "Batches with sample_weight cannot wait for one another: begin with a larger batch, and leave "
+                    "Batches with sample_weight do not wait for others: begin with a larger batch, and leave "
                     "update=True."
                 )
             with how.open(signals, stream) as (opened, _):
@@ -284,7 +281,7 @@ class Stream:
             earlier = self.decoder_sums and scaled(self.decoder_sums, share / weight)
             sums = decoder_sums(dictionary, executor, earlier)
             decoder = solved_decoder(dictionary, sums, specification.decoder_alpha)
-            learned = learned._replace(dictionary=dictionary.with_decoder(decoder))
+            learned = learned._replace(dictionary=replace(dictionary, decoder=decoder))
         return replace(
             self,
             model=model,
@@ -301,14 +298,8 @@ class Stream:
         choice = specification.vector_update
         # Without the curvature of the last update, which belongs to other sums.
         update = None if choice is None else choice.make(self.norm, has_warned=self.has_warned)
-        return ReducedProblem(
-            executor,
-            self.model,
-            specification.pursuit,
-            atom_update=specification.atom_update,
-            vector_update=update,
-            linear=specification.linear,
-        )
+        pursuit, atom_update, linear = specification.pursuit, specification.atom_update, specification.linear
+        return ReducedProblem(executor, self.model, pursuit, atom_update, update, linear)
 
 
 def signals_needed(specification: Specification) -> int:

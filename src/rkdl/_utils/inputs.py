@@ -114,7 +114,7 @@ def _sparse_problem(X: MatrixLike) -> str | None:
     if X.format == "dia":
         offsets, (n_rows, n_columns) = np.asarray(X.offsets), X.shape
         if X.data.ndim != 2 or offsets.shape != X.data.shape[:1] or offsets.dtype.kind not in "iu":
-            return f"there are {offsets.size} offsets for data of shape {X.data.shape}"
+            return "its offsets do not fit its data"
         # SciPy skips some of these diagonals, and writes out of bounds for those of 64-bit offsets.
         outside = offsets[(offsets <= -n_rows) | (offsets >= n_columns)]
         return f"it has the offset {outside[0]}, outside {1 - n_rows} to {n_columns - 1}" if outside.size else None
@@ -125,20 +125,15 @@ def _sparse_problem(X: MatrixLike) -> str | None:
         # One-dimensional CSR arrays are one row.
         rows, columns = (length // size for length, size in zip((1, *X.shape)[-2:], blocks, strict=True))
         major, minor, name = (columns, rows, "row") if X.format == "csc" else (rows, columns, "column")
-        if X.indptr.shape != (major + 1,) or X.indptr.dtype.kind not in "iu":
-            return f"indptr has shape {X.indptr.shape} and dtype {X.indptr.dtype} instead of {(major + 1,)} integers"
-        n_indices = len(X.indices)
-        if X.indptr[0] != 0 or X.indptr[-1] > n_indices or (X.indptr[1:] < X.indptr[:-1]).any():
-            return f"indptr does not rise from 0 to at most the number of indices, {n_indices}"
-        if X.indices.shape != (len(X.data),):
-            return f"there are {n_indices} indices for {len(X.data)} values"
-        n_values = int(X.indptr[-1])
+        starts = X.indptr
+        fits = starts.shape == (major + 1,) and starts.dtype.kind in "iu" and X.indices.shape == (len(X.data),)
+        if not fits or starts[0] != 0 or starts[-1] > n_values or (starts[1:] < starts[:-1]).any():
+            return "its indptr, indices and data do not fit each other"
+        n_values = int(starts[-1])
         names, lengths, coordinates = (name,), (minor,), [X.indices[:n_values]]
     for name, length, indices in zip(names, lengths, coordinates, strict=True):
-        if indices.shape != (n_values,):
-            return f"there are {len(indices)} indices for {n_values} values"
-        if n_values and indices.dtype.kind not in "iu":
-            return f"its {name} indices are {indices.dtype}, not integers"
+        if indices.shape != (n_values,) or (n_values and indices.dtype.kind not in "iu"):
+            return f"its {name} indices are not as many integers as it has values"
         for worst in (indices.min(), indices.max()) if n_values else ():
             if not 0 <= worst < length:
                 return f"it has the {name} index {worst}, outside 0 to {length - 1}"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from types import ModuleType
-
-import numpy as np
 
 
 class DatasetError(ValueError):
@@ -80,17 +79,10 @@ def cause(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse an option that is not among its valid values."""
-    if value not in choices:
-        valid = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name}={value!r} is not valid; choose one of {valid}")
-
-
-def check_label(label: object) -> int | None:
-    """Return the label of one of ten classes as an int, or None for all classes."""
-    if label is None:
-        return None
-    if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label <= 9:
+def check_choices(subset: object, subsets: Collection[str], label: object) -> None:
+    """Refuse a subset that is none of `subsets`, and a label that is neither None nor one of ten classes."""
+    if subset not in subsets:
+        raise ValueError(f"subset={subset!r} is not valid; choose one of {', '.join(map(repr, subsets))}")
+    is_class = not isinstance(label, bool) and isinstance(label, Integral) and label in range(10)
+    if label is not None and not is_class:
         raise ValueError(f"label={label!r} is not valid; use an integer from 0 to 9, or None for all")
-    return int(label)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from rkdl.datasets._errors import DatasetError, as_path, cause, check_choice, check_label, reading, require
+from rkdl.datasets._errors import DatasetError, as_path, cause, check_choices, reading, require
 from rkdl.datasets._files import read_arrays
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -124,8 +124,8 @@ def fetch_mnist(
     >>> fours.data.shape  # doctest: +SKIP
     (5842, 784)
     """
-    check_choice("subset", subset, tuple(_MNIST))
-    label, home = check_label(label), get_data_home(data_home)
+    check_choices(subset, _MNIST, label)
+    home = get_data_home(data_home)
     images, targets, files = [], [], []
     for part in _MNIST[subset]:
         image_path, part_images = _read_idx(home, f"{part}-images", (28, 28), download_if_missing)
@@ -189,8 +189,8 @@ def fetch_cifar10(
     >>> airplanes.data.shape  # doctest: +SKIP
     (5000, 1024)
     """
-    check_choice("subset", subset, tuple(_CIFAR10))
-    label, home = check_label(label), get_data_home(data_home)
+    check_choices(subset, _CIFAR10, label)
+    home = get_data_home(data_home)
     path = _find_or_download(home, "cifar10", (_ARCHIVE, _FOLDER, _ONE_CLASS), download_if_missing)
     parts = [_read_one_class(path, subset, label)] if path.suffix == ".npz" else _read_batches(path, _CIFAR10[subset])
     images, targets = (list(values) for values in zip(*parts, strict=True))

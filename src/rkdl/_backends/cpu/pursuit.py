@@ -6,7 +6,7 @@ atoms leave of the others, one new row of the factor does everything:
     w = (G_b - sum_{q<k} w_q[b] w_q) / sqrt(u_b),   y_k = a_b / sqrt(u_b),   a -= y_k w,   u -= w * w
 
 OMP picks the largest a^2, OLS the largest a^2 / u (`SCORES`). One back substitution at the end gives the coefficients,
-and the residual's squared norm is that of the signal less the sum of y_k^2. A signal is done when it has `n_nonzero`
+and the residual's squared norm is that of the signal minus the sum of y_k^2. A signal is done when it has `n_nonzero`
 atoms, when its squared residual is at most `residual_tol`, when the best correlation left is rounding, or when the best
 atom lies in the span of those chosen (`pursue_rows`). Names are looked up in `PURSUITS`.
 
@@ -105,7 +105,7 @@ def _over_blocks(builder, n_vectors, body) -> None:
 def load_row(typingctx, correlations, t, work):
     """Copy row t of `correlations` to the first row of `work`; index of its largest square.
 
-    What is copied number by number could not be read back as vectors before it has left the store buffer.
+    A row that is copied number by number could not be read back as vectors before it has left the store buffer.
     """
     signature = types.int64(correlations, types.int64, work)
 

@@ -273,7 +273,7 @@ def _solve_kernel(
             threshold = tl.where(k == 0, correlation * correlation * NOISE, threshold)
             across = ()
             for p in tl.static_range(PARTS):
-                # Sweep: with its own entry less by one, row k is updated by the same formula as the others.
+                # Sweep: with its own entry decreased by one, row k is updated by the same formula as the others.
                 across = across + (tl.where(steps[p] == k, pivot - 1.0, tl.load(line + steps[p])),)
             right, system = _swept(right, system, across, tl.where(is_taken, pivot, 0.0), correlation, PARTS)
             smallest = tl.where(is_taken, tl.minimum(smallest, pivot), smallest)

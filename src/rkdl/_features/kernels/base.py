@@ -136,7 +136,7 @@ class Kernel:
 
     @property
     def _has_user_code(self) -> bool:
-        """Whether it runs code of the user's."""
+        """Whether it runs user-defined code."""
         return not all(isinstance(leaf, BuiltIn) for leaf in self._leaves())
 
     def _leaves(self) -> list[Kernel]:

@@ -17,7 +17,7 @@ from rkdl._utils.types import Array
 
 @dataclass(frozen=True)
 class Custom(Kernel):
-    """A user's kernel: a `Kernel` of the user's, or a function of two matrices."""
+    """A user-defined kernel: a class derived from `Kernel`, or a function of two matrices."""
 
     function: Callable[..., Any]  # ``(X, Y) -> (len(X), len(Y))``
     # Whether it can be called with tensors; else signals are brought to NumPy, and values back.

@@ -1,7 +1,7 @@
-"""Two readings of kernel features that were learned for a label.
+"""Two readouts of kernel features that were learned for a label.
 
-A signal x has the kernel values ``k_i(x) = exp(-sum_f g_f (x_f - d_if)^2)``, with a width g_f for every feature. They
-are read twice for every output c:
+A signal x has the kernel values ``k_i(x) = exp(-sum_f g_f (x_f - d_if)^2)``, with a gamma g_f for every feature. Every
+output c has two readouts of them:
 
     linear       k(x) v_c + intercept_c
     explained    z A_c k(x), the squared norm of what the dictionary A_c represents of the signal's image
@@ -24,31 +24,31 @@ from rkdl._backends.arrays import cast
 from rkdl._backends.base import ChunkCodes, backend_of
 from rkdl._utils.types import Array
 
-# The weights of the readings that are expected before any signal was seen, and how many signals that counts for.
-EXPECTED, CONFIDENCE = 0.5, 1.0
+# Prior mean of the weights of the readouts, and the number of signals that it counts for.
+PRIOR, CONFIDENCE = 0.5, 1.0
 LARGEST_WEIGHT = 10.0
 
 
 @dataclass(frozen=True)
 class TaskModel:
-    """Kernel features and their readings, all in NumPy or all tensors on one device.
+    """Kernel features and their readouts, all in NumPy or all tensors on one device.
 
-    In the fit's own unit of length, and from its centre, lie `vectors`, already times `scales`.
+    The kernel vectors are relative to the centre, and multiplied by `scales` already.
     """
 
     centre: Array  # (m,)
-    scales: Array  # (m,), roots of the widths
+    scales: Array  # (m,), roots of the gammas
     vectors: Array  # (p, m)
-    dual: Array  # (p, k), the linear reading as a combination of kernel values
+    dual: Array  # (p, k), the linear readout as a combination of kernel values
     intercept: Array  # (k,)
     atoms: Array  # (k, n, p), combinations of the kernel vectors; None without dictionaries
     grams: Array  # (k, n, n)
-    variances: Array  # (m,), of the features times their widths: what a missing value could be
+    variances: Array  # (m,), of the features, times their gammas: how far a missing value may be from its mean
     n_nonzero: int = 0
 
     @property
     def row_width(self) -> int:
-        """Numbers that a signal occupies while it is read."""
+        """Numbers that a signal occupies while it is processed."""
         n_atoms = 0 if self.atoms is None else 8 * self.atoms.shape[0] * self.atoms.shape[1]
         return 2 * sum(self.vectors.shape) + n_atoms
 
@@ -66,14 +66,14 @@ class TaskModel:
         if not bool(is_missing.any()):
             return backend.rbf(signals, self.vectors, 1.0)
         values = backend.rbf(backend.where(is_missing, backend.full((1, 1), 0.0, rows), signals), self.vectors, 1.0)
-        # E exp(-(d - x)^2) of x ~ N(0, s^2), over what it is at x = 0.
+        # E exp(-(d - x)^2) for x ~ N(0, s^2), relative to the value at x = 0.
         widened = 1.0 + 2.0 * self.variances
         squares = self.vectors * self.vectors
         logs = squares - squares / widened - 0.5 * backend.xp.log(widened)
         return values * backend.exp(backend.as_like(is_missing, rows) @ logs.T)
 
     def linear(self, values: Array) -> Array:
-        """The linear reading (c, k) of kernel values."""
+        """The linear readout (c, k) of kernel values."""
         return values @ self.dual + self.intercept
 
     def explained(self, values: Array) -> Array:
@@ -92,22 +92,22 @@ def pursue_classes(correlations: Sequence[Array], grams: Sequence[Array], n_nonz
     return [backend.pursue(own, gram, norms, *rule)[0] for own, gram in zip(correlations, grams, strict=True)]
 
 
-def mix_readings(readings: tuple[np.ndarray, np.ndarray], labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weights (2,) of the readings (n, k) that make held-out signals of these labels the likeliest.
+def mix_readouts(readouts: tuple[np.ndarray, np.ndarray], labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Weights (2,) of the readouts (n, k) that maximise the likelihood of the labels of held-out signals.
 
-    A few signals are not trusted: the weights are drawn to `EXPECTED` as if by `CONFIDENCE` signals.
+    The weights are shrunk towards `PRIOR`, which counts as much as `CONFIDENCE` signals.
     """
-    linear, explained = (reading.astype(np.float64) for reading in readings)
+    linear, explained = (readout.astype(np.float64) for readout in readouts)
     rows, total, weights = np.arange(len(labels)), len(labels), weights / weights.mean()
 
     def loss(mixture: np.ndarray) -> tuple[float, np.ndarray]:
         logs = backend_of(linear).log_softmax(mixture[0] * linear + mixture[1] * explained)
         errors = np.exp(logs)
         errors[rows, labels] -= 1.0
-        away = mixture - EXPECTED
+        away = mixture - PRIOR
         slope = np.array([np.sum(weights @ (errors * part)) for part in (linear, explained)])
         value = -float(weights @ logs[rows, labels]) + CONFIDENCE * float(away @ away)
         return value / total, (slope + 2.0 * CONFIDENCE * away) / total
 
     bounds = [(0.0, LARGEST_WEIGHT)] * 2
-    return minimize(loss, np.full(2, EXPECTED), jac=True, method="L-BFGS-B", bounds=bounds).x
+    return minimize(loss, np.full(2, PRIOR), jac=True, method="L-BFGS-B", bounds=bounds).x
