@@ -27,6 +27,7 @@ _PLAIN = (bool, int, float, str)
 _LISTS: dict[str, tuple[Callable, Any]] = {
     "tuple": (tuple, _PLAIN),
     "list": (list, _PLAIN),
+    "dict": (lambda items: dict(zip(items[::2], items[1::2], strict=True)), _PLAIN),
     "names": (partial(np.array, dtype=object), str),
 }
 
@@ -138,8 +139,10 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if callable(value):
         own = type(value) if isinstance(value, Kernel) else value
         return {"function": f"{getattr(own, '__module__', '?')}.{getattr(own, '__qualname__', '?')}"}
-    if isinstance(value, tuple | list):
-        items = [plain_scalar(item) for item in value]
+    if isinstance(value, tuple | list | dict):
+        # Of a dictionary, keys and values in turn: JSON would make text of the keys.
+        content = [item for pair in value.items() for item in pair] if isinstance(value, dict) else value
+        items = [plain_scalar(item) for item in content]
         if all(isinstance(item, _PLAIN) for item in items):
             return {type(value).__name__: items}
     array = np.asarray(host(value))

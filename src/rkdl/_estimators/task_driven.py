@@ -15,11 +15,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight
 
 from rkdl._applications.readings import TaskModel
 from rkdl._applications.task_learning import RIDGE, Examples, Task, TaskLearning, plan
-from rkdl._backends.arrays import cast, host, is_tensor, joined
+from rkdl._backends.arrays import cast, host, is_tensor, joined, squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed, to_device, to_host
 from rkdl._coding.encoder import Pursuit
@@ -35,12 +34,16 @@ from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
 from rkdl._learning.loop import progress
 from rkdl._utils.inputs import check_rows_finite
-from rkdl._utils.types import Array, Device, MatrixLike
+from rkdl._utils.types import Array, Device, MatrixLike, plain_scalar
 
 # Kernel vectors that a fit has for each signal, at most: with more of them it would learn the signals by heart.
 VECTORS_A_SIGNAL = 0.6
 # Signals that `spread` and the features' variances are read from.
 MOMENT_SAMPLE = 20_000
+# Signals so many times farther from the median than half of them do not count for the unit of the learning.
+FAR = 100.0
+# Coordinates in this unit, at most: kernel values are zero long before, and squares in float32 stay in range.
+LARGEST = 1e4
 # Numbers that are kept where the batches are drawn from; of larger signals every batch is read anew.
 MOST_KEPT = 1 << 30
 # Passes over a batch of a stream, and the size of their steps relative to the largest of a fit.
@@ -58,13 +61,18 @@ class Unit(NamedTuple):
     def of(cls, sample: np.ndarray) -> Unit:
         """That of these signals."""
         wide = sample.astype(np.float64)
+        squares = squared_norms(wide - np.median(wide, axis=0))
+        # A gross outlier would make the others one point.
+        wide = wide[squares <= FAR**2 * np.median(squares)] if np.median(squares) > 0.0 else wide
         # In the signals' dtype, in which it is subtracted.
         centre = wide.mean(axis=0).astype(sample.dtype).astype(np.float64)
-        with np.errstate(over="ignore"):
-            variances = wide.var(axis=0)
-            length = float(np.sqrt(variances.mean()))
-        length = length if 0.0 < length < np.inf else 1.0
+        variances = wide.var(axis=0)
+        length = float(np.sqrt(variances.mean())) or 1.0
         return cls(centre, length, variances / length**2)
+
+    def coordinates(self, rows: Array, centre: Array) -> Array:
+        """Rows in float32, in this unit and from this centre, which is where they are."""
+        return cast(((rows - centre) / self.length).clip(-LARGEST, LARGEST), np.float32)
 
 
 @dataclass(eq=False, repr=False)
@@ -108,11 +116,6 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             signals.check_finite()
         return signals
 
-    def _check_weights(self, signals: Signals, sample_weight: Any) -> np.ndarray:
-        """Weights (n,) in float64, none negative and not all zero."""
-        like = np.empty((signals.shape[0], 0))
-        return _check_sample_weight(host(sample_weight), like, dtype=np.float64, ensure_non_negative=True)
-
     def _start(self, signals: Signals, gamma: float, n_outputs: int, rng: RandomState) -> tuple[TaskLearning, Unit]:
         """A learning with the first kernel vectors, k-means centres of the signals."""
         count = min(self.n_kernel_vectors, max(1, round(VECTORS_A_SIGNAL * signals.shape[0])))
@@ -120,14 +123,18 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         with open_executor(signals, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
             vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
         unit = Unit.of(spread_sample(signals, MOMENT_SAMPLE))
-        in_unit = ((vectors - unit.centre) / unit.length).astype(np.float32)
+        in_unit = unit.coordinates(vectors, unit.centre)
         return TaskLearning(self._task(n_outputs), placed(in_unit, signals.device), gamma * unit.length**2), unit
 
     def _examples(self, signals: Signals, unit: Unit, targets: np.ndarray, weights: np.ndarray) -> Examples:
         """The signals with their targets, where the signals are."""
         centre, device = placed(unit.centre, signals.device), signals.device
         given = placed((targets.astype(np.float32), (weights / weights.mean()).astype(np.float32)), device)
-        return Examples(_reader(signals, centre, unit.length), *given)
+        if not _is_kept(signals):
+            return Examples(lambda chosen: unit.coordinates(placed(signals.take(chosen), device), centre), *given)
+        kept = signals.read(0, signals.shape[0])
+        place = backend_of(kept).from_host
+        return Examples(lambda chosen: unit.coordinates(kept[place(chosen, kept)], centre), *given)
 
     def _learn(
         self, signals: Signals, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
@@ -155,6 +162,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Also the mean loss of the first pass, of signals that were not seen before.
         """
         known = vars(self).get("_learning")
+        if known is not None and known[0].device != signals.device:
+            known = None
         if known is None and "n_iter_" in vars(self) and self.n_iter_ > 0:
             known = self._restored(signals.device)
         elif known is None:
@@ -173,14 +182,23 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         length = float(np.sqrt(self.feature_variances_.mean()))
         unit = Unit(self.feature_means_, length or 1.0, self.feature_variances_ / (length or 1.0) ** 2)
         gammas = self.gammas_ * unit.length**2
-        vectors = ((self.kernel_vectors_ - unit.centre) / unit.length).astype(np.float32)
+        vectors = unit.coordinates(self.kernel_vectors_, unit.centre)
         learning = TaskLearning(self._task(len(self.intercept_)), placed(vectors, device), placed(gammas, device))
         learning.restore(*placed((*self._linear_reading(), vars(self).get("components_")), device))
         return learning, unit
 
+    def _settings(self) -> dict[str, Any]:
+        """Parameters that a stream depends on."""
+        names = ("n_components", "n_nonzero_coefs", "n_kernel_vectors", "gamma")
+        return {name: plain_scalar(getattr(self, name)) for name in names if hasattr(self, name)}
+
     def _linear_reading(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts as they were learned."""
         return self.dual_coef_, self.intercept_
+
+    def _in_units_of_targets(self, dual: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients and intercepts as they are stored."""
+        return dual, intercept
 
     def _set(self, learning: TaskLearning, unit: Unit, dtype: np.dtype) -> None:
         """Set the fitted attributes of what was learned."""
@@ -188,7 +206,14 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         vectors = model.vectors / model.scales
         self.kernel_vectors_ = (vectors * unit.length + unit.centre).astype(dtype)
         self.gammas_ = (model.scales.astype(np.float64) / unit.length) ** 2
-        self.dual_coef_, self.intercept_ = model.dual.astype(dtype), model.intercept.astype(dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = *self._in_units_of_targets(model.dual, model.intercept), np.sqrt(self.gammas_)
+            self.dual_coef_, self.intercept_, scales = (array.astype(dtype) for array in found)
+        if not all(np.isfinite(array).all() for array in (self.dual_coef_, self.intercept_, scales)):
+            raise ValueError(
+                f"What {type(self).__name__} has learned leaves the range of {dtype}: scale X and y, or give them in "
+                f"float64."
+            )
         self.feature_means_ = unit.centre
         self.feature_variances_ = unit.variances * unit.length**2
         relevance = self.gammas_ * self.feature_variances_
@@ -308,12 +333,4 @@ def _without_missing(rows: np.ndarray) -> np.ndarray:
     if rows.dtype.kind != "f" or not np.isnan(rows).any():
         return rows
     counts = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
-    return np.where(np.isnan(rows), np.nansum(rows, axis=0) / counts, rows)
-
-
-def _reader(signals: Signals, centre: Array, length: float) -> Callable[[np.ndarray], Array]:
-    """What reads batches, in the unit of the learning and in float32; from memory where the signals are there."""
-    if _is_kept(signals):
-        kept = signals.read(0, signals.shape[0])
-        return lambda chosen: cast((kept[backend_of(kept).from_host(chosen, kept)] - centre) / length, np.float32)
-    return lambda chosen: cast((placed(signals.take(chosen), signals.device) - centre) / length, np.float32)
+    return np.where(np.isnan(rows), (np.nansum(rows, axis=0, dtype=np.float64) / counts).astype(rows.dtype), rows)
