@@ -1,8 +1,9 @@
-"""The classifier and the regressor on data that breaks things: outliers, scales, weights, other parameters meanwhile."""
+"""The classifier and the regressor on data that breaks things: outliers, scales, weights, other parameters."""
 
 from __future__ import annotations
 
 import importlib.util
+import pickle
 
 import numpy as np
 import pytest
@@ -19,6 +20,11 @@ SIZES = {"n_kernel_vectors": 40, "random_state": 0}
 
 def targets(rows):
     return rows[:, 0] * rows[:, 1]
+
+
+def saved_and_loaded(model, path):
+    model.save(path)
+    return load(path)
 
 
 def classifier(**options):
@@ -106,7 +112,33 @@ def test_a_stream_that_changes_its_device(make):
         assert np.isfinite(model.transform(X)).all()
 
 
-@pytest.mark.parametrize("weight", [1e307, 1e-310])
+@pytest.mark.parametrize("far", [np.float64(1e66), np.float64(1e300), np.float32(3e38)])
+def test_signals_far_off_have_predictions(far):
+    model, rows = classifier().fit(X, targets(X) > 0.0), np.full((2, 5), far)
+    rows[1, 2:] = np.nan, 0.0, -far
+    for method in (model.predict_proba, model.class_residuals, model.transform, regressor().fit(X, X[:, 0]).predict):
+        found = method(rows)
+        assert np.isfinite(found).all()
+        assert found.dtype == far.dtype
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+@pytest.mark.parametrize("restore", [lambda model, path: pickle.loads(pickle.dumps(model)), saved_and_loaded])
+def test_what_is_fitted_is_read_only_or_takes_effect(make, restore, tmp_path):
+    model = restore(make().fit(X, targets(X) > 0.0), tmp_path / "model")
+    for name in model._parts:
+        value = vars(model).get(name)
+        if isinstance(value, np.ndarray):
+            with pytest.raises(ValueError, match="read-only"):
+                value[...] = 0.0
+            before = model.predict(X)
+            setattr(model, name, value * 1.5)
+            np.testing.assert_array_equal(model.predict(X), pickle.loads(pickle.dumps(model)).predict(X))
+            setattr(model, name, value)
+            np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("weight", [1e307, 1e20, 1e-30, 1e-310])
 def test_weights_whose_sums_leave_the_range(weight):
     weights = np.full(300, weight)
     for model in (DL(4), RKDL(4, n_kernel_vectors=10)):
@@ -116,6 +148,12 @@ def test_weights_whose_sums_leave_the_range(weight):
     for model in (classifier(), regressor()):
         with pytest.raises(ValueError, match="weights of the signals sum up to"):
             model.fit(X, targets(X) > 0.0, sample_weight=weights)
+
+
+@pytest.mark.parametrize("model", [DL(4), classifier(), regressor()])
+def test_masked_weights_are_refused(model):
+    with pytest.raises(ValueError, match="sample_weight is a masked array, and 5 of its 300 entries"):
+        model.fit(X, X[:, 0] > 0.0, sample_weight=np.ma.masked_array(np.ones(300), np.arange(300) < 5))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ from rkdl._backends.arrays import cast
 from rkdl._backends.base import backend_of
 from rkdl._utils.types import Array
 
+# Coordinates in units of the widths, at most: kernel values are zero long before, and squares stay in range.
+FAR = 1e15
 # Squared norms up to this, of what the chosen atoms leave of another one, count as zero.
 NOTHING = 1e-4
 # The weights of the readings that are expected before any signal was seen, and how many signals that counts for.
@@ -62,7 +64,8 @@ class TaskModel:
     def kernel_values(self, rows: Array) -> Array:
         """Kernel values (c, p); where a number is missing (NaN), their mean over a normal distribution of it."""
         backend = backend_of(rows)
-        signals = (rows - self.centre) * self.scales
+        with np.errstate(over="ignore"):
+            signals = ((rows - self.centre) * self.scales).clip(-FAR, FAR)
         is_missing = backend.xp.isnan(signals)
         if not bool(is_missing.any()):
             return backend.rbf(signals, self.vectors, 1.0)

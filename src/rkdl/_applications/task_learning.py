@@ -22,7 +22,7 @@ import numpy as np
 
 from rkdl._applications.readings import TaskModel, pursue_classes
 from rkdl._backends.arrays import host, normalize_rows
-from rkdl._backends.base import backend_of, is_tensor
+from rkdl._backends.base import backend_of
 from rkdl._utils.types import Array
 
 # Chosen by means over all tables of benchmarks/tables.py, never by a single one.
@@ -248,11 +248,6 @@ class TaskLearning:
             rate = (number + 1) / (WARM_UP * n_steps) if done < WARM_UP else falling
             self.descend(float(rate) if constant is None else constant)
             yield loss
-
-    @property
-    def device(self) -> Any:
-        """Where it learns; None for NumPy."""
-        return self._vector.device if is_tensor(self._vector) else None
 
     @property
     def sharpness(self) -> float:

@@ -135,7 +135,6 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
-    _parts = (*TaskDriven._parts, "components_", "grams_", "reading_weights_")
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

@@ -19,7 +19,7 @@ from rkdl._backends.base import is_tensor
 from rkdl._data.open import is_plain, open_signals
 from rkdl._data.signals import Signals, is_safe
 from rkdl._execution.blas import one_blas_thread
-from rkdl._utils.inputs import check_rows_finite
+from rkdl._utils.inputs import check_rows_finite, well_formed
 from rkdl._utils.types import Device, MatrixLike
 from rkdl._utils.warnings import quiet
 
@@ -135,10 +135,11 @@ def check_settings(work: Any) -> None:
 def check_weights(signals: Signals, sample_weight: Any) -> np.ndarray:
     """Weights (n,) in float64, none negative and not all zero, whose sums stay in range."""
     like = np.empty((signals.shape[0], 0))
-    weights: np.ndarray = _check_sample_weight(host(sample_weight), like, dtype=np.float64, ensure_non_negative=True)
+    given = well_formed(host(sample_weight), "sample_weight")
+    weights: np.ndarray = _check_sample_weight(given, like, dtype=np.float64, ensure_non_negative=True)
     with np.errstate(over="ignore"):
         total = float(weights.sum())
-    if not is_safe(total, np.float64):
+    if not is_safe(total, np.float32):
         raise ValueError(f"The weights of the signals sum up to {total:.3g}: scale them to numbers near one.")
     return weights
 

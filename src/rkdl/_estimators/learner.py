@@ -303,7 +303,7 @@ def fit_decoder(self: Any, X: MatrixLike) -> Any:
         with open_executor(signals, width, self.n_jobs, is_alone=not dictionary.runs_user_code) as executor:
             sums = decoder_sums(dictionary, executor)
         decoder = solved_decoder(dictionary, sums, self.decoder_alpha)
-        self.decoder_, self.decoder_intercept_ = decoder.matrix, decoder.intercept
+        vars(self).update(decoder_=decoder.matrix, decoder_intercept_=decoder.intercept)
         freeze(self, self._parts)
     return self
 

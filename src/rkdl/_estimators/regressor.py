@@ -235,11 +235,8 @@ class KDLRegressor(RegressorMixin, TaskDriven):
             raise ValueError("Squares of the targets leave the range of float64: scale y to numbers near one.")
         self.target_scales_ = np.where(deviations > 0.0, deviations, 1.0)
 
-    def _in_units_of_targets(self, dual: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return dual * self.target_scales_, intercept * self.target_scales_ + self.target_means_
-
-    def _linear_reading(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.dual_coef_ / self.target_scales_, (self.intercept_ - self.target_means_) / self.target_scales_
+    def _target_units(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.target_means_, self.target_scales_
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

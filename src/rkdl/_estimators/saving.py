@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rkdl._backends.arrays import host
 from rkdl._estimators.fitted import check_fitted
-from rkdl._estimators.fitting import as_fitted, remember_parameters
+from rkdl._estimators.fitting import as_fitted, freeze, remember_parameters
 from rkdl._features.kernels import PUBLIC, Kernel, from_plain, to_plain
 from rkdl._learning.stream import Stream
 from rkdl._persistence.files import read_file, write_file
@@ -173,6 +173,7 @@ class _File(NamedTuple):
         check_fitted(model, attributes)
         vars(model).update(attributes)
         remember_parameters(model)
+        freeze(model, getattr(model, "_parts", ()))
         stream = part_of(self.arrays, "stream")
         if stream:
             model._stream = Stream.restored(stream, model._dictionary())

@@ -61,7 +61,7 @@ class Unit(NamedTuple):
     def of(cls, sample: np.ndarray) -> Unit:
         """That of these signals."""
         wide = sample.astype(np.float64)
-        squares = squared_norms(wide - np.median(wide, axis=0))
+        squares = squared_norms(wide - np.median(wide[:: -(-len(wide) // 1000)], axis=0))
         # A gross outlier would make the others one point.
         wide = wide[squares <= FAR**2 * np.median(squares)] if np.median(squares) > 0.0 else wide
         # In the signals' dtype, in which it is subtracted.
@@ -96,7 +96,10 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         "verbose": ["verbose"],
     }
     # Fitted attributes that the model is made of.
-    _parts: ClassVar[tuple[str, ...]] = ("kernel_vectors_", "gammas_", "dual_coef_", "intercept_")
+    _parts: ClassVar[tuple[str, ...]] = (
+        *("kernel_vectors_", "gammas_", "dual_coef_", "intercept_", "feature_means_", "feature_variances_"),
+        *("components_", "grams_", "n_nonzero_coefs_"),
+    )
 
     @abstractmethod
     def _task(self, n_outputs: int) -> Task:
@@ -133,8 +136,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if not _is_kept(signals):
             return Examples(lambda chosen: unit.coordinates(placed(signals.take(chosen), device), centre), *given)
         kept = signals.read(0, signals.shape[0])
-        place = backend_of(kept).from_host
-        return Examples(lambda chosen: unit.coordinates(kept[place(chosen, kept)], centre), *given)
+        return Examples(lambda chosen: unit.coordinates(kept[backend_of(kept).from_host(chosen, kept)], centre), *given)
 
     def _learn(
         self, signals: Signals, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
@@ -161,9 +163,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Also the mean loss of the first pass, of signals that were not seen before.
         """
-        known = vars(self).get("_learning")
-        if known is not None and known[0].device != signals.device:
-            known = None
+        known, device = vars(self).get("_learning", (None, None))
+        known = known if device == signals.device else None
         if known is None and "n_iter_" in vars(self) and self.n_iter_ > 0:
             known = self._restored(signals.device)
         elif known is None:
@@ -174,7 +175,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         batch = min(signals.shape[0], plan(signals.shape[0])[1])
         n_steps = -(-signals.shape[0] // batch)
         losses = list(learning.run(examples, STREAM_PASSES * n_steps, batch, rng, STREAM_RATE))
-        self._learning = learning, unit
+        self._learning = (learning, unit), signals.device
         return learning, unit, float(np.mean([float(loss) for loss in losses[:n_steps]]))
 
     def _restored(self, device: Device) -> tuple[TaskLearning, Unit]:
@@ -184,7 +185,9 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         gammas = self.gammas_ * unit.length**2
         vectors = unit.coordinates(self.kernel_vectors_, unit.centre)
         learning = TaskLearning(self._task(len(self.intercept_)), placed(vectors, device), placed(gammas, device))
-        learning.restore(*placed((*self._linear_reading(), vars(self).get("components_")), device))
+        mean, scale = self._target_units()
+        reading = self.dual_coef_ / scale, (self.intercept_ - mean) / scale, vars(self).get("components_")
+        learning.restore(*placed(reading, device))
         return learning, unit
 
     def _settings(self) -> dict[str, Any]:
@@ -192,13 +195,9 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         names = ("n_components", "n_nonzero_coefs", "n_kernel_vectors", "gamma")
         return {name: plain_scalar(getattr(self, name)) for name in names if hasattr(self, name)}
 
-    def _linear_reading(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients and intercepts as they were learned."""
-        return self.dual_coef_, self.intercept_
-
-    def _in_units_of_targets(self, dual: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients and intercepts as they are stored."""
-        return dual, intercept
+    def _target_units(self) -> tuple[Any, Any]:
+        """Where the targets are measured from, and in."""
+        return 0.0, 1.0
 
     def _set(self, learning: TaskLearning, unit: Unit, dtype: np.dtype) -> None:
         """Set the fitted attributes of what was learned."""
@@ -206,8 +205,9 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         vectors = model.vectors / model.scales
         self.kernel_vectors_ = (vectors * unit.length + unit.centre).astype(dtype)
         self.gammas_ = (model.scales.astype(np.float64) / unit.length) ** 2
+        mean, scale = self._target_units()
         with np.errstate(over="ignore", invalid="ignore"):
-            found = *self._in_units_of_targets(model.dual, model.intercept), np.sqrt(self.gammas_)
+            found = model.dual * scale, model.intercept * scale + mean, np.sqrt(self.gammas_)
             self.dual_coef_, self.intercept_, scales = (array.astype(dtype) for array in found)
         if not all(np.isfinite(array).all() for array in (self.dual_coef_, self.intercept_, scales)):
             raise ValueError(
@@ -222,7 +222,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if model.atoms is not None:
             self.components_, self.grams_ = model.atoms.astype(dtype), model.grams.astype(dtype)
             self.n_nonzero_coefs_ = model.n_nonzero
-        freeze(self, (*self._parts, "feature_means_", "feature_variances_"))
+        freeze(self, self._parts)
 
     def _assemble(self) -> dict[tuple[Any, Any], TaskModel]:
         """Room for the model in the dtypes, and on the devices, that signals come in."""
@@ -290,6 +290,10 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return len(self.kernel_vectors_)
 
     save = save
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        freeze(self, self._parts)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
