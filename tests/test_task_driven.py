@@ -57,6 +57,27 @@ def test_missing_values_of_float32_far_off():
     np.testing.assert_allclose(model.feature_means_, np.nanmean(rows.astype(np.float64), axis=0), atol=0.1)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_far_cluster_is_told_apart(dtype):
+    rows, y = np.r_[X, X[:25] + 1e9].astype(dtype), np.repeat([0, 1], [300, 25])
+    assert classifier().fit(rows, y).score(rows, y) == 1.0
+    assert regressor().fit(rows, y).score(rows, y) > 0.8
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_missing_and_infinite_values_later_in_a_stream(make):
+    """They made all that was learned NaN."""
+    y, classes = (targets(X) > 0.0).astype(int), [[0, 1]] if make is classifier else []
+    rows = np.where(X > 1.5, np.nan, X)
+    rows[:, 4] = np.nan
+    model = make().partial_fit(X + 5.0, y, *classes).partial_fit(rows + 5.0, y)
+    expected = model.predict(X + 5.0)
+    assert np.mean(expected.round() == y) > 0.8
+    with pytest.raises(ValueError, match="infinity"):
+        model.partial_fit(np.where(X > 1.5, np.inf, X), y)
+    np.testing.assert_array_equal(model.predict(X + 5.0), expected)
+
+
 def test_numbers_that_leave_the_range_are_an_error():
     with pytest.raises(ValueError, match="leaves the range of float32"):
         classifier().fit((X * 1e-40).astype(np.float32), targets(X) > 0.0)

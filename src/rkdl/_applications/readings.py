@@ -23,8 +23,6 @@ from rkdl._backends.arrays import cast
 from rkdl._backends.base import backend_of
 from rkdl._utils.types import Array
 
-# Coordinates in units of the widths, at most: kernel values are zero long before, and squares stay in range.
-FAR = 1e15
 # Squared norms up to this, of what the chosen atoms leave of another one, count as zero.
 NOTHING = 1e-4
 # The weights of the readings that are expected before any signal was seen, and how many signals that counts for.
@@ -48,6 +46,7 @@ class TaskModel:
     grams: Array  # (k, n, n)
     variances: Array  # (m,), of the features times their widths: what a missing value could be
     n_nonzero: int = 0
+    reach: Array = None  # (1,), how far from the centre coordinates count; those beyond are there
 
     @property
     def row_width(self) -> int:
@@ -64,8 +63,8 @@ class TaskModel:
     def kernel_values(self, rows: Array) -> Array:
         """Kernel values (c, p); where a number is missing (NaN), their mean over a normal distribution of it."""
         backend = backend_of(rows)
-        with np.errstate(over="ignore"):
-            signals = ((rows - self.centre) * self.scales).clip(-FAR, FAR)
+        signals = rows - self.centre
+        signals = (signals if self.reach is None else signals.clip(-self.reach, self.reach)) * self.scales
         is_missing = backend.xp.isnan(signals)
         if not bool(is_missing.any()):
             return backend.rbf(signals, self.vectors, 1.0)

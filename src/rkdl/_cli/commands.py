@@ -210,7 +210,6 @@ def _predict(options: Namespace, model: Pipeline, inputs: Inputs, out: Path | No
     text = f"{len(predictions):,} {inputs.unit} classified{_saved(out)}"
     if inputs.y is not None:
         are_numbers = predictions.dtype.kind in "biuf" and inputs.y.dtype.kind in "biuf"
-        # Numbers are compared as such: 1 and 1.0 are one class, but not 01 and 1.
         given, found = (inputs.y, predictions) if are_numbers else (inputs.y.astype(str), predictions.astype(str))
         right = int((given == found).sum())
         text += f", {right:,} correctly ({right / len(predictions):.1%})"

@@ -399,9 +399,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             )
         strange = np.setdiff1d(known, self.classes_)
         if len(strange):
-            raise ValueError(
-                f"y holds {strange.tolist()[0]!r}, which is none of the classes: name all in the first call."
-            )
+            raise ValueError(f"y holds {strange.tolist()[0]!r}, none of the classes: name all in the first call.")
         return np.searchsorted(self.classes_, known)[labels]
 
     def _hold_out(self, labels: np.ndarray, rng: np.random.RandomState) -> np.ndarray:

@@ -42,8 +42,8 @@ VECTORS_A_SIGNAL = 0.6
 MOMENT_SAMPLE = 20_000
 # Signals so many times farther from the median than half of them do not count for the unit of the learning.
 FAR = 100.0
-# Coordinates in this unit, at most: kernel values are zero long before, and squares in float32 stay in range.
-LARGEST = 1e4
+# Coordinates in this unit, at most, learned from or read: float32 has digits for their distances.
+LARGEST = 1e3
 # Numbers that are kept where the batches are drawn from; of larger signals every batch is read anew.
 MOST_KEPT = 1 << 30
 # Passes over a batch of a stream, and the size of their steps relative to the largest of a fit.
@@ -105,7 +105,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _task(self, n_outputs: int) -> Task:
         """What is learned, of so many outputs."""
 
-    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
+    def _read_signals(self, X: MatrixLike, *, reset: bool, learns: bool = True) -> Signals:
         signals = read_signals(self, X, reset=reset, device=self.device, prefers_arrays=True, allows_nan=True)
         if signals.is_remote:
             name = type(self).__name__
@@ -113,9 +113,10 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 f"{name} does not take Dask arrays: learn from an array, a memory map or any source of row slices, and "
                 f"predict the chunks of a Dask array with map_blocks."
             )
-        if reset and type(signals) is Signals and isinstance(signals.data, np.ndarray):
-            signals = Signals(_without_missing(signals.data), signals.dtype)
-        if reset:
+        if learns and type(signals) is Signals and isinstance(signals.data, np.ndarray):
+            known = None if reset else self.feature_means_
+            signals = Signals(_without_missing(signals.data, known), signals.dtype)
+        if learns:
             signals.check_finite()
         return signals
 
@@ -180,8 +181,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _restored(self, device: Device) -> tuple[TaskLearning, Unit]:
         """The learning that the fitted attributes came from, without its averages of gradients."""
-        length = float(np.sqrt(self.feature_variances_.mean()))
-        unit = Unit(self.feature_means_, length or 1.0, self.feature_variances_ / (length or 1.0) ** 2)
+        unit = Unit(self.feature_means_, self._length, self.feature_variances_ / self._length**2)
         gammas = self.gammas_ * unit.length**2
         vectors = unit.coordinates(self.kernel_vectors_, unit.centre)
         learning = TaskLearning(self._task(len(self.intercept_)), placed(vectors, device), placed(gammas, device))
@@ -189,6 +189,11 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         reading = self.dual_coef_ / scale, (self.intercept_ - mean) / scale, vars(self).get("components_")
         learning.restore(*placed(reading, device))
         return learning, unit
+
+    @property
+    def _length(self) -> float:
+        """That of the unit of the learning."""
+        return float(np.sqrt(self.feature_variances_.mean())) or 1.0
 
     def _settings(self) -> dict[str, Any]:
         """Parameters that a stream depends on."""
@@ -210,10 +215,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             found = model.dual * scale, model.intercept * scale + mean, np.sqrt(self.gammas_)
             self.dual_coef_, self.intercept_, scales = (array.astype(dtype) for array in found)
         if not all(np.isfinite(array).all() for array in (self.dual_coef_, self.intercept_, scales)):
-            raise ValueError(
-                f"What {type(self).__name__} has learned leaves the range of {dtype}: scale X and y, or give them in "
-                f"float64."
-            )
+            raise ValueError(f"What was learned leaves the range of {dtype}: scale X and y, or give them in float64.")
         self.feature_means_ = unit.centre
         self.feature_variances_ = unit.variances * unit.length**2
         relevance = self.gammas_ * self.feature_variances_
@@ -245,13 +247,14 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 grams,
                 self.feature_variances_ * self.gammas_,
                 state.get("n_nonzero_coefs_", 0),
+                np.full(1, LARGEST * self._length),
             )
             models[dtype, device] = placed(model.as_dtype(dtype), device)
         return models[dtype, device]
 
     def _read(self, X: MatrixLike, read: Callable[[TaskModel, Array], Array]) -> Array:
         """``read(model, kernel values)`` of all signals; a tensor if `X` is one, where that is."""
-        signals = self._read_signals(X, reset=False)
+        signals = self._read_signals(X, reset=False, learns=False)
         model = self._model(signals.dtype, signals.device)
 
         def task(number: int, start: int, stop: int) -> Array:
@@ -332,9 +335,10 @@ def _is_kept(signals: Signals) -> bool:
     return is_dense and signals.shape[0] * signals.shape[1] <= MOST_KEPT
 
 
-def _without_missing(rows: np.ndarray) -> np.ndarray:
-    """The rows with the mean of its column for every missing number (NaN), if there are any."""
+def _without_missing(rows: np.ndarray, means: np.ndarray | None) -> np.ndarray:
+    """The rows with the mean of its column, here or as it is known, for every missing number (NaN)."""
     if rows.dtype.kind != "f" or not np.isnan(rows).any():
         return rows
-    counts = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
-    return np.where(np.isnan(rows), (np.nansum(rows, axis=0, dtype=np.float64) / counts).astype(rows.dtype), rows)
+    if means is None:
+        means = np.nansum(rows, axis=0, dtype=np.float64) / np.maximum((~np.isnan(rows)).sum(axis=0), 1)
+    return np.where(np.isnan(rows), means.astype(rows.dtype), rows)
