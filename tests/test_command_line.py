@@ -147,6 +147,7 @@ fit numbers.csv --out r --method dl --kernel rbf -> --kernel does not apply to D
 fit numbers.csv --out r --set speed=3 -> Invalid parameter 'speed'
 fit numbers.csv --out r --set speed -> give NAME=VALUE
 fit numbers.csv --out r --set n_components=many -> must be an int
+fit numbers.csv --out r --nonzeros 1 --set n_components=True -> integer
 fit numbers.csv --out r --set gamma={[]:1} -> gamma
 fit numbers.csv --out r --method svd -> invalid choice
 fit numbers.csv --out r --atoms 0 -> 'n_components' parameter of ORKDL must be an int in the range [1, inf). Got 0
