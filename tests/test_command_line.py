@@ -147,6 +147,7 @@ fit numbers.csv --out r --method dl --kernel rbf -> --kernel does not apply to D
 fit numbers.csv --out r --set speed=3 -> Invalid parameter 'speed'
 fit numbers.csv --out r --set speed -> give NAME=VALUE
 fit numbers.csv --out r --set n_components=many -> must be an int
+fit numbers.csv --out r --nonzeros 1 --set n_components=True -> integer
 fit numbers.csv --out r --set gamma={[]:1} -> gamma
 fit numbers.csv --out r --method svd -> invalid choice
 fit numbers.csv --out r --atoms 0 -> 'n_components' parameter of ORKDL must be an int in the range [1, inf). Got 0
@@ -618,17 +619,19 @@ class TestOutliers:
         assert "rows are outliers" in lines[0]
         assert {line.split(":")[0].strip() for line in lines[1:]} == {"id s0", "id s1", "id s2"}
 
-    def test_standardizing_takes_no_copy_of_what_is_in_memory(self, rng):
+    @pytest.mark.parametrize(("name", "n_copies"), [("X.npz", 0), ("X.npy", 1)])
+    def test_standardizing_takes_no_copy_of_what_is_in_memory(self, name, n_copies, rng):
+        """And one of a file that is mapped."""
         X = rng.standard_normal((4_000, 1_000))
-        np.savez("X.npz", X=X)
+        np.savez(name, X=X) if name == "X.npz" else np.save(name, X)
         peaks = []
         # What is imported and compiled does not count.
         for more in ("", "", "--standardize"):
             tracemalloc.start()
-            run(f"outliers X.npz --set n_members=1 --out scores.npz --quiet {more}")
+            run(f"outliers {name} --set n_members=1 --out scores.npz --quiet {more}")
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
-        assert peaks[2] < peaks[1] + 0.5 * X.nbytes
+        assert peaks[2] < peaks[1] + (n_copies + 0.5) * X.nbytes
 
     def test_train_save_and_use_again(self, signals, capsys):
         write_csv("normal.csv", ["d", "c", "b", "a"], signals[3:, ::-1])
@@ -655,6 +658,16 @@ class TestClassify:
         np.testing.assert_array_equal(np.array([row[2:] for row in rows], float), model.predict_proba(unseen))
         n_right = int((model.predict(unseen) == truth).sum())
         assert f"{n_right} correctly ({n_right / 50:.1%})" in capsys.readouterr().out
+
+    def test_numbers_are_one_label_however_they_are_stored(self, iris, capsys):
+        X, y = iris
+        np.save("X.npy", X)
+        for name, labels in (("int", y == "setosa"), ("float", (y == "setosa") * 1.0), ("bool", y == "setosa")):
+            np.save(f"{name}.npy", labels.astype(name))
+        run("classify X.npy --label int.npy --save m --quiet")
+        for name in ("int", "float", "bool"):
+            run(f"classify X.npy --label {name}.npy --model m")
+            assert "150 correctly (100.0%)" in capsys.readouterr().out
 
     def test_labels_with_leading_zeros_are_classes_of_their_own(self, rng):
         write_csv("t.csv", ["y", "a", "b"], [[label, *rng.random(2)] for label in 10 * ["1", "01", "2"]])

@@ -416,6 +416,9 @@ def test_header_of_numbers(tmp_path, rng):
     pd.DataFrame(X, columns=[2019, 2020, 2021]).to_csv(path, index=False)
     with pytest.warns(UserWarning, match=r"first line, 2019, 2020, 2021 \.\.\., is read as the header"):
         np.testing.assert_array_equal(datasets.load_signals(path), X)
+    pd.DataFrame(X, columns=[0.0, 1.0, 2.0]).to_csv(path)
+    with pytest.warns(UserWarning, match=r"first line, 0\.0, 1\.0, 2\.0 \.\.\., is read as the header"):
+        np.testing.assert_array_equal(datasets.load_signals(path), X)
     # Two numbers count up by chance.
     pd.DataFrame(X[:, :2], columns=[5, 6]).to_csv(path, index=False)
     assert datasets.load_signals(path).shape == (6, 2)

@@ -371,3 +371,11 @@ class TestNoise:
         model = make(MORKDL, fit_inverse_transform=False).fit(X)
         assert np.isfinite(model.denoise(X, noise=1e6)).all()
         assert np.isfinite(model.denoise(1e3 * X, noise=0.0)).all()
+
+
+@pytest.mark.parametrize("model", [DL(4, max_iter=1), RKDL(4, n_kernel_vectors=10, max_iter=1)])
+def test_noise_of_any_size(model):
+    """Its square may leave the range of floats."""
+    X = np.random.default_rng(0).standard_normal((40, 5))
+    for noise in (1e-300, 1e300):
+        assert np.isfinite(model.fit(X).denoise(X, noise=noise)).all()

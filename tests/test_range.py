@@ -20,6 +20,7 @@ from rkdl import (
     sparse_encode,
     sparse_encode_gram,
 )
+from rkdl.kernels import RBF
 
 pytestmark = poor_models
 
@@ -187,6 +188,19 @@ def test_a_few_float32_signals_far_off_are_distances_apart(kind, offset):
     single, double = (make(kind).fit(signals.astype(np.float32).astype(dtype)) for dtype in (np.float32, np.float64))
     np.testing.assert_allclose(single.errors_, double.errors_, rtol=1e-3)
     assert single.errors_[-1] * np.sqrt(6) == pytest.approx(rms_error(single, signals.astype(np.float32)), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(gamma=[0.5, 1.0, 0.2, 0.0, 1.0, 1.0]), RBF(gamma=0.5) + RBF(gamma=0.1)], ids=repr
+)
+@by_class([RKDL, ORKDL])
+def test_kernels_of_several_numbers_far_off(kind, kernel):
+    """Where torch was imported they were made anew, without the centre that is subtracted."""
+    pytest.importorskip("torch")
+    X = np.random.default_rng(0).standard_normal((100, 6))
+    near, far = (make(kind, kernel=kernel).fit(X + offset) for offset in (0.0, 1e8))
+    np.testing.assert_allclose(far.errors_, near.errors_, rtol=1e-3)
+    assert far.errors_[-1] * np.sqrt(6) == pytest.approx(rms_error(far, X + 1e8), rel=1e-6)
 
 
 def test_classes_of_float32_signals_far_off_are_those_of_float64():

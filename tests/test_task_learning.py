@@ -47,7 +47,7 @@ def test_gradients_are_those_of_finite_differences(loss, n_atoms, convert):
     step = 1e-6
 
     def loss_at(flat, place, number):
-        kept = {name: np.array(part) for name, part in learning.parts.items()}
+        kept = {name: np.asarray(part).copy() for name, part in learning.parts.items()}
         flat[place] = number
         if n_atoms:
             # Atoms have unit norm.
@@ -102,7 +102,10 @@ def test_codes_of_all_classes_are_those_of_each(convert):
         for row in range(20):
             expected = reference.pursuit(grams[label], correlations[label, row], 1.0, 3, kind="ols")
             np.testing.assert_allclose(codes[label][row], expected, atol=1e-8)
-    assert all(np.isfinite(own.dense(12)).all() for own in pursue_classes(convert(correlations), convert(grams), 20))
+    assert all(
+        np.isfinite(np.asarray(own.dense(12))).all()
+        for own in pursue_classes(convert(correlations), convert(grams), 20)
+    )
 
 
 def test_gradients_are_the_same_for_any_number_of_threads():

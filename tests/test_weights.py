@@ -82,6 +82,16 @@ def test_full_kdl(is_precomputed):
     np.testing.assert_allclose(found.errors_, twice.errors_, rtol=1e-9)
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+def test_the_error_of_signals_far_off(zeros):
+    """Sums over signals have no digits for it."""
+    weights = WEIGHTS if zeros else WEIGHTS + 0.3
+    far = X * 3.0 + 1e8
+    model = DL(5, n_nonzero_coefs=4, max_iter=3, random_state=0).fit(far, sample_weight=weights)
+    expected = np.sqrt(weights @ model.reconstruction_error(far) ** 2 / (weights.sum() * X.shape[1]))
+    assert model.errors_[-1] == pytest.approx(expected, rel=1e-6)
+
+
 def test_refusals(tmp_path):
     with pytest.raises(ValueError, match="use 'gram' with sample_weight"):
         DL(4, atom_update="aksvd").fit(X, sample_weight=WEIGHTS)

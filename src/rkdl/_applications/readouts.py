@@ -45,6 +45,7 @@ class TaskModel:
     grams: Array  # (k, n, n)
     variances: Array  # (m,), of the features, times their gammas: how far a missing value may be from its mean
     n_nonzero: int = 0
+    reach: Array = None  # (1,), largest distance from the centre in any coordinate; what is beyond counts as there
 
     @property
     def row_width(self) -> int:
@@ -61,7 +62,8 @@ class TaskModel:
     def kernel_values(self, rows: Array) -> Array:
         """Kernel values (c, p); where a number is missing (NaN), their mean over a normal distribution of it."""
         backend = backend_of(rows)
-        signals = (rows - self.centre) * self.scales
+        signals = rows - self.centre
+        signals = (signals if self.reach is None else signals.clip(-self.reach, self.reach)) * self.scales
         is_missing = backend.xp.isnan(signals)
         if not bool(is_missing.any()):
             return backend.rbf(signals, self.vectors, 1.0)

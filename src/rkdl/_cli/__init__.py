@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The pipe's reader has gone; avoid a second error when Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, OSError, MemoryError, ImportError) as error:
+    except (ValueError, TypeError, OSError, MemoryError, ImportError) as error:
         say_aside(f"error: {_one_line(error)}")
         return 2
 

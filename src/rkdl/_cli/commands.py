@@ -209,7 +209,9 @@ def _predict(options: Namespace, model: Pipeline, inputs: Inputs, out: Path | No
         write_table(out, {**inputs.ids, **columns})
     text = f"{len(predictions):,} {inputs.unit} classified{_saved(out)}"
     if inputs.y is not None:
-        right = int((predictions.astype(str) == inputs.y.astype(str)).sum())
+        are_numbers = predictions.dtype.kind in "biuf" and inputs.y.dtype.kind in "biuf"
+        given, found = (inputs.y, predictions) if are_numbers else (inputs.y.astype(str), predictions.astype(str))
+        right = int((given == found).sum())
         text += f", {right:,} correctly ({right / len(predictions):.1%})"
     say(options, text)
     return 0

@@ -192,7 +192,7 @@ class FittedDictionary:
         ``<phi(x), phi(x + n)> = exp(-gamma |n|^2)``, so what is orthogonal to the clean image has the squared norm
         ``1 - exp(-2 gamma |n|^2)``.
         """
-        feature_map, energy = self.feature_map, self.n_features * (NOISE_GAIN * noise) ** 2
+        feature_map, energy = self.feature_map, self.n_features * NOISE_GAIN**2 * noise * noise
         if feature_map.is_linear:
             return energy
         core = feature_map.kernel if isinstance(feature_map, KernelMap) else None

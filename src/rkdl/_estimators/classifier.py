@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d
 
 from rkdl._applications.readouts import PRIOR, TaskModel, mix_readouts
@@ -23,7 +23,7 @@ from rkdl._backends.devices import to_device, to_host
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
-from rkdl._estimators.fitting import replaced_at_once, with_one_model
+from rkdl._estimators.fitting import check_settings, check_weights, replaced_at_once, with_one_model
 from rkdl._estimators.task_driven import Scaling, TaskDriven, of_positive_weight, part_of
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.kernels import RBF
@@ -135,7 +135,6 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left")],
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
-    _parts = (*TaskDriven._parts, "components_", "grams_", "readout_weights_")
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -159,7 +158,8 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             The fitted classifier.
         """
         with replaced_at_once(self, self.random_state) as work, one_blas_thread():
-            signals, labels, weights = work._opened(X, y, sample_weight, classes=None)
+            work.__dict__.pop("classes_", None)
+            signals, labels, weights = work._opened(X, y, sample_weight, reset=True)
             work.gamma_ = find_gamma(self.gamma, signals)
             work._fit(signals, labels, weights, check_random_state(self.random_state))
         return self
@@ -208,10 +208,10 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             The classifier.
         """
         with replaced_at_once(self, self.random_state) as work, one_blas_thread():
-            is_first = "classes_" not in vars(work)
-            if is_first and classes is None:
-                raise ValueError("classes must be passed on the first call to partial_fit: give all labels there are.")
-            signals, labels, weights = work._opened(X, y, sample_weight, classes=classes, reset=is_first)
+            is_first = _check_partial_fit_first_call(work, host(classes))
+            if not is_first:
+                check_settings(work)
+            signals, labels, weights = work._opened(X, y, sample_weight, reset=is_first)
             if is_first:
                 work.readout_weights_ = np.full(2, PRIOR)
             else:
@@ -352,28 +352,22 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         return Task(n_outputs, cross_entropy, self.n_components, min(self.n_nonzero_coefs, self.n_components))
 
     def _opened(
-        self,
-        X: MatrixLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        *,
-        classes: ArrayLike | None,
-        reset: bool = True,
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
     ) -> tuple[Signals, np.ndarray, np.ndarray]:
-        """Signals with a positive weight, the numbers of their classes, and their weights; sets the classes."""
+        """Signals with a positive weight, the numbers of their classes, and their weights; sets unknown classes."""
         signals = self._read_signals(X, reset=reset)
-        labels = self._read_labels(signals.shape[0], y, classes, reset=reset)
-        weights = self._check_weights(signals, sample_weight)
+        labels = self._read_labels(signals.shape[0], y)
+        weights = check_weights(signals, sample_weight)
         if self.class_weight is not None:
             present = np.unique(labels)
             found = compute_class_weight(
                 self.class_weight, classes=self.classes_[present], y=self.classes_[labels], sample_weight=weights
             )
-            weights = weights * found[np.searchsorted(present, labels)]
+            weights = check_weights(signals, weights * found[np.searchsorted(present, labels)])
         return of_positive_weight(signals, labels, weights)
 
-    def _read_labels(self, n_signals: int, y: ArrayLike, classes: ArrayLike | None, *, reset: bool) -> np.ndarray:
-        """The number of the class of each signal; with `reset` the classes are set."""
+    def _read_labels(self, n_signals: int, y: ArrayLike) -> np.ndarray:
+        """The number of the class of each signal; the classes are set if they are not known."""
         if y is None:
             raise ValueError(
                 "KDLClassifier requires y to be passed, but the target y is None: give the label of every signal."
@@ -386,8 +380,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             raise ValueError("The labels of y have no common order: make them all numbers or all strings.") from error
         check_classification_targets(given)
         check_consistent_length(range(n_signals), given)
-        if reset:
-            self.classes_ = known if classes is None else np.unique(host(classes))
+        self.classes_ = vars(self).get("classes_", known)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"KDLClassifier needs at least two classes, and y holds one class, "
@@ -397,7 +390,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         unknown = np.setdiff1d(known, self.classes_)
         if len(unknown):
             raise ValueError(
-                f"y holds {unknown[0]!r}, which is none of the classes: give all of them in the first call."
+                f"y holds {unknown.tolist()[0]!r}, none of the classes: give all of them in the first call."
             )
         return np.searchsorted(self.classes_, known)[labels]
 

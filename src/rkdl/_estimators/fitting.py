@@ -12,13 +12,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.random import RandomState
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from rkdl._backends.arrays import host
 from rkdl._backends.base import is_tensor
 from rkdl._data.open import is_plain, open_signals
-from rkdl._data.signals import Signals
+from rkdl._data.signals import Signals, is_safe
 from rkdl._execution.blas import one_blas_thread
-from rkdl._utils.inputs import check_rows_finite
+from rkdl._utils.inputs import check_rows_finite, well_formed
 from rkdl._utils.types import Device, MatrixLike
 from rkdl._utils.warnings import quiet
 
@@ -118,6 +119,29 @@ def replaced_at_once(estimator: Estimator, generator: Any = None) -> Iterator[Es
         if position is not None:
             generator.set_state(position)
         raise
+
+
+def check_settings(work: Any) -> None:
+    """Refuse changes of parameters that the fitted model depends on, where it learns on."""
+    known, now = vars(work).get("_fit_settings", {}), work._settings()
+    for name, value in known.items():
+        if now.get(name) != value:
+            raise ValueError(
+                f"{name}={now.get(name)!r} was {value!r} when this {type(work).__name__} began to learn, and its "
+                f"model depends on that: set it back, or begin anew with fit or a clone."
+            )
+
+
+def check_weights(signals: Signals, sample_weight: Any) -> np.ndarray:
+    """Weights (n,) in float64, none negative and not all zero, whose sums stay in range."""
+    like = np.empty((signals.shape[0], 0))
+    given = well_formed(host(sample_weight), "sample_weight")
+    weights: np.ndarray = _check_sample_weight(given, like, dtype=np.float64, ensure_non_negative=True)
+    with np.errstate(over="ignore"):
+        total = float(weights.sum())
+    if not is_safe(total, np.float32):
+        raise ValueError(f"The weights of the signals sum up to {total:.3g}: scale them to numbers near one.")
+    return weights
 
 
 def read_signals(

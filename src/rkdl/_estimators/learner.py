@@ -16,15 +16,13 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight
 
-from rkdl._backends.arrays import host
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._coding.preimages import LinearDecoder
 from rkdl._data.signals import Signals
 from rkdl._estimators.base import DictionaryEstimator, check_has_signals
-from rkdl._estimators.fitting import as_fitted, constant, freeze, replaced_at_once
+from rkdl._estimators.fitting import as_fitted, check_settings, check_weights, constant, freeze, replaced_at_once
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import open_executor
 from rkdl._features.kernels import Kernel, as_kernel
@@ -207,10 +205,8 @@ def _weighted(method: Learner, signals: Signals, sample_weight: ArrayLike | None
     """The signals with their weights; without any, as they are."""
     if sample_weight is None:
         return signals
-    like = np.empty((signals.shape[0], 0))
-    weights = _check_sample_weight(host(sample_weight), like, dtype=np.float64, ensure_non_negative=True)
     is_precomputed = getattr(method, "kernel", None) == "precomputed"
-    return signals.weighted(weights, keeps_all=is_precomputed)
+    return signals.weighted(check_weights(signals, sample_weight), keeps_all=is_precomputed)
 
 
 def _learns_from_sums(method: Learner) -> bool:
@@ -262,7 +258,7 @@ def partial_fit(
     with replaced_at_once(self, self.random_state) as work, one_blas_thread():
         is_first = "n_iter_" not in vars(work) and "_stream" not in vars(work)
         if not is_first:
-            _check_settings(work)
+            check_settings(work)
         signals = _weighted(work, work._read_signals(X, reset=is_first), sample_weight)
         specification = work._specification()
         rng, report = check_random_state(work.random_state), Report(type(work).__name__, work.verbose)
@@ -287,17 +283,6 @@ def _stream_of(work: Any, specification: Specification) -> Stream:
     return Stream() if stream is None else stream
 
 
-def _check_settings(work: Any) -> None:
-    """Refuse changes of parameters that the fitted model depends on."""
-    known, now = vars(work).get("_fit_settings", {}), work._settings()
-    for name, value in known.items():
-        if now.get(name) != value:
-            raise ValueError(
-                f"{name}={now.get(name)!r} was {value!r} when this {type(work).__name__} began to learn, and its "
-                f"model depends on that: set it back, or begin anew with fit or a clone."
-            )
-
-
 def fit_decoder(self: Any, X: MatrixLike) -> Any:
     """Learn a linear decoder from codes to signals, for any kernel; the dictionary does not change.
 
@@ -318,7 +303,7 @@ def fit_decoder(self: Any, X: MatrixLike) -> Any:
         with open_executor(signals, width, self.n_jobs, is_alone=not dictionary.runs_user_code) as executor:
             sums = decoder_sums(dictionary, executor)
         decoder = solved_decoder(dictionary, sums, self.decoder_alpha)
-        self.decoder_, self.decoder_intercept_ = decoder.matrix, decoder.intercept
+        vars(self).update(decoder_=decoder.matrix, decoder_intercept_=decoder.intercept)
         freeze(self, self._parts)
     return self
 

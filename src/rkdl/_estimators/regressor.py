@@ -13,11 +13,11 @@ from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
 from rkdl._applications.readouts import TaskModel
-from rkdl._applications.task_learning import Task, TaskLearning, squared_error
+from rkdl._applications.task_learning import Task, squared_error
 from rkdl._backends.arrays import host
 from rkdl._data.signals import Signals
-from rkdl._estimators.fitting import replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import Scaling, TaskDriven, of_positive_weight
+from rkdl._estimators.fitting import check_settings, check_weights, replaced_at_once, with_one_model
+from rkdl._estimators.task_driven import TaskDriven, of_positive_weight
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.widths import find_gamma
 from rkdl._utils.inputs import well_formed
@@ -149,6 +149,8 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         """
         with replaced_at_once(self, self.random_state) as work, one_blas_thread():
             is_first = "n_iter_" not in vars(work)
+            if not is_first:
+                check_settings(work)
             signals, targets, weights = work._opened(X, y, sample_weight, reset=is_first)
             if is_first:
                 work._set_scales(targets, weights)
@@ -209,20 +211,19 @@ class KDLRegressor(RegressorMixin, TaskDriven):
             self.has_one_target_ = given.ndim == 1
         elif targets.shape[1] != len(self.target_means_):
             raise ValueError(f"y has {targets.shape[1]} targets, and the regressor learns {len(self.target_means_)}.")
-        return of_positive_weight(signals, targets, self._check_weights(signals, sample_weight))
+        return of_positive_weight(signals, targets, check_weights(signals, sample_weight))
 
     def _set_scales(self, targets: np.ndarray, weights: np.ndarray) -> None:
-        self.target_means_ = np.average(targets, axis=0, weights=weights)
-        deviations = np.sqrt(np.average((targets - self.target_means_) ** 2, axis=0, weights=weights))
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.target_means_ = np.average(targets, axis=0, weights=weights)
+            deviations = np.sqrt(np.average((targets - self.target_means_) ** 2, axis=0, weights=weights))
+        is_lost = (deviations == 0.0) & (targets != targets[0]).any(axis=0)
+        if is_lost.any() or not np.isfinite(deviations).all():
+            raise ValueError("Squares of the targets leave the range of float64: scale y to numbers near one.")
         self.target_scales_ = np.where(deviations > 0.0, deviations, 1.0)
 
-    def _set(self, learning: TaskLearning, scaling: Scaling, losses: np.ndarray, dtype: np.dtype) -> None:
-        super()._set(learning, scaling, losses, dtype)
-        self.dual_coef_ = (self.dual_coef_ * self.target_scales_).astype(dtype)
-        self.intercept_ = (self.intercept_ * self.target_scales_ + self.target_means_).astype(dtype)
-
-    def _linear_readout(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.dual_coef_ / self.target_scales_, (self.intercept_ - self.target_means_) / self.target_scales_
+    def _target_units(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.target_means_, self.target_scales_
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rkdl._backends.arrays import host
 from rkdl._estimators.fitted import check_fitted
-from rkdl._estimators.fitting import as_fitted, remember_parameters
+from rkdl._estimators.fitting import as_fitted, freeze, remember_parameters
 from rkdl._features.kernels import PUBLIC, Kernel, from_plain, to_plain
 from rkdl._learning.stream import Stream
 from rkdl._persistence.files import read_file, write_file
@@ -27,6 +27,7 @@ _PLAIN = (bool, int, float, str)
 _LISTS: dict[str, tuple[Callable, Any]] = {
     "tuple": (tuple, _PLAIN),
     "list": (list, _PLAIN),
+    "dict": (lambda items: dict(zip(items[::2], items[1::2], strict=True)), _PLAIN),
     "names": (partial(np.array, dtype=object), str),
 }
 
@@ -135,8 +136,10 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if callable(value):
         own = type(value) if isinstance(value, Kernel) else value
         return {"function": f"{getattr(own, '__module__', '?')}.{getattr(own, '__qualname__', '?')}"}
-    if isinstance(value, tuple | list):
-        items = [plain_scalar(item) for item in value]
+    if isinstance(value, tuple | list | dict):
+        # Of a dictionary, keys and values in turn: JSON would make text of the keys.
+        content = [item for pair in value.items() for item in pair] if isinstance(value, dict) else value
+        items = [plain_scalar(item) for item in content]
         if all(isinstance(item, _PLAIN) for item in items):
             return {type(value).__name__: items}
     array = np.asarray(host(value))
@@ -167,6 +170,7 @@ class _File(NamedTuple):
         check_fitted(model, attributes)
         vars(model).update(attributes)
         remember_parameters(model)
+        freeze(model, getattr(model, "_parts", ()))
         stream = part_of(self.arrays, "stream")
         if stream:
             model._stream = Stream.restored(stream, model._dictionary())

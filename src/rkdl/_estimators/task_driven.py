@@ -15,11 +15,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight
 
 from rkdl._applications.readouts import TaskModel
 from rkdl._applications.task_learning import RIDGE, Examples, Task, TaskLearning, plan
-from rkdl._backends.arrays import cast, host, is_tensor, joined
+from rkdl._backends.arrays import cast, host, is_tensor, joined, squared_norms
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed, to_device, to_host
 from rkdl._coding.encoder import Pursuit
@@ -36,12 +35,16 @@ from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
 from rkdl._learning.loop import progress
 from rkdl._utils.inputs import check_rows_finite
-from rkdl._utils.types import Array, Device, MatrixLike
+from rkdl._utils.types import Array, Device, MatrixLike, plain_scalar
 
 # Most kernel vectors per signal: with more, a fit overfits.
 VECTORS_PER_SIGNAL = 0.6
 # Signals from which the centre and the variances of the features are computed.
 MOMENT_SAMPLE = 20_000
+# Signals this many times farther from the median than half of them do not count for the scaling.
+FAR = 100.0
+# Largest coordinate that is learned from or read, after scaling: float32 has digits for distances up to it.
+LARGEST = 1e3
 # Signals of at most this many numbers stay in memory, where batches are drawn; of larger ones every batch is read.
 MOST_KEPT = 1 << 30
 # Passes over a batch of a stream, and the size of their steps relative to the largest of a fit.
@@ -59,13 +62,18 @@ class Scaling(NamedTuple):
     def of(cls, sample: np.ndarray) -> Scaling:
         """Those of a sample."""
         wide = sample.astype(np.float64)
+        squares = squared_norms(wide - np.median(wide[:: -(-len(wide) // 1000)], axis=0))
+        # A gross outlier would make the others one point.
+        wide = wide[squares <= FAR**2 * np.median(squares)] if np.median(squares) > 0.0 else wide
         # In the signals' dtype, in which it is subtracted.
         centre = wide.mean(axis=0).astype(sample.dtype).astype(np.float64)
-        with np.errstate(over="ignore"):
-            variances = wide.var(axis=0)
-            length = float(np.sqrt(variances.mean()))
-        length = length if 0.0 < length < np.inf else 1.0
+        variances = wide.var(axis=0)
+        length = float(np.sqrt(variances.mean())) or 1.0
         return cls(centre, length, variances / length**2)
+
+    def coordinates(self, rows: Array, centre: Array) -> Array:
+        """Rows from this centre, which is where they are, in units of the length; in float32, and none too far."""
+        return cast(((rows - centre) / self.length).clip(-LARGEST, LARGEST), np.float32)
 
 
 @dataclass(eq=False, repr=False)
@@ -89,13 +97,16 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         "verbose": ["verbose"],
     }
     # Fitted attributes that the model is made of.
-    _parts: ClassVar[tuple[str, ...]] = ("kernel_vectors_", "gammas_", "dual_coef_", "intercept_")
+    _parts: ClassVar[tuple[str, ...]] = (
+        *("kernel_vectors_", "gammas_", "dual_coef_", "intercept_", "feature_means_", "feature_variances_"),
+        *("components_", "grams_", "n_nonzero_coefs_"),
+    )
 
     @abstractmethod
     def _task(self, n_outputs: int) -> Task:
         """What is learned, for this number of outputs."""
 
-    def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
+    def _read_signals(self, X: MatrixLike, *, reset: bool, learns: bool = True) -> Signals:
         signals = read_signals(self, X, reset=reset, device=self.device, prefers_arrays=True, allows_nan=True)
         if signals.is_remote:
             name = type(self).__name__
@@ -103,16 +114,12 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 f"{name} does not take Dask arrays: learn from an array, a memory map or any source of row slices, and "
                 f"predict the chunks of a Dask array with map_blocks."
             )
-        if reset and type(signals) is Signals and isinstance(signals.data, np.ndarray):
-            signals = Signals(_without_missing(signals.data), signals.dtype)
-        if reset:
+        if learns and type(signals) is Signals and isinstance(signals.data, np.ndarray):
+            known = None if reset else self.feature_means_
+            signals = Signals(_without_missing(signals.data, known), signals.dtype)
+        if learns:
             signals.check_finite()
         return signals
-
-    def _check_weights(self, signals: Signals, sample_weight: Any) -> np.ndarray:
-        """Weights (n,) in float64, none negative and not all zero."""
-        like = np.empty((signals.shape[0], 0))
-        return _check_sample_weight(host(sample_weight), like, dtype=np.float64, ensure_non_negative=True)
 
     def _start(self, signals: Signals, gamma: float, n_outputs: int, rng: RandomState) -> tuple[TaskLearning, Scaling]:
         """A learning that starts from k-means centres of the signals as kernel vectors."""
@@ -121,14 +128,22 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         with open_executor(signals, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
             vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
         scaling = Scaling.of(spread_sample(signals, MOMENT_SAMPLE))
-        scaled = ((vectors - scaling.centre) / scaling.length).astype(np.float32)
+        scaled = scaling.coordinates(vectors, scaling.centre)
         return TaskLearning(self._task(n_outputs), placed(scaled, signals.device), gamma * scaling.length**2), scaling
 
     def _examples(self, signals: Signals, scaling: Scaling, targets: np.ndarray, weights: np.ndarray) -> Examples:
         """The signals with their targets, where the signals are."""
         centre, device = placed(scaling.centre, signals.device), signals.device
         given = placed((targets.astype(np.float32), (weights / weights.mean()).astype(np.float32)), device)
-        return Examples(_reader(signals, centre, scaling.length), *given)
+        kept = signals.read(0, signals.shape[0]) if _is_kept(signals) else None
+
+        def rows(chosen: np.ndarray) -> Array:
+            drawn = (
+                placed(signals.take(chosen), device) if kept is None else kept[backend_of(kept).from_host(chosen, kept)]
+            )
+            return scaling.coordinates(drawn, centre)
+
+        return Examples(rows, *given)
 
     def _learn(
         self, signals: Signals, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
@@ -154,7 +169,9 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         The loss of a batch is that of the first pass, of signals that were not seen before.
         """
-        rng, known = check_random_state(self.random_state), vars(self).get("_learning")
+        rng = check_random_state(self.random_state)
+        known, device = vars(self).get("_learning", (None, None))
+        known = known if device == signals.device else None
         if known is None and "n_iter_" in vars(self):
             known = self._restored(signals.device)
         elif known is None:
@@ -162,7 +179,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             known = self._start(signals, self.gamma_, targets.shape[1], rng)
             known[0].start_atoms(self._examples(signals, known[1], targets, weights), rng)
         # A copy, so that a failure leaves the learning as it was.
-        learning, scaling = self._learning = deepcopy(known)
+        learning, scaling = deepcopy(known)
+        self._learning = (learning, scaling), signals.device
         examples = self._examples(signals, scaling, targets, weights)
         batch = min(signals.shape[0], plan(signals.shape[0])[1])
         n_steps = -(-signals.shape[0] // batch)
@@ -173,17 +191,28 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _restored(self, device: Device) -> tuple[TaskLearning, Scaling]:
         """The learning that the fitted attributes came from, without the moments of its gradients."""
-        length = float(np.sqrt(self.feature_variances_.mean()))
-        scaling = Scaling(self.feature_means_, length or 1.0, self.feature_variances_ / (length or 1.0) ** 2)
+        scaling = Scaling(self.feature_means_, self._length, self.feature_variances_ / self._length**2)
         gammas = self.gammas_ * scaling.length**2
-        vectors = ((self.kernel_vectors_ - scaling.centre) / scaling.length).astype(np.float32)
+        vectors = scaling.coordinates(self.kernel_vectors_, scaling.centre)
         learning = TaskLearning(self._task(len(self.intercept_)), placed(vectors, device), placed(gammas, device))
-        learning.restore(*placed((*self._linear_readout(), vars(self).get("components_")), device))
+        mean, scale = self._target_units()
+        readout = self.dual_coef_ / scale, (self.intercept_ - mean) / scale, vars(self).get("components_")
+        learning.restore(*placed(readout, device))
         return learning, scaling
 
-    def _linear_readout(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients and intercepts as they were learned."""
-        return self.dual_coef_, self.intercept_
+    @property
+    def _length(self) -> float:
+        """The length that distances are measured in."""
+        return float(np.sqrt(self.feature_variances_.mean())) or 1.0
+
+    def _settings(self) -> dict[str, Any]:
+        """Parameters that a stream depends on."""
+        names = ("n_components", "n_nonzero_coefs", "n_kernel_vectors", "gamma")
+        return {name: plain_scalar(getattr(self, name)) for name in names if hasattr(self, name)}
+
+    def _target_units(self) -> tuple[Any, Any]:
+        """Mean and scale of the targets."""
+        return 0.0, 1.0
 
     def _set(self, learning: TaskLearning, scaling: Scaling, losses: np.ndarray, dtype: np.dtype) -> None:
         """Set the fitted attributes of what was learned."""
@@ -192,7 +221,12 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         vectors = model.vectors / model.scales
         self.kernel_vectors_ = (vectors * scaling.length + scaling.centre).astype(dtype)
         self.gammas_ = (model.scales.astype(np.float64) / scaling.length) ** 2
-        self.dual_coef_, self.intercept_ = model.dual.astype(dtype), model.intercept.astype(dtype)
+        mean, scale = self._target_units()
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = model.dual * scale, model.intercept * scale + mean, np.sqrt(self.gammas_)
+            self.dual_coef_, self.intercept_, scales = (array.astype(dtype) for array in found)
+        if not all(np.isfinite(array).all() for array in (self.dual_coef_, self.intercept_, scales)):
+            raise ValueError(f"What was learned leaves the range of {dtype}: scale X, y or gamma, or use float64.")
         self.feature_means_ = scaling.centre
         self.feature_variances_ = scaling.variances * scaling.length**2
         relevance = self.gammas_ * self.feature_variances_
@@ -201,7 +235,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if model.atoms is not None:
             self.components_, self.grams_ = model.atoms.astype(dtype), model.grams.astype(dtype)
             self.n_nonzero_coefs_ = model.n_nonzero
-        freeze(self, (*self._parts, "feature_means_", "feature_variances_"))
+        freeze(self, self._parts)
 
     def _assemble(self) -> dict[tuple[Any, Any], TaskModel]:
         """Models by the dtype and device of the signals, filled by `_model`."""
@@ -224,13 +258,14 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 grams,
                 self.feature_variances_ * self.gammas_,
                 state.get("n_nonzero_coefs_", 0),
+                np.full(1, LARGEST * self._length),
             )
             models[dtype, device] = placed(model.as_dtype(dtype), device)
         return models[dtype, device]
 
     def _read(self, X: MatrixLike, read: Callable[[TaskModel, Array], Array]) -> Array:
         """``read(model, kernel values)`` of all signals; a tensor if `X` is one, where that is."""
-        signals = self._read_signals(X, reset=False)
+        signals = self._read_signals(X, reset=False, learns=False)
         model = self._model(signals.dtype, signals.device)
 
         def task(number: int, start: int, stop: int) -> Array:
@@ -269,6 +304,10 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return len(self.kernel_vectors_)
 
     save = save
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        freeze(self, self._parts)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -317,17 +356,10 @@ def _is_kept(signals: Signals) -> bool:
     return is_dense and signals.shape[0] * signals.shape[1] <= MOST_KEPT
 
 
-def _without_missing(rows: np.ndarray) -> np.ndarray:
-    """The rows with missing numbers (NaN) replaced by the means of their columns."""
+def _without_missing(rows: np.ndarray, means: np.ndarray | None) -> np.ndarray:
+    """The rows with missing numbers (NaN) replaced by the means of their columns, those given or their own."""
     if rows.dtype.kind != "f" or not np.isnan(rows).any():
         return rows
-    counts = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
-    return np.where(np.isnan(rows), np.nansum(rows, axis=0) / counts, rows)
-
-
-def _reader(signals: Signals, centre: Array, length: float) -> Callable[[np.ndarray], Array]:
-    """A function that reads batches, centred and scaled, in float32; from memory where the signals are kept."""
-    if _is_kept(signals):
-        kept = signals.read(0, signals.shape[0])
-        return lambda chosen: cast((kept[backend_of(kept).from_host(chosen, kept)] - centre) / length, np.float32)
-    return lambda chosen: cast((placed(signals.take(chosen), signals.device) - centre) / length, np.float32)
+    if means is None:
+        means = np.nansum(rows, axis=0, dtype=np.float64) / np.maximum((~np.isnan(rows)).sum(axis=0), 1)
+    return np.where(np.isnan(rows), means.astype(rows.dtype), rows)

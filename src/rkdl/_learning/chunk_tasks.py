@@ -100,14 +100,15 @@ class GradientTask:
 
 @dataclass(frozen=True)
 class ResidualTask:
-    """Sum of squares of ``Y - Z A`` for codes of an earlier task and atoms that are signals."""
+    """Sum of squares of ``Y - Z A``, times the weights, for codes of an earlier task and atoms that are signals."""
 
     makes_state: ClassVar[bool] = False
 
     atoms: np.ndarray
 
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, ChunkState]:
-        residual = signals - state.codes.times(self.atoms)
+        roots = 1.0 if state.weights is None else state.weights.clip(min=np.finfo(float).tiny)[:, None] ** 0.5
+        residual = signals * roots - state.codes.times(self.atoms) / roots
         return (dot(residual, residual),), state
 
 

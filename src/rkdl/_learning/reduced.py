@@ -272,8 +272,7 @@ class ReducedProblem(LearningProblem):
         """The objective computed from residuals, if features are signals and cancellation leaves it no digits."""
         dtype, scales = self.executor.signals.dtype, iterate.code_scales
         rounding = 1e3 * float(np.finfo(dtype).eps) * float(iterate.statistics.energy)
-        is_weighted = self.executor.signals.weights is not None
-        if is_weighted or not isinstance(iterate.feature_map, LinearMap) or not iterate.objective < rounding:
+        if not isinstance(iterate.feature_map, LinearMap) or not iterate.objective < rounding:
             return iterate
         chunks = iterate.chunks
         if scales is not None:

@@ -212,8 +212,9 @@ def _first_line(path: Path) -> tuple[int, str, list[str]]:
 
 def _is_header(path: Path, cells: list[str]) -> bool:
     numbers = [cell.strip() for cell in cells if is_number(cell)]
-    first = int(numbers[0]) if numbers and numbers[0].isdecimal() else 0
-    counts_up = numbers == [str(number) for number in range(first, first + len(numbers))]
+    first = int(numbers[0].removesuffix(".0")) if numbers and numbers[0].removesuffix(".0").isdecimal() else 0
+    # As pandas writes columns of either kind.
+    counts_up = any(numbers == [f"{first + n}{end}" for n in range(len(numbers))] for end in ("", ".0"))
     # Two numbers count up by chance.
     counts = counts_up and len(numbers) > (1 if first == 0 else 2)
     if counts:

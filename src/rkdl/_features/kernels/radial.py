@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from rkdl._backends.base import backend_of
 from rkdl._features.kernels.base import Kernel, ValueAndGradient, Weighting, WithWidth, check_positive
 from rkdl._features.widths import offset_of
+from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array
 
 __all__ = ["RBF", "Matern", "RationalQuadratic"]
@@ -106,7 +107,7 @@ class RBF(Radial):
         if isinstance(self.gamma, str) or np.ndim(self.gamma) == 0:
             super().__post_init__()
             return
-        widths = np.asarray(self.gamma, dtype=np.float64)
+        widths = np.asarray(well_formed(self.gamma, "gamma"), dtype=np.float64)
         if widths.ndim != 1 or not (np.isfinite(widths).all() and (widths >= 0.0).all() and widths.any()):
             raise ValueError(f"RBF has gamma={self.gamma!r}: give one number for every feature, none negative.")
         object.__setattr__(self, "gamma", tuple(widths.tolist()))
