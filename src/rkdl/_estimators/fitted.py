@@ -9,7 +9,8 @@ import numpy as np
 from rkdl._persistence.named_arrays import DOUBLE, FLAGS, INTEGERS, POSITIVE, ArrayError, Expected, check_arrays
 from rkdl._utils.types import FLOATS
 
-# Axes: m features, n atoms, p kernel vectors, q frequencies, f Fourier features, c classes, k members of a detector.
+# Axes: m features, n atoms, p kernel vectors, q frequencies, f Fourier features, c classes, k members
+# of a detector, s sets of reference signals.
 _COUNT = Expected("", INTEGERS, least=0)
 _NUMBER = Expected("", DOUBLE + INTEGERS)
 _EVERY = {
@@ -58,9 +59,16 @@ TABLES: dict[str, dict[str, Expected]] = {
         "dual_components_": Expected("knp"),
         "grams_": Expected("knn"),
         "sizes_": Expected("k2", INTEGERS, least=0, most="n"),
-        "medians_": Expected("k"),
-        "spreads_": Expected("k", least=POSITIVE),
+        "centre_": Expected("m"),
+        "scale_": Expected("m", least=POSITIVE),
+        "reference_signals_": Expected("srm"),
+        "locations_": Expected("k4", least=0.0),
+        "reference_locations_": Expected("s4", least=0.0),
         "offset_": _NUMBER,
+        "recent_signals_": Expected("bm", group="stream"),
+        "recent_keys_": Expected("b", group="stream"),
+        "recent_learned_": Expected("b", FLAGS, "stream"),
+        "n_signals_seen_": Expected("", INTEGERS, "stream", least=0),
         **_EVERY,
     },
     "KDLClassifier": {
@@ -82,7 +90,7 @@ TABLES: dict[str, dict[str, Expected]] = {
 
 def check_fitted(model: Any, attributes: dict[str, Any]) -> None:
     """Raise an ArrayError unless the fitted attributes fit each other and the parameters of the model."""
-    name, sizes = type(model).__name__, {"m": attributes["n_features_in_"], "2": 2}
+    name, sizes = type(model).__name__, {"m": attributes["n_features_in_"], "2": 2, "4": 4}
     if name not in ("KDLClassifier", "KDLRegressor", "KDLOutlierDetector"):
         sizes["n"] = getattr(model, "n_components", attributes.get("n_components_"))
     if getattr(model, "kernel", None) == "precomputed":
