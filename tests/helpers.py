@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, SparseCoder
 
 # Seconds after which a child process or a thread is taken to hang.
 PATIENCE = 120
@@ -81,6 +81,9 @@ def make(kind, n_kernel_vectors=12, n_fourier_features=32, **options):
         options["n_kernel_vectors"] = n_kernel_vectors
     if kind is FourierDL:
         options["n_fourier_features"] = n_fourier_features
+    if kind is FourierDL or (kind not in (DL, SparseCoder) and options.get("kernel", "rbf") not in ("rbf", "linear")):
+        # They have no other way back to signals, which score needs.
+        options = {"fit_inverse_transform": options.get("kernel") != "precomputed", **options}
     return kind(**{**COMMON, **options})
 
 
@@ -97,6 +100,11 @@ class Estimators(dict):
     def each(self):
         """Run a test once per estimator."""
         return pytest.mark.parametrize("name", list(self))
+
+
+def share(model, X):
+    """Share of the signals' energy in feature space that their codes hold, for kernels with k(x, x) = 1."""
+    return 1.0 - np.mean(model.reconstruction_error(X) ** 2)
 
 
 def fitted_bytes(model, left_out=()):

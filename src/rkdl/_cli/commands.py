@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,15 +56,18 @@ def fit(options: Namespace) -> int:
         say_aside(f"interrupted after {len(model.update_errors_)} iterations; {out} holds the best model so far")
         return 130
     remember_names(model, inputs)
-    share = model.score(inputs.X)
     model.save(out)
     n_rows, n_features = inputs.X.shape
+    learned_from = "learned from"
+    with suppress(NotFittedError):
+        # Some kernels need a decoder for it; of many rows, some are enough.
+        learned_from = f"represent {model.score(inputs.X[:: max(1, n_rows // 10_000)]):.1%} of the energy of"
     vectors = getattr(model, "kernel_vectors_", None)
     on = "" if vectors is None else f" on {len(vectors)} kernel vectors"
     say(
         options,
-        f"{type(model).__name__}: {model.n_components} atoms{on} represent {share:.1%} of the energy of {n_rows:,} "
-        f"{inputs.unit} with {n_features} features, saved to {out}",
+        f"{type(model).__name__}: {model.n_components} atoms{on} {learned_from} {n_rows:,} {inputs.unit} with "
+        f"{n_features} features, saved to {out}",
     )
     return 0
 

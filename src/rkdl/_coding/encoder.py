@@ -62,6 +62,12 @@ class Encoder:
         """The pursuit of no more atoms than there are coordinates: a further one could only fit rounding."""
         return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, self.feature_map.size))
 
+    def limited_to(self, n_nonzero: int) -> Self:
+        """The encoder with another number of atoms per signal, and no tolerance."""
+        other = replace(self, pursuit=self.pursuit._replace(n_nonzero=n_nonzero, residual_tol=-1.0))
+        vars(other)["padded_gram"] = self.padded_gram
+        return other
+
     @property
     def is_linear(self) -> bool:
         """Whether the features are the signals."""
