@@ -228,6 +228,7 @@ def test_classes_of_float32_signals_far_off_are_those_of_float64():
     np.testing.assert_allclose(found, expected, atol=0.05)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("seed", [1, 17, 23])
 def test_the_error_of_kdl_is_that_of_its_atoms_where_large_coefficients_cancel(seed):
     x = np.random.default_rng(seed).standard_normal((100, 1))

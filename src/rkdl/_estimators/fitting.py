@@ -122,7 +122,7 @@ def replaced_at_once(estimator: Estimator, generator: Any = None) -> Iterator[Es
 
 
 def check_settings(work: Any) -> None:
-    """Refuse changes of parameters that the fitted model depends on, where it learns on."""
+    """Refuse changes of parameters that the fitted model depends on, where it learns on, and bad values of others."""
     known, now = vars(work).get("_fit_settings", {}), work._settings()
     for name, value in known.items():
         if now.get(name) != value:
@@ -130,6 +130,8 @@ def check_settings(work: Any) -> None:
                 f"{name}={now.get(name)!r} was {value!r} when this {type(work).__name__} began to learn, and its "
                 f"model depends on that: set it back, or begin anew with fit or a clone."
             )
+    # scikit-learn checks the parameters of the first batch only.
+    work._validate_params()
 
 
 def check_weights(signals: Signals, sample_weight: Any) -> np.ndarray:
