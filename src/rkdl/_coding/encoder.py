@@ -55,7 +55,7 @@ class Encoder:
     @cached_property
     def padded_gram(self) -> Array:
         """The inner products of the atoms as the pursuit reads them; None without `gram`."""
-        return None if self.gram is None else backend_of(self.gram).padded_gram(self.gram)
+        return None if self.gram is None else backend_of(self.gram).padded_gram(with_unit_diagonal(self.gram))
 
     @cached_property
     def limited(self) -> Pursuit:
@@ -155,6 +155,16 @@ class Encoder:
         if self.pursuit.residual_tol < 0.0:
             return backend_of(correlations).full((len(signals),), np.inf, correlations)
         return self.feature_map.squared_norms(signals)
+
+
+def with_unit_diagonal(gram: Array) -> Array:
+    """A copy of inner products (n, n) of atoms whose norms are exactly one or zero.
+
+    In float64, atoms that were normalised in float32 seem to be partly outside their own span, and are chosen twice.
+    """
+    backend, unit = backend_of(gram), backend_of(gram).copy(gram)
+    backend.fill_diagonal(unit, backend.as_like(gram.diagonal() > 0.0, gram))
+    return unit
 
 
 def _have_vanished(correlations: Array, counts: Array) -> bool:
