@@ -452,8 +452,9 @@ class TestKernelValues:
             return values
 
         model = make(RKDL, kernel=kernel).fit(X)
-        with pytest.raises(ValueError, match=r"gives k\(x, x\) = nan"):
-            model.reconstruction_error(np.vstack([X, np.full((1, 6), 60.0)]))
+        for method in ("reconstruction_error", "score"):
+            with pytest.raises(ValueError, match=r"gives k\(x, x\) = nan"):
+                getattr(model, method)(np.vstack([X, np.full((1, 6), 60.0)]))
 
     @every_optimized
     def test_a_function_has_no_derivative(self, kind):

@@ -96,7 +96,7 @@ class TestPreimages:
         assert not np.allclose(fitted.inverse_transform(np.eye(8)), before)
 
     def test_need_a_decoder_for_other_kernels(self, digits):
-        fitted = make(RKDL, kernel="poly", fit_inverse_transform=False).fit(digits)
+        fitted = make(RKDL, kernel="poly").fit(digits)
         with pytest.raises(NotFittedError, match="fit_decoder"):
             fitted.atom_preimages()
         assert np.isfinite(fitted.fit_decoder(digits).atom_preimages()).all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from rkdl._data.signals import PIECE_SIZE
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.learner import Learner
 from rkdl._estimators.outliers import KDLOutlierDetector
+from rkdl._utils.warnings import quiet
 from rkdl.datasets._errors import as_path
 from rkdl.datasets._files import Rows
 
@@ -58,16 +58,14 @@ def fit(options: Namespace) -> int:
     remember_names(model, inputs)
     model.save(out)
     n_rows, n_features = inputs.X.shape
-    learned_from = "learned from"
-    with suppress(NotFittedError):
-        # Some kernels need a decoder for it; of many rows, some are enough.
-        learned_from = f"represent {model.score(inputs.X[:: max(1, n_rows // 10_000)]):.1%} of the energy of"
+    with quiet():
+        share = model.score(inputs.X[:: max(1, n_rows // 10_000)])
     vectors = getattr(model, "kernel_vectors_", None)
     on = "" if vectors is None else f" on {len(vectors)} kernel vectors"
     say(
         options,
-        f"{type(model).__name__}: {model.n_components} atoms{on} {learned_from} {n_rows:,} {inputs.unit} with "
-        f"{n_features} features, saved to {out}",
+        f"{type(model).__name__}: {model.n_components} atoms{on} represent {share:.1%} of the energy of {n_rows:,} "
+        f"{inputs.unit} with {n_features} features, saved to {out}",
     )
     return 0
 

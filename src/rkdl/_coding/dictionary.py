@@ -19,7 +19,7 @@ from rkdl._coding.passes import densify, encode_signals, gram_matrix, map_rows
 from rkdl._coding.preimages import Decoder, FixedPoint, LinearDecoder
 from rkdl._data.signals import Signals
 from rkdl._features.kernels import RBF
-from rkdl._features.maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
+from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._utils.types import Array
 
 # A Gram matrix that takes more bytes than this is computed by the calls that need it.
@@ -141,12 +141,13 @@ class FittedDictionary:
         return self.residuals(signals, **options)[0]
 
     def energies(self, signals: Signals, *, n_jobs: int | None = None, **norms: Any) -> tuple[float, float]:
-        """Sums of squared errors and squared norms of the signals; in feature space if the signals are not known."""
+        """Sums of squared errors and squared norms of the signals; in feature space without a way back from there."""
         # In float64: norms of signals near the largest number of float32 leave its range.
-        if self.feature_map.is_linear or isinstance(self.feature_map, GivenKernelMap):
+        decoder = self.find_decoder(signals.dtype)
+        if decoder is None or self.feature_map.is_linear:
             errors, lengths = self.residuals(signals, n_jobs=n_jobs, dtype=np.float64, **norms)
         else:
-            encoder, decoder = self.encoder(signals.dtype, signals.device), self.find_decoder(signals.dtype)
+            encoder = self.encoder(signals.dtype, signals.device)
             errors, lengths = map_rows(signals, encoder, decoder, 2, n_jobs, _lengths, np.float64).T
         return float((errors**2).sum()), float((lengths**2).sum())
 

@@ -26,6 +26,7 @@ from rkdl._estimators.fitting import as_fitted, freeze, made_once, read_signals,
 from rkdl._estimators.saving import save
 from rkdl._features.maps import GivenKernelMap
 from rkdl._utils.types import Array, Device, MatrixLike
+from rkdl._utils.warnings import warn
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -141,7 +142,8 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """Compute the fraction of the signals' energy that their codes retain; higher is better.
 
         Errors are those of `inverse_transform`, in the space of the signals, so scores of different methods, kernels
-        and values of gamma can be compared; those of a precomputed kernel are in feature space.
+        and values of gamma can be compared. Where codes cannot be turned back into signals, they are in feature space,
+        with a warning unless the kernel is precomputed.
 
         Parameters
         ----------
@@ -156,8 +158,11 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             ``1 - sum of squared errors / sum of squared norms``, at most 1.
         """
         dictionary, signals = self._open(X)
-        if not isinstance(dictionary.feature_map, GivenKernelMap):
-            self._check_decodable(dictionary, signals.dtype)
+        if dictionary.find_decoder(signals.dtype) is None and not isinstance(dictionary.feature_map, GivenKernelMap):
+            warn(
+                f"This {type(self).__name__} cannot turn codes back into signals, so its score is in feature space, "
+                f"where it cannot be compared between values of gamma: set fit_inverse_transform=True before fit."
+            )
         if signals.is_remote:
             from rkdl._estimators.lazy import energies_of_blocks
 
