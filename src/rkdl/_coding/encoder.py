@@ -73,7 +73,7 @@ class Encoder:
         """``pursue(correlations, squared_norms=norms)`` finds the codes and the squared residuals of a chunk."""
         backend, (n_nonzero, tol, name) = backend_of(self.atoms), self.pursuit
         options: dict[str, Any] = {"residual_tol": tol, "pursuit": name, "dictionary": self.atoms}
-        options["gram"] = None if self.gram is None else backend.padded_gram(self.gram)
+        options["gram"] = None if self.gram is None else backend.padded_gram(with_unit_diagonal(self.gram))
         # More atoms than there are coordinates could only fit rounding.
         return partial(backend.pursue, n_nonzero=min(n_nonzero, self.feature_map.size), **options)
 
@@ -146,6 +146,16 @@ class Encoder:
         if self.pursuit.residual_tol < 0.0:
             return backend_of(correlations).full((len(signals),), np.inf, correlations)
         return self.feature_map.squared_norms(signals)
+
+
+def with_unit_diagonal(gram: Array) -> Array:
+    """A copy of inner products (n, n) of atoms whose norms are exactly one or zero.
+
+    In float64, atoms that were normalised in float32 seem to be partly outside their own span, and are chosen twice.
+    """
+    backend, unit = backend_of(gram), backend_of(gram).copy(gram)
+    backend.fill_diagonal(unit, backend.as_like(gram.diagonal() > 0.0, gram))
+    return unit
 
 
 def _have_vanished(correlations: Array, counts: Array) -> bool:

@@ -25,7 +25,7 @@ from rkdl._utils.warnings import quiet
 
 # Parameters that say what fitted arrays mean: other values take effect at the next fit.
 _SIZES = ("n_components", "n_fourier_features", "n_kernel_vectors", "kernel_vectors")
-STRUCTURE = (*_SIZES, "kernel", "degree", "coef0")
+STRUCTURE = (*_SIZES, "linear_n_nonzero_coefs", "kernel", "degree", "coef0")
 
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 Value = TypeVar("Value")
@@ -122,7 +122,9 @@ def replaced_at_once(estimator: Estimator, generator: Any = None) -> Iterator[Es
 
 
 def check_settings(work: Any) -> None:
-    """Refuse changes of parameters that the fitted model depends on, where it learns on."""
+    """Refuse changes of parameters that the fitted model depends on, where it learns on, and bad values of others."""
+    # scikit-learn checks the parameters of the first batch only.
+    work._validate_params()
     known, now = vars(work).get("_fit_settings", {}), work._settings()
     for name, value in known.items():
         if now.get(name) != value:
