@@ -37,6 +37,9 @@ from rkdl._learning.specification import Specification
 from rkdl._learning.stream import Learning, Stream
 from rkdl._utils.types import MatrixLike, plain_scalar
 
+# Number of kernel vectors where it is not given, unless there are more atoms.
+KERNEL_VECTORS = 50
+
 
 @dataclass(eq=False, repr=False)
 class Learner(DictionaryEstimator):
@@ -69,7 +72,7 @@ class Learner(DictionaryEstimator):
         "kernel": [StrOptions({"rbf", "poly", "linear"}), callable],
         "degree": [Interval(Integral, 1, None, closed="left")],
         "coef0": [Interval(Real, None, None, closed="neither")],
-        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
+        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left"), None],
         "kernel_vectors": [StrOptions(set(METHODS)), "array-like"],
         "solver": [StrOptions({"lbfgs", "gd"})],
         "n_inner_iter": [Interval(Integral, 0, None, closed="left")],
@@ -109,6 +112,13 @@ class Learner(DictionaryEstimator):
             atoms = constant(state["components_"])
             wide = atoms.astype(np.float64)
             gram = wide @ wide.T
+            norms = np.sqrt(gram.diagonal())
+            is_unit = (np.abs(norms - 1.0) < 1e-3) | (norms == 0.0)
+            if not is_unit.all():
+                raise ValueError(
+                    f"An atom of components_ has norm {norms[~is_unit][0]:.3g}, and {type(self).__name__} has atoms of "
+                    f"unit norm: divide by the norms, or code with SparseCoder, which takes atoms of any norm."
+                )
         decoder = None
         if "decoder_" in state:
             decoder = LinearDecoder(constant(state["decoder_"]), constant(state["decoder_intercept_"]))
@@ -349,6 +359,7 @@ class KernelLearner(Learner):
         parameters: Any = self
         vectors = parameters.kernel_vectors
         count = parameters.n_kernel_vectors if isinstance(vectors, str) else np.shape(vectors)[0]
+        count = max(KERNEL_VECTORS, self.n_components) if count is None else count
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
         pursuit = Pursuit(min(n_nonzero, count), name=self.pursuit)
         return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)

@@ -211,6 +211,8 @@ def complete_row(gram, dictionary, atom):
         for i in range(1, len(own)):
             total += own[i] * other[i]
         row[j] = total
+    # Exactly, or it could be chosen twice.
+    row[atom] = 1.0
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
