@@ -2,8 +2,8 @@
 
 A random 60 % of a data set trains a detector and the rest tests it; the figures are the area under the ROC curve and
 the average precision on the test part. Under "contaminated" all signals of the training part are used, under "normals"
-only its inliers, and the test part is the same. Features are standardised on the training signals. Of a larger set, `MOST`
-signals are drawn with each seed. All detectors use their defaults; PyOD's are given the share of outliers as
+only its inliers, and the test part is the same. Features are standardised on the training signals. Of a larger set,
+`MOST` signals are drawn with each seed. All detectors use their defaults; PyOD's are given the share of outliers as
 `contamination`, which their scores hardly depend on.
 
 Run with ``python -m benchmarks.outliers [--protocol normals] [--suite public|development] [--seeds 5] [--write]``, with

@@ -166,7 +166,7 @@ class TestThreshold:
             own = detector.fit_predict(draw(shape)) == -1
             assert contamination == "auto" or own.mean() == pytest.approx(contamination)
             marked.append(np.mean(detector.predict(draw((1000, shape[1]))) == -1))
-        assert np.mean(marked) < 0.05 if contamination == "auto" else 0.04 < np.mean(marked) < 0.16
+        assert np.mean(marked) < 0.06 if contamination == "auto" else 0.04 < np.mean(marked) < 0.16
 
     @pytest.mark.slow
     def test_two_thresholds_where_learning_makes_a_difference(self):

@@ -14,7 +14,7 @@ EQUAL = 1e-3
 # Shapes that the tail of distances may have, and the share of it beyond the fence.
 SHAPES, RARE = (-0.1, 0.15), 0.0025
 # Share of inliers beyond the threshold, if their tail is exponential, and bounds for it with any tail.
-FALSE_ALARMS, BOUNDS = 0.003, (0.01, 0.002)
+FALSE_ALARMS, LEAST_SHARE, MOST, ENOUGH = 0.003, 0.002, 0.01, 200
 N_STEPS = 10
 
 
@@ -28,16 +28,16 @@ def robust_location(values: np.ndarray) -> tuple[float, float, float]:
 
 
 def threshold(anomalies: np.ndarray, is_inlier: np.ndarray) -> float:
-    """What a share `FALSE_ALARMS` of the inliers exceeds, if their tail is exponential, but within `BOUNDS`.
+    """What a share `FALSE_ALARMS` of the inliers exceeds, if their tail is exponential, but at most `MOST`.
 
-    All that lies below is an inlier too.
+    All that lies below is an inlier too. Of `ENOUGH` anomalies, at least `LEAST_SHARE` are beyond the threshold.
     """
-    most, least = BOUNDS
     for _ in range(N_STEPS):
-        points = np.quantile(anomalies[is_inlier], (0.75, 0.95, 1.0 - most, 1.0 - least))
+        points = np.quantile(anomalies[is_inlier], (0.75, 0.95, 1.0 - MOST, 1.0 - LEAST_SHARE))
         quarter, twentieth, lowest, highest = (float(point) for point in points)
         step = max(twentieth - quarter, EQUAL) * math.log(0.05 / FALSE_ALARMS) / math.log(5.0)
-        found = min(max(twentieth + step, lowest), highest)
+        found = max(twentieth + step, lowest)
+        found = min(found, highest) if len(anomalies) >= ENOUGH else found
         is_inlier = is_inlier | (anomalies <= found)
     return found
 
