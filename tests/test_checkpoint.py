@@ -23,7 +23,7 @@ from rkdl import DL, RKDL, config_context, kernels
 pytestmark = poor_models
 
 ESTIMATORS = Estimators(
-    *("DL", "DL-aksvd", "FourierDL", "KDL", "KDL-aksvd", "RKDL", "RKDL-poly-kmeans"),
+    *("DL-lasso", "DL-positive", "DL", "DL-aksvd", "FourierDL", "KDL", "KDL-aksvd", "RKDL", "RKDL-poly-kmeans"),
     *("ORKDL", "ORKDL-gd", "MORKDL", "MORKDL-gd"),
     max_iter=5,
 )

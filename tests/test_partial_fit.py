@@ -19,7 +19,19 @@ from rkdl import DL, KDL, RKDL, config_context
 pytestmark = [poor_models, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 SIZES = {"n_components": 12, "n_kernel_vectors": 15, "n_fourier_features": 64, "max_iter": 1}
-ESTIMATORS = Estimators("DL", "FourierDL", "RKDL", "RKDL-poly", "ORKDL", "ORKDL-gd", "MORKDL", "MORKDL-gd", **SIZES)
+ESTIMATORS = Estimators(
+    "DL",
+    "DL-lasso",
+    "DL-positive",
+    "FourierDL",
+    "RKDL",
+    "RKDL-poly",
+    "ORKDL",
+    "ORKDL-gd",
+    "MORKDL",
+    "MORKDL-gd",
+    **SIZES,
+)
 ESTIMATORS["FourierDL"].set_params(gamma=0.1)
 ESTIMATORS["RKDL-poly"].set_params(degree=2)
 FIXED = ["DL", "FourierDL", "RKDL", "RKDL-poly"]

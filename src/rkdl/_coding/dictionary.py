@@ -180,7 +180,7 @@ class FittedDictionary:
         """Signals as their codes represent them; with `noise`, codes leave residuals of that standard deviation."""
         dictionary = self
         if noise is not None:
-            pursuit = Pursuit(self.n_atoms, self.squared_residual_of_noise(noise), self.pursuit.name)
+            pursuit = self.pursuit.greedy(self.n_atoms, self.squared_residual_of_noise(noise))
             dictionary = replace(self, pursuit=pursuit)
         encoder, decoder = dictionary.encoder(signals.dtype, signals.device), self.find_decoder(signals.dtype)
         return signals.as_given(map_rows(signals, encoder, decoder, self.n_features, n_jobs, _decoded))

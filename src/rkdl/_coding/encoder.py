@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from rkdl._backends.arrays import normalize_rows
+from rkdl._backends.arrays import cast, normalize_rows
 from rkdl._backends.base import ChunkCodes, backend_of, is_tensor
 from rkdl._data.signals import NotFiniteError, is_safe, needs_float64
 from rkdl._features.maps import FeatureMap, LinearMap
@@ -19,13 +19,44 @@ from rkdl._utils.types import Array
 class Pursuit(NamedTuple):
     """How a signal is coded: at most `n_nonzero` atoms, down to a squared residual of `residual_tol`.
 
-    A negative tolerance is never reached. `name` is a key of `PURSUITS` of `rkdl._backends.cpu.pursuit`, where the
-    algorithms and their stopping rule are.
+    A negative tolerance is never reached. `name` is a key of `PURSUITS` of `rkdl._backends.cpu.active_set`. `alpha` and
+    `l2` are penalties on codes z of unit-norm atoms, ``alpha |z|_1 + l2 |z|^2 / 2`` beside half the squared residual,
+    for all atoms or for each; zero unless it is "lasso".
     """
 
     n_nonzero: int
     residual_tol: float = -1.0
     name: str = "ols"
+    positive: bool = False
+    alpha: Any = 0.0
+    l2: Any = 0.0
+
+    @property
+    def has_penalty(self) -> bool:
+        """Whether codes minimise a sum of the residual and penalties."""
+        return self.name == "lasso"
+
+    def for_atoms_of(self, norms: Array) -> Self:
+        """The same for atoms that have been divided by their norms (n,)."""
+        if not self.has_penalty:
+            return self
+        return self._replace(alpha=self.alpha / norms, l2=self.l2 / norms**2 if self.l2 else 0.0)
+
+    def for_signals_over(self, length: float) -> Self:
+        """The same for signals that have been divided by a number."""
+        return self._replace(residual_tol=self.residual_tol / length**2, alpha=self.alpha / length)
+
+    def greedy(self, n_nonzero: int, residual_tol: float = -1.0) -> Self:
+        """A greedy pursuit, with codes of these signs and these limits."""
+        name = "ols" if self.has_penalty else self.name
+        return type(self)(n_nonzero, residual_tol, name, self.positive)
+
+    def penalty(self, codes: ChunkCodes, weighted: ChunkCodes | None = None) -> Any:
+        """Twice the penalties of codes, which are times the weights of signals; `weighted` are times their roots."""
+        if not self.has_penalty:
+            return 0.0
+        values, halves = (cast(own.values, np.float64) for own in (codes, weighted or codes))
+        return 2.0 * self.alpha * abs(values).sum() + self.l2 * (halves * halves).sum()
 
 
 @dataclass(frozen=True)
@@ -60,7 +91,9 @@ class Encoder:
     @cached_property
     def limited(self) -> Pursuit:
         """The pursuit of no more atoms than there are coordinates: a further one could only fit rounding."""
-        return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, self.feature_map.size))
+        is_ridge = not isinstance(self.pursuit.l2, float) or self.pursuit.l2 > 0.0
+        most = self.n_atoms if is_ridge else self.feature_map.size
+        return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, most))
 
     @property
     def is_linear(self) -> bool:
@@ -76,8 +109,8 @@ class Encoder:
     @cached_property
     def pursue(self) -> Callable[..., tuple[ChunkCodes, Array]]:
         """``pursue(correlations, squared_norms=norms)`` finds the codes and the squared residuals of a chunk."""
-        n_nonzero, tol, name = self.limited
-        options: dict[str, Any] = {"n_nonzero": n_nonzero, "residual_tol": tol, "pursuit": name}
+        options: dict[str, Any] = self.limited._asdict()
+        options["pursuit"] = options.pop("name")
         return partial(backend_of(self.atoms).pursue, gram=self.padded_gram, dictionary=self.atoms, **options)
 
     def codes(self, signals: Array, squared_norms: Array | None = None, correlations: Array | None = None) -> Any:
