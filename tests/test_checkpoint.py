@@ -103,7 +103,7 @@ class TestRefusals:
             path.write_bytes(content)
             self.refuse(path, "not a file of rkdl", X)
         damaged = bytearray(whole)
-        damaged[len(whole) // 2] ^= 0xFF
+        damaged[len(whole) // 3] ^= 0xFF
         path.write_bytes(damaged)
         self.refuse(path, "truncated or not a file of rkdl", X)
         # Objects are never unpickled.

@@ -26,7 +26,7 @@ from numba import types
 from numba.core import cgutils
 
 from rkdl._backends.cpu.jit import compiled, intrinsic
-from rkdl._backends.cpu.pursuit import SCORES, UNROLL, Block, advance_by, choose, complete_row, pursue_rows
+from rkdl._backends.cpu.pursuit import SCORES, UNROLL, Block, advance_by, begin_by, choose, complete_row, pursue_rows
 from rkdl._backends.cpu.vectors import INDEX, VECTOR_BYTES, Vectors, data_of, width_of
 
 # Atoms that the factor has room for at first; twice as many where a signal needs more.
@@ -49,35 +49,7 @@ def _of_excess(score, is_positive: bool):
 
 # For every rule of `SCORES`, codes of any sign and then non-negative ones.
 _SIGNED = {(name, sign): _of_excess(score, sign) for name, score in SCORES.items() for sign in (False, True)}
-_advance = advance_by(_SIGNED, has_norms=True)
-
-
-@intrinsic
-def _begin(typingctx, rule, correlations, t, work, norms, penalties, floor):
-    """Copy row t of `correlations`, and the norms, to `work`; index of the atom with the best score."""
-    index = types.int64
-    signature = index(index, correlations, index, work, norms, penalties, work.dtype)
-
-    def codegen(context, builder, sig, args):
-        vectors = Vectors(context, builder, sig.args[1].dtype)
-        source, data, norms, penalties = (data_of(context, builder, sig.args[i], args[i]) for i in (1, 3, 4, 5))
-        n_atoms, width = (width_of(context, builder, sig.args[i], args[i]) for i in (1, 3))
-        source = builder.gep(source, [builder.mul(args[2], n_atoms)], inbounds=True)
-        lanes = ir.Constant(INDEX, vectors.lanes)
-        n_vectors = builder.sdiv(width, lanes)
-
-        def body(consider, vector, count) -> None:
-            for i in range(count):
-                start = builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes)
-                a = vectors.load_some(source, start, builder.sub(n_atoms, start))
-                u = vectors.load(norms, start)
-                vectors.store(a, data, start)
-                vectors.store(u, data, builder.add(width, start))
-                consider(a, u, start)
-
-        return choose(vectors, _SIGNED, args[0], penalties, vectors.spread(args[6]), n_vectors, body)
-
-    return signature, codegen
+_begin, _advance = begin_by(_SIGNED), advance_by(_SIGNED)
 
 
 @intrinsic

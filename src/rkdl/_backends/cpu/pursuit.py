@@ -102,46 +102,44 @@ def over_blocks(builder, n_vectors, body) -> None:
         body(vector, 1)
 
 
-@intrinsic
-def load_row(typingctx, correlations, t, work):
-    """Copy row t of `correlations` to the first row of `work`; index of its largest square.
+def begin_by(scores: Mapping[Any, Callable[..., Any]]) -> Any:
+    """The start of a pursuit, an intrinsic that picks the first atom by one of these scores."""
 
-    A row that is copied number by number could not be read back as vectors before it has left the store buffer.
-    """
-    signature = types.int64(correlations, types.int64, work)
+    @intrinsic
+    def begin(typingctx, rule, correlations, t, work, norms, penalties, floor):
+        """Copy row t of `correlations`, and the norms, to `work`; index of the atom with the best score.
 
-    def codegen(context, builder, sig, args):
-        vectors = Vectors(context, builder, sig.args[0].dtype)
-        source, target = (data_of(context, builder, sig.args[i], args[i]) for i in (0, 2))
-        n_atoms = width_of(context, builder, sig.args[0], args[0])
-        source = builder.gep(source, [builder.mul(args[1], n_atoms)], inbounds=True)
-        best = Best(vectors)
-        lanes = ir.Constant(INDEX, vectors.lanes)
-        n_whole = builder.sdiv(n_atoms, lanes)
+        A row that is copied number by number could not be read back as vectors before it has left the store buffer.
+        """
+        index = types.int64
+        signature = index(index, correlations, index, work, norms, penalties, work.dtype)
 
-        def copy(numbers, start) -> None:
-            vectors.store(numbers, target, start)
-            best.update(vectors.times(numbers, numbers), start)
+        def codegen(context, builder, sig, args):
+            vectors = Vectors(context, builder, sig.args[1].dtype)
+            source, data, norms, penalties = (data_of(context, builder, sig.args[i], args[i]) for i in (1, 3, 4, 5))
+            n_atoms, width = (width_of(context, builder, sig.args[i], args[i]) for i in (1, 3))
+            source = builder.gep(source, [builder.mul(args[2], n_atoms)], inbounds=True)
+            lanes = ir.Constant(INDEX, vectors.lanes)
 
-        def body(vector, count) -> None:
-            for i in range(count):
-                start = builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes)
-                copy(vectors.load(source, start), start)
+            def body(consider, vector, count) -> None:
+                for i in range(count):
+                    start = builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes)
+                    a = vectors.load_some(source, start, builder.sub(n_atoms, start))
+                    u = vectors.load(norms, start)
+                    vectors.store(a, data, start)
+                    vectors.store(u, data, builder.add(width, start))
+                    consider(a, u, start)
 
-        over_blocks(builder, n_whole, body)
-        start = builder.mul(n_whole, lanes)
-        with builder.if_then(builder.icmp_signed("<", start, n_atoms)):
-            copy(vectors.load_some(source, start, builder.sub(n_atoms, start)), start)
-        return best.argmax()
+            n_vectors = builder.sdiv(width, lanes)
+            return choose(vectors, scores, args[0], penalties, vectors.spread(args[6]), n_vectors, body)
 
-    return signature, codegen
+        return signature, codegen
+
+    return begin
 
 
-def advance_by(scores: Mapping[Any, Callable[..., Any]], *, has_norms: bool) -> Any:
-    """The step of a pursuit, an intrinsic that picks the next atom by one of these scores.
-
-    With `has_norms`, the squared norms that chosen atoms leave stand in `work` from the start; otherwise they are ones.
-    """
+def advance_by(scores: Mapping[Any, Callable[..., Any]]) -> Any:
+    """The step of a pursuit, an intrinsic that picks the next atom by one of these scores."""
 
     @intrinsic
     def advance(
@@ -166,8 +164,6 @@ def advance_by(scores: Mapping[Any, Callable[..., Any]], *, has_norms: bool) -> 
             gram_data = builder.gep(gram_data, [builder.mul(atom, width)], inbounds=True)
             norms = builder.gep(data, [width], inbounds=True)
             inverse, projection, floor = (vectors.spread(value) for value in args[9:])
-            one = vectors.constant(1.0)
-            is_first = builder.icmp_signed("==", step, ir.Constant(INDEX, 0))
             slots = [cgutils.alloca_once(builder, vectors.type) for _ in range(UNROLL)]
 
             def body(consider, vector, count) -> None:
@@ -185,9 +181,7 @@ def advance_by(scores: Mapping[Any, Callable[..., Any]], *, has_norms: bool) -> 
                     vectors.store(row, block.data, place)
                     a = vectors.multiply_subtract(vectors.load(data, start), projection, row)
                     vectors.store(a, data, start)
-                    before = vectors.load(norms, start)
-                    before = before if has_norms else builder.select(is_first, one, before)
-                    u = vectors.multiply_subtract(before, row, row)
+                    u = vectors.multiply_subtract(vectors.load(norms, start), row, row)
                     vectors.store(u, norms, start)
                     consider(a, u, start)
 
@@ -251,7 +245,7 @@ def complete_row(gram, dictionary, atom):
         row[j] = total
 
 
-_advance = advance_by(SCORES, has_norms=False)
+_begin, _advance = begin_by(SCORES), advance_by(SCORES)
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
@@ -280,7 +274,7 @@ def pursue_rows(
     noise = (dtype.type(8) * eps) ** 2
 
     work = np.zeros((2, width), dtype=dtype)
-    unpenalised = work[0]
+    norms = np.ones(width, dtype=dtype)
     # Blocks of UNROLL vectors, then of one, each with its columns of all rows one after another: a step reads the
     # factor from beginning to end, as fast as the cache delivers it.
     factor = np.empty((n_nonzero, width), dtype=dtype)
@@ -293,13 +287,13 @@ def pursue_rows(
     coefficients = np.zeros(n_nonzero, dtype=dtype)
 
     for t in range(n_signals):
-        b = load_row(correlations, t, work)
+        b = _begin(rule, correlations, t, work, norms, norms, floor)
         residual = squared_norms[t]
         threshold = zero
         smallest = one
         count = 0
         while count < n_nonzero and residual > residual_tol:
-            norm = one if count == 0 else work[1, b]
+            norm = work[1, b]
             correlation = work[0, b]
             square = correlation * correlation
             if not (square * smallest > threshold) or not (norm > floor):
@@ -324,9 +318,7 @@ def pursue_rows(
             if len(dictionary) != 0:
                 complete_row(gram, dictionary, b)
             row = triangle[count - 1]
-            b = _advance(
-                rule, work, factor, gram, row, unpenalised, b, count - 1, n_vectors, one / root, projection, floor
-            )
+            b = _advance(rule, work, factor, gram, row, norms, b, count - 1, n_vectors, one / root, projection, floor)
 
         for k in range(count - 1, -1, -1):
             value = projections[k]
