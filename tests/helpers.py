@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import numpy as np
@@ -171,3 +172,13 @@ def moments(action, spread=12):
     action()
     count = _interrupt(action)
     return sorted({*np.linspace(1, count, spread).astype(int).tolist(), *range(max(1, count - 20), count + 1, 4)})
+
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def assert_prints(found, expected):
+    """The same text; numbers agree to a tenth, because what is learned depends on the processor's rounding."""
+    assert NUMBER.sub("x", found) == NUMBER.sub("x", expected)
+    values, printed = (np.array(NUMBER.findall(text), float) for text in (found, expected))
+    np.testing.assert_allclose(values, printed, rtol=0.1)

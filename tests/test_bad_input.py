@@ -556,6 +556,18 @@ class TestOffsets:
         np.testing.assert_allclose(errors, expected.reconstruction_error(near), atol=1e-5)
         np.testing.assert_allclose(codes, expected.transform(near), atol=1e-4)
 
+    @by_class([KDL, RKDL, ORKDL, FourierDL])
+    def test_nor_a_constant_feature_however_large(self, kind):
+        """The sum of many was rounded, and the mean was so far off that all signals seemed to be one."""
+        given = np.c_[X, np.full(40, 1.1e25)]
+        if kind is FourierDL:
+            with pytest.raises(ValueError, match="subtract the mean of every feature"):
+                make(kind).fit(given)
+            return
+        model = make(kind, kernel_vectors="random") if kind in REDUCED else make(kind)
+        expected = make(kind).set_params(**model.get_params()).fit(np.c_[X, np.zeros(40)])
+        np.testing.assert_allclose(model.fit(given).errors_, expected.errors_, rtol=1e-9)
+
     @pytest.mark.parametrize(("dtype", "spread"), [(np.float64, 1.0), (np.float32, 1e3)])
     def test_it_does_not_end_the_learning(self, dtype, spread):
         """The sums know the error to their rounding, which is no reason to take it for zero."""

@@ -54,7 +54,7 @@ METHODS = (
 # Other values for parameters, valid or not.
 OTHERS = {
     "n_components": [3, 40],
-    "linear_n_nonzero_coefs": [1, 50],
+    "linear_n_nonzero_coefs": [1, 50, None],
     "kernel": ["linear", rkdl.kernels.Matern()],
     "dictionary": [X[:3], X[:30]],
 }

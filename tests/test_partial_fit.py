@@ -324,6 +324,9 @@ class TestContinuing:
                 model.set_params(**{parameter: value}).partial_fit(X[500:])
             model.set_params(**{parameter: earlier})
         assert learned(model.partial_fit(X[500:])) == learned(other.partial_fit(X[500:]))
+        parameter = "kernel_vectors" if hasattr(model, "kernel_vectors") else "half_life"
+        with pytest.raises(ValueError, match=f"The '{parameter}' parameter"):
+            model.set_params(**{parameter: -1.0}).partial_fit(X)
 
     def test_the_start_matters_to_the_first_batch_alone(self, X, tmp_path):
         model = copy_of("MORKDL").partial_fit(X[:500])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -49,6 +50,11 @@ class FittedDictionary:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_known": {}}
+
+    @cached_property
+    def _factors(self) -> np.ndarray | None:
+        """Factors (n,) that make codes of unit-norm atoms those of the atoms."""
+        return None if self.norms is None else 1.0 / self.norms
 
     def _once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
         found: Value | None = self._known.get(key)
@@ -103,7 +109,7 @@ class FittedDictionary:
             self.encoder(signals.dtype, signals.device),
             sparse_output=sparse_output,
             n_jobs=n_jobs,
-            factors=None if self.norms is None else 1.0 / self.norms,
+            factors=self._factors,
             squared_norms=squared_norms,
         )
         return signals.as_given(codes)

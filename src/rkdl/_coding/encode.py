@@ -241,9 +241,7 @@ class GramEncoder(Encoder):
     @cached_property
     def wide(self) -> Encoder:
         assert self.gram is not None
-        gram = self.gram.astype(np.float64)
-        np.fill_diagonal(gram, gram.diagonal() > 0.0)
-        return replace(self, gram=gram)
+        return replace(self, gram=self.gram.astype(np.float64))
 
 
 def check_pursuit(

@@ -83,35 +83,32 @@ class Encoder:
             return self
         return replace(self, gram=backend_of(self.atoms).product(self.atoms, self.atoms))
 
-    @cached_property
-    def padded_gram(self) -> Array:
-        """The inner products of the atoms as the pursuit reads them; None without `gram`."""
-        return None if self.gram is None else backend_of(self.gram).padded_gram(self.gram)
-
-    @cached_property
-    def limited(self) -> Pursuit:
-        """The pursuit of no more atoms than there are coordinates: a further one could only fit rounding."""
-        is_ridge = not isinstance(self.pursuit.l2, float) or self.pursuit.l2 > 0.0
-        most = self.n_atoms if is_ridge else self.feature_map.size
-        return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, most))
-
     @property
     def is_linear(self) -> bool:
         """Whether the features are the signals."""
         return isinstance(self.feature_map, LinearMap)
 
-    @property
+    @cached_property
     def row_width(self) -> int:
         """Numbers that a signal occupies while it is coded: itself, its features, its correlations."""
         own_features = 0 if self.is_linear else self.feature_map.size
         return self.feature_map.signal_size + own_features + 2 * self.n_atoms
 
     @cached_property
+    def ones(self) -> np.ndarray:
+        """Factors (n,) of codes that stay as they are."""
+        return np.ones(self.n_atoms, self.atoms.dtype)
+
+    @cached_property
     def pursue(self) -> Callable[..., tuple[ChunkCodes, Array]]:
         """``pursue(correlations, squared_norms=norms)`` finds the codes and the squared residuals of a chunk."""
-        options: dict[str, Any] = self.limited._asdict()
-        options["pursuit"] = options.pop("name")
-        return partial(backend_of(self.atoms).pursue, gram=self.padded_gram, dictionary=self.atoms, **options)
+        backend, options = backend_of(self.atoms), self.pursuit._asdict()
+        options |= {"pursuit": options.pop("name"), "dictionary": self.atoms}
+        options["gram"] = None if self.gram is None else backend.padded_gram(with_unit_diagonal(self.gram))
+        if isinstance(self.pursuit.l2, float) and self.pursuit.l2 == 0.0:
+            # More atoms than there are coordinates could only fit rounding.
+            options["n_nonzero"] = min(self.pursuit.n_nonzero, self.feature_map.size)
+        return partial(backend.pursue, **options)
 
     def codes(self, signals: Array, squared_norms: Array | None = None, correlations: Array | None = None) -> Any:
         """Codes (`ChunkCodes`) of a chunk, in its dtype; norms of the signals and correlations where they are known."""
@@ -184,9 +181,19 @@ class Encoder:
         return self.feature_map.squared_norms(signals)
 
 
+def with_unit_diagonal(gram: Array) -> Array:
+    """A copy of inner products (n, n) of atoms whose norms are exactly one or zero.
+
+    In float64, atoms that were normalised in float32 seem to be partly outside their own span, and are chosen twice.
+    """
+    backend, unit = backend_of(gram), backend_of(gram).copy(gram)
+    backend.fill_diagonal(unit, backend.as_like(gram.diagonal() > 0.0, gram))
+    return unit
+
+
 def _have_vanished(correlations: Array, counts: Array) -> bool:
     """Whether float32 rows with empty codes hold nonzero numbers whose squares all underflow."""
-    if counts.all() or correlations.dtype != np.float32:
+    if correlations.dtype != np.float32 or np.count_nonzero(counts) == len(counts):
         return False
     rows = correlations[counts == 0]
     return bool((rows.any(axis=1) & ~(rows * rows).any(axis=1)).any())

@@ -111,6 +111,13 @@ class Learner(DictionaryEstimator):
             atoms = constant(state["components_"])
             wide = atoms.astype(np.float64)
             gram = wide @ wide.T
+            norms = np.sqrt(gram.diagonal())
+            is_unit = (np.abs(norms - 1.0) < 1e-3) | (norms == 0.0)
+            if not is_unit.all():
+                raise ValueError(
+                    f"An atom of components_ has norm {norms[~is_unit][0]:.3g}, and {type(self).__name__} has atoms of "
+                    f"unit norm: divide by the norms, or code with SparseCoder, which takes atoms of any norm."
+                )
         decoder = None
         if "decoder_" in state:
             decoder = LinearDecoder(constant(state["decoder_"]), constant(state["decoder_intercept_"]))

@@ -143,7 +143,8 @@ def find_replacements(residuals: ResidualProducts, code_gram: np.ndarray, cosine
     rows, closest = np.arange(len(squares)), np.abs(projections).argmax(axis=1)
     combinations = np.zeros_like(projections)
     combinations[rows, closest] = projections[rows, closest]
-    combinations /= np.linalg.norm(combinations, axis=0)
+    # Of directions that are equal, only the first is closest to any residual.
+    combinations /= np.maximum(np.linalg.norm(combinations, axis=0), np.finfo(np.float64).tiny)
     products = residuals.times(combinations)
     norms = np.einsum("tk,tk->k", combinations, products)
     norms[norms <= 0.0] = np.inf

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
@@ -29,6 +29,7 @@ from rkdl._backends.cpu.jit import compiled, intrinsic
 from rkdl._backends.cpu.pursuit import SCORES, UNROLL, Block, advance_by, begin_by, choose, complete_row, pursue_rows
 from rkdl._backends.cpu.vectors import INDEX, VECTOR_BYTES, Vectors, data_of, width_of
 
+Penalty: TypeAlias = "float | np.ndarray"
 # Atoms that the factor has room for at first; twice as many where a signal needs more.
 ROOM = 16
 # Steps per atom of the limit after which coding a signal ends: it never was reached but by rounding.
@@ -306,10 +307,19 @@ def pursue_signed(
         t += 1
 
 
-def _greedy(rule: int, is_positive: bool, alpha: np.ndarray, l2: np.ndarray, *problem: Any) -> None:
+def _pursue(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> None:
+    """Codes with these penalties, of which every atom may have its own (n,)."""
+    correlations, gram = problem[:2]
+    penalties = np.zeros((2, gram.shape[1]), dtype=gram.dtype)
+    for own, penalty in zip(penalties, (alpha, l2), strict=True):
+        own[: correlations.shape[1]] = penalty
+    pursue_signed(rule, is_positive, *penalties, *problem)
+
+
+def _greedy(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> None:
     """A greedy pursuit, whose codes are least squares on their support."""
     if is_positive:
-        pursue_signed(rule, is_positive, np.zeros_like(alpha), np.zeros_like(l2), *problem)
+        _pursue(rule, is_positive, 0.0, 0.0, *problem)
     else:
         pursue_rows(rule, *problem)
 
@@ -317,5 +327,5 @@ def _greedy(rule: int, is_positive: bool, alpha: np.ndarray, l2: np.ndarray, *pr
 # Every pursuit by the name that users give: a function of whether codes are non-negative, the penalties, and the
 # arguments of `pursue_rows` after the first.
 PURSUITS: dict[str, Callable[..., None]] = {name: partial(_greedy, rule) for rule, name in enumerate(SCORES)}
-# Dividing by what is left of the norms, so that the atom enters that lowers the objective most, saves steps.
-PURSUITS["lasso"] = partial(pursue_signed, list(SCORES).index("ols"))
+# By the score of OLS the atom enters that lowers the objective most, which saves steps.
+PURSUITS["lasso"] = partial(_pursue, list(SCORES).index("ols"))

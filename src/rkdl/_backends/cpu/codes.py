@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -82,11 +82,12 @@ class Codes(NamedTuple):
         return weights
 
 
-@cache
-def _constants(dtype: np.dtype) -> tuple[np.floating, np.floating, np.ndarray]:
-    """The rounding unit and the largest number of a dtype, both of that dtype, and no atoms."""
+@lru_cache
+def _constants(dtype: np.dtype, residual_tol: float) -> tuple[np.floating, np.floating, np.ndarray]:
+    """The tolerance and the rounding unit as numbers of the dtype, and no atoms."""
     found = np.finfo(dtype)
-    return dtype.type(found.eps), dtype.type(found.max), np.empty((0, 0), dtype=dtype)
+    tolerance = min(max(residual_tol, -1.0), float(found.max))
+    return dtype.type(tolerance), dtype.type(found.eps), np.empty((0, 0), dtype=dtype)
 
 
 def padded_gram(gram: np.ndarray) -> np.ndarray:
@@ -115,19 +116,15 @@ def pursue(
     """Codes and squared residuals; see `rkdl._backends.base.Backend.pursue`."""
     n_signals, n_atoms = correlations.shape
     dtype = correlations.dtype
-    eps, largest, atoms = _constants(dtype)
+    tolerance, eps, atoms = _constants(dtype, residual_tol)
     if gram is None:
         # Rows of the Gram matrix are computed on demand.
         assert dictionary is not None
         gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
-    tolerance = dtype.type(min(max(residual_tol, -1.0), float(largest)))
-    gram = padded_gram(gram)
-    penalties = np.zeros((2, gram.shape[1]), dtype=dtype)
-    penalties[0, :n_atoms], penalties[1, :n_atoms] = alpha, l2
-    problem = np.ascontiguousarray(correlations), gram, atoms, squared_norms, tolerance, eps
+    problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, eps
     indices, values = np.empty((n_signals, n_nonzero), dtype=np.int32), np.empty((n_signals, n_nonzero), dtype=dtype)
     counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
-    PURSUITS[pursuit](positive, *penalties, *problem, indices, values, counts, residuals)
+    PURSUITS[pursuit](positive, alpha, l2, *problem, indices, values, counts, residuals)
     total = int(counts.sum())
     if total == indices.size:
         return Codes(counts, indices.ravel(), values.ravel()), residuals

@@ -243,6 +243,8 @@ def complete_row(gram, dictionary, atom):
         for i in range(1, len(own)):
             total += own[i] * other[i]
         row[j] = total
+    # Exactly, or it could be chosen twice.
+    row[atom] = 1.0
 
 
 _begin, _advance = begin_by(SCORES), advance_by(SCORES)
