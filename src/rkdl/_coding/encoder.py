@@ -46,10 +46,9 @@ class Pursuit(NamedTuple):
         """The same for signals that have been divided by a number."""
         return self._replace(residual_tol=self.residual_tol / length**2, alpha=self.alpha / length)
 
-    def greedy(self, n_nonzero: int, residual_tol: float = -1.0) -> Self:
-        """A greedy pursuit, with codes of these signs and these limits."""
-        name = "ols" if self.has_penalty else self.name
-        return type(self)(n_nonzero, residual_tol, name, self.positive)
+    def greedy(self, n_nonzero: int) -> Self:
+        """A greedy pursuit of so many atoms, with codes of these signs."""
+        return type(self)(n_nonzero, name="ols" if self.has_penalty else self.name, positive=self.positive)
 
     def penalty(self, codes: ChunkCodes, weighted: ChunkCodes | None = None) -> Any:
         """Twice the penalties of codes, which are times the weights of signals; `weighted` are times their roots."""
@@ -82,6 +81,14 @@ class Encoder:
         if self.gram is not None:
             return self
         return replace(self, gram=backend_of(self.atoms).product(self.atoms, self.atoms))
+
+    def limited_to(self, n_nonzero: int) -> Self:
+        """The encoder with another number of atoms per signal, and no tolerance."""
+        other = replace(self, pursuit=self.pursuit.greedy(n_nonzero))
+        most = min(n_nonzero, self.feature_map.size)
+        # The inner products of the atoms are prepared once.
+        vars(other)["pursue"] = partial(self.pursue, n_nonzero=most, residual_tol=-1.0)
+        return other
 
     @property
     def is_linear(self) -> bool:
