@@ -205,18 +205,11 @@ class Backend(Protocol):
         values -= rates * first * factor / ((second / share) ** 0.5 + 1e-8)
 
     def gram_sweep(
-        self,
-        code_gram: Array,
-        targets: Array,
-        atoms: Array,
-        metric: Array | None,
-        *,
-        rescales: bool = True,
-        is_positive: bool = False,
+        self, code_gram: Array, targets: Array, atoms: Array, metric: Array | None, **options: bool
     ) -> Array:
         """Update every atom once from ``S = Z'Z`` and the targets, in place; the scales (n,) for the atoms' codes.
 
-        Scales are ones unless it `rescales`; with `is_positive`, atoms are non-negative.
+        Of the options, `rescales` (True) lets scales differ from one, and `is_positive` (False) clips atoms at zero.
         """
 
     def sweep_codes(self, parts: list, n_atoms: int) -> Any:

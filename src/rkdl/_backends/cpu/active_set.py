@@ -168,10 +168,8 @@ def _first_zero(found, changes, signs, count):
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
 def pursue_signed(
-    rule,
-    is_positive,
-    alpha,
-    l2,
+    kind,
+    penalties,
     correlations,
     gram,
     dictionary,
@@ -185,15 +183,16 @@ def pursue_signed(
 ):
     """Codes of all rows of `correlations`; arguments from there on are those of `rkdl._backends.cpu.pursuit`.
 
-    `alpha` and `l2` (width,) are the penalties of every atom, padded by zeros. `residuals` do not include them.
+    `kind` is the place in `_SIGNED`. Rows of `penalties` (2, width), padded by zeros, are alpha and l2 of every atom;
+    `residuals` do not include them.
     """
+    alpha, l2, is_positive = penalties[0], penalties[1], kind % 2 == 1
     n_nonzero, width = indices.shape[1], gram.shape[1]
     lanes = VECTOR_BYTES // correlations.itemsize
     n_vectors, stride = width // lanes, UNROLL * lanes
     wide = n_vectors // UNROLL * stride
     dtype = correlations.dtype
     one, zero, never = dtype.type(1), dtype.type(0), dtype.type(-np.inf)
-    place = 2 * rule + is_positive
     has_penalty = alpha.max() > zero
     # With a penalty, atoms in the span of those in use matter too, and only rounding ends the span.
     floor = dtype.type(100) * eps if has_penalty else np.sqrt(eps)
@@ -213,7 +212,7 @@ def pursue_signed(
             rows = np.empty((4, room), dtype=dtype)
             projections, target, found, signs = rows[0], rows[1], rows[2], rows[3]
             chosen = np.empty(room, dtype=np.int64)
-        b = _begin(place, correlations, t, work, norms, alpha, floor)
+        b = _begin(kind, correlations, t, work, norms, alpha, floor)
         energy, threshold, smallest = squared_norms[t], zero, one
         count = n_steps = 0
         while n_steps < most_steps and energy > residual_tol and (count < n_nonzero or has_penalty):
@@ -242,7 +241,7 @@ def pursue_signed(
                     count -= 1
                     removed = _take_out(triangle, rotations, projections, found, signs, chosen, leaving, count)
                     energy += removed * removed
-                    _retreat(place, work, factor, rotations, alpha, leaving, count, n_vectors, removed, floor)
+                    _retreat(kind, work, factor, rotations, alpha, leaving, count, n_vectors, removed, floor)
                 if leaving < 0 or not work[1, b] > floor:
                     work[1, b] = never
                     continue
@@ -275,7 +274,7 @@ def pursue_signed(
                     if len(dictionary) != 0:
                         complete_row(gram, dictionary, b)
                     last, scale = count - 1, one / root
-                    b = _advance(place, work, factor, gram, row, alpha, b, last, n_vectors, scale, projection, floor)
+                    b = _advance(kind, work, factor, gram, row, alpha, b, last, n_vectors, scale, projection, floor)
                     has_row = True
                 way = one if is_settled else way
                 for k in range(count):
@@ -291,7 +290,7 @@ def pursue_signed(
                 count -= 1
                 removed = _take_out(triangle, rotations, projections, found, signs, chosen, leaving, count)
                 energy += removed * removed
-                b = _retreat(place, work, factor, rotations, alpha, leaving, count, n_vectors, removed, floor)
+                b = _retreat(kind, work, factor, rotations, alpha, leaving, count, n_vectors, removed, floor)
         if needed > room:
             continue
         for k in range(count):
@@ -313,7 +312,7 @@ def _pursue(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem:
     penalties = np.zeros((2, gram.shape[1]), dtype=gram.dtype)
     for own, penalty in zip(penalties, (alpha, l2), strict=True):
         own[: correlations.shape[1]] = penalty
-    pursue_signed(rule, is_positive, *penalties, *problem)
+    pursue_signed(2 * rule + is_positive, penalties, *problem)
 
 
 def _greedy(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> None:

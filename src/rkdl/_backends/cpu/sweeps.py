@@ -22,20 +22,18 @@ def gram_sweep(
     targets: np.ndarray,
     atoms: np.ndarray,
     metric: np.ndarray | None = None,
-    *,
-    rescales: bool = True,
-    is_positive: bool = False,
+    **options: bool,
 ) -> np.ndarray:
     """Update every atom once from ``S = Z'Z``, the targets ``Q`` (n, r) and atoms (n, r), which change in place.
 
     `metric` is that of the coordinates, None for the identity. Returns factors (n,) for the codes of each atom, 1 for
     an atom that is not used, or for all unless it `rescales`. `is_positive` needs the identity.
     """
-    scales = np.ones(len(atoms))
+    scales, rescales = np.ones(len(atoms)), options.get("rescales", True)
     if metric is None:
         rows = np.ascontiguousarray(atoms)
         parts = np.ascontiguousarray(code_gram), np.ascontiguousarray(targets)
-        _sweep_plain(*parts, rows, scales, rescales, is_positive)
+        _sweep_plain(*parts, rows, scales, rescales, options.get("is_positive", False))
         if rows is not atoms:
             atoms[:] = rows
         return scales
