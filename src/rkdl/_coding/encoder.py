@@ -87,7 +87,7 @@ class Encoder:
         other = replace(self, pursuit=self.pursuit.greedy(n_nonzero))
         most = min(n_nonzero, self.feature_map.size)
         # The inner products of the atoms are prepared once.
-        vars(other)["pursue"] = partial(self.pursue, n_nonzero=most, residual_tol=-1.0)
+        vars(other)["pursue"] = partial(self.pursue, n_nonzero=most, residual_tol=-1.0, pursuit=other.pursuit.name)
         return other
 
     @property
