@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 import rkdl
 from helpers import poor_models
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, SparseCoder
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, KDLRegressor, SparseCoder
 
 pytestmark = [poor_models, pytest.mark.usefixtures("one_thread")]
 
@@ -31,6 +31,7 @@ ESTIMATORS = [
     MORKDL(n_kernel_vectors=10, kernel="poly", degree=2, fit_inverse_transform=True, **SMALL),
     SparseCoder(X[:10]),
     KDLClassifier(random_state=0),
+    KDLRegressor(random_state=0),
     KDLOutlierDetector(n_members=2, random_state=0),
 ]
 # Parameters that may be changed between two calls; they say how signals are coded and returned.
@@ -88,7 +89,7 @@ def test_parameters_wait_for_the_next_fit(estimator, tmp_path):
     for name, value in model.get_params(deep=False).items():
         if name in ("device", "sparse_output", "n_jobs", "verbose"):
             continue
-        if name in CODING and not isinstance(model, KDLClassifier | KDLOutlierDetector):
+        if name in CODING and not isinstance(model, KDLClassifier | KDLRegressor | KDLOutlierDetector):
             continue
         for other in OTHERS.get(name, [1, "other"]):
             model.set_params(**{name: other})

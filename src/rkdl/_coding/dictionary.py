@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import assert_all_finite
 
-from rkdl._backends.arrays import cast, host
+from rkdl._backends.arrays import cast, host, normalize_rows
 from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.devices import placed, to_device
@@ -82,8 +82,10 @@ class FittedDictionary:
         return self._once(dtype, lambda: self._make_encoder(dtype))
 
     def _make_encoder(self, dtype: np.dtype) -> Encoder:
-        atoms = self.atoms.astype(dtype, copy=False)
-        gram = self.gram
+        atoms, gram = self.atoms.astype(dtype, copy=False), self.gram
+        if dtype.itemsize > self.atoms.itemsize and isinstance(self.feature_map, LinearMap | FourierMap):
+            # Of unit norm in float64 too.
+            atoms, gram = normalize_rows(atoms), None
         if gram is None and self.n_atoms**2 * dtype.itemsize <= MOST_BYTES:
             gram = gram_matrix(atoms, None)
         gram = None if gram is None else np.array(gram, dtype=dtype, order="C")
