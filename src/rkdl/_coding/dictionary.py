@@ -57,9 +57,6 @@ class FittedDictionary:
             found = self._known[key] = compute()
         return found
 
-    def __post_init__(self) -> None:
-        check_shapes(self.atoms, self.gram, self.feature_map.size)
-
     @property
     def n_atoms(self) -> int:
         """Number of atoms."""
@@ -226,16 +223,6 @@ class FittedDictionary:
         # By more than rounding: for some kernels both are the same.
         is_closer = distances(negatives, -1.0) < (1.0 - 1e-5) * distances(signals, 1.0)
         return np.where(is_closer[:, None], negatives, signals)
-
-
-def check_shapes(atoms: np.ndarray, gram: np.ndarray | None, size: int) -> None:
-    """Refuse atoms that do not fit the number of features or the inner products."""
-    # Compiled code does not check bounds.
-    if atoms.shape[1] != size or (gram is not None and gram.shape != (len(atoms), len(atoms))):
-        raise ValueError(
-            f"The fitted atoms have shape {atoms.shape}, a signal has {size} features, and the atoms' inner products "
-            f"have shape {getattr(gram, 'shape', None)}: these do not fit together."
-        )
 
 
 def _decoded(encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Array]:
