@@ -52,33 +52,38 @@ class Encoder:
             return self
         return replace(self, gram=backend_of(self.atoms).product(self.atoms, self.atoms))
 
-    @cached_property
-    def padded_gram(self) -> Array:
-        """The inner products of the atoms as the pursuit reads them; None without `gram`."""
-        return None if self.gram is None else backend_of(self.gram).padded_gram(with_unit_diagonal(self.gram))
-
-    @cached_property
-    def limited(self) -> Pursuit:
-        """The pursuit of no more atoms than there are coordinates: a further one could only fit rounding."""
-        return self.pursuit._replace(n_nonzero=min(self.pursuit.n_nonzero, self.feature_map.size))
+    def limited_to(self, n_nonzero: int) -> Self:
+        """The encoder with another number of atoms per signal, and no tolerance."""
+        other = replace(self, pursuit=self.pursuit._replace(n_nonzero=n_nonzero, residual_tol=-1.0))
+        most = min(n_nonzero, self.feature_map.size)
+        # The inner products of the atoms are prepared once.
+        vars(other)["pursue"] = partial(self.pursue, n_nonzero=most, residual_tol=-1.0)
+        return other
 
     @property
     def is_linear(self) -> bool:
         """Whether the features are the signals."""
         return isinstance(self.feature_map, LinearMap)
 
-    @property
+    @cached_property
     def row_width(self) -> int:
         """Numbers that a signal occupies while it is coded: itself, its features, its correlations."""
         own_features = 0 if self.is_linear else self.feature_map.size
         return self.feature_map.signal_size + own_features + 2 * self.n_atoms
 
     @cached_property
+    def ones(self) -> np.ndarray:
+        """Factors (n,) of codes that stay as they are."""
+        return np.ones(self.n_atoms, self.atoms.dtype)
+
+    @cached_property
     def pursue(self) -> Callable[..., tuple[ChunkCodes, Array]]:
         """``pursue(correlations, squared_norms=norms)`` finds the codes and the squared residuals of a chunk."""
-        n_nonzero, tol, name = self.limited
-        options: dict[str, Any] = {"n_nonzero": n_nonzero, "residual_tol": tol, "pursuit": name}
-        return partial(backend_of(self.atoms).pursue, gram=self.padded_gram, dictionary=self.atoms, **options)
+        backend, (n_nonzero, tol, name) = backend_of(self.atoms), self.pursuit
+        options: dict[str, Any] = {"residual_tol": tol, "pursuit": name, "dictionary": self.atoms}
+        options["gram"] = None if self.gram is None else backend.padded_gram(with_unit_diagonal(self.gram))
+        # More atoms than there are coordinates could only fit rounding.
+        return partial(backend.pursue, n_nonzero=min(n_nonzero, self.feature_map.size), **options)
 
     def codes(self, signals: Array, squared_norms: Array | None = None, correlations: Array | None = None) -> Any:
         """Codes (`ChunkCodes`) of a chunk, in its dtype; norms of the signals and correlations where they are known."""
@@ -163,7 +168,7 @@ def with_unit_diagonal(gram: Array) -> Array:
 
 def _have_vanished(correlations: Array, counts: Array) -> bool:
     """Whether float32 rows with empty codes hold nonzero numbers whose squares all underflow."""
-    if counts.all() or correlations.dtype != np.float32:
+    if correlations.dtype != np.float32 or np.count_nonzero(counts) == len(counts):
         return False
     rows = correlations[counts == 0]
     return bool((rows.any(axis=1) & ~(rows * rows).any(axis=1)).any())

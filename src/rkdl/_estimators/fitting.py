@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from rkdl._backends.arrays import host
 from rkdl._backends.base import is_tensor
-from rkdl._data.open import is_plain, open_signals
+from rkdl._data.open import open_signals
 from rkdl._data.signals import Signals, is_safe
 from rkdl._estimators.fitted import check_fitted
 from rkdl._execution.blas import one_blas_thread
@@ -169,8 +169,8 @@ def read_signals(
     """
     signals = open_signals(X, caller=type(estimator).__name__, device=device)
     known = vars(estimator)
-    is_simple = is_plain(X) or is_tensor(X)
-    if reset or "feature_names_in_" in known or not is_simple or X.shape[1] != known.get("n_features_in_"):
+    is_converted = signals.data is not X and not is_tensor(X)
+    if reset or "feature_names_in_" in known or is_converted or X.shape[1] != known.get("n_features_in_"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
     if hasattr(X, "columns") and isinstance(signals.data, np.ndarray) and not allows_nan:
         # Of a data frame, while the names of its columns are known; after the check of these names.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -81,11 +81,12 @@ class Codes(NamedTuple):
         return weights
 
 
-@cache
-def _constants(dtype: np.dtype) -> tuple[np.floating, np.floating, np.ndarray]:
-    """The rounding unit and the largest number of a dtype, both of that dtype, and no atoms."""
+@lru_cache
+def _constants(dtype: np.dtype, residual_tol: float) -> tuple[np.floating, np.floating, np.ndarray]:
+    """The tolerance and the rounding unit as numbers of the dtype, and no atoms."""
     found = np.finfo(dtype)
-    return dtype.type(found.eps), dtype.type(found.max), np.empty((0, 0), dtype=dtype)
+    tolerance = min(max(residual_tol, -1.0), float(found.max))
+    return dtype.type(tolerance), dtype.type(found.eps), np.empty((0, 0), dtype=dtype)
 
 
 def padded_gram(gram: np.ndarray) -> np.ndarray:
@@ -111,12 +112,11 @@ def pursue(
     """Codes and squared residuals; see `rkdl._backends.base.Backend.pursue`."""
     n_signals, n_atoms = correlations.shape
     dtype = correlations.dtype
-    eps, largest, atoms = _constants(dtype)
+    tolerance, eps, atoms = _constants(dtype, residual_tol)
     if gram is None:
         # Rows of the Gram matrix are computed on demand.
         assert dictionary is not None
         gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
-    tolerance = dtype.type(min(max(residual_tol, -1.0), float(largest)))
     problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, eps
     indices = np.zeros((n_signals, n_nonzero), dtype=np.int32)
     values = np.zeros((n_signals, n_nonzero), dtype=dtype)
