@@ -19,7 +19,7 @@ from rkdl._coding.passes import densify, encode_signals, gram_matrix, map_rows
 from rkdl._coding.preimages import Decoder, FixedPoint, LinearDecoder
 from rkdl._data.signals import Signals
 from rkdl._features.kernels import RBF
-from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
+from rkdl._features.maps import FeatureMap, FourierMap, KernelMap, LinearMap
 from rkdl._utils.types import Array
 
 # A Gram matrix that takes more bytes than this is computed by the calls that need it.

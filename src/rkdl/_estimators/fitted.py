@@ -1,7 +1,8 @@
-"""What fitted attributes must be, read from a file or set by the user, so that compiled code never reads out of bounds."""
+"""What fitted attributes must be, of a file or set by the user, so that compiled code never reads out of bounds."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
