@@ -44,7 +44,7 @@ def detector(planted):
 
 
 @pytest.mark.slow
-@parametrize_with_checks([KDLOutlierDetector(n_members=2, max_iter=2, random_state=0)])
+@parametrize_with_checks([KDLOutlierDetector(random_state=0)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
