@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from rkdl._applications.anomaly_scores import AnomalyTask, Ensemble, Scaling, gamma_of
 from rkdl._applications.detector_learning import POOL, Detection, DetectorLearning
 from rkdl._applications.explanations import explanations
-from rkdl._applications.thresholds import threshold
+from rkdl._applications.thresholds import MOST, threshold
 from rkdl._backends.arrays import host, is_tensor, stacked
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed
@@ -377,7 +377,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         offset = self.offset_ = self._offset(scores, found.is_kept)
         is_known = np.isfinite(unseen)
         # New signals are represented worse where there are few to learn from.
-        expected = float((scores < offset).mean())
+        expected = max(float((scores < offset).mean()), MOST * isinstance(self.contamination, str))
         slack = np.sqrt(max(expected * (1.0 - expected), 1.0 / len(unseen)) / max(1, is_known.sum()))
         if float((unseen[is_known] < offset).mean()) > expected + slack:
             self.offset_ = min(offset, self._offset(unseen[is_known], found.is_kept[is_known]))
