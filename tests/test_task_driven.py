@@ -79,6 +79,16 @@ def test_missing_and_infinite_values_later_in_a_stream(make):
     np.testing.assert_array_equal(model.predict(X + 5.0), expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_missing_values_where_kernel_vectors_are_far_off(dtype):
+    """Two factors were multiplied of which one was zero and the other infinite."""
+    rows = np.r_[X, X[:100] + [1e3, 0, 0, 0, 0]].astype(dtype)
+    model = classifier(gamma=1.0).fit(rows, np.repeat([0, 1], [300, 100]))
+    rows[::2, 0] = np.nan
+    assert np.isfinite(model.predict_proba(rows)).all()
+    assert np.isfinite(regressor(gamma=1.0).fit(rows, rows[:, 1]).predict(rows)).all()
+
+
 def test_numbers_that_leave_the_range_are_an_error():
     with pytest.raises(ValueError, match="leaves the range of float32"):
         classifier().fit((X * 1e-40).astype(np.float32), targets(X) > 0.0)
