@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from helpers import poor_models
 from rkdl import DL, RKDL, KDLClassifier, KDLRegressor, load
@@ -63,6 +64,11 @@ def test_a_far_cluster_is_told_apart(dtype):
     assert classifier().fit(rows, y).score(rows, y) == 1.0
     assert classifier().fit(np.c_[rows[:25], np.full(25, 1e30)], rows[:25, 0] > 0.0).gamma_ > 0.01
     assert regressor().fit(rows, y).score(rows, y) > 0.8
+
+
+def test_sparse_float32_signals_of_some_weights_may_leave_its_range():
+    rows, weights = sparse.csr_array((X * 1e20).astype(np.float32)), np.arange(300) % 2
+    assert classifier().fit(rows, X[:, 0] > 0.0, sample_weight=weights).score(rows, X[:, 0] > 0.0) > 0.9
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
