@@ -88,7 +88,7 @@ def test_missing_and_infinite_values_later_in_a_stream(make):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_missing_values_where_kernel_vectors_are_far_off(dtype):
     """Two factors were multiplied of which one was zero and the other infinite."""
-    rows = np.r_[X, X[:100] + [1e3, 0, 0, 0, 0]].astype(dtype)
+    rows = np.r_[X, X[:100] + 1e3 * np.eye(5)[0]].astype(dtype)
     model = classifier(gamma=1.0).fit(rows, np.repeat([0, 1], [300, 100]))
     rows[::2, 0] = np.nan
     assert np.isfinite(model.predict_proba(rows)).all()
