@@ -52,6 +52,14 @@ class Encoder:
             return self
         return replace(self, gram=backend_of(self.atoms).product(self.atoms, self.atoms))
 
+    def limited_to(self, n_nonzero: int) -> Self:
+        """The encoder with another number of atoms per signal, and no tolerance."""
+        other = replace(self, pursuit=self.pursuit._replace(n_nonzero=n_nonzero, residual_tol=-1.0))
+        most = min(n_nonzero, self.feature_map.size)
+        # The inner products of the atoms are prepared once.
+        vars(other)["pursue"] = partial(self.pursue, n_nonzero=most, residual_tol=-1.0)
+        return other
+
     @property
     def is_linear(self) -> bool:
         """Whether the features are the signals."""

@@ -26,6 +26,7 @@ from rkdl._estimators.fitting import as_fitted, freeze, made_once, read_signals,
 from rkdl._estimators.saving import save
 from rkdl._features.maps import GivenKernelMap
 from rkdl._utils.types import Array, Device, MatrixLike
+from rkdl._utils.warnings import warn
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -138,10 +139,11 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     @with_one_model
     def score(self, X: MatrixLike, y: None = None) -> float:
-        """Compute the fraction of the signals' energy in feature space that their codes explain; higher is better.
+        """Compute the fraction of the signals' energy that their codes retain; higher is better.
 
-        It compares numbers of atoms, sparsities and methods, but cannot choose `gamma`: as gamma decreases, all signals
-        approach one point in feature space, which any dictionary represents.
+        Errors are those of `inverse_transform`, in the space of the signals, so scores of different methods, kernels
+        and values of gamma can be compared. Where codes cannot be turned back into signals, they are in feature space,
+        with a warning unless the kernel is precomputed.
 
         Parameters
         ----------
@@ -153,9 +155,14 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         Returns
         -------
         score : float
-            ``1 - sum of squared residuals / sum of squared norms``, at most 1.
+            ``1 - sum of squared errors / sum of squared norms``, at most 1.
         """
         dictionary, signals = self._open(X)
+        if dictionary.find_decoder(signals.dtype) is None and not isinstance(dictionary.feature_map, GivenKernelMap):
+            warn(
+                f"This {type(self).__name__} cannot turn codes back into signals, so its score is in feature space, "
+                f"where it cannot be compared between values of gamma: set fit_inverse_transform=True before fit."
+            )
         if signals.is_remote:
             from rkdl._estimators.lazy import energies_of_blocks
 
@@ -225,9 +232,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         X : array-like or CSR matrix of shape (n_signals, n_features)
             Signals, one per row, as for `fit`.
         noise : float, default=None
-            Standard deviation of the noise per feature. Each signal is then coded with the fewest atoms that leave a
-            residual at noise level, whatever `n_nonzero_coefs` and `residual_tol` are; not for kernels other than
-            "rbf" and "linear". None means to code as `transform` does.
+            Standard deviation of the noise per feature. Each signal then becomes an average over numbers of atoms,
+            weighted by how well these explain it without explaining noise, and keeps what of its residual exceeds the
+            noise. None means to code as `transform` does.
 
         Returns
         -------
@@ -239,7 +246,6 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
                 raise ValueError(f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number.")
             noise = float(noise)
-            dictionary.squared_residual_of_noise(noise)
         self._check_decodable(dictionary, signals.dtype)
         return self._method_for(signals, dictionary, "denoise")(signals, noise=noise)
 

@@ -37,6 +37,9 @@ from rkdl._learning.specification import Specification
 from rkdl._learning.stream import Learning, Stream
 from rkdl._utils.types import MatrixLike, plain_scalar
 
+# Number of kernel vectors where it is not given, unless there are more atoms.
+KERNEL_VECTORS = 50
+
 
 @dataclass(eq=False, repr=False)
 class Learner(DictionaryEstimator):
@@ -69,7 +72,7 @@ class Learner(DictionaryEstimator):
         "kernel": [StrOptions({"rbf", "poly", "linear"}), callable],
         "degree": [Interval(Integral, 1, None, closed="left")],
         "coef0": [Interval(Real, None, None, closed="neither")],
-        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left")],
+        "n_kernel_vectors": [Interval(Integral, 1, None, closed="left"), None],
         "kernel_vectors": [StrOptions(set(METHODS)), "array-like"],
         "solver": [StrOptions({"lbfgs", "gd"})],
         "n_inner_iter": [Interval(Integral, 0, None, closed="left")],
@@ -356,6 +359,7 @@ class KernelLearner(Learner):
         parameters: Any = self
         vectors = parameters.kernel_vectors
         count = parameters.n_kernel_vectors if isinstance(vectors, str) else np.shape(vectors)[0]
+        count = max(KERNEL_VECTORS, self.n_components) if count is None else count
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
         pursuit = Pursuit(min(n_nonzero, count), name=self.pursuit)
         return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)

@@ -32,8 +32,8 @@ class RKDL(KernelLearner):
         Degree of "poly".
     coef0 : float, default=1.0
         Constant term of "poly".
-    n_kernel_vectors : int, default=50
-        Number of kernel vectors.
+    n_kernel_vectors : int or None, default=None
+        Number of kernel vectors; None means 50, or `n_components` if that is more.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
         Kernel vectors: a linear dictionary of the signals, as in the paper, scaled to their root-mean-square norm;
         signals drawn at random (Nystrom sampling); cluster centres; signals drawn by randomly pivoted Cholesky; or an
@@ -122,7 +122,7 @@ class RKDL(KernelLearner):
     ((30, 64), (20, 30))
     """
 
-    n_kernel_vectors: int = 50
+    n_kernel_vectors: int | None = None
     kernel_vectors: str | ArrayLike = "kmeans"
     half_life: float | None = None
 
@@ -147,8 +147,8 @@ class ORKDL(KernelLearner):
         Degree of "poly".
     coef0 : float, default=1.0
         Constant term of "poly".
-    n_kernel_vectors : int, default=50
-        Number of kernel vectors.
+    n_kernel_vectors : int or None, default=None
+        Number of kernel vectors; None means 50, or `n_components` if that is more.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
         Initial kernel vectors: a linear dictionary of the signals, as in the paper, scaled to their root-mean-square
         norm; signals drawn at random (Nystrom sampling); cluster centres; signals drawn by randomly pivoted Cholesky;
@@ -245,7 +245,7 @@ class ORKDL(KernelLearner):
     ((30, 64), (20, 30))
     """
 
-    n_kernel_vectors: int = 50
+    n_kernel_vectors: int | None = None
     kernel_vectors: str | ArrayLike = "kmeans"
     solver: str = "lbfgs"
     n_inner_iter: int = 3
@@ -279,8 +279,8 @@ class MORKDL(KernelLearner):
         Degree of "poly".
     coef0 : float, default=1.0
         Constant term of "poly".
-    n_kernel_vectors : int, default=50
-        Number of kernel vectors.
+    n_kernel_vectors : int or None, default=None
+        Number of kernel vectors; None means 50, or `n_components` if that is more.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
         Initial kernel vectors: a linear dictionary of the signals, as in the paper, scaled to their root-mean-square
         norm; signals drawn at random (Nystrom sampling); cluster centres; signals drawn by randomly pivoted Cholesky;
@@ -384,7 +384,7 @@ class MORKDL(KernelLearner):
     ((30, 64), (20, 30))
     """
 
-    n_kernel_vectors: int = 50
+    n_kernel_vectors: int | None = None
     kernel_vectors: str | ArrayLike = "kmeans"
     solver: str = "lbfgs"
     n_inner_iter: int = 3
