@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import nnls
 
 # Below this, relative to its scale, a correlation is zero, an atom dependent, and two scores a tie.
 ROUNDING = 1e-12
@@ -75,7 +76,7 @@ def normalise(A: np.ndarray, M: np.ndarray) -> np.ndarray:
     return A
 
 
-def pursuit(gram, correlations, squared_norm, n_nonzero_coefs, residual_tol=None, kind="ols"):
+def pursuit(gram, correlations, squared_norm, n_nonzero_coefs, residual_tol=None, kind="ols", positive=False):
     """Sparse code of one signal.
 
     Each step adds one atom to the support S and solves least squares on it: z_S = G_SS^-1 c_S, with residual
@@ -85,6 +86,9 @@ def pursuit(gram, correlations, squared_norm, n_nonzero_coefs, residual_tol=None
 
     It stops at n_nonzero_coefs atoms, at a squared residual of residual_tol or less, or when every atom left
     depends linearly on the chosen ones or has no correlation with the residual.
+
+    With `positive`, only atoms with r_j > 0 are added, z is non-negative least squares on S, and atoms whose
+    coefficient it makes zero leave S.
 
     Takes gram (n, n), inner products of the atoms; they need not have unit norm; correlations (n,), inner products of
     the signal with the atoms; squared_norm squared norm of the signal; returns (n,).
@@ -109,7 +113,7 @@ def pursuit(gram, correlations, squared_norm, n_nonzero_coefs, residual_tol=None
             on_chosen = np.linalg.solve(gram[np.ix_(support, support)], gram[support, j])
             if gram[j, j] - gram[j, support] @ on_chosen <= ROUNDING * gram[j, j]:
                 continue
-            if abs(residual[j]) <= ROUNDING * np.sqrt(gram[j, j] * squared_norm):
+            if (residual[j] if positive else abs(residual[j])) <= ROUNDING * np.sqrt(gram[j, j] * squared_norm):
                 continue
             if kind == "omp":
                 scores[j] = abs(residual[j]) / np.sqrt(gram[j, j])
@@ -121,7 +125,14 @@ def pursuit(gram, correlations, squared_norm, n_nonzero_coefs, residual_tol=None
             break
         tied = np.flatnonzero(scores >= (1 - ROUNDING) * scores.max())
         support.append(int(tied[0]))
-        code[support] = np.linalg.solve(gram[np.ix_(support, support)], correlations[support])
+        if positive:
+            factor = np.linalg.cholesky(gram[np.ix_(support, support)])
+            best = nnls(factor.T, np.linalg.solve(factor, correlations[support]))[0]
+            code = np.zeros(n)
+            code[support] = best
+            support = [j for j in support if code[j] > 0]
+        else:
+            code[support] = np.linalg.solve(gram[np.ix_(support, support)], correlations[support])
 
     return code
 
