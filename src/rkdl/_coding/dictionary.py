@@ -138,7 +138,7 @@ class FittedDictionary:
         encoder = self.encoder(signals.dtype)
         correlations = host(signals.data) @ encoder.atoms.T
         squares = encoder.pursue(correlations, squared_norms=norms)[1]
-        return placed((np.sqrt(squares), np.sqrt(norms)), signals.home)
+        return placed((np.sqrt(squares), np.sqrt(norms)), signals.result_device)
 
     def residual_norms(self, signals: Signals, **options: Any) -> Array:
         """Norms (n_signals,) of the residuals in feature space."""
@@ -251,7 +251,8 @@ def _averaged(noise: float, encoder: Encoder, decoder: Decoder, rows: Array) -> 
 
 def _sizes(encoder: Encoder, most: float) -> list[int]:
     """Numbers of atoms to average over: up to `most`, beyond which their error exceeds that of the noise itself."""
-    own = encoder.pursuit.n_nonzero if encoder.pursuit.residual_tol < 0.0 else 1
+    has_limit = encoder.pursuit.residual_tol < 0.0 and not encoder.pursuit.has_penalty
+    own = encoder.pursuit.n_nonzero if has_limit else 1
     grid = {0, 1, own, *(factor << power for factor in (2, 3) for power in range(20))}
     return sorted(size for size in grid if size <= min(max(own, most), encoder.n_atoms))
 

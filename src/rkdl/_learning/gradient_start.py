@@ -1,8 +1,8 @@
 """First atoms by stochastic gradients, for signals that a dictionary has generated.
 
 Each step codes a few signals and moves the atoms by Adam, whose normalised steps move a rarely used atom as fast as the
-others, and in whose noise no atom settles early on a mixture of two. What the residuals have in common replaces useless
-atoms meanwhile.
+others, and whose noise keeps atoms from settling early on a mixture of two. Meanwhile, useless atoms are replaced by
+directions that residuals share.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def batch_size(n_atoms: int, n_nonzero: int) -> int:
 
 
 def is_cheap(n_signals: int, n_atoms: int, n_nonzero: int) -> bool:
-    """Whether all steps take at most a third of the time of `ITERATIONS`, whatever `max_iter` is: it may be raised."""
+    """Whether all steps take at most a third of the time of `ITERATIONS`, whatever `max_iter` is."""
     return 3 * COST * STEPS * batch_size(n_atoms, n_nonzero) <= ITERATIONS * n_signals
 
 
@@ -45,12 +45,11 @@ def gradient_atoms(rows: Array, start: Array, pursuit: Pursuit, rng: np.random.R
     energy = float(cast(backend.squared_norms(rows), np.float64).mean())
     if energy == 0.0:
         return start
-    tolerance, n_nonzero = pursuit.residual_tol / energy, min(pursuit.n_nonzero, rows.shape[1])
-    pursuit = pursuit._replace(n_nonzero=n_nonzero, residual_tol=tolerance)
+    pursuit = pursuit._replace(n_nonzero=min(pursuit.n_nonzero, rows.shape[1])).for_signals_over(energy**0.5)
     rows = rows / energy**0.5
     atoms, n_atoms = backend.as_like(normalize_rows(start), rows), len(start)
     means = [backend.full(atoms.shape, 0.0, rows) for _ in DECAYS]
-    size, n_coded = batch_size(n_atoms, n_nonzero), 0
+    size, n_coded = batch_size(n_atoms, pursuit.n_nonzero), 0
     uses = backend.full((n_atoms,), 0.0, rows)
 
     def coded(count: int) -> tuple[Array, Array]:

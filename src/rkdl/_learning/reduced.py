@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, host, normalize_rows, row_norms
+from rkdl._backends.arrays import cast, host, normalize_rows, row_norms, where
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
@@ -45,7 +45,7 @@ POOR_SHARE = 0.25
 
 
 class Model(NamedTuple):
-    """What an iteration of `ReducedProblem` ends with; its numbers are described in `LearningProblem`.
+    """The model after an iteration of `ReducedProblem`; its numbers are described in `LearningProblem`.
 
     Atoms are in whitened coordinates (n, rank), of unit norm (or zero). The penalty is the linear term at the kernel
     vectors, where they are optimised.
@@ -59,12 +59,14 @@ class Model(NamedTuple):
     update_objective: float = np.inf
     n_revived: int = 0
     n_empty: int = 0
-    swept_atoms: Any = None  # of the last sweep, from which `whitened_atoms` have moved on; the first ones before it
+    swept_atoms: Any = None  # of the last sweep, before the momentum; the first atoms if there was no sweep
 
     @classmethod
-    def start(cls, feature_map: FeatureMap, metric: Metric | IdentityMetric, whitened_atoms: Any) -> Model:
+    def start(
+        cls, feature_map: FeatureMap, metric: Metric | IdentityMetric, whitened_atoms: Any, *, is_positive: bool = False
+    ) -> Model:
         """First atoms, normalised; those of norm zero are replaced after the first pursuit."""
-        atoms = normalize_rows(whitened_atoms)
+        atoms = normalize_rows(positive_parts(whitened_atoms) if is_positive else whitened_atoms)
         return cls(feature_map, metric, atoms, swept_atoms=atoms)
 
     @property
@@ -96,12 +98,12 @@ def check_state(
 
 
 class Iterate(NamedTuple):
-    """An iteration between two of its steps; the first three are those of `Model`."""
+    """Intermediate result of an iteration; the first three fields are those of `Model`."""
 
     feature_map: FeatureMap
     metric: Any
     whitened_atoms: Any
-    # Those of the codes in `chunks`, multiplied by `code_scales`; ``P`` is None where it has to be computed again.
+    # Of the codes in `chunks`, multiplied by `code_scales`; ``P`` is None if it has to be computed again.
     statistics: SufficientStatistics
     chunks: list[ChunkState]  # steps change the list in place, so that dropped states are freed at once
     objective: float
@@ -112,7 +114,7 @@ class Iterate(NamedTuple):
 
 
 class SampledSignals(NamedTuple):
-    """A sample of the signals, whose residuals replace useless atoms."""
+    """A sample of the signals, whose residuals may replace useless atoms."""
 
     feature_map: FeatureMap
     rows: Any
@@ -248,7 +250,7 @@ class ReducedProblem(LearningProblem):
             past,
             self._caches_features,
         )
-        # Then only the chunks hold features, which are freed before those of the new kernel vectors are computed.
+        # Only the chunks hold features now; these are freed before those of the new kernel vectors are computed.
         self._cached = None
         start = objective.at(feature_map.kernel_vectors, statistics.cross_products if past is None else None)
         point = update.minimize(objective, start)
@@ -272,7 +274,8 @@ class ReducedProblem(LearningProblem):
         """The objective computed from residuals, if features are signals and cancellation leaves it no digits."""
         dtype, scales = self.executor.signals.dtype, iterate.code_scales
         rounding = 1e3 * float(np.finfo(dtype).eps) * float(iterate.statistics.energy)
-        if not isinstance(iterate.feature_map, LinearMap) or not iterate.objective < rounding:
+        is_exact = not isinstance(iterate.feature_map, LinearMap) or self.pursuit.has_penalty
+        if is_exact or not iterate.objective < rounding:
             return iterate
         chunks = iterate.chunks
         if scales is not None:
@@ -290,7 +293,8 @@ class ReducedProblem(LearningProblem):
             # The projections of the earlier atoms onto the span of the new kernel vectors.
             earlier = model.metric.unwhiten(earlier) @ old.kernel(old.kernel_vectors, new.kernel_vectors)
             earlier = iterate.metric.whiten(earlier)
-        atoms = normalize_rows(swept + self.atom_update.momentum * (swept - earlier))
+        moved = swept + self.atom_update.momentum * (swept - earlier)
+        atoms = normalize_rows(moved.clip(min=0.0) if self.atom_update.is_positive else moved, otherwise=swept)
         return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
 
     def replace_useless_atoms(self, iterate: Iterate, weight: float, margin: float = 1.0) -> tuple[Iterate, np.ndarray]:
@@ -306,8 +310,10 @@ class ReducedProblem(LearningProblem):
         return self._with_atoms(iterate, found.atoms, found.combinations @ residuals), found.atoms
 
     def _with_atoms(self, iterate: Iterate, indices: np.ndarray, rows: np.ndarray) -> Iterate:
-        """The iterate with some atoms replaced, which do not move on."""
+        """The iterate with some atoms replaced, which have no momentum."""
         swept = iterate.whitened_atoms if iterate.swept_atoms is None else iterate.swept_atoms
+        if self.atom_update.is_positive:
+            rows = normalize_rows(positive_parts(rows))
         both = [host(atoms).copy() for atoms in (iterate.whitened_atoms, swept)]
         for atoms in both:
             atoms[indices] = rows
@@ -435,3 +441,9 @@ def _rescale(state: ChunkState, scales: Any) -> ChunkState:
     codes = state.codes
     scales = backend_of(codes.values).as_like(scales, codes.values)
     return state._replace(codes=codes._replace(values=codes.values * scales[codes.indices]))
+
+
+def positive_parts(rows: Any) -> Any:
+    """The positive or the negative part of every row, whichever is larger."""
+    positive, negative = rows.clip(min=0.0), (-rows).clip(min=0.0)
+    return where(((positive**2).sum(1) >= (negative**2).sum(1))[:, None], positive, negative)
