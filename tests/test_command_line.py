@@ -814,4 +814,4 @@ def test_any_name_of_a_column_in_npz(iris):
     write_csv("data.csv", ["file", "allow_pickle", "a"], [["f", row, *X[row, :1]] for row in range(60)])
     run("outliers data.csv --keep file allow_pickle --out s.npz --quiet")
     with np.load("s.npz") as arrays:
-        assert set(arrays.files) == {"file", "allow_pickle", "anomaly", "outlier"}
+        assert set(arrays.files) == {"file", "allow_pickle", "row", "a", "anomaly", "outlier"}
