@@ -112,7 +112,7 @@ def alternate(
                         model = problem.model
                         total = error_of(model.objective + model.penalty)
                         history, best = History(start_error=error_of(model.objective), start_total=total), model
-                problem.update(is_rise=history.has_risen, replaces=_replaces(len(history) + 1))
+                problem.update(is_rise=history.has_risen, replaces=len(history) + 1 in REPLACING_ITERATIONS)
                 update_error = error_of(problem.model.update_objective)
                 problem.encode()
                 model = problem.model
@@ -134,13 +134,9 @@ def alternate(
     return history, is_interrupted
 
 
-# Useless atoms are replaced in every second of these first iterations, whatever max_iter is, so that it may be raised.
-REPLACING_ITERATIONS = 20
-
-
-def _replaces(number: int) -> bool:
-    """Whether useless atoms are replaced in the iteration of this number."""
-    return number % 2 == 0 and number <= REPLACING_ITERATIONS
+# Useless atoms are replaced in the second iteration and every fifth after it, up to the last one of these, whatever
+# max_iter is, so that it may be raised.
+REPLACING_ITERATIONS = range(2, 20, 5)
 
 
 # Iterations without a smaller error after which a fit ends: its greedy pursuit is cycling.
