@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import numpy as np
@@ -23,6 +24,8 @@ VARIANTS: dict = {
     "DL-aksvd": (DL, {"atom_update": "aksvd"}),
     "DL-aksvd-omp": (DL, {"atom_update": "aksvd", "pursuit": "omp"}),
     "DL-tolerance": (DL, {"residual_tol": 0.3}),
+    "DL-lasso": (DL, {"pursuit": "lasso", "alpha": 0.2, "l2": 0.01}),
+    "DL-positive": (DL, {"positive_code": True, "positive_dict": True}),
     "FourierDL": (FourierDL, {}),
     "KDL": (KDL, {}),
     "KDL-aksvd": (KDL, {"atom_update": "aksvd", "init": "random"}),
@@ -55,6 +58,7 @@ poor_models = pytest.mark.filterwarnings(
     r"ignore:n_nonzero_coefs=\d+ exceeds",
     r"ignore:KDLClassifier. for \S+ or more of",
     r"ignore:The signals have one coordinate in feature space",
+    r"ignore:.* its score is in feature space",
 )
 
 
@@ -97,6 +101,11 @@ class Estimators(dict):
     def each(self):
         """Run a test once per estimator."""
         return pytest.mark.parametrize("name", list(self))
+
+
+def share(model, X):
+    """Share of the signals' energy in feature space that their codes hold, for kernels with k(x, x) = 1."""
+    return 1.0 - np.mean(model.reconstruction_error(X) ** 2)
 
 
 def fitted_bytes(model, left_out=()):
@@ -169,3 +178,13 @@ def moments(action, spread=12):
     action()
     count = _interrupt(action)
     return sorted({*np.linspace(1, count, spread).astype(int).tolist(), *range(max(1, count - 20), count + 1, 4)})
+
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def assert_prints(found, expected):
+    """The same text; numbers agree to a tenth, because what is learned depends on the processor's rounding."""
+    assert NUMBER.sub("x", found) == NUMBER.sub("x", expected)
+    values, printed = (np.array(NUMBER.findall(text), float) for text in (found, expected))
+    np.testing.assert_allclose(values, printed, rtol=0.1)

@@ -89,8 +89,8 @@ def test_versions_side_by_side(run):
     assert "| moons | DL | +0.00% | " in printed
 
 
-def test_choices_for_denoising(run):
-    assert check_tables(run("denoising", "--only", "choices", "--small")) > 2
+def test_level_of_noise(run):
+    assert check_tables(run("denoising", "--only", "noise", "--small")) > 2
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks and limits of Linux")

@@ -19,11 +19,23 @@ from rkdl import DL, KDL, RKDL, config_context
 pytestmark = [poor_models, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 SIZES = {"n_components": 12, "n_kernel_vectors": 15, "n_fourier_features": 64, "max_iter": 1}
-ESTIMATORS = Estimators("DL", "FourierDL", "RKDL", "RKDL-poly", "ORKDL", "ORKDL-gd", "MORKDL", "MORKDL-gd", **SIZES)
+ESTIMATORS = Estimators(
+    "DL",
+    "DL-lasso",
+    "DL-positive",
+    "FourierDL",
+    "RKDL",
+    "RKDL-poly",
+    "ORKDL",
+    "ORKDL-gd",
+    "MORKDL",
+    "MORKDL-gd",
+    **SIZES,
+)
 ESTIMATORS["FourierDL"].set_params(gamma=0.1)
 ESTIMATORS["RKDL-poly"].set_params(degree=2)
 FIXED = ["DL", "FourierDL", "RKDL", "RKDL-poly"]
-MOVED = [name for name in ESTIMATORS if name not in FIXED]
+MOVED = [name for name in ESTIMATORS if "ORKDL" in name]
 ONE_PER_CLASS = ["DL", "FourierDL", "RKDL", "ORKDL", "MORKDL"]
 
 each_estimator, copy_of = ESTIMATORS.each(), ESTIMATORS.copy_of
@@ -312,6 +324,9 @@ class TestContinuing:
                 model.set_params(**{parameter: value}).partial_fit(X[500:])
             model.set_params(**{parameter: earlier})
         assert learned(model.partial_fit(X[500:])) == learned(other.partial_fit(X[500:]))
+        parameter = "kernel_vectors" if hasattr(model, "kernel_vectors") else "half_life"
+        with pytest.raises(ValueError, match=f"The '{parameter}' parameter"):
+            model.set_params(**{parameter: -1.0}).partial_fit(X)
 
     def test_the_start_matters_to_the_first_batch_alone(self, X, tmp_path):
         model = copy_of("MORKDL").partial_fit(X[:500])

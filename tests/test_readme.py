@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers import assert_prints
+
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 
@@ -20,7 +22,7 @@ def test_snippets():
         printed_now = io.StringIO()
         with contextlib.redirect_stdout(printed_now):
             exec(compile(code, str(README), "exec"), names)
-        assert printed_now.getvalue() == printed
+        assert_prints(printed_now.getvalue(), printed)
 
 
 def test_links_and_pictures_exist():

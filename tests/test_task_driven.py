@@ -61,6 +61,7 @@ def test_missing_values_of_float32_far_off():
 def test_a_far_cluster_is_told_apart(dtype):
     rows, y = np.r_[X, X[:25] + 1e9].astype(dtype), np.repeat([0, 1], [300, 25])
     assert classifier().fit(rows, y).score(rows, y) == 1.0
+    assert classifier().fit(np.c_[rows[:25], np.full(25, 1e30)], rows[:25, 0] > 0.0).gamma_ > 0.01
     assert regressor().fit(rows, y).score(rows, y) > 0.8
 
 

@@ -22,6 +22,7 @@ from scipy.optimize import minimize
 
 from rkdl._backends.arrays import cast
 from rkdl._backends.base import ChunkCodes, backend_of
+from rkdl._coding.encoder import with_unit_diagonal
 from rkdl._utils.types import Array
 
 # Prior mean of the weights of the readouts, and the number of signals that it counts for.
@@ -57,6 +58,8 @@ class TaskModel:
         """The model for signals of `dtype`."""
         arrays = {own.name: getattr(self, own.name) for own in fields(self) if own.name != "n_nonzero"}
         found: dict[str, Any] = {key: None if value is None else cast(value, dtype) for key, value in arrays.items()}
+        if self.grams is not None:
+            found["grams"] = np.stack([with_unit_diagonal(own) for own in found["grams"]])
         return replace(self, **found)
 
     def kernel_values(self, rows: Array) -> Array:

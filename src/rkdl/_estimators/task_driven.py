@@ -29,7 +29,7 @@ from rkdl._estimators.saving import save
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.executor import open_executor
 from rkdl._features.kernels import RBF
-from rkdl._features.widths import RULES, find_gamma, spread_sample
+from rkdl._features.widths import RULES, find_gamma, mean_of, spread_sample
 from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
@@ -66,8 +66,8 @@ class Scaling(NamedTuple):
         # A gross outlier would make the others one point.
         wide = wide[squares <= FAR**2 * np.median(squares)] if np.median(squares) > 0.0 else wide
         # In the signals' dtype, in which it is subtracted.
-        centre = wide.mean(axis=0).astype(sample.dtype).astype(np.float64)
-        variances = wide.var(axis=0)
+        centre = mean_of(wide).astype(sample.dtype).astype(np.float64)
+        variances = (wide - wide[0]).var(axis=0)
         length = float(np.sqrt(variances.mean())) or 1.0
         return cls(centre, length, variances / length**2)
 

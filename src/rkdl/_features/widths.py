@@ -83,14 +83,19 @@ def median_gamma(sample: np.ndarray) -> float:
 
 def offset_of(sample: np.ndarray) -> np.ndarray | None:
     """The mean (m,) of signals so far from zero that distances lose digits; None for others."""
-    centre = sample.mean(axis=0, dtype=np.float64)
+    centre = mean_of(sample)
     spread = float(np.mean((sample - centre) ** 2)) * sample.shape[1]
     return centre.astype(sample.dtype) if float(centre @ centre) > _OFFSET_RATIO * spread else None
 
 
+def mean_of(rows: np.ndarray) -> np.ndarray:
+    """The mean (m,) of the rows in float64; of a feature that is constant, exactly its value, however large."""
+    return rows[0] + (rows.astype(np.float64) - rows[0]).mean(axis=0)
+
+
 def centre_of(rows: np.ndarray) -> np.ndarray:
     """The mean (m,) of the rows, or the median of every feature if a few rows pull the mean far from the others."""
-    mean = rows.mean(axis=0)
+    mean = mean_of(rows)
     some = rows[:: max(1, len(rows) // 256)]
     median = np.median(some, axis=0)
     with np.errstate(over="ignore"):

@@ -17,12 +17,15 @@ from rkdl._execution.executor import Executor
 from rkdl._features.kernels import Kernel, check_definite, family, gamma_parameter, make_kernel
 from rkdl._features.kernels.radial import Radial
 from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
-from rkdl._features.widths import KERNEL_SAMPLE, find_gamma, spread_sample
+from rkdl._features.widths import KERNEL_SAMPLE, centre_of, find_gamma, spread_sample
 from rkdl._learning.atom_updates import AtomUpdate
 from rkdl._learning.diagnostics import check_kernel
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array
+
+# Phases of Fourier features, relative to their differences, up to which float64 has digits for these.
+MOST_OFFSET = 1e11
 
 
 class FeatureChoice:
@@ -124,6 +127,14 @@ class FourierFeatures(KernelChoice):
         assert gamma is not None
         self.checked_kernel(signals, gamma)
         frequencies = np.sqrt(2.0 * gamma) * rng.standard_normal((-(-self.size // 2), signals.shape[1]))
+        sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
+        centre = centre_of(sample)
+        phases = np.abs((sample - centre) @ frequencies.T)
+        if np.abs(frequencies @ centre).max() > MOST_OFFSET * max(1.0, float(np.median(phases))):
+            raise ValueError(
+                f"The signals are so far from zero, up to {np.abs(centre).max():.3g}, that their Fourier features lose "
+                f"what tells them apart: subtract the mean of every feature."
+            )
         return FourierMap(frequencies, gamma)
 
     def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:

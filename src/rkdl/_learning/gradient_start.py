@@ -52,14 +52,13 @@ def gradient_atoms(rows: Array, start: Array, pursuit: Pursuit, steps: int, rng:
     energy = float(cast(backend.squared_norms(rows), np.float64).mean())
     if energy == 0.0:
         return start
-    tolerance, n_nonzero = pursuit.residual_tol / energy, min(pursuit.n_nonzero, rows.shape[1])
-    pursuit = pursuit._replace(n_nonzero=n_nonzero, residual_tol=tolerance)
+    pursuit = pursuit._replace(n_nonzero=min(pursuit.n_nonzero, rows.shape[1])).for_signals_over(energy**0.5)
     # In float32, which is enough for a start: scaled, so that squares stay in its range.
     rows = cast(rows / energy**0.5, np.float32)
     atoms, n_atoms = cast(normalize_rows(start), np.float32), len(start)
     first, second = (backend.full(atoms.shape, 0.0, rows) for _ in DECAYS)
     rates = backend.full((n_atoms * rows.shape[1],), RATE / rows.shape[1] ** 0.5, rows)
-    size = batch_size(n_atoms, n_nonzero)
+    size = batch_size(n_atoms, pursuit.n_nonzero)
 
     def coded(count: int) -> tuple[ChunkCodes, Array]:
         """Codes of signals drawn at random, and what they leave."""

@@ -147,7 +147,8 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
         products = specification.features.sample_products(sample)
         # Far from zero, kernel vectors and phases are rounded too much relative to the signals' differences.
         is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
-    count = min(specification.pursuit.n_nonzero, specification.n_atoms)
+    # A penalty leaves a residual that is no small difference.
+    count = 1 if specification.pursuit.has_penalty else min(specification.pursuit.n_nonzero, specification.n_atoms)
     if products is None or is_far_off or needs_float64(products, count):
         return products is not None
     return isinstance(specification.features, KernelChoice) and specification.features.has_narrow_kernel(sample)
@@ -210,7 +211,7 @@ def start_problem(
         atoms = initial_atoms(specification.init, specification.n_atoms, feature_map, metric, signals, rng)
     else:
         atoms = np.zeros((specification.n_atoms, metric.rank))
-    model = Model.start(feature_map, metric, atoms)
+    model = Model.start(feature_map, metric, atoms, is_positive=specification.atom_update.is_positive)
     if saved is None:
         model = choose_start(specification, executor, model, rng)
     return ReducedProblem(executor, model, specification.pursuit, specification.atom_update, update, linear), gamma
@@ -223,18 +224,23 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
     """
     init, n_signals, n_atoms = specification.init, executor.signals.shape[0], specification.n_atoms
     pursuit, steps = specification.pursuit, STEPS
-    if not isinstance(init, str) or init not in ("auto", "gradient") or model.metric.rank <= pursuit.n_nonzero:
-        # Where codes have as many numbers as signals, any atoms represent them.
+    if not isinstance(init, str) or init not in ("auto", "gradient") or model.metric.rank == 0:
         return model
     if init == "auto":
         steps = affordable_steps(n_signals, model.metric.rank, n_atoms, pursuit.n_nonzero)
-        if steps < FEWEST_STEPS:
+        # Where codes have as many numbers as signals, any atoms represent them.
+        if steps < FEWEST_STEPS or model.metric.rank <= pursuit.n_nonzero:
             return model
+
+    def started(atoms: Array) -> Model:
+        is_positive = specification.atom_update.is_positive
+        return Model.start(model.feature_map, model.metric, cast(atoms, np.float64), is_positive=is_positive)
+
     rows = _whitened_sample(executor, model, n_atoms, rng)
     found = gradient_atoms(rows, model.whitened_atoms, pursuit, steps, rng)
     if init == "auto":
         with sampled(executor, max(TRIAL_SAMPLE, TRIAL_SIGNALS_PER_ATOM * n_atoms), rng) as few:
-            starts = (model, Model.start(model.feature_map, model.metric, cast(found, np.float64)))
+            starts = model, started(found)
             trials = [ReducedProblem(few, start, pursuit, specification.atom_update) for start in starts]
             for problem in trials:
                 for _ in range(TRIAL_ITERATIONS):
@@ -246,7 +252,7 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
             return model
         if steps < STEPS // 2:
             found = gradient_atoms(rows, found, pursuit, STEPS // 2, rng)
-    return Model.start(model.feature_map, model.metric, cast(found, np.float64))
+    return started(found)
 
 
 def _whitened_sample(executor: Executor, model: Model, n_atoms: int, rng: np.random.RandomState) -> Array:
