@@ -182,7 +182,8 @@ class TestEstimators:
         given = tensors.give(signals)
         mostly_close(tensors.back(model.transform(given)), model.transform(signals), dtype)
         close(tensors.back(model.reconstruction_error(given)), model.reconstruction_error(signals), dtype)
-        close(model.score(given), model.score(signals), dtype)
+        # Pre-images, from which it is computed, are found to the root of a number's precision.
+        assert model.score(given) == pytest.approx(model.score(signals), abs=TOLERANCE[dtype] ** 0.5)
         thin = clone(model).set_params(sparse_output=True)
         vars(thin).update({key: value for key, value in vars(model).items() if key.endswith("_")})
         found = thin.transform(given)

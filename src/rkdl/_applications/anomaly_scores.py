@@ -95,7 +95,7 @@ class AnomalyTask:
             (total,), parts = executor.map_reduce(self)
         if not np.isfinite(float(total)):
             signals.check_finite()
-        return host(joined(parts)) if signals.home is None else joined(parts)
+        return host(joined(parts)) if signals.result_device is None else joined(parts)
 
 
 def combine(raw: Array, locations: Array, dtype: np.dtype) -> Array:

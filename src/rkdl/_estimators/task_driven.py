@@ -322,7 +322,7 @@ class _Part(Signals):
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
         super().__init__(signals.data, signals.dtype, (len(rows), signals.shape[1]))
-        self.is_in_memory, self.device, self.home = False, signals.device, signals.home
+        self.is_in_memory, self.device, self.result_device = False, signals.device, signals.result_device
         self._signals, self._rows = signals, rows
 
     def read(self, start: int, stop: int) -> Array:
