@@ -28,7 +28,7 @@ from rkdl._execution.executor import side_by_side
 from rkdl._utils.types import Array
 
 # Chosen by means over all tables of benchmarks/tables.py, never by a single one.
-STEP, GAMMA_STEP = 3e-2, 1e-2
+STEP, GAMMA_STEP, ATOM_STEP = 3e-2, 1e-2, 1e-2
 # With more features than this, gammas take smaller steps: a gamma for every pixel overfits.
 MANY_FEATURES = 64
 DECAY = 0.1  # weight decay of the linear readout, relative to the step
@@ -117,6 +117,7 @@ class TaskLearning:
         # One for each part of a batch; they are summed in the first.
         self._gradients = [gradient]
         self._view()
+        self.rates["atoms"][:] = ATOM_STEP
         self.rates["log_gammas"][:] = GAMMA_STEP * min(1.0, MANY_FEATURES / n_features)
         self.parts["vectors"][:] = vectors
         self.parts["log_gammas"] += self.backend.as_like(np.log(host(gamma)), vectors)
