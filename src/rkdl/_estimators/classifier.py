@@ -348,7 +348,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         found = [FittedDictionary(feature_map, own, pursuit, gram).preimages(n_jobs=self.n_jobs) for own, gram in parts]
         return [own / model.scales + model.centre for own in found]
 
-    def _task(self, n_outputs: int) -> Task:
+    def _task(self, n_outputs: int, n_signals: int) -> Task:
         return Task(n_outputs, cross_entropy, self.n_components, min(self.n_nonzero_coefs, self.n_components))
 
     def _opened(
