@@ -175,7 +175,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         if len(rest):
             readouts = self._readouts(signals.subset(rest))
             self.readout_weights_ = mix_readouts(readouts, labels[rest], weights[rest])
-        if 0 < len(rest) < MOST_HELD_OUT:
+        if len(rest) and HELD_OUT * len(labels) < MOST_HELD_OUT:
             self._set(*self._learn(signals, self.gamma_, targets, weights, rng, "of all signals"), signals.dtype)
 
     @_fit_context(prefer_skip_nested_validation=True)
