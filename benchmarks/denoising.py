@@ -1,13 +1,13 @@
-"""Denoising benchmark; prints the tables of docs/denoising.md.
+"""Denoising benchmark; prints the tables of docs/denoising-results.md.
 
     RKDL_DATA=/path/to/data python -m benchmarks.denoising --write
 
 runs scikit-learn's kernel-PCA denoising example with MNIST in place of USPS, on whole images as in the example (`--only
 digits`) and on patches of them (`--only patches`); 8 x 8 patches of scikit-learn's sample images (`--only images`); and
-a comparison of the decoder's penalty, its scaling of codes and the fixed point (`--only choices`). `--write` puts the
-tables into docs/denoising.md and the pictures into docs/images; `--small` uses scikit-learn's digits and small sizes.
-The method was developed with seed 0, that of the example; `--only confirm` repeats the digits with the unused seeds 1
-and 2.
+generated and bundled signals at three levels of noise, with and without telling the methods the level (`--only noise`).
+`--write` puts the tables into the page and the pictures into docs/images; `--small` uses scikit-learn's digits and
+small sizes. The method was developed with seed 0, that of the example; `--only confirm` repeats the digits with the
+unused seeds 1 and 2.
 
 PCA, KernelPCA and total variation get the settings that are best on the test images. The settings of rkdl are chosen on
 the training images, or are fixed.
@@ -32,10 +32,8 @@ from sklearn.preprocessing import MinMaxScaler
 from benchmarks.data import MissingDataError
 from benchmarks.pages import put
 from rkdl import DL, ORKDL
-from rkdl._coding.dictionary import NOISE_GAIN
-from rkdl._coding.preimages import DecoderSums, learn_decoder
 
-PAGE = Path(__file__).parent.parent / "docs" / "denoising.md"
+PAGE = Path(__file__).parent.parent / "docs" / "denoising-results.md"
 DIGITS_PLOT = PAGE.parent / "images" / "denoised_digits.png"
 PATCHES_PLOT = PAGE.parent / "images" / "denoised_digits_patches.png"
 IMAGES_PLOT = PAGE.parent / "images" / "denoised_images.png"
@@ -348,44 +346,87 @@ def measure_images(small: bool, plots: bool) -> Iterator[str]:
         plot_images(pictures, IMAGES_PLOT)
 
 
-def measure_choices(small: bool, plots: bool) -> Iterator[str]:
-    """Variants of the decoder's penalty and input, and the fixed point, on patches of digits."""
-    digits = Digits(small)
-    given = digits.patches(digits.noisy_test)
-    patches = {
-        "noisy": drawn(digits.patches(digits.noisy_train), 2_000 if small else 10_000),
-        "clean": drawn(digits.patches(digits.train), 2_000 if small else 10_000),
-    }
-    rows = []
-    for gamma, (kind, train) in itertools.product((0.02, 0.1), patches.items()):
-        model = learner("ORKDL", 40 if small else 128, gamma, small).fit(train)
-        codes = model.transform(train).astype(np.float64)
-        # What noise of this standard deviation leaves under the RBF kernel, as in `denoise`.
-        tolerance = -np.expm1(-2.0 * model.gamma_ * given.shape[1] * (NOISE_GAIN * NOISE) ** 2)
-        model.set_params(n_nonzero_coefs=None, residual_tol=tolerance)
-        new_codes = model.transform(given).astype(np.float64)
-        found = []
-        for unit, metric in itertools.product((True, False), ("feature space", "codes")):
-            lengths = [np.sqrt(np.einsum("ij,jk,ik->i", z, model.gram_, z, optimize=True)) for z in (codes, new_codes)]
-            left, right = (
-                (z / np.maximum(n, 1e-12)[:, None] if unit else z)
-                for z, n in zip((codes, new_codes), lengths, strict=True)
-            )
-            gram = model.gram_ if metric == "feature space" else np.eye(len(model.gram_))
-            sums = left.T @ left, left.T @ train, left.sum(axis=0), train.sum(axis=0, dtype=np.float64), len(train)
-            matrix, intercept = learn_decoder(DecoderSums(*sums), gram, model.decoder_alpha, unit)
-            found.append(digits.error(digits.joined(right @ matrix + intercept)))
-        model.forget_decoder()
-        found.append(digits.error(digits.joined(model.inverse_transform(new_codes))))
-        rows.append((f"{gamma:g}", kind, *(f"{error:.5f}" for error in found)))
-    names = (
-        "unit codes",
-        "unit codes, penalty on codes",
-        "raw codes",
-        "raw codes, penalty on codes",
-        "fixed point",
-    )
-    yield from table(("gamma", "trained on", *names), rows)
+def pulses(rng: np.random.Generator) -> np.ndarray:
+    """Beats of a sharp peak, a slow wave and, in some, an early extra peak, at random positions and widths."""
+    time, count = np.linspace(0.0, 1.0, 96), 3000
+
+    def bump(centre: np.ndarray, width: np.ndarray | float, height: np.ndarray) -> np.ndarray:
+        return height * np.exp(-0.5 * ((time - centre) / width) ** 2)
+
+    def uniform(low: float, high: float) -> np.ndarray:
+        return rng.uniform(low, high, (count, 1))
+
+    centre = uniform(0.25, 0.6)
+    wave = bump(centre + uniform(0.2, 0.3), uniform(0.04, 0.06), uniform(0.25, 0.45))
+    extra = bump(centre - 0.2, 0.015, 0.5 * (uniform(0.0, 1.0) < 0.2))
+    return bump(centre, uniform(0.012, 0.02), uniform(0.8, 1.2)) + wave + extra
+
+
+def digits_of_scikit_learn(rng: np.random.Generator) -> np.ndarray:
+    """Images of 8 x 8 pixels from 0 to 1."""
+    from sklearn.datasets import load_digits
+
+    return load_digits().data / 16.0
+
+
+def patches_of_a_photograph(rng: np.random.Generator) -> np.ndarray:
+    """Patches of 8 x 8 pixels without their means."""
+    from sklearn.datasets import load_sample_image
+
+    image = load_sample_image("china.jpg") @ GREY
+    patches = extract_patches_2d(image, (PATCH, PATCH), max_patches=3000, random_state=SEED).reshape(3000, -1)
+    return patches - patches.mean(axis=1, keepdims=True)
+
+
+def spectra(rng: np.random.Generator) -> np.ndarray:
+    """Twelve Gaussian peaks of random heights on curved baselines."""
+    axis = np.linspace(0.0, 1.0, 200)
+    peaks = np.exp(-0.5 * ((axis - rng.random((12, 1))) / rng.uniform(0.005, 0.03, (12, 1))) ** 2)
+    baselines = rng.uniform(0.5, 2.0, (3000, 1)) + rng.normal(0.0, 0.5, (3000, 1)) * (axis - 0.5) ** 2
+    return rng.gamma(0.7, 1.0, (3000, 12)) @ peaks + baselines
+
+
+def curves(rng: np.random.Generator) -> np.ndarray:
+    """Sinusoids of four frequencies with random phases and amplitudes."""
+    time, frequency = np.linspace(0.0, 1.0, 128, endpoint=False), rng.choice([2.0, 3.0, 5.0, 8.0], (3000, 1))
+    phase, amplitude = rng.uniform(0.0, 2.0 * np.pi, (3000, 1)), rng.uniform(0.5, 1.5, (3000, 1))
+    return amplitude * np.sin(2.0 * np.pi * frequency * time + phase)
+
+
+# Makers of signals, and standard deviations of the noise.
+SIGNALS: dict[Callable[[np.random.Generator], np.ndarray], tuple[float, float, float]] = {
+    pulses: (0.05, 0.15, 0.3),
+    digits_of_scikit_learn: (0.1, 0.25, 0.5),
+    patches_of_a_photograph: (0.05, 0.1, 0.2),
+    spectra: (0.05, 0.2, 0.5),
+    curves: (0.05, 0.2, 0.5),
+}
+
+
+def measure_noise(small: bool, plots: bool) -> Iterator[str]:
+    """Errors with and without the level of the noise: methods learn from the noisy signals that they denoise."""
+    rows, gains = [], {"DL": 0, "ORKDL": 0}
+    for make, levels in SIGNALS.items():
+        for noise in levels:
+            rng = np.random.default_rng(SEED)
+            clean = make(rng)[: 300 if small else None]
+            noisy = clean + noise * rng.standard_normal(clean.shape)
+            sizes = range(1, min(clean.shape) + 1)
+            errors = [noise**2, best_pca(noisy, noisy, sizes, lambda rows, clean=clean: mean_square(rows - clean))[0]]
+            models = {
+                "DL": DL(40, random_state=SEED),
+                "ORKDL": ORKDL(40, n_kernel_vectors=100, fit_inverse_transform=True, random_state=SEED),
+            }
+            for name, model in models.items():
+                model.fit(noisy)
+                pair = [mean_square(model.denoise(noisy, noise=known) - clean) for known in (None, noise)]
+                errors += pair
+                gains[name] += pair[1] < pair[0]
+            rows.append((make.__name__.replace("_", " "), f"{noise:g}", *(f"{error:.5f}" for error in errors)))
+    names = (f"{name}{text}" for name in gains for text in ("", ", noise level given"))
+    yield from table(("signals", "noise", "noisy", "PCA, best size", *names), rows)
+    yield ""
+    yield " ".join(f"{name} is better with the level in {count} of {len(rows)}." for name, count in gains.items())
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -432,14 +473,14 @@ PARTS: dict[str, Callable[[bool, bool], Iterator[str]]] = {
     "patches": measure_patches,
     "confirm": measure_confirm,
     "images": measure_images,
-    "choices": measure_choices,
+    "noise": measure_noise,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--only", choices=list(PARTS), action="append")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/denoising.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/denoising-results.md")
     parser.add_argument("--small", action="store_true", help="small sizes, to check the code")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", UserWarning)

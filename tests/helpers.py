@@ -24,6 +24,8 @@ VARIANTS: dict = {
     "DL-aksvd": (DL, {"atom_update": "aksvd"}),
     "DL-aksvd-omp": (DL, {"atom_update": "aksvd", "pursuit": "omp"}),
     "DL-tolerance": (DL, {"residual_tol": 0.3}),
+    "DL-lasso": (DL, {"pursuit": "lasso", "alpha": 0.2, "l2": 0.01}),
+    "DL-positive": (DL, {"positive_code": True, "positive_dict": True}),
     "FourierDL": (FourierDL, {}),
     "KDL": (KDL, {}),
     "KDL-aksvd": (KDL, {"atom_update": "aksvd", "init": "random"}),
@@ -56,6 +58,7 @@ poor_models = pytest.mark.filterwarnings(
     r"ignore:n_nonzero_coefs=\d+ exceeds",
     r"ignore:KDLClassifier. for \S+ or more of",
     r"ignore:The signals have one coordinate in feature space",
+    r"ignore:.* its score is in feature space",
 )
 
 
@@ -98,6 +101,11 @@ class Estimators(dict):
     def each(self):
         """Run a test once per estimator."""
         return pytest.mark.parametrize("name", list(self))
+
+
+def share(model, X):
+    """Share of the signals' energy in feature space that their codes hold, for kernels with k(x, x) = 1."""
+    return 1.0 - np.mean(model.reconstruction_error(X) ** 2)
 
 
 def fitted_bytes(model, left_out=()):

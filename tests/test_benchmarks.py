@@ -83,8 +83,8 @@ def test_recovery_of_planted_dictionaries(run):
     assert "| 8 x 12, s = 2, 300 signals, 20 dB | rkdl, DL | " in printed
 
 
-def test_choices_for_denoising(run):
-    assert check_tables(run("denoising", "--only", "choices", "--small")) > 2
+def test_level_of_noise(run):
+    assert check_tables(run("denoising", "--only", "noise", "--small")) > 2
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks and limits of Linux")

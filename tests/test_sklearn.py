@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.datasets import load_digits
 from sklearn.gaussian_process import kernels as gaussian_process
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import linear_kernel, pairwise_kernels, polynomial_kernel, rbf_kernel
@@ -18,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import helpers
 from helpers import CLASSES, REDUCED, by_class, cover, poor_models
-from rkdl import DL, KDL, MORKDL, RKDL, FourierDL
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
 
 pytestmark = poor_models
 
@@ -163,16 +164,25 @@ def test_inverse_transform_refuses_codes_of_another_dictionary(X):
 @every
 def test_score_rises_with_the_atoms(kind, X):
     size = {"n_kernel_vectors": 30} if kind in REDUCED else {}
+    size |= {} if kind is DL else {"fit_inverse_transform": True}
     scores = [make(kind, n_components=n, n_nonzero_coefs=1, max_iter=10, **size).fit(X).score(X) for n in (1, 4, 16)]
     assert scores[0] < scores[1] < scores[2] <= 1.0
 
 
 @every
 def test_score_is_the_share_of_energy(kind, X, X_new):
-    model = make(kind).fit(X)
-    energy = np.sum(X_new**2) if kind is DL else len(X_new)
-    expected = 1.0 - np.sum(model.reconstruction_error(X_new) ** 2) / energy
+    model = make(kind, **({} if kind is DL else {"fit_inverse_transform": True})).fit(X)
+    expected = 1.0 - np.sum((X_new - model.denoise(X_new)) ** 2) / np.sum(X_new**2)
     assert model.score(X_new) == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_search_over_gamma_does_not_choose_the_smallest():
+    signals = load_digits().data[:600] / 16.0
+    gammas = np.array([1e-4, 1e-2, 1.0]) * ORKDL(max_iter=1).fit(signals).gamma_
+    model = ORKDL(n_components=20, max_iter=5, fit_inverse_transform=True, random_state=0)
+    assert GridSearchCV(model, {"gamma": gammas}, cv=3).fit(signals).best_params_["gamma"] > gammas[0]
+    with pytest.warns(UserWarning, match="set fit_inverse_transform=True"):
+        FourierDL(max_iter=1).fit(signals).score(signals)
 
 
 # Inner products of the atoms and error figures are a few numbers of float64, whatever the signals are.

@@ -33,7 +33,7 @@ sample = patches[rng.choice(len(patches), 8000, replace=False)]
 # %%
 # The kernel must be wide compared with the noise: gamma times the squared norm of the noise in a patch (64 x 0.01) is
 # 0.03 here. ``fit_inverse_transform`` also learns a decoder from codes to patches. Given the noise level, ``denoise``
-# uses the fewest atoms per patch that reduce the residual to this level.
+# uses more atoms for patches with more detail, and keeps what of their residuals exceeds the noise.
 kernel = ORKDL(
     n_components=128,
     n_kernel_vectors=128,

@@ -130,7 +130,8 @@ plt.show()
 #
 # In the left panel below, each column is the code of one signal, in the order of the signals along the spiral.
 # Neighbouring signals share atoms, and no signal uses more than three. The right panel shows the fraction of the
-# signals' energy that is represented for other numbers of non-zeros. Beyond three non-zeros there is little to gain.
+# signals' energy that is left when codes with other numbers of non-zeros are turned back into signals. Beyond three
+# non-zeros there is little to gain.
 
 order = np.argsort([np.average(angles, weights=np.abs(codes[:, j]) + 1e-9) for j in range(codes.shape[1])])
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2), width_ratios=(1.7, 1.0))
@@ -156,15 +157,16 @@ plt.show()
 figure, panels = plt.subplots(1, 3, figsize=(10.5, 3.5))
 for panel, gamma in zip(panels, (0.3, 8.0, 200.0), strict=True):
     model = ORKDL(n_components=24, n_kernel_vectors=40, n_nonzero_coefs=3, gamma=gamma, random_state=0).fit(X)
-    drawn = show_residuals(panel, model, f"gamma = {gamma:g}\nscore {model.score(X):.1%}")
+    drawn = show_residuals(panel, model, f"gamma = {gamma:g}\nerror {model.errors_[-1]:.4f}")
 figure.colorbar(drawn, ax=panels, label="relative residual", shrink=0.85)
 plt.show()
 
 # %%
-# Note that the smallest gamma has the highest score, although its dictionary represents the shape of the spiral worst.
+# Note that the smallest gamma has the lowest error, although its dictionary represents the shape of the spiral worst.
 # As gamma tends to zero, all signals are mapped to the same point in feature space, and any atom represents them.
 # **Errors with different gammas cannot be compared.** Choose gamma by the performance on your task (classification,
-# detection, denoising), or keep the default ``"median"``, the inverse of the median squared distance between signals.
+# detection, denoising), by ``score``, which turns codes back into signals, or keep the default ``"median"``, the
+# inverse of the median squared distance between signals.
 # The default is suitable if the structure of interest is about as large as the data. The spiral is finer than that, so
 # this tutorial sets gamma explicitly.
 #

@@ -29,7 +29,7 @@ linear = DL(n_components=100, n_nonzero_coefs=5, random_state=0).fit(patches)
 kernel = ORKDL(
     n_components=100, n_kernel_vectors=150, n_nonzero_coefs=5, max_iter=10, fit_inverse_transform=True, random_state=0
 ).fit(patches)
-print(f"scores: DL {linear.score(patches):.1%}, ORKDL {kernel.score(patches):.1%} (in feature space)")
+print(f"scores: DL {linear.score(patches):.1%}, ORKDL {kernel.score(patches):.1%}")
 
 # %%
 # The signs of linear atoms are arbitrary. The pre-images of kernel atoms look like actual patches: edges, bars and

@@ -32,6 +32,7 @@ from rkdl._data.signals import PIECE_SIZE
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.learner import Learner
 from rkdl._estimators.outliers import KDLOutlierDetector
+from rkdl._utils.warnings import quiet
 from rkdl.datasets._errors import as_path
 from rkdl.datasets._files import Rows
 
@@ -55,9 +56,10 @@ def fit(options: Namespace) -> int:
         say_aside(f"interrupted after {len(model.update_errors_)} iterations; {out} holds the best model so far")
         return 130
     remember_names(model, inputs)
-    share = model.score(inputs.X)
     model.save(out)
     n_rows, n_features = inputs.X.shape
+    with quiet():
+        share = model.score(inputs.X[:: max(1, n_rows // 10_000)])
     vectors = getattr(model, "kernel_vectors_", None)
     on = "" if vectors is None else f" on {len(vectors)} kernel vectors"
     say(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import assert_all_finite
 
-from rkdl._backends.arrays import cast, host
+from rkdl._backends.arrays import cast, host, normalize_rows
 from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.devices import placed, to_device
@@ -17,15 +18,14 @@ from rkdl._coding.encoder import Encoder, Pursuit
 from rkdl._coding.passes import densify, encode_signals, gram_matrix, map_rows
 from rkdl._coding.preimages import Decoder, FixedPoint, LinearDecoder
 from rkdl._data.signals import Signals
-from rkdl._features.kernels import RBF, family
+from rkdl._features.kernels import RBF
 from rkdl._features.maps import FeatureMap, FourierMap, KernelMap, LinearMap
 from rkdl._utils.types import Array
 
 # A Gram matrix that takes more bytes than this is computed by the calls that need it.
 MOST_BYTES = 64 << 20
-# Noise leaves a residual that exceeds its expectation in about one patch of ten: the margin of the K-SVD denoising
-# literature, in units of the noise's standard deviation.
-NOISE_GAIN = 1.15
+# Squared residuals in units of the noise's variance that are as good as infinite, and limits of its standard deviation.
+_LARGEST, _NOISE_RANGE = 1e30, (1e-18, 1e18)
 
 Value = TypeVar("Value")
 
@@ -50,15 +50,17 @@ class FittedDictionary:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_known": {}}
 
+    @cached_property
+    def _factors(self) -> np.ndarray | None:
+        """Factors (n,) that make codes of unit-norm atoms those of the atoms."""
+        return None if self.norms is None else 1.0 / self.norms
+
     def _once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
         found: Value | None = self._known.get(key)
         if found is None:
             # Several threads may compute the same value at once.
             found = self._known[key] = compute()
         return found
-
-    def __post_init__(self) -> None:
-        check_shapes(self.atoms, self.gram, self.feature_map.size)
 
     @property
     def n_atoms(self) -> int:
@@ -82,8 +84,10 @@ class FittedDictionary:
         return self._once(dtype, lambda: self._make_encoder(dtype))
 
     def _make_encoder(self, dtype: np.dtype) -> Encoder:
-        atoms = self.atoms.astype(dtype, copy=False)
-        gram = self.gram
+        atoms, gram = self.atoms.astype(dtype, copy=False), self.gram
+        if dtype.itemsize > self.atoms.itemsize and isinstance(self.feature_map, LinearMap | FourierMap):
+            # Of unit norm in float64 too.
+            atoms, gram = normalize_rows(atoms), None
         if gram is None and self.n_atoms**2 * dtype.itemsize <= MOST_BYTES:
             gram = gram_matrix(atoms, None)
         gram = None if gram is None else np.array(gram, dtype=dtype, order="C")
@@ -103,7 +107,7 @@ class FittedDictionary:
             self.encoder(signals.dtype, signals.device),
             sparse_output=sparse_output,
             n_jobs=n_jobs,
-            factors=None if self.norms is None else 1.0 / self.norms,
+            factors=self._factors,
             squared_norms=squared_norms,
         )
         return signals.as_given(codes)
@@ -140,11 +144,16 @@ class FittedDictionary:
         """Norms (n_signals,) of the residuals in feature space."""
         return self.residuals(signals, **options)[0]
 
-    def energies(self, signals: Signals, **options: Any) -> tuple[float, float]:
-        """Sums of the squared residuals and of the squared norms of the signals in feature space."""
+    def energies(self, signals: Signals, *, n_jobs: int | None = None, **norms: Any) -> tuple[float, float]:
+        """Sums of squared errors and squared norms of the signals; in feature space without a way back from there."""
         # In float64: norms of signals near the largest number of float32 leave its range.
-        residuals, norms = self.residuals(signals, dtype=np.float64, **options)
-        return float((residuals**2).sum()), float((norms**2).sum())
+        decoder = self.find_decoder(signals.dtype)
+        if decoder is None or self.feature_map.is_linear:
+            errors, lengths = self.residuals(signals, n_jobs=n_jobs, dtype=np.float64, **norms)
+        else:
+            encoder = self.encoder(signals.dtype, signals.device)
+            errors, lengths = map_rows(signals, encoder, decoder, 2, n_jobs, _lengths, np.float64).T
+        return float((errors**2).sum()), float((lengths**2).sum())
 
     def find_decoder(self, dtype: np.dtype) -> Decoder | None:
         """The decoder of codes of unit-norm atoms: the learned one, or that of the kernel."""
@@ -177,36 +186,10 @@ class FittedDictionary:
         return map_rows(codes, None, decoder, self.n_features, n_jobs, _decoded_codes)
 
     def denoise(self, signals: Signals, *, noise: float | None = None, n_jobs: int | None = None) -> Array:
-        """Signals as their codes represent them; with `noise`, codes leave residuals of that standard deviation."""
-        dictionary = self
-        if noise is not None:
-            pursuit = Pursuit(self.n_atoms, self.squared_residual_of_noise(noise), self.pursuit.name)
-            dictionary = replace(self, pursuit=pursuit)
-        encoder, decoder = dictionary.encoder(signals.dtype, signals.device), self.find_decoder(signals.dtype)
-        return signals.as_given(map_rows(signals, encoder, decoder, self.n_features, n_jobs, _decoded))
-
-    def squared_residual_of_noise(self, noise: float) -> float:
-        """Squared residual in feature space that white noise of this standard deviation leaves.
-
-        Noise n moves the image of a signal by ``|n|^2`` where features are the signals. Under an RBF kernel
-        ``<phi(x), phi(x + n)> = exp(-gamma |n|^2)``, so what is orthogonal to the clean image has the squared norm
-        ``1 - exp(-2 gamma |n|^2)``.
-        """
-        feature_map, energy = self.feature_map, self.n_features * NOISE_GAIN**2 * noise * noise
-        if feature_map.is_linear:
-            return energy
-        core = feature_map.kernel if isinstance(feature_map, KernelMap) else None
-        if isinstance(core, RBF):
-            gamma = core._gamma
-        elif isinstance(feature_map, FourierMap):
-            gamma = feature_map.gamma
-        else:
-            shown = "'precomputed'" if core is None else repr(family(core) or core)
-            raise ValueError(
-                f"The residual that noise leaves is not known for kernel={shown}: set residual_tol and leave noise at "
-                f"None, or use 'rbf' or 'linear'."
-            )
-        return float(-np.expm1(-2.0 * gamma * energy))
+        """Signals as their codes represent them; `noise` is the standard deviation of the noise, where it is known."""
+        encoder, decoder = self.encoder(signals.dtype, signals.device), self.find_decoder(signals.dtype)
+        work = _decoded if noise is None else partial(_averaged, noise)
+        return signals.as_given(map_rows(signals, encoder, decoder, self.n_features, n_jobs, work))
 
     def preimages(self, *, n_jobs: int | None = None) -> np.ndarray:
         """A signal (n, m) for each atom: its pre-image, or that of its negative, whichever comes closer."""
@@ -226,20 +209,59 @@ class FittedDictionary:
         return np.where(is_closer[:, None], negatives, signals)
 
 
-def check_shapes(atoms: np.ndarray, gram: np.ndarray | None, size: int) -> None:
-    """Refuse atoms that do not fit the number of features or the inner products."""
-    # Compiled code does not check bounds.
-    if atoms.shape[1] != size or (gram is not None and gram.shape != (len(atoms), len(atoms))):
-        raise ValueError(
-            f"The fitted atoms have shape {atoms.shape}, a signal has {size} features, and the atoms' inner products "
-            f"have shape {getattr(gram, 'shape', None)}: these do not fit together."
-        )
-
-
 def _decoded(encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Array]:
     features, correlations = encoder.correlate(rows)
     codes = encoder.codes(rows, correlations=correlations)
     return features if encoder.is_linear else correlations, decoder(densify(codes, encoder.n_atoms))
+
+
+def _averaged(noise: float, encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Array]:
+    """Denoised rows (c, m): an average over numbers of atoms, and what noise does not explain of the rest.
+
+    With s of n atoms, a row y becomes x_s, whose squared error is about ``|y - x_s|^2 + 2 s log(n) noise^2`` and a
+    constant: the best of n atoms explains about ``2 log(n) noise^2`` of pure noise, and all together no more than twice
+    its energy. The weights ``exp(-error / (4 noise^2))`` are those of Leung and Barron (2006). James and Stein's
+    estimator then returns the share ``1 - m noise^2 / |r|^2`` of the residual r (m,), if that is positive.
+    """
+    features, correlations = encoder.correlate(rows)
+    backend, n_features = backend_of(rows), rows.shape[1]
+    noise, penalty = min(max(noise, _NOISE_RANGE[0]), _NOISE_RANGE[1]), max(1.0, np.log(encoder.n_atoms))
+
+    def energy(signals: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return row_squares((rows - signals) / noise).clip(max=_LARGEST)
+
+    mean = backend.full(rows.shape, 0.0, rows)
+    smallest, total = backend.full((len(rows),), np.inf, rows), backend.full((len(rows),), 0.0, rows)
+    for size in _sizes(encoder, n_features / (2.0 * penalty)):
+        if size:
+            codes = densify(encoder.limited_to(size).codes(rows, correlations=correlations), encoder.n_atoms)
+        else:
+            codes = backend.full((1, encoder.n_atoms), 0.0, rows)
+        signals = decoder(codes)
+        error = energy(signals) + 2.0 * min(size * penalty, n_features)
+        least = backend.xp.minimum(smallest, error)
+        kept, weight = (backend.xp.exp((least - other) / 4.0) for other in (smallest, error))
+        total, mean = total * kept + weight, mean * kept[:, None] + weight[:, None] * signals
+        smallest = least
+    mean = mean / total[:, None]
+    share = 1.0 - n_features / energy(mean).clip(min=n_features)
+    return features if encoder.is_linear else correlations, mean + share[:, None] * (rows - mean)
+
+
+def _sizes(encoder: Encoder, most: float) -> list[int]:
+    """Numbers of atoms to average over: up to `most`, beyond which their error exceeds that of the noise itself."""
+    has_limit = encoder.pursuit.residual_tol < 0.0 and not encoder.pursuit.has_penalty
+    own = encoder.pursuit.n_nonzero if has_limit else 1
+    grid = {0, 1, own, *(factor << power for factor in (2, 3) for power in range(20))}
+    return sorted(size for size in grid if size <= min(max(own, most), encoder.n_atoms))
+
+
+def _lengths(encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Array]:
+    """Norms of what decoded codes leave of the rows, and of the rows (c, 2)."""
+    checked, signals = _decoded(encoder, decoder, rows)
+    both = [row_squares(cast(part, np.float64)) for part in (rows - signals, rows)]
+    return checked, backend_of(both[0]).xp.stack(both).T ** 0.5
 
 
 def _decoded_codes(coder: None, decoder: Decoder, codes: Array) -> tuple[Array, Array]:

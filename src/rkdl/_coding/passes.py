@@ -63,7 +63,7 @@ def encode_signals(
     # A few signals choose few atoms: only their rows of the Gram matrix are computed.
     if encoder.gram is None and n_signals * encoder.pursuit.n_nonzero >= n_atoms // 2:
         encoder = replace(encoder, gram=gram_matrix(encoder.atoms, n_jobs))
-    factors = np.ones(n_atoms, signals.dtype) if factors is None else factors.astype(signals.dtype, copy=False)
+    factors = encoder.ones if factors is None else factors.astype(signals.dtype, copy=False)
     dense = None if sparse_output else np.zeros((n_signals, n_atoms), dtype=signals.dtype)
 
     n_coefficients: list[int] = []

@@ -50,7 +50,8 @@ class Signals:
     is_in_memory = True  # whether the signals are in memory, so that there is room for something of their size
 
     def _finish(self, rows: Any) -> Array:
-        if sparse.issparse(rows):
+        # Asked of arrays, it takes longer than the rest.
+        if type(rows) is not np.ndarray and sparse.issparse(rows):
             rows = rows.toarray()
         return np.ascontiguousarray(rows, dtype=self.dtype)
 

@@ -26,6 +26,7 @@ from rkdl._estimators.fitting import as_fitted, freeze, made_once, read_signals,
 from rkdl._estimators.saving import save
 from rkdl._features.maps import GivenKernelMap
 from rkdl._utils.types import Array, Device, MatrixLike
+from rkdl._utils.warnings import warn
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -35,6 +36,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     n_nonzero_coefs: int | None = 4
     residual_tol: float | None = None
     pursuit: str = "ols"
+    alpha: float = 0.1
+    l2: float = 0.0
+    positive_code: bool = False
     sparse_output: bool = False
     device: Device = None
     n_jobs: int | None = None
@@ -43,6 +47,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
         "residual_tol": [Interval(Real, 0, None, closed="left"), None],
         "pursuit": [StrOptions(set(PURSUITS))],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "l2": [Interval(Real, 0, None, closed="left")],
+        "positive_code": ["boolean"],
         "sparse_output": ["boolean"],
         "device": "no_validation",
         "n_jobs": [Integral, None],
@@ -56,15 +63,20 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _dictionary(self) -> FittedDictionary:
         """The fitted dictionary, made anew if a fitted attribute or an option of the pursuit was set."""
-        options = self.n_nonzero_coefs, self.residual_tol, self.pursuit
+        options = self._pursuit_options
         dictionary = made_once(self, self._parts, options, self._assemble)
         if self.n_nonzero_coefs is not None and self.n_nonzero_coefs > dictionary.n_atoms:
             # Warns at every call.
             self._make_pursuit(dictionary.n_atoms)
         return dictionary
 
+    @property
+    def _pursuit_options(self) -> tuple[Any, ...]:
+        return self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.alpha, self.l2, self.positive_code
+
     def _make_pursuit(self, n_atoms: int) -> Pursuit:
-        return check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, n_atoms)
+        limits = self.n_nonzero_coefs, self.residual_tol
+        return check_pursuit(*limits, self.pursuit, n_atoms, self.alpha, self.l2, self.positive_code)
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         """Signals in memory or not, checked; whether they are finite is seen in the first pass over them."""
@@ -138,10 +150,11 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     @with_one_model
     def score(self, X: MatrixLike, y: None = None) -> float:
-        """Compute the fraction of the signals' energy in feature space that their codes explain; higher is better.
+        """Compute the fraction of the signals' energy that their codes retain; higher is better.
 
-        It compares numbers of atoms, sparsities and methods, but cannot choose `gamma`: as gamma decreases, all signals
-        approach one point in feature space, which any dictionary represents.
+        Errors are those of `inverse_transform`, in the space of the signals, so scores of different methods, kernels
+        and values of gamma can be compared. Where codes cannot be turned back into signals, they are in feature space,
+        with a warning unless the kernel is precomputed.
 
         Parameters
         ----------
@@ -153,9 +166,14 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         Returns
         -------
         score : float
-            ``1 - sum of squared residuals / sum of squared norms``, at most 1.
+            ``1 - sum of squared errors / sum of squared norms``, at most 1.
         """
         dictionary, signals = self._open(X)
+        if dictionary.find_decoder(signals.dtype) is None and not isinstance(dictionary.feature_map, GivenKernelMap):
+            warn(
+                f"This {type(self).__name__} cannot turn codes back into signals, so its score is in feature space, "
+                f"where it cannot be compared between values of gamma: set fit_inverse_transform=True before fit."
+            )
         if signals.is_remote:
             from rkdl._estimators.lazy import energies_of_blocks
 
@@ -225,9 +243,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         X : array-like or CSR matrix of shape (n_signals, n_features)
             Signals, one per row, as for `fit`.
         noise : float, default=None
-            Standard deviation of the noise per feature. Each signal is then coded with the fewest atoms that leave a
-            residual at noise level, whatever `n_nonzero_coefs` and `residual_tol` are; not for kernels other than
-            "rbf" and "linear". None means to code as `transform` does.
+            Standard deviation of the noise per feature. Each signal then becomes an average over numbers of atoms,
+            weighted by how well these explain it without explaining noise, and keeps what of its residual exceeds the
+            noise. None means to code as `transform` does.
 
         Returns
         -------
@@ -239,7 +257,6 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
                 raise ValueError(f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number.")
             noise = float(noise)
-            dictionary.squared_residual_of_noise(noise)
         self._check_decodable(dictionary, signals.dtype)
         return self._method_for(signals, dictionary, "denoise")(signals, noise=noise)
 

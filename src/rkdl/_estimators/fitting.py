@@ -16,9 +16,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from rkdl._backends.arrays import host
 from rkdl._backends.base import is_tensor
-from rkdl._data.open import is_plain, open_signals
+from rkdl._data.open import open_signals
 from rkdl._data.signals import Signals, is_safe
+from rkdl._estimators.fitted import check_fitted
 from rkdl._execution.blas import one_blas_thread
+from rkdl._persistence.named_arrays import ArrayError
 from rkdl._utils.inputs import check_rows_finite, well_formed
 from rkdl._utils.types import Device, MatrixLike
 from rkdl._utils.warnings import quiet
@@ -81,6 +83,12 @@ def made_once(estimator: BaseEstimator, parts: tuple[str, ...], options: tuple, 
     owner = vars(estimator).get("_viewed", estimator)
     known = _made.get(owner)
     if known is None or len(known[0]) != len(objects) or not all(map(is_, known[0], objects)):
+        # Compiled code does not check bounds.
+        try:
+            check_fitted(estimator, vars(estimator), parts)
+        except ArrayError as error:
+            changed = "The fitted attributes were changed and cannot be used"
+            raise ValueError(f"{changed}: {error}. Set them back, or fit anew.") from error
         with quiet():
             known = objects, make()
         _made[owner] = known
@@ -161,8 +169,8 @@ def read_signals(
     """
     signals = open_signals(X, caller=type(estimator).__name__, device=device)
     known = vars(estimator)
-    is_simple = is_plain(X) or is_tensor(X)
-    if reset or "feature_names_in_" in known or not is_simple or X.shape[1] != known.get("n_features_in_"):
+    is_converted = signals.data is not X and not is_tensor(X)
+    if reset or "feature_names_in_" in known or is_converted or X.shape[1] != known.get("n_features_in_"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
     if hasattr(X, "columns") and isinstance(signals.data, np.ndarray) and not allows_nan:
         # Of a data frame, while the names of its columns are known; after the check of these names.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from operator import itemgetter
 from typing import Any, Self
@@ -40,7 +41,7 @@ class DaskExecutor(Executor):
         super().__init__(signals, list(itertools.pairwise(edges)), n_jobs)
 
     def __enter__(self) -> Self:
-        super().__enter__()
+        self._context = ExitStack()
         if is_cluster() and PERSIST.get():
             # On a cluster the chunks are read once and stay; alone, they may be more than memory holds.
             self._context.callback(setattr, self, "signals", self.signals)

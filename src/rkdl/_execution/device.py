@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -40,7 +41,7 @@ class DeviceExecutor(Executor):
         self._pieces = 1
 
     def __enter__(self) -> Self:
-        super().__enter__()
+        self._context = ExitStack()
         if self.device.type == "cuda":
             # float32 products in float32, or in TF32 where the configuration says so.
             self._context.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())

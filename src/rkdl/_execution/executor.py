@@ -61,8 +61,6 @@ class Executor:
         self.bounds = list(bounds)
         self.n_jobs = n_jobs
         self._threads = 1
-        # Contexts that end with the executor.
-        self._context = ExitStack()
         check_n_jobs(n_jobs)
         if len(self.bounds) > 1 and signals.device is None:
             # What would fit in one chunk is faster in the calling thread, which need not wake others.
@@ -70,11 +68,15 @@ class Executor:
             if not signals.is_in_memory or n_bytes > CHUNK_BYTES:
                 self._threads = min(resolve_threads(n_jobs), len(self.bounds))
 
+    # Contexts that end with the executor, if it has any.
+    _context: ExitStack | None = None
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        self._context.close()
+        if self._context is not None:
+            self._context.close()
         if kind is not None and issubclass(kind, NotFiniteError):
             # If the signals themselves are not finite, the error says so.
             self.signals.check_finite()

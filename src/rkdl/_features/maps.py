@@ -31,7 +31,7 @@ class FeatureMap:
     @property
     def vectors(self) -> Array | None:
         """Kernel vectors or frequencies (p, m), if there are any."""
-        return next(iter(self.state().values()), None)
+        return getattr(self, self.arrays[0]) if self.arrays else None
 
     @property
     def signal_size(self) -> int:

@@ -10,7 +10,7 @@ from rkdl._backends.base import Backend
 from rkdl._backends.cpu import sweeps
 from rkdl._backends.cpu.codes import padded_gram, pursue
 from rkdl._backends.cpu.products import combine, multiply
-from rkdl._backends.cpu.rows import adam_step, find_exponents, square_rows
+from rkdl._backends.cpu.rows import adam_step, divide_rows, find_exponents, square_rows
 from rkdl._utils.types import FLOATS, Array
 
 
@@ -85,6 +85,11 @@ class CPUBackend(Backend):
         squares = np.empty(len(rows), dtype=rows.dtype)
         square_rows(rows, squares)
         return squares
+
+    def unit_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
+        # In one pass: NumPy's four take an eighth of the time of coding one signal.
+        unit, norms = np.empty_like(rows), np.empty(len(rows), dtype=rows.dtype)
+        return unit, norms, *divide_rows(rows, norms, unit)
 
     product = staticmethod(multiply)
     weighted_sum = staticmethod(combine)

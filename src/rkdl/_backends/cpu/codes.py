@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from rkdl._backends.cpu.pursuit import PURSUITS as PURSUITS
+from rkdl._backends.cpu.active_set import PURSUITS as PURSUITS
 from rkdl._backends.cpu.statistics import (
     accumulate_cross_products,
     accumulate_gram,
     correlate_codes,
+    pack_codes,
     scatter_codes,
     weight_derivative,
 )
@@ -81,11 +82,12 @@ class Codes(NamedTuple):
         return weights
 
 
-@cache
-def _constants(dtype: np.dtype) -> tuple[np.floating, np.floating, np.ndarray]:
-    """The rounding unit and the largest number of a dtype, both of that dtype, and no atoms."""
+@lru_cache
+def _constants(dtype: np.dtype, residual_tol: float) -> tuple[np.floating, np.floating, np.ndarray]:
+    """The tolerance and the rounding unit as numbers of the dtype, and no atoms."""
     found = np.finfo(dtype)
-    return dtype.type(found.eps), dtype.type(found.max), np.empty((0, 0), dtype=dtype)
+    tolerance = min(max(residual_tol, -1.0), float(found.max))
+    return dtype.type(tolerance), dtype.type(found.eps), np.empty((0, 0), dtype=dtype)
 
 
 def padded_gram(gram: np.ndarray) -> np.ndarray:
@@ -106,23 +108,26 @@ def pursue(
     n_nonzero: int,
     residual_tol: float,
     pursuit: str,
+    positive: bool = False,
+    alpha: float | np.ndarray = 0.0,
+    l2: float | np.ndarray = 0.0,
     dictionary: np.ndarray | None = None,
 ) -> tuple[Codes, np.ndarray]:
     """Codes and squared residuals; see `rkdl._backends.base.Backend.pursue`."""
     n_signals, n_atoms = correlations.shape
     dtype = correlations.dtype
-    eps, largest, atoms = _constants(dtype)
+    tolerance, eps, atoms = _constants(dtype, residual_tol)
     if gram is None:
         # Rows of the Gram matrix are computed on demand.
         assert dictionary is not None
         gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
-    tolerance = dtype.type(min(max(residual_tol, -1.0), float(largest)))
     problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, eps
-    indices = np.zeros((n_signals, n_nonzero), dtype=np.int32)
-    values = np.zeros((n_signals, n_nonzero), dtype=dtype)
+    indices, values = np.empty((n_signals, n_nonzero), dtype=np.int32), np.empty((n_signals, n_nonzero), dtype=dtype)
     counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
-    PURSUITS[pursuit](*problem, indices, values, counts, residuals)
-    if counts.sum() == indices.size:
+    PURSUITS[pursuit](positive, alpha, l2, *problem, indices, values, counts, residuals)
+    total = int(counts.sum())
+    if total == indices.size:
         return Codes(counts, indices.ravel(), values.ravel()), residuals
-    is_used = np.arange(n_nonzero, dtype=np.int32) < counts[:, None]
-    return Codes(counts, indices[is_used], values[is_used]), residuals
+    codes = Codes(counts, np.empty(total, dtype=np.int32), np.empty(total, dtype=dtype))
+    pack_codes(*codes, indices, values)
+    return codes, residuals

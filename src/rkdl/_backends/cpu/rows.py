@@ -18,6 +18,23 @@ def square_rows(rows, squares):
         squares[i] = total
 
 
+@compiled(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def divide_rows(rows, norms, unit):
+    """Norms of the rows, and the rows divided by them; returns the smallest and the largest norm, or NaN twice."""
+    square_rows(rows, norms)
+    smallest, largest = np.inf, 0.0
+    for i in range(len(rows)):
+        norm = np.sqrt(norms[i])
+        if np.isnan(norm):
+            return np.nan, np.nan
+        smallest, largest = min(smallest, float(norm)), max(largest, float(norm))
+        norms[i] = norm
+        row, target = rows[i], unit[i]
+        for k in range(len(row)):
+            target[k] = row[k] / norm
+    return smallest, largest
+
+
 # Without contraction: a product and an offset that overflow both must meet as infinities and leave NaN.
 @compiled(error_model="numpy", fastmath={"nsz"})
 def find_exponents(values, factor, own, scaled, other):
