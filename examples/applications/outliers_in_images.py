@@ -44,8 +44,7 @@ print(f"{(detector.predict(group) == -1).sum()} of the {len(group)} points of th
 
 # %%
 # Scores are unbounded, so the figure shows ranks, that is, the fraction of the training points that are more abnormal.
-# The line is the threshold. The figure also shows a limitation: each dictionary discards a quarter of the signals as
-# suspicious, so points on the sparser arc get more abnormal scores than points on the denser one.
+# The line is the threshold. Points on the sparser arc get more abnormal scores than points on the denser one.
 columns, rows = np.meshgrid(np.linspace(-2.2, 3.4, 200), np.linspace(-1.8, 2.2, 150))
 field = detector.score_samples(np.c_[columns.ravel(), rows.ravel()])
 ranks = np.searchsorted(np.sort(detector.score_samples(points)), field).reshape(columns.shape) / len(points)
