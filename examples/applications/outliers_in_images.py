@@ -36,7 +36,7 @@ is_outlier = np.r_[np.zeros(len(inliers)), np.ones(len(group) + len(scattered))]
 
 # %%
 # The detector is not given any labels. ``contamination`` is the fraction of the training signals to flag; with
-# ``"auto"``, the default, it flags scores beyond Tukey's fence.
+# ``"auto"``, the default, it flags scores beyond the tail of those that do not stand apart.
 detector = KDLOutlierDetector(contamination=0.05, random_state=0).fit(points)
 area = roc_auc_score(is_outlier, -detector.score_samples(points))
 print(f"area under the ROC curve {area:.3f}")
