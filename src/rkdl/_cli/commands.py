@@ -241,9 +241,9 @@ def _predict(options: Namespace, model: Pipeline, inputs: Inputs, out: Path | No
     return 0
 
 
-def _scaler(X: Rows, *, copy: bool = True) -> StandardScaler:
+def _scaler(X: Rows) -> StandardScaler:
     # Centring would fill a sparse matrix.
-    return StandardScaler(copy=copy, with_mean=not sparse.issparse(X))
+    return StandardScaler(with_mean=not sparse.issparse(X))
 
 
 def _check_training(options: Namespace, training: list[str]) -> None:
