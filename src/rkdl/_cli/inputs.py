@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 
 from rkdl._cli.messages import say_aside
 from rkdl._estimators.saving import load
@@ -230,10 +231,11 @@ def _read_labels(path: Path, label: str, n_signals: int, is_new: bool) -> np.nda
 def load_model(path: str, kinds: tuple[str, ...], command: str) -> Any:
     """A saved estimator of one of the classes."""
     model = load(path)
-    if type(model).__name__ not in kinds:
+    last = model[-1] if isinstance(model, Pipeline) else model
+    if type(last).__name__ not in kinds:
         source = f"rkdl {command} --save" if command in ("outliers", "classify") else "rkdl fit"
         raise ValueError(
-            f"{path} holds a {type(model).__name__}, and rkdl {command} needs {' or '.join(kinds)}; give a file "
+            f"{path} holds a {type(last).__name__}, and rkdl {command} needs {' or '.join(kinds)}; give a file "
             f"written by {source} or by save() in Python"
         )
     return model
@@ -262,8 +264,9 @@ def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
 def configure(model: BaseEstimator, options: Namespace) -> None:
     """Set the parameters that options stand for, and those of --set."""
     known = model.get_params()
-    has_terminal = sys.stderr is not None and sys.stderr.isatty()
-    values = {"random_state": options.seed, "verbose": int(has_terminal and not options.quiet)}
+    is_shown = sys.stderr is not None and not options.quiet
+    # A file keeps lines, not a bar that overwrites itself.
+    values = {"random_state": options.seed, "verbose": is_shown * (1 if is_shown and sys.stderr.isatty() else 2)}
     for option, parameter in _PARAMETERS.items():
         if getattr(options, option, None) is not None:
             if parameter not in known:

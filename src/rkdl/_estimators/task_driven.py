@@ -29,8 +29,9 @@ from rkdl._estimators.saving import save
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.executor import open_executor
 from rkdl._features.kernels import RBF
-from rkdl._features.widths import RULES, find_gamma, mean_of, spread_sample
+from rkdl._features.widths import KERNEL_SAMPLE, RULES, find_gamma, mean_of, spread_sample
 from rkdl._learning.atom_updates import ATOM_UPDATES
+from rkdl._learning.diagnostics import check_scales
 from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
 from rkdl._learning.loop import progress
@@ -127,6 +128,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         chosen = KernelFeatures("rbf", gamma, 3, 1.0, "kmeans", Pursuit(1), count)
         with open_executor(signals, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
             vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
+        check_scales(RBF(gamma), spread_sample(signals, KERNEL_SAMPLE))
         scaling = Scaling.of(spread_sample(signals, MOMENT_SAMPLE))
         scaled = scaling.coordinates(vectors, scaling.centre)
         return TaskLearning(self._task(n_outputs), placed(scaled, signals.device), gamma * scaling.length**2), scaling
