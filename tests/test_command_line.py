@@ -699,7 +699,7 @@ class TestClassify:
         rkdl.save(make_pipeline(StandardScaler(), KDLClassifier(random_state=0)).fit(X, y), "own")
         run("classify far.csv --model own --label y --out p.csv --quiet")
         assert [row[1] for row in read_csv("p.csv")[1]] == list(rkdl.load("own").predict(X))
-        with pytest.raises(ValueError, match="The step 'normalizer' .* skops"):
+        with pytest.raises(ValueError, match=r"The step 'normalizer' .* skops"):
             rkdl.save(make_pipeline(Normalizer(), DL(3)).fit(X), "own")
 
     def test_cross_validation(self, tables, capsys):
