@@ -33,7 +33,11 @@ PICTURE = PAGE.parent / "images" / "recovery.png"
 
 @dataclass(frozen=True)
 class Problem:
-    """A planted dictionary and signals of it; with `uneven`, atom k is used with a probability that falls as 1/k."""
+    """A planted dictionary and signals of it.
+
+    With `uneven`, atom k is used with a probability that falls as 1/k; with `positive`, atoms and coefficients are the
+    absolute values of normal variables.
+    """
 
     n_features: int
     n_atoms: int
@@ -41,6 +45,7 @@ class Problem:
     n_signals: int
     decibels: float
     uneven: bool = False
+    positive: bool = False
     threshold: float = 0.99
     target: float | None = None
 
@@ -48,12 +53,14 @@ class Problem:
     def name(self) -> str:
         """Sizes and noise in words."""
         sizes = f"{self.n_features} x {self.n_atoms:,}, s = {self.n_nonzero}, {self.n_signals:,} signals"
-        return f"{sizes}, {self.decibels:g} dB{', used unevenly' if self.uneven else ''}"
+        kind = ", used unevenly" if self.uneven else ", non-negative" if self.positive else ""
+        return f"{sizes}, {self.decibels:g} dB{kind}"
 
     def draw(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Signals (n_signals, n_features) and the dictionary (n_atoms, n_features)."""
         rng = np.random.default_rng(seed)
         atoms = rng.standard_normal((self.n_atoms, self.n_features))
+        atoms = np.abs(atoms) if self.positive else atoms
         atoms /= np.linalg.norm(atoms, axis=1, keepdims=True)
         weights = 1.0 / np.arange(1, self.n_atoms + 1) if self.uneven else np.ones(self.n_atoms)
         signals = np.empty((self.n_signals, self.n_features))
@@ -63,6 +70,7 @@ class Problem:
             keys = rng.gumbel(size=(len(rows), self.n_atoms)) + np.log(weights)
             support = np.argpartition(keys, -self.n_nonzero, axis=1)[:, -self.n_nonzero :]
             coefficients = rng.standard_normal(support.shape)
+            coefficients = np.abs(coefficients) if self.positive else coefficients
             rows[:] = np.einsum("ts,tsm->tm", coefficients, atoms[support], optimize=True)
         noise = np.sqrt(np.mean(signals**2) / 10.0 ** (self.decibels / 10.0))
         return signals + noise * rng.standard_normal(signals.shape), atoms
@@ -75,6 +83,7 @@ PROBLEMS = (
     replace(KSVD, decibels=10, target=0.95),
     replace(KSVD, uneven=True, target=0.95),
     Problem(64, 128, 5, 5_000, 20, target=1.0),
+    replace(KSVD, positive=True, target=0.97),
 )
 TINY = (Problem(8, 12, 2, 300, 20),)
 LARGE = (
@@ -87,8 +96,9 @@ TINY_LARGE = (Problem(16, 32, 3, 2_000, 10, uneven=True, threshold=0.9),)
 
 
 def learn_with_rkdl(X: np.ndarray, problem: Problem, seed: int) -> np.ndarray:
-    """DL with its defaults."""
-    return DL(problem.n_atoms, n_nonzero_coefs=problem.n_nonzero, random_state=seed).fit(X).components_
+    """DL with its defaults; non-negative with 100 iterations, as the others."""
+    options = {"positive_code": True, "positive_dict": True, "max_iter": 100} if problem.positive else {}
+    return DL(problem.n_atoms, n_nonzero_coefs=problem.n_nonzero, random_state=seed, **options).fit(X).components_
 
 
 def learn_with_dictlearn(X: np.ndarray, problem: Problem, seed: int) -> np.ndarray:
@@ -135,6 +145,8 @@ def learn_with_sklearn(X: np.ndarray, problem: Problem, seed: int) -> np.ndarray
         max_no_improvement=None,
         dict_init=start / np.linalg.norm(start, axis=1, keepdims=True),
         random_state=seed,
+        positive_code=problem.positive,
+        positive_dict=problem.positive,
     )
     return model.fit(X).components_
 
@@ -184,6 +196,8 @@ def compare(problems: Sequence[Problem], n_seeds: int) -> Iterator[tuple[Problem
     """Results of the learners whose libraries are here."""
     for problem in problems:
         for name, (library, learner) in LEARNERS.items():
+            if problem.positive and library not in (None, "sklearn"):
+                continue
             if library is None or peers.find(library).available:
                 yield problem, name, measure(learner, problem, n_seeds)
 

@@ -56,6 +56,27 @@ def encode(
     return sparse_encode(X, D, algorithm="omp", n_nonzero_coefs=s)
 
 
+def penalised(library: str, inputs: Inputs, *, positive: bool = False, **params: Any) -> Any:
+    """Codes (N, n) in sparse format: the lasso with `alpha`, or with rkdl OLS with `n_nonzero_coefs`."""
+    X, D, alpha = inputs["X"], inputs["D"], params.get("alpha")
+    if library == "rkdl":
+        import rkdl
+
+        pursuit = "ols" if alpha is None else "lasso"
+        options = {"pursuit": pursuit, "positive_code": positive, "sparse_output": True, **params}
+        return rkdl.sparse_encode(X, D, n_jobs=THREADS, **options)
+    import spams
+
+    return spams.lasso(X.T, D.T, lambda1=alpha, lambda2=0.0, mode=2, pos=positive, numThreads=THREADS).T
+
+
+def mean_objective(inputs: Inputs, alpha: float, codes: Any) -> float:
+    """Mean of ``|x - z D|^2 / 2 + alpha |z|_1``, in float64."""
+    codes = codes.tocsr().astype(np.float64)
+    left = inputs["X"].astype(np.float64) - codes @ inputs["D"].astype(np.float64)
+    return float((0.5 * np.sum(left**2) + alpha * np.abs(codes.data).sum()) / codes.shape[0])
+
+
 def dl(library: str, inputs: Inputs, *, s: int, n_iter: int, **settings: Any) -> np.ndarray:
     """A dictionary (n, m) learned from the initial one, `D`."""
     X, D = inputs["X"], inputs["D"]

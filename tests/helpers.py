@@ -24,6 +24,8 @@ VARIANTS: dict = {
     "DL-aksvd": (DL, {"atom_update": "aksvd"}),
     "DL-aksvd-omp": (DL, {"atom_update": "aksvd", "pursuit": "omp"}),
     "DL-tolerance": (DL, {"residual_tol": 0.3}),
+    "DL-lasso": (DL, {"pursuit": "lasso", "alpha": 0.2, "l2": 0.01}),
+    "DL-positive": (DL, {"positive_code": True, "positive_dict": True}),
     "FourierDL": (FourierDL, {}),
     "KDL": (KDL, {}),
     "KDL-aksvd": (KDL, {"atom_update": "aksvd", "init": "random"}),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import nnls
 
 # Below this, relative to its scale, a correlation is zero, an atom dependent, and two scores a tie.
 ROUNDING = 1e-12
@@ -116,6 +117,7 @@ def pursuit(
     n_nonzero_coefs: int,
     residual_tol: float | None = None,
     kind: str = "ols",
+    positive: bool = False,
 ) -> np.ndarray:
     """Sparse code of one signal.
 
@@ -126,6 +128,9 @@ def pursuit(
 
     It stops at n_nonzero_coefs atoms, at a squared residual of residual_tol or less, or when every atom left
     depends linearly on the chosen ones or has no correlation with the residual.
+
+    With `positive`, only atoms with r_j > 0 are added, z is non-negative least squares on S, and atoms whose
+    coefficient it makes zero leave S.
 
     Parameters
     ----------
@@ -157,7 +162,7 @@ def pursuit(
             on_chosen = np.linalg.solve(gram[np.ix_(support, support)], gram[support, j])
             if gram[j, j] - gram[j, support] @ on_chosen <= ROUNDING * gram[j, j]:
                 continue
-            if abs(residual[j]) <= ROUNDING * np.sqrt(gram[j, j] * squared_norm):
+            if (residual[j] if positive else abs(residual[j])) <= ROUNDING * np.sqrt(gram[j, j] * squared_norm):
                 continue
             if kind == "omp":
                 scores[j] = abs(residual[j]) / np.sqrt(gram[j, j])
@@ -169,7 +174,14 @@ def pursuit(
             break
         tied = np.flatnonzero(scores >= (1 - ROUNDING) * scores.max())
         support.append(int(tied[0]))
-        code[support] = np.linalg.solve(gram[np.ix_(support, support)], correlations[support])
+        if positive:
+            factor = np.linalg.cholesky(gram[np.ix_(support, support)])
+            best = nnls(factor.T, np.linalg.solve(factor, correlations[support]))[0]
+            code = np.zeros(n)
+            code[support] = best
+            support = [j for j in support if code[j] > 0]
+        else:
+            code[support] = np.linalg.solve(gram[np.ix_(support, support)], correlations[support])
 
     return code
 

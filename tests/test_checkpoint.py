@@ -23,7 +23,7 @@ from rkdl import DL, RKDL, config_context, kernels
 pytestmark = poor_models
 
 ESTIMATORS = Estimators(
-    *("DL", "DL-aksvd", "FourierDL", "KDL", "KDL-aksvd", "RKDL", "RKDL-poly-kmeans"),
+    *("DL-lasso", "DL-positive", "DL", "DL-aksvd", "FourierDL", "KDL", "KDL-aksvd", "RKDL", "RKDL-poly-kmeans"),
     *("ORKDL", "ORKDL-gd", "MORKDL", "MORKDL-gd"),
     max_iter=5,
 )
@@ -103,7 +103,7 @@ class TestRefusals:
             path.write_bytes(content)
             self.refuse(path, "not a file of rkdl", X)
         damaged = bytearray(whole)
-        damaged[len(whole) // 2] ^= 0xFF
+        damaged[len(whole) // 3] ^= 0xFF
         path.write_bytes(damaged)
         self.refuse(path, "truncated or not a file of rkdl", X)
         # Objects are never unpickled.

@@ -31,7 +31,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]
 
 CHUNKS = (300, 200, 450, 250, 300)
 ESTIMATORS = Estimators(
-    *("DL", "DL-aksvd", "FourierDL", "RKDL", "RKDL-kmeans", "RKDL-rpcholesky", "ORKDL", "ORKDL-gd", "MORKDL")
+    *(
+        "DL-lasso",
+        "DL-positive",
+        "DL",
+        "DL-aksvd",
+        "FourierDL",
+        "RKDL",
+        "RKDL-kmeans",
+        "RKDL-rpcholesky",
+        "ORKDL",
+        "ORKDL-gd",
+        "MORKDL",
+    )
 )
 # Of two equal atoms one is never used, and replaced.
 ESTIMATORS["RKDL-unused-atoms"] = make(RKDL, init=np.repeat(np.eye(12)[:4], 2, axis=0))

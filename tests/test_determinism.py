@@ -21,7 +21,18 @@ from helpers import PATIENCE, Estimators, correlated_signals, fitted_bytes
 from rkdl import DL, FourierDL, KDLOutlierDetector, config_context, sparse_encode, sparse_encode_gram
 
 ESTIMATORS = Estimators(
-    *("DL", "DL-aksvd-omp", "FourierDL", "KDL", "KDL-aksvd", "RKDL-poly", "RKDL-kmeans-aksvd", "RKDL-rpcholesky"),
+    *(
+        "DL-lasso",
+        "DL-positive",
+        "DL",
+        "DL-aksvd-omp",
+        "FourierDL",
+        "KDL",
+        "KDL-aksvd",
+        "RKDL-poly",
+        "RKDL-kmeans-aksvd",
+        "RKDL-rpcholesky",
+    ),
     *("ORKDL", "ORKDL-gd", "MORKDL-poly", "MORKDL-gd-tolerance"),
 )
 SIMPLE = ["DL", "FourierDL", "KDL", "RKDL-poly", "ORKDL", "MORKDL-gd-tolerance"]

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 import rkdl
 from helpers import poor_models
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, SparseCoder
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, KDLRegressor, SparseCoder
 
 pytestmark = [poor_models, pytest.mark.usefixtures("one_thread")]
 
@@ -31,13 +31,17 @@ ESTIMATORS = [
     MORKDL(n_kernel_vectors=10, kernel="poly", degree=2, fit_inverse_transform=True, **SMALL),
     SparseCoder(X[:10]),
     KDLClassifier(random_state=0),
+    KDLRegressor(random_state=0),
     KDLOutlierDetector(n_members=2, random_state=0),
 ]
 # Parameters that may be changed between two calls; they say how signals are coded and returned.
 CODING = {
     "n_nonzero_coefs": [None, 1, 50],
     "residual_tol": [0.1, 0.0],
-    "pursuit": ["omp"],
+    "pursuit": ["omp", "lasso"],
+    "alpha": [0.5],
+    "l2": [0.1],
+    "positive_code": [True],
     "sparse_output": [True],
     "device": ["cpu"],
     "n_jobs": [2],
@@ -48,6 +52,7 @@ METHODS = (
     *("transform", "reconstruction_error", "score", "denoise", "predict", "predict_proba", "decision_function"),
     *("score_samples", "class_residuals"),
 )
+PARTS = {"components_", "dual_components_", "kernel_vectors_", "frequencies_", "gram_", "grams_", "decoder_"}
 # Other values for parameters, valid or not.
 OTHERS = {
     "n_components": [3, 40],
@@ -88,7 +93,7 @@ def test_parameters_wait_for_the_next_fit(estimator, tmp_path):
     for name, value in model.get_params(deep=False).items():
         if name in ("device", "sparse_output", "n_jobs", "verbose"):
             continue
-        if name in CODING and not isinstance(model, KDLClassifier | KDLOutlierDetector):
+        if name in CODING and not isinstance(model, KDLClassifier | KDLRegressor | KDLOutlierDetector):
             continue
         for other in OTHERS.get(name, [1, "other"]):
             model.set_params(**{name: other})
@@ -192,16 +197,22 @@ def test_a_kernel_set_to_precomputed_waits_for_the_next_fit():
         model.fit_decoder(X @ X.T)
 
 
-@pytest.mark.parametrize("name", ["grams_", "dual_components_"])
-def test_arrays_of_a_detector_that_do_not_fit_together_are_an_error(name):
-    model = KDLOutlierDetector(n_members=2, random_state=0).fit(X)
-    array, expected = getattr(model, name), model.score_samples(X)
-    setattr(model, name, array.astype(np.float32))
-    np.testing.assert_allclose(model.score_samples(X), expected, rtol=1e-3, atol=1e-3)
-    for part in (array[:, :-1], array[:, :, :-1]):
-        setattr(model, name, part)
-        with pytest.raises(ValueError, match="do not fit together"):
-            model.score_samples(X)
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=name_of)
+def test_fitted_arrays_that_do_not_fit_together_are_an_error(estimator):
+    """Compiled code read out of bounds where inner products of fewer atoms were set."""
+    model = clone(estimator).fit(X, Y)
+    method = getattr(model, "transform" if hasattr(model, "transform") else "score_samples")
+    arrays = {name: value for name, value in vars(model).items() if name in PARTS and np.ndim(value) > 1}
+    assert arrays
+    for name, array in arrays.items():
+        expected = method(X)
+        setattr(model, name, array.astype(np.float32))
+        np.testing.assert_allclose(method(X), expected, rtol=1e-3, atol=1e-3)
+        for part in (array[..., :-1], array[:0], array * np.nan, array.astype(complex), array.ravel()):
+            setattr(model, name, part)
+            with pytest.raises(ValueError, match="were changed and cannot be used"):
+                method(X)
+        setattr(model, name, array)
 
 
 @pytest.mark.parametrize("short", ["values", "diagonal"])

@@ -119,6 +119,7 @@ class TestEstimators:
         (lambda: recovery_rate(np.eye(3), np.diag([1.0, 0.0, 0.0])), r"Atom 1 of learned is zero: .*\(D, 1, 0\)"),
         (lambda: recovery_rate([[1.0, np.nan]], np.eye(2)), "Input true contains NaN"),
         (lambda: mutual_coherence([[1.0, 0.0], [-np.inf, 1.0]]), "Input D contains infinity"),
+        (lambda: mutual_coherence(np.ma.masked_less(np.eye(2), 0.5)), "D is a masked array, and 2 of its 4 entries"),
         (lambda: mutual_coherence([[1.0, 2.0]]), "D has one atom"),
         (lambda: recovery_rate(np.eye(2), np.eye(2), threshold=1.0), r"threshold=1.0 .*for example 0.99"),
         (lambda: stability([np.eye(2)]), "The number of dictionaries is 1: give two or more"),

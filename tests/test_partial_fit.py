@@ -19,11 +19,23 @@ from rkdl import DL, KDL, RKDL, config_context
 pytestmark = [poor_models, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 SIZES = {"n_components": 12, "n_kernel_vectors": 15, "n_fourier_features": 64, "max_iter": 1}
-ESTIMATORS = Estimators("DL", "FourierDL", "RKDL", "RKDL-poly", "ORKDL", "ORKDL-gd", "MORKDL", "MORKDL-gd", **SIZES)
+ESTIMATORS = Estimators(
+    "DL",
+    "DL-lasso",
+    "DL-positive",
+    "FourierDL",
+    "RKDL",
+    "RKDL-poly",
+    "ORKDL",
+    "ORKDL-gd",
+    "MORKDL",
+    "MORKDL-gd",
+    **SIZES,
+)
 ESTIMATORS["FourierDL"].set_params(gamma=0.1)
 ESTIMATORS["RKDL-poly"].set_params(degree=2)
 FIXED = ["DL", "FourierDL", "RKDL", "RKDL-poly"]
-MOVED = [name for name in ESTIMATORS if name not in FIXED]
+MOVED = [name for name in ESTIMATORS if "ORKDL" in name]
 ONE_PER_CLASS = ["DL", "FourierDL", "RKDL", "ORKDL", "MORKDL"]
 
 each_estimator, copy_of = ESTIMATORS.each(), ESTIMATORS.copy_of

@@ -263,11 +263,3 @@ def test_codes_of_zeros_far_off_are_warned_of(kind):
         for method in (model.transform, model.reconstruction_error, model.denoise):
             with pytest.warns(UserWarning, match="All codes are zeros"):
                 method(far)
-
-
-@pytest.mark.parametrize("count", [1, 7])
-def test_fitted_arrays_of_other_shapes_are_an_error(count):
-    model = make(RKDL).fit(X)
-    model.dual_components_ = np.resize(model.dual_components_, (count, model.dual_components_.shape[1]))
-    with pytest.raises(ValueError, match="do not fit together"):
-        model.transform(X)

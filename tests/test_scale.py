@@ -23,7 +23,18 @@ from rkdl._learning import kernel_vector_choice
 pytestmark = poor_models
 
 ESTIMATORS = Estimators(
-    *("DL", "DL-aksvd", "FourierDL", "KDL", "RKDL", "RKDL-kmeans", "RKDL-random", "RKDL-rpcholesky"),
+    *(
+        "DL-lasso",
+        "DL-positive",
+        "DL",
+        "DL-aksvd",
+        "FourierDL",
+        "KDL",
+        "RKDL",
+        "RKDL-kmeans",
+        "RKDL-random",
+        "RKDL-rpcholesky",
+    ),
     *("RKDL-callable", "ORKDL", "MORKDL"),
 )
 

@@ -48,7 +48,18 @@ on_gpu = pytest.mark.skipif(not HAS_GPU, reason="there is no CUDA GPU here")
 
 REDUCED = {**COMMON, "n_kernel_vectors": 12}
 ESTIMATORS = Estimators(
-    *("DL", "DL-aksvd-omp", "DL-tolerance", "FourierDL", "KDL", "KDL-aksvd", "RKDL-poly", "RKDL-kmeans-aksvd"),
+    *(
+        "DL-lasso",
+        "DL-positive",
+        "DL",
+        "DL-aksvd-omp",
+        "DL-tolerance",
+        "FourierDL",
+        "KDL",
+        "KDL-aksvd",
+        "RKDL-poly",
+        "RKDL-kmeans-aksvd",
+    ),
     *("RKDL-rpcholesky", "RKDL-linear", "RKDL-callable", "ORKDL", "ORKDL-gd", "MORKDL-poly", "MORKDL-gd-tolerance"),
 )
 STREAMS = {name: ESTIMATORS[name] for name in ("DL", "FourierDL", "RKDL-poly", "ORKDL", "MORKDL-gd-tolerance")}

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from benchmarks import recovery
-from benchmarks.cases import dl, encode, growth, kdl, latency, reduced, shares, small, startup
+from benchmarks.cases import dl, encode, growth, kdl, latency, penalties, reduced, shares, small, startup
 from benchmarks.rows import Row
 from benchmarks.settings import Settings
 
 CASES: dict[str, Callable[[Settings], Iterable[Row]]] = {
     **{name: partial(encode.run, name) for name in encode.SIZES},
+    **{name: partial(penalties.run, name) for name in penalties.SIZES},
     "dl": dl.run,
     "kdl": kdl.run,
     "reduced": reduced.run,
@@ -23,4 +24,4 @@ CASES: dict[str, Callable[[Settings], Iterable[Row]]] = {
     "recovery": recovery.run,
 }
 
-ALIASES = {"encode": list(encode.SIZES), "rkdl": ["reduced"], "orkdl": ["reduced"]}
+ALIASES = {"encode": list(encode.SIZES), "lasso": list(penalties.SIZES), "rkdl": ["reduced"], "orkdl": ["reduced"]}

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.utils import check_array
 
+from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import MatrixLike
 
 __all__ = ["match_atoms", "mutual_coherence", "recovery_rate", "stability"]
@@ -174,7 +175,7 @@ def _unit_atoms(D: Any, name: str) -> np.ndarray:
     """Atoms in float64, scaled to unit norm."""
     if hasattr(D, "fit") and not hasattr(D, "components_"):
         raise ValueError(f"{name} is a {type(D).__name__} without components_: give an array or fit it first.")
-    atoms = check_array(getattr(D, "components_", D), dtype=np.float64, input_name=name)
+    atoms = check_array(well_formed(getattr(D, "components_", D), name), dtype=np.float64, input_name=name)
     zeros = np.flatnonzero(~atoms.any(axis=1))
     if zeros.size:
         raise ValueError(f"Atom {zeros[0]} of {name} is zero: leave it out, for instance np.delete(D, {zeros[0]}, 0).")

@@ -171,13 +171,17 @@ class Backend(Protocol):
         n_nonzero: int,
         residual_tol: float,
         pursuit: str,
+        positive: bool = False,
+        alpha: float | Array = 0.0,
+        l2: float | Array = 0.0,
         dictionary: Array | None = None,
     ) -> tuple[ChunkCodes, Array]:
         """Sparse codes of c signals against n atoms of unit norm, and squared residuals (c,), never negative.
 
         `correlations` (c, n) and `gram` (n, n) have the same dtype; the diagonal of `gram` is one, or zero for an atom
         that must not be used. Without it, the rows that are needed are computed from the `dictionary` (n, m). A
-        negative `residual_tol` is never reached. `pursuit` is a key of `PURSUITS`, see `rkdl._backends.cpu.pursuit`.
+        negative `residual_tol` is never reached. `pursuit` is a key of `PURSUITS`, see `rkdl._backends.cpu.pursuit`
+        and `active_set` beside it. `alpha` and `l2` are the penalties of "lasso", for all atoms or for each (n,).
         """
 
     def adam_step(
@@ -200,8 +204,13 @@ class Backend(Protocol):
         second += (gradient * gradient - second) * (1.0 - second_momentum)
         values -= rates * first * factor / ((second / share) ** 0.5 + 1e-8)
 
-    def gram_sweep(self, code_gram: Array, targets: Array, atoms: Array, metric: Array | None) -> Array:
-        """Update every atom once from ``S = Z'Z`` and the targets, in place; the scales (n,) for the atoms' codes."""
+    def gram_sweep(
+        self, code_gram: Array, targets: Array, atoms: Array, metric: Array | None, **options: bool
+    ) -> Array:
+        """Update every atom once from ``S = Z'Z`` and the targets, in place; the scales (n,) for the atoms' codes.
+
+        Of the options, `rescales` (True) lets scales differ from one, and `is_positive` (False) clips atoms at zero.
+        """
 
     def sweep_codes(self, parts: list, n_atoms: int) -> Any:
         """Codes of consecutive chunks for an AK-SVD sweep, which refits them: a `SweepCodes`."""

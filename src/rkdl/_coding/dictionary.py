@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import assert_all_finite
 
-from rkdl._backends.arrays import cast, host
+from rkdl._backends.arrays import cast, host, normalize_rows
 from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._backends.devices import placed, to_device
@@ -19,7 +19,7 @@ from rkdl._coding.passes import densify, encode_signals, gram_matrix, map_rows
 from rkdl._coding.preimages import Decoder, FixedPoint, LinearDecoder
 from rkdl._data.signals import Signals
 from rkdl._features.kernels import RBF
-from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
+from rkdl._features.maps import FeatureMap, FourierMap, KernelMap, LinearMap
 from rkdl._utils.types import Array
 
 # A Gram matrix that takes more bytes than this is computed by the calls that need it.
@@ -62,9 +62,6 @@ class FittedDictionary:
             found = self._known[key] = compute()
         return found
 
-    def __post_init__(self) -> None:
-        check_shapes(self.atoms, self.gram, self.feature_map.size)
-
     @property
     def n_atoms(self) -> int:
         """Number of atoms."""
@@ -87,8 +84,10 @@ class FittedDictionary:
         return self._once(dtype, lambda: self._make_encoder(dtype))
 
     def _make_encoder(self, dtype: np.dtype) -> Encoder:
-        atoms = self.atoms.astype(dtype, copy=False)
-        gram = self.gram
+        atoms, gram = self.atoms.astype(dtype, copy=False), self.gram
+        if dtype.itemsize > self.atoms.itemsize and isinstance(self.feature_map, LinearMap | FourierMap):
+            # Of unit norm in float64 too.
+            atoms, gram = normalize_rows(atoms), None
         if gram is None and self.n_atoms**2 * dtype.itemsize <= MOST_BYTES:
             gram = gram_matrix(atoms, None)
         gram = None if gram is None else np.array(gram, dtype=dtype, order="C")
@@ -210,16 +209,6 @@ class FittedDictionary:
         return np.where(is_closer[:, None], negatives, signals)
 
 
-def check_shapes(atoms: np.ndarray, gram: np.ndarray | None, size: int) -> None:
-    """Refuse atoms that do not fit the number of features or the inner products."""
-    # Compiled code does not check bounds.
-    if atoms.shape[1] != size or (gram is not None and gram.shape != (len(atoms), len(atoms))):
-        raise ValueError(
-            f"The fitted atoms have shape {atoms.shape}, a signal has {size} features, and the atoms' inner products "
-            f"have shape {getattr(gram, 'shape', None)}: these do not fit together."
-        )
-
-
 def _decoded(encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Array]:
     features, correlations = encoder.correlate(rows)
     codes = encoder.codes(rows, correlations=correlations)
@@ -262,7 +251,8 @@ def _averaged(noise: float, encoder: Encoder, decoder: Decoder, rows: Array) -> 
 
 def _sizes(encoder: Encoder, most: float) -> list[int]:
     """Numbers of atoms to average over: up to `most`, beyond which their error exceeds that of the noise itself."""
-    own = encoder.pursuit.n_nonzero if encoder.pursuit.residual_tol < 0.0 else 1
+    has_limit = encoder.pursuit.residual_tol < 0.0 and not encoder.pursuit.has_penalty
+    own = encoder.pursuit.n_nonzero if has_limit else 1
     grid = {0, 1, own, *(factor << power for factor in (2, 3) for power in range(20))}
     return sorted(size for size in grid if size <= min(max(own, most), encoder.n_atoms))
 

@@ -33,6 +33,9 @@ def sparse_encode(
     n_nonzero_coefs: int | None = None,
     residual_tol: float | None = None,
     pursuit: str = "ols",
+    alpha: float = 0.1,
+    l2: float = 0.0,
+    positive_code: bool = False,
     sparse_output: bool = False,
     device: Any = None,
     n_jobs: int | None = None,
@@ -54,8 +57,17 @@ def sparse_encode(
         Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual is at most this; None disables.
-    pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares or orthogonal matching pursuit.
+    pursuit : {"ols", "omp", "lasso"}, default="ols"
+        Orthogonal least squares, orthogonal matching pursuit, or the minimum of
+        ``|x - z D|^2 / 2 + alpha |z|_1 + l2 |z|^2 / 2`` over codes z, found exactly up to rounding.
+    alpha : float, default=0.1
+        Penalty of "lasso", in the units of ``X D'``: from its largest magnitude on, codes are zeros. Only "lasso" has
+        penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+    l2 : float, default=0.0
+        Second penalty of "lasso", which makes it the elastic net.
+    positive_code : bool, default=False
+        Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
+        non-negative least squares on their support; with "lasso" and alpha=0, on all atoms.
     sparse_output : bool, default=False
         Whether to return a CSR array instead of a dense one.
     device : str or torch.device, default=None
@@ -92,9 +104,10 @@ def sparse_encode(
         raise ValueError(
             f"X has {n_features} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
         )
-    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(dictionary))
+    limits = n_nonzero_coefs, residual_tol
+    options = check_pursuit(*limits, pursuit, len(dictionary), alpha, l2, positive_code)
     unit, norms = unit_rows(dictionary, signals.dtype)
-    encoder = Encoder(LinearMap(n_features), unit, None, options)
+    encoder = Encoder(LinearMap(n_features), unit, None, options.for_atoms_of(norms))
     return encode_signals(signals, encoder, sparse_output=sparse_output, n_jobs=n_jobs, factors=1.0 / norms)
 
 
@@ -107,6 +120,9 @@ def sparse_encode_gram(
     n_nonzero_coefs: int | None = None,
     residual_tol: float | None = None,
     pursuit: str = "ols",
+    alpha: float = 0.1,
+    l2: float = 0.0,
+    positive_code: bool = False,
     sparse_output: bool = False,
     device: Any = None,
     n_jobs: int | None = None,
@@ -125,8 +141,17 @@ def sparse_encode_gram(
         Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual is at most this; None disables.
-    pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares or orthogonal matching pursuit.
+    pursuit : {"ols", "omp", "lasso"}, default="ols"
+        Orthogonal least squares, orthogonal matching pursuit, or the minimum of
+        ``|x - z D|^2 / 2 + alpha |z|_1 + l2 |z|^2 / 2`` over codes z, found exactly up to rounding.
+    alpha : float, default=0.1
+        Penalty of "lasso", in the units of ``X D'``: from its largest magnitude on, codes are zeros. Only "lasso" has
+        penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+    l2 : float, default=0.0
+        Second penalty of "lasso", which makes it the elastic net.
+    positive_code : bool, default=False
+        Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
+        non-negative least squares on their support; with "lasso" and alpha=0, on all atoms.
     sparse_output : bool, default=False
         Whether to return a CSR array instead of a dense one.
     device : str or torch.device, default=None
@@ -157,7 +182,7 @@ def sparse_encode_gram(
     signals = open_signals(given, caller="sparse_encode_gram", device=device, name="correlations")
     signals.check_finite("correlations")
     gram = _check_gram(gram, signals.shape[1])
-    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(gram))
+    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(gram), alpha, l2, positive_code)
     if squared_norms is None and residual_tol is not None:
         raise ValueError(
             "residual_tol needs squared_norms, the squared norm of every signal: it cannot be computed from inner "
@@ -171,7 +196,9 @@ def sparse_encode_gram(
         raise ValueError(
             "gram is not positive semidefinite: an inner product of two atoms exceeds the product of their norms."
         )
-    encoder = GramEncoder(LinearMap(len(gram)), 1.0 / norms, unit_gram.astype(signals.dtype), options)
+    encoder = GramEncoder(
+        LinearMap(len(gram)), 1.0 / norms, unit_gram.astype(signals.dtype), options.for_atoms_of(norms)
+    )
     return encode_signals(
         signals, encoder, sparse_output=sparse_output, n_jobs=n_jobs, factors=1.0 / norms, squared_norms=squares
     )
@@ -217,12 +244,30 @@ class GramEncoder(Encoder):
         return replace(self, gram=self.gram.astype(np.float64))
 
 
-def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursuit: str, n_atoms: int) -> Pursuit:
+def check_pursuit(
+    n_nonzero_coefs: int | None,
+    residual_tol: float | None,
+    pursuit: str,
+    n_atoms: int,
+    alpha: float = 0.0,
+    l2: float = 0.0,
+    positive_code: bool = False,
+) -> Pursuit:
     """The options of a pursuit, checked; more non-zeros than atoms are clipped with a warning."""
     if pursuit not in PURSUITS:
         raise ValueError(f"pursuit={pursuit!r} is unknown; choose one of {', '.join(map(repr, PURSUITS))}.")
     if residual_tol is not None and not (isinstance(residual_tol, Real) and residual_tol >= 0.0):
         raise ValueError(f"residual_tol={residual_tol} must be a squared residual, at least 0, or None.")
+    for name, value in (("alpha", alpha), ("l2", l2)):
+        if not (isinstance(value, Real) and 0.0 <= float(value) < np.inf):
+            raise ValueError(f"{name}={value} must be a penalty, a number of at least 0.")
+    if pursuit == "lasso":
+        if residual_tol is not None:
+            raise ValueError(
+                f"residual_tol={residual_tol} has no effect with pursuit='lasso', whose codes minimise a sum of the "
+                f"residual and alpha: choose alpha, or 'ols' or 'omp' for a residual."
+            )
+        return Pursuit(n_atoms, -1.0, pursuit, bool(positive_code), float(alpha), float(l2))
     if n_nonzero_coefs is None:
         limit = max(1, n_atoms // 10) if residual_tol is None else n_atoms
     elif not isinstance(n_nonzero_coefs, Integral) or n_nonzero_coefs < 1:
@@ -232,7 +277,7 @@ def check_pursuit(n_nonzero_coefs: int | None, residual_tol: float | None, pursu
         if limit > n_atoms:
             warn(f"n_nonzero_coefs={limit} exceeds the number of atoms, {n_atoms}: {n_atoms} is used.")
             limit = n_atoms
-    return Pursuit(limit, -1.0 if residual_tol is None else float(residual_tol), pursuit)
+    return Pursuit(limit, -1.0 if residual_tol is None else float(residual_tol), pursuit, bool(positive_code))
 
 
 def unit_rows(atoms: Array, dtype: np.dtype) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from rkdl._backends.arrays import normalize_rows
+from rkdl._backends.arrays import cast, normalize_rows
 from rkdl._backends.base import ChunkCodes, backend_of, is_tensor
 from rkdl._data.signals import NotFiniteError, is_safe, needs_float64
 from rkdl._features.maps import FeatureMap, LinearMap
@@ -19,13 +19,43 @@ from rkdl._utils.types import Array
 class Pursuit(NamedTuple):
     """How a signal is coded: at most `n_nonzero` atoms, down to a squared residual of `residual_tol`.
 
-    A negative tolerance is never reached. `name` is a key of `PURSUITS` of `rkdl._backends.cpu.pursuit`, where the
-    algorithms and their stopping rule are.
+    A negative tolerance is never reached. `name` is a key of `PURSUITS` of `rkdl._backends.cpu.active_set`. `alpha` and
+    `l2` are penalties on codes z of unit-norm atoms, ``alpha |z|_1 + l2 |z|^2 / 2`` beside half the squared residual,
+    for all atoms or for each; zero unless it is "lasso".
     """
 
     n_nonzero: int
     residual_tol: float = -1.0
     name: str = "ols"
+    positive: bool = False
+    alpha: Any = 0.0
+    l2: Any = 0.0
+
+    @property
+    def has_penalty(self) -> bool:
+        """Whether codes minimise a sum of the residual and penalties."""
+        return self.name == "lasso"
+
+    def for_atoms_of(self, norms: Array) -> Self:
+        """The same for atoms that have been divided by their norms (n,)."""
+        if not self.has_penalty:
+            return self
+        return self._replace(alpha=self.alpha / norms, l2=self.l2 / norms**2 if self.l2 else 0.0)
+
+    def for_signals_over(self, length: float) -> Self:
+        """The same for signals that have been divided by a number."""
+        return self._replace(residual_tol=self.residual_tol / length**2, alpha=self.alpha / length)
+
+    def greedy(self, n_nonzero: int) -> Self:
+        """A greedy pursuit of so many atoms, with codes of these signs."""
+        return type(self)(n_nonzero, name="ols" if self.has_penalty else self.name, positive=self.positive)
+
+    def penalty(self, codes: ChunkCodes, weighted: ChunkCodes | None = None) -> Any:
+        """Twice the penalties of codes, which are times the weights of signals; `weighted` are times their roots."""
+        if not self.has_penalty:
+            return 0.0
+        values, halves = (cast(own.values, np.float64) for own in (codes, weighted or codes))
+        return 2.0 * self.alpha * abs(values).sum() + self.l2 * (halves * halves).sum()
 
 
 @dataclass(frozen=True)
@@ -54,10 +84,10 @@ class Encoder:
 
     def limited_to(self, n_nonzero: int) -> Self:
         """The encoder with another number of atoms per signal, and no tolerance."""
-        other = replace(self, pursuit=self.pursuit._replace(n_nonzero=n_nonzero, residual_tol=-1.0))
+        other = replace(self, pursuit=self.pursuit.greedy(n_nonzero))
         most = min(n_nonzero, self.feature_map.size)
         # The inner products of the atoms are prepared once.
-        vars(other)["pursue"] = partial(self.pursue, n_nonzero=most, residual_tol=-1.0)
+        vars(other)["pursue"] = partial(self.pursue, n_nonzero=most, residual_tol=-1.0, pursuit=other.pursuit.name)
         return other
 
     @property
@@ -79,11 +109,13 @@ class Encoder:
     @cached_property
     def pursue(self) -> Callable[..., tuple[ChunkCodes, Array]]:
         """``pursue(correlations, squared_norms=norms)`` finds the codes and the squared residuals of a chunk."""
-        backend, (n_nonzero, tol, name) = backend_of(self.atoms), self.pursuit
-        options: dict[str, Any] = {"residual_tol": tol, "pursuit": name, "dictionary": self.atoms}
+        backend, options = backend_of(self.atoms), self.pursuit._asdict()
+        options |= {"pursuit": options.pop("name"), "dictionary": self.atoms}
         options["gram"] = None if self.gram is None else backend.padded_gram(with_unit_diagonal(self.gram))
-        # More atoms than there are coordinates could only fit rounding.
-        return partial(backend.pursue, n_nonzero=min(n_nonzero, self.feature_map.size), **options)
+        if isinstance(self.pursuit.l2, float) and self.pursuit.l2 == 0.0:
+            # More atoms than there are coordinates could only fit rounding.
+            options["n_nonzero"] = min(self.pursuit.n_nonzero, self.feature_map.size)
+        return partial(backend.pursue, **options)
 
     def codes(self, signals: Array, squared_norms: Array | None = None, correlations: Array | None = None) -> Any:
         """Codes (`ChunkCodes`) of a chunk, in its dtype; norms of the signals and correlations where they are known."""

@@ -36,6 +36,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     n_nonzero_coefs: int | None = 4
     residual_tol: float | None = None
     pursuit: str = "ols"
+    alpha: float = 0.1
+    l2: float = 0.0
+    positive_code: bool = False
     sparse_output: bool = False
     device: Device = None
     n_jobs: int | None = None
@@ -44,6 +47,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
         "residual_tol": [Interval(Real, 0, None, closed="left"), None],
         "pursuit": [StrOptions(set(PURSUITS))],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "l2": [Interval(Real, 0, None, closed="left")],
+        "positive_code": ["boolean"],
         "sparse_output": ["boolean"],
         "device": "no_validation",
         "n_jobs": [Integral, None],
@@ -57,15 +63,20 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _dictionary(self) -> FittedDictionary:
         """The fitted dictionary, made anew if a fitted attribute or an option of the pursuit was set."""
-        options = self.n_nonzero_coefs, self.residual_tol, self.pursuit
+        options = self._pursuit_options
         dictionary = made_once(self, self._parts, options, self._assemble)
         if self.n_nonzero_coefs is not None and self.n_nonzero_coefs > dictionary.n_atoms:
             # Warns at every call.
             self._make_pursuit(dictionary.n_atoms)
         return dictionary
 
+    @property
+    def _pursuit_options(self) -> tuple[Any, ...]:
+        return self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.alpha, self.l2, self.positive_code
+
     def _make_pursuit(self, n_atoms: int) -> Pursuit:
-        return check_pursuit(self.n_nonzero_coefs, self.residual_tol, self.pursuit, n_atoms)
+        limits = self.n_nonzero_coefs, self.residual_tol
+        return check_pursuit(*limits, self.pursuit, n_atoms, self.alpha, self.l2, self.positive_code)
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         """Signals in memory or not, checked; whether they are finite is seen in the first pass over them."""

@@ -18,7 +18,9 @@ from rkdl._backends.arrays import host
 from rkdl._backends.base import is_tensor
 from rkdl._data.open import open_signals
 from rkdl._data.signals import Signals, is_safe
+from rkdl._estimators.fitted import check_fitted
 from rkdl._execution.blas import one_blas_thread
+from rkdl._persistence.named_arrays import ArrayError
 from rkdl._utils.inputs import check_rows_finite, well_formed
 from rkdl._utils.types import Device, MatrixLike
 from rkdl._utils.warnings import quiet
@@ -81,6 +83,12 @@ def made_once(estimator: BaseEstimator, parts: tuple[str, ...], options: tuple, 
     owner = vars(estimator).get("_viewed", estimator)
     known = _made.get(owner)
     if known is None or len(known[0]) != len(objects) or not all(map(is_, known[0], objects)):
+        # Compiled code does not check bounds.
+        try:
+            check_fitted(estimator, vars(estimator), parts)
+        except ArrayError as error:
+            changed = "The fitted attributes were changed and cannot be used"
+            raise ValueError(f"{changed}: {error}. Set them back, or fit anew.") from error
         with quiet():
             known = objects, make()
         _made[owner] = known

@@ -28,7 +28,7 @@ from rkdl._execution.executor import open_executor
 from rkdl._features.kernels import Kernel, as_kernel
 from rkdl._features.maps import GivenKernelMap
 from rkdl._features.widths import RULES
-from rkdl._learning.atom_updates import ATOM_UPDATES
+from rkdl._learning.atom_updates import ATOM_UPDATES, choose_atom_update
 from rkdl._learning.feature_choice import FeatureChoice, KernelFeatures
 from rkdl._learning.initial_atoms import INITS
 from rkdl._learning.kernel_vector_choice import DICTIONARY_NONZEROS, METHODS
@@ -64,6 +64,7 @@ class Learner(DictionaryEstimator):
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
+        "positive_dict": ["boolean"],
         "half_life": [Interval(Real, 0, None, closed="neither"), None],
         "fit_inverse_transform": ["boolean"],
         "decoder_alpha": [Interval(Real, 0, None, closed="left")],
@@ -88,11 +89,12 @@ class Learner(DictionaryEstimator):
 
     def _specification(self) -> Specification:
         """What to learn, as the parameters say."""
+        pursuit = self._make_pursuit(self.n_components)
         return Specification(
             self.n_components,
             self._features(),
-            self._make_pursuit(self.n_components),
-            ATOM_UPDATES[self.atom_update],
+            pursuit,
+            choose_atom_update(self.atom_update, pursuit, is_positive=getattr(self, "positive_dict", False)),
             self.init,  # type: ignore[arg-type]
             max_iter=self.max_iter,
             tol=self.tol,
@@ -361,7 +363,7 @@ class KernelLearner(Learner):
         count = parameters.n_kernel_vectors if isinstance(vectors, str) else np.shape(vectors)[0]
         count = max(KERNEL_VECTORS, self.n_components) if count is None else count
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
-        pursuit = Pursuit(min(n_nonzero, count), name=self.pursuit)
+        pursuit = Pursuit(min(n_nonzero, count), name="ols" if self.pursuit == "lasso" else self.pursuit)
         return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)
 
     fit_decoder = fit_decoder

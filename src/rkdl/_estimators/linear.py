@@ -22,8 +22,19 @@ class DL(Learner):
         Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual is at most this; None disables.
-    pursuit : {"ols", "omp"}, default="ols"
-        Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
+    pursuit : {"ols", "omp", "lasso"}, default="ols"
+        Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
+        z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
+    alpha : float, default=0.1
+        Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
+        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+    l2 : float, default=0.0
+        Second penalty of "lasso", which makes it the elastic net.
+    positive_code : bool, default=False
+        Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
+        non-negative least squares on their support.
+    positive_dict : bool, default=False
+        Whether atoms are non-negative; with `positive_code`, this is a sparse non-negative matrix factorisation.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
         "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
@@ -58,7 +69,8 @@ class DL(Learner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``|Y - Z A|_F / sqrt(m N)`` after each iteration, up to the returned model, for N signals of length m,
-        coded anew. It may increase, because the pursuit is greedy.
+        coded anew. With "lasso", twice the penalties are
+        added to the squared error. It may increase.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -87,6 +99,7 @@ class DL(Learner):
     True
     """
 
+    positive_dict: bool = False
     half_life: float | None = None
 
     def _features(self) -> FeatureChoice:
@@ -115,8 +128,17 @@ class FourierDL(Learner):
         Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
-    pursuit : {"ols", "omp"}, default="ols"
-        Greedy sparse coding: orthogonal least squares, or orthogonal matching pursuit as in the paper.
+    pursuit : {"ols", "omp", "lasso"}, default="ols"
+        Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
+        z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
+    alpha : float, default=0.1
+        Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
+        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+    l2 : float, default=0.0
+        Second penalty of "lasso", which makes it the elastic net.
+    positive_code : bool, default=False
+        Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
+        non-negative least squares on their support.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
         "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
@@ -159,7 +181,8 @@ class FourierDL(Learner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
-        of N signals of length m. It may increase, because the pursuit is greedy.
+        of N signals of length m. With "lasso", twice the penalties are
+        added to the squared error. It may increase.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int

@@ -38,8 +38,17 @@ class SparseCoder(DictionaryEstimator):
         Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual is at most this; None disables.
-    pursuit : {"ols", "omp"}, default="ols"
-        Orthogonal least squares or orthogonal matching pursuit.
+    pursuit : {"ols", "omp", "lasso"}, default="ols"
+        Orthogonal least squares, orthogonal matching pursuit, or the minimum of
+        ``|x - z D|^2 / 2 + alpha |z|_1 + l2 |z|^2 / 2`` over codes z, found exactly up to rounding.
+    alpha : float, default=0.1
+        Penalty of "lasso", in the units of ``X D'``: from its largest magnitude on, codes are zeros. Only "lasso" has
+        penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+    l2 : float, default=0.0
+        Second penalty of "lasso", which makes it the elastic net.
+    positive_code : bool, default=False
+        Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
+        non-negative least squares on their support; with "lasso" and alpha=0, on all atoms.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -136,7 +145,9 @@ class SparseCoder(DictionaryEstimator):
 
     def _assemble(self) -> FittedDictionary:
         atoms, norms = unit_rows(constant(self.components_), self.components_.dtype)
-        return FittedDictionary(LinearMap(atoms.shape[1]), atoms, self._make_pursuit(len(atoms)), norms=norms)
+        return FittedDictionary(
+            LinearMap(atoms.shape[1]), atoms, self._make_pursuit(len(atoms)).for_atoms_of(norms), norms=norms
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

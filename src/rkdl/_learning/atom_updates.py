@@ -13,6 +13,7 @@ import numpy as np
 
 from rkdl._backends.arrays import copied, dot, is_tensor
 from rkdl._backends.base import SHORT, SHORT_IN_METRIC, backend_of
+from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
@@ -85,6 +86,7 @@ class AtomUpdate(Protocol):
 
     refits_codes: bool  # whether coefficients change one by one, so that ``Z'F`` has to be computed again
     momentum: float  # share of their last change by which atoms move on; what is above 0 replaces useless atoms too
+    is_positive: bool  # whether atoms are non-negative signals
 
     def __call__(
         self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
@@ -100,20 +102,25 @@ class GramUpdate:
     """``a_j <- Q_j - sum_{i != j} S_ji a_i``, normalised, for one atom after another.
 
     The codes of atom j are multiplied by what the atom's norm was, over ``S_jj``, so that the objective is at its
-    minimum over the atom.
+    minimum over the atom; unless it `rescales`, they stay as they are, as penalties on codes require. With
+    `is_positive`, in coordinates that are those of the signals, what is negative becomes zero before an atom is
+    normalised, which is the minimum over non-negative atoms.
     """
 
     refits_codes = False
 
-    def __init__(self, momentum: float = 0.0) -> None:
+    def __init__(self, momentum: float = 0.0, *, is_positive: bool = False, rescales: bool = True) -> None:
         self.momentum = momentum
+        self.is_positive = is_positive
+        self.rescales = rescales
 
     def __call__(
         self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals | None = None, metric: Array = None
     ) -> Sweep:
         """Update every atom once."""
         atoms = copied(atoms)
-        scales = backend_of(atoms).gram_sweep(code_gram, targets, atoms, metric)
+        options = {"rescales": self.rescales, "is_positive": self.is_positive}
+        scales = backend_of(atoms).gram_sweep(code_gram, targets, atoms, metric, **options)
         duals = targets if metric is None else targets @ metric
         fit = dot(duals * scales[:, None], atoms)
         return Sweep(atoms, code_gram * (scales[:, None] * scales), fit, code_scales=scales)
@@ -124,6 +131,7 @@ class AKSVDUpdate:
 
     momentum = 0.0
     refits_codes = True
+    is_positive = False
 
     def __call__(
         self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
@@ -163,3 +171,16 @@ ATOM_UPDATES: dict[str, AtomUpdate] = {
     "gram": GramUpdate(),
     "aksvd": AKSVDUpdate(),
 }
+
+
+def choose_atom_update(name: str, pursuit: Pursuit, *, is_positive: bool = False) -> AtomUpdate:
+    """The atom update of that name, for the codes of a pursuit; `is_positive` asks for non-negative atoms."""
+    update = ATOM_UPDATES[name]
+    if not (is_positive or pursuit.positive or pursuit.has_penalty):
+        return update
+    if not isinstance(update, GramUpdate):
+        raise ValueError(
+            f"atom_update={name!r} refits codes by least squares, without penalties and with either sign: use "
+            f"'momentum' or 'gram' with pursuit='lasso', positive_code or positive_dict."
+        )
+    return GramUpdate(update.momentum, is_positive=is_positive, rescales=not pursuit.has_penalty)

@@ -21,7 +21,10 @@ from rkdl._utils.types import Array
 
 
 class SufficientStatistics(NamedTuple):
-    """Sums over coded signals, with codes Z and features F; the objective is ``tr K - 2 <P, A> + <S, A M A'>``."""
+    """Sums over coded signals, with codes Z and features F; the objective is ``tr K - 2 <P, A> + <S, A M A'>``.
+
+    Penalties of the codes, as `Pursuit.penalty` has them, are part of both energies.
+    """
 
     code_gram: Array  # S = Z'Z (n, n)
     cross_products: Array  # P = Z'F (n, p)
@@ -67,7 +70,9 @@ class EncodeTask(Encoder):
         if weights is not None:
             kept, half = codes.weighted(weights), codes.weighted(weights**0.5)
             energies = [squares * weights for squares in energies]
-        totals = (squares.sum() for squares in energies)
+        # Codes with penalties minimise the residual and these together, which is the objective then.
+        penalty = self.pursuit.penalty(kept, half)
+        totals = (squares.sum() + penalty for squares in energies)
         sums = SufficientStatistics(half.gram(self.n_atoms), kept.cross_products(features, self.n_atoms), *totals)
         coded = ChunkState(kept, residuals, features if self.caches_features else None, weights)
         return sums, coded if self.makes_state else None

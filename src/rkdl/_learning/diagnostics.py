@@ -121,7 +121,9 @@ def check_learned(specification: Specification, signals: Signals, n_empty: int, 
     n_signals, n_features = signals.shape
     if n_empty > EMPTY_SHARE * n_signals:
         cause = features.why_empty()
-        if tolerance >= 0.0:
+        if specification.pursuit.has_penalty:
+            cause = f"alpha={specification.pursuit.alpha} is not below their products with the atoms: lower it."
+        elif tolerance >= 0.0:
             cause = f"residual_tol={tolerance} is not below their squared norm in feature space: lower it."
         warn(f"{name}: {n_empty / n_signals:.0%} of the signals have a code of zeros: {cause}")
     if learned.rank is None:

@@ -234,6 +234,17 @@ class FullProblem(LearningProblem):
         wide = cast(squares, np.float64)
         return float((wide if self.weights is None else wide * self.weights).sum())
 
+    def penalty_of(self, chunks: list[ChunkState]) -> float:
+        """Penalties of all codes, by the weights of their signals."""
+        total, start = 0.0, 0
+        for codes, *_ in chunks:
+            kept, half, stop = codes, codes, start + len(codes.counts)
+            if self.weights is not None:
+                weights = self.weights[start:stop]
+                kept, half = codes.weighted(weights), codes.weighted(weights**0.5)
+            total, start = total + float(self.pursuit.penalty(kept, half)), stop
+        return total
+
     def encode(self) -> None:
         dtype, correlations = self.executor.signals.dtype, self.model.correlations
         gram = cast(self.model.gram, dtype)
@@ -246,7 +257,7 @@ class FullProblem(LearningProblem):
 
         chunks = self._coded = self.kernel_rows.for_chunks(encode)
         residuals = joined([state.residuals for state in chunks])
-        objective = self.sum_of(residuals)
+        objective = self.sum_of(residuals) + self.penalty_of(chunks)
         self.model = self.model._replace(objective=objective, n_empty=sum(map(count_empty, chunks)))
 
     def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
@@ -269,6 +280,7 @@ class FullProblem(LearningProblem):
 
         products = dense.T @ weighted
         used = host(products.diagonal() > 0.0)
+        penalty = self.penalty_of(chunks)
         signals = _CodedKernel(parts, kernel_codes, copied(model.correlations))
         sweep = self.atom_update(products, targets, mixed, signals, metric)
         code_part, atom_part = sweep.atoms[:, :n_atoms], sweep.atoms[:, n_atoms:]
@@ -276,7 +288,7 @@ class FullProblem(LearningProblem):
             atoms=code_part @ weighted.T + atom_part @ model.atoms,
             correlations=kernel_codes @ code_part.T + model.correlations @ atom_part.T,
             gram=sweep.atoms @ metric @ sweep.atoms.T,
-            update_objective=sweep.objective(self.energy, metric),
+            update_objective=sweep.objective(self.energy + penalty, metric),
         )
         found = found.normalized().with_swept()
         momentum, is_first = self.atom_update.momentum, not np.isfinite(model.update_objective)

@@ -45,12 +45,11 @@ def gradient_atoms(rows: Array, start: Array, pursuit: Pursuit, rng: np.random.R
     energy = float(cast(backend.squared_norms(rows), np.float64).mean())
     if energy == 0.0:
         return start
-    tolerance, n_nonzero = pursuit.residual_tol / energy, min(pursuit.n_nonzero, rows.shape[1])
-    pursuit = pursuit._replace(n_nonzero=n_nonzero, residual_tol=tolerance)
+    pursuit = pursuit._replace(n_nonzero=min(pursuit.n_nonzero, rows.shape[1])).for_signals_over(energy**0.5)
     rows = rows / energy**0.5
     atoms, n_atoms = backend.as_like(normalize_rows(start), rows), len(start)
     means = [backend.full(atoms.shape, 0.0, rows) for _ in DECAYS]
-    size, n_coded = batch_size(n_atoms, n_nonzero), 0
+    size, n_coded = batch_size(n_atoms, pursuit.n_nonzero), 0
     uses = backend.full((n_atoms,), 0.0, rows)
 
     def coded(count: int) -> tuple[Array, Array]:

@@ -145,7 +145,8 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
         products = specification.features.sample_products(sample)
         # Far from zero, kernel vectors and phases are rounded too much relative to the signals' differences.
         is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
-    count = min(specification.pursuit.n_nonzero, specification.n_atoms)
+    # A penalty leaves a residual that is no small difference.
+    count = 1 if specification.pursuit.has_penalty else min(specification.pursuit.n_nonzero, specification.n_atoms)
     if products is None or is_far_off or needs_float64(products, count):
         return products is not None
     return isinstance(specification.features, KernelChoice) and specification.features.has_narrow_kernel(sample)
@@ -208,7 +209,7 @@ def start_problem(
         atoms = initial_atoms(specification.init, specification.n_atoms, feature_map, metric, signals, rng)
     else:
         atoms = np.zeros((specification.n_atoms, metric.rank))
-    model = Model.start(feature_map, metric, atoms)
+    model = Model.start(feature_map, metric, atoms, is_positive=specification.atom_update.is_positive)
     if saved is None:
         model = choose_start(specification, executor, model, rng)
     return ReducedProblem(executor, model, specification.pursuit, specification.atom_update, update, linear), gamma
@@ -234,7 +235,7 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
             features = features[few.to_backend(rng.choice(size, size, p=few.signals.weights / few.signals.total))]
         whitened = cast(model.metric.whiten(cast(few.to_backend(features), np.float64)), few.signals.dtype)
         atoms = cast(gradient_atoms(whitened, model.whitened_atoms, pursuit, rng), np.float64)
-    found = Model.start(model.feature_map, model.metric, atoms)
+    found = Model.start(model.feature_map, model.metric, atoms, is_positive=specification.atom_update.is_positive)
     if init == "gradient":
         return found
     with sampled(executor, max(GRADIENT_SAMPLE // 4, n_atoms), rng) as few:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, host, normalize_rows, row_norms
+from rkdl._backends.arrays import cast, host, normalize_rows, row_norms, where
 from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
@@ -62,9 +62,11 @@ class Model(NamedTuple):
     swept_atoms: Any = None  # of the last sweep, from which `whitened_atoms` have moved on; the first ones before it
 
     @classmethod
-    def start(cls, feature_map: FeatureMap, metric: Metric | IdentityMetric, whitened_atoms: Any) -> Model:
+    def start(
+        cls, feature_map: FeatureMap, metric: Metric | IdentityMetric, whitened_atoms: Any, *, is_positive: bool = False
+    ) -> Model:
         """First atoms, normalised; those of norm zero are replaced after the first pursuit."""
-        atoms = normalize_rows(whitened_atoms)
+        atoms = normalize_rows(positive_parts(whitened_atoms) if is_positive else whitened_atoms)
         return cls(feature_map, metric, atoms, swept_atoms=atoms)
 
     @property
@@ -272,7 +274,8 @@ class ReducedProblem(LearningProblem):
         """The objective computed from residuals, if features are signals and cancellation leaves it no digits."""
         dtype, scales = self.executor.signals.dtype, iterate.code_scales
         rounding = 1e3 * float(np.finfo(dtype).eps) * float(iterate.statistics.energy)
-        if not isinstance(iterate.feature_map, LinearMap) or not iterate.objective < rounding:
+        is_exact = not isinstance(iterate.feature_map, LinearMap) or self.pursuit.has_penalty
+        if is_exact or not iterate.objective < rounding:
             return iterate
         chunks = iterate.chunks
         if scales is not None:
@@ -290,7 +293,8 @@ class ReducedProblem(LearningProblem):
             # The projections of the earlier atoms onto the span of the new kernel vectors.
             earlier = model.metric.unwhiten(earlier) @ old.kernel(old.kernel_vectors, new.kernel_vectors)
             earlier = iterate.metric.whiten(earlier)
-        atoms = normalize_rows(swept + self.atom_update.momentum * (swept - earlier))
+        moved = swept + self.atom_update.momentum * (swept - earlier)
+        atoms = normalize_rows(moved.clip(min=0.0) if self.atom_update.is_positive else moved, otherwise=swept)
         return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
 
     def replace_useless_atoms(self, iterate: Iterate, weight: float, margin: float = 1.0) -> tuple[Iterate, np.ndarray]:
@@ -308,6 +312,8 @@ class ReducedProblem(LearningProblem):
     def _with_atoms(self, iterate: Iterate, indices: np.ndarray, rows: np.ndarray) -> Iterate:
         """The iterate with some atoms replaced, which do not move on."""
         swept = iterate.whitened_atoms if iterate.swept_atoms is None else iterate.swept_atoms
+        if self.atom_update.is_positive:
+            rows = normalize_rows(positive_parts(rows))
         both = [host(atoms).copy() for atoms in (iterate.whitened_atoms, swept)]
         for atoms in both:
             atoms[indices] = rows
@@ -435,3 +441,9 @@ def _rescale(state: ChunkState, scales: Any) -> ChunkState:
     codes = state.codes
     scales = backend_of(codes.values).as_like(scales, codes.values)
     return state._replace(codes=codes._replace(values=codes.values * scales[codes.indices]))
+
+
+def positive_parts(rows: Any) -> Any:
+    """The positive or the negative part of every row, whichever is larger."""
+    positive, negative = rows.clip(min=0.0), (-rows).clip(min=0.0)
+    return where(((positive**2).sum(1) >= (negative**2).sum(1))[:, None], positive, negative)

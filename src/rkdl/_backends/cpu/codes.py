@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from rkdl._backends.cpu.pursuit import PURSUITS as PURSUITS
+from rkdl._backends.cpu.active_set import PURSUITS as PURSUITS
 from rkdl._backends.cpu.statistics import (
     accumulate_cross_products,
     accumulate_gram,
     correlate_codes,
+    pack_codes,
     scatter_codes,
     weight_derivative,
 )
@@ -107,6 +108,9 @@ def pursue(
     n_nonzero: int,
     residual_tol: float,
     pursuit: str,
+    positive: bool = False,
+    alpha: float | np.ndarray = 0.0,
+    l2: float | np.ndarray = 0.0,
     dictionary: np.ndarray | None = None,
 ) -> tuple[Codes, np.ndarray]:
     """Codes and squared residuals; see `rkdl._backends.base.Backend.pursue`."""
@@ -118,11 +122,12 @@ def pursue(
         assert dictionary is not None
         gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
     problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, eps
-    indices = np.zeros((n_signals, n_nonzero), dtype=np.int32)
-    values = np.zeros((n_signals, n_nonzero), dtype=dtype)
+    indices, values = np.empty((n_signals, n_nonzero), dtype=np.int32), np.empty((n_signals, n_nonzero), dtype=dtype)
     counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
-    PURSUITS[pursuit](*problem, indices, values, counts, residuals)
-    if counts.sum() == indices.size:
+    PURSUITS[pursuit](positive, alpha, l2, *problem, indices, values, counts, residuals)
+    total = int(counts.sum())
+    if total == indices.size:
         return Codes(counts, indices.ravel(), values.ravel()), residuals
-    is_used = np.arange(n_nonzero, dtype=np.int32) < counts[:, None]
-    return Codes(counts, indices[is_used], values[is_used]), residuals
+    codes = Codes(counts, np.empty(total, dtype=np.int32), np.empty(total, dtype=dtype))
+    pack_codes(*codes, indices, values)
+    return codes, residuals

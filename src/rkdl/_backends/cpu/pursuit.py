@@ -8,7 +8,7 @@ atoms leave of the others, one new row of the factor does everything:
 OMP picks the largest a^2, OLS the largest a^2 / u (`SCORES`). One back substitution at the end gives the coefficients,
 and the residual's squared norm is that of the signal minus the sum of y_k^2. A signal is done when it has `n_nonzero`
 atoms, when its squared residual is at most `residual_tol`, when the best correlation left is rounding, or when the best
-atom lies in the span of those chosen (`pursue_rows`). Names are looked up in `PURSUITS`.
+atom lies in the span of those chosen (`pursue_rows`).
 
 The inner loop is in explicit vector instructions: a plain one took 2.3 to 5 times as long. Compilers leave it scalar or
 split it into many short ones, because they cannot know that the rows do not overlap. So LLVM is given the vector
@@ -17,8 +17,9 @@ instructions, and a step of the pursuit is one pass over the atoms with everythi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -34,12 +35,12 @@ UNROLL = 4
 # Score of every greedy pursuit, from vectors of correlations a and squared norms u, by the operations of `Vectors`. The
 # first atom is always that of the largest correlation.
 SCORES = {
-    "ols": lambda vectors, a, u: vectors.divide(vectors.times(a, a), u),
-    "omp": lambda vectors, a, u: vectors.times(a, a),
+    "ols": lambda vectors, a, u, penalty: vectors.divide(vectors.times(a, a), u),
+    "omp": lambda vectors, a, u, penalty: vectors.times(a, a),
 }
 
 
-class _Best:
+class Best:
     """The largest score so far and its index, one candidate per lane."""
 
     def __init__(self, vectors: Vectors) -> None:
@@ -91,7 +92,7 @@ class _Best:
         return number if vectors.number.width == INDEX.width else builder.sext(number, INDEX)
 
 
-def _over_blocks(builder, n_vectors, body) -> None:
+def over_blocks(builder, n_vectors, body) -> None:
     """Run ``body(first vector, count)`` over all vectors, `UNROLL` at a time and the rest one by one."""
     zero, block = ir.Constant(INDEX, 0), ir.Constant(INDEX, UNROLL)
     unrolled = builder.mul(builder.sdiv(n_vectors, block), block)
@@ -101,101 +102,132 @@ def _over_blocks(builder, n_vectors, body) -> None:
         body(vector, 1)
 
 
-@intrinsic
-def load_row(typingctx, correlations, t, work):
-    """Copy row t of `correlations` to the first row of `work`; index of its largest square.
+def begin_by(scores: Mapping[Any, Callable[..., Any]]) -> Any:
+    """The start of a pursuit, an intrinsic that picks the first atom by one of these scores."""
 
-    A row that is copied number by number could not be read back as vectors before it has left the store buffer.
-    """
-    signature = types.int64(correlations, types.int64, work)
+    @intrinsic
+    def begin(typingctx, rule, correlations, t, work, norms, penalties, floor):
+        """Copy row t of `correlations`, and the norms, to `work`; index of the atom with the best score.
 
-    def codegen(context, builder, sig, args):
-        vectors = Vectors(context, builder, sig.args[0].dtype)
-        source, target = (data_of(context, builder, sig.args[i], args[i]) for i in (0, 2))
-        n_atoms = width_of(context, builder, sig.args[0], args[0])
-        source = builder.gep(source, [builder.mul(args[1], n_atoms)], inbounds=True)
-        best = _Best(vectors)
+        A row that is copied number by number could not be read back as vectors before it has left the store buffer.
+        """
+        index = types.int64
+        signature = index(index, correlations, index, work, norms, penalties, work.dtype)
+
+        def codegen(context, builder, sig, args):
+            vectors = Vectors(context, builder, sig.args[1].dtype)
+            source, data, norms, penalties = (data_of(context, builder, sig.args[i], args[i]) for i in (1, 3, 4, 5))
+            n_atoms, width = (width_of(context, builder, sig.args[i], args[i]) for i in (1, 3))
+            source = builder.gep(source, [builder.mul(args[2], n_atoms)], inbounds=True)
+            lanes = ir.Constant(INDEX, vectors.lanes)
+
+            def body(consider, vector, count) -> None:
+                for i in range(count):
+                    start = builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes)
+                    a = vectors.load_some(source, start, builder.sub(n_atoms, start))
+                    u = vectors.load(norms, start)
+                    vectors.store(a, data, start)
+                    vectors.store(u, data, builder.add(width, start))
+                    consider(a, u, start)
+
+            n_vectors = builder.sdiv(width, lanes)
+            return choose(vectors, scores, args[0], penalties, vectors.spread(args[6]), n_vectors, body)
+
+        return signature, codegen
+
+    return begin
+
+
+def advance_by(scores: Mapping[Any, Callable[..., Any]]) -> Any:
+    """The step of a pursuit, an intrinsic that picks the next atom by one of these scores."""
+
+    @intrinsic
+    def advance(
+        typingctx, rule, work, factor, gram, weights, penalties, atom, step, n_vectors, inverse, projection, floor
+    ):
+        """New row of the factor, new correlations and norms; index of the atom with the best score.
+
+        `rule` is the place in `scores`. Rows of `work`: correlations a, norms u. Rows of `factor` lie in blocks of
+        columns, see `pursue_rows`; `weights` holds ``w_q[b]``, q < step.
+        """
+        real, index = work.dtype, types.int64
+        signature = index(index, work, factor, gram, weights, penalties, index, index, index, real, real, real)
+
+        def codegen(context, builder, sig, args):
+            rule, atom, step, n_vectors = args[0], args[6], args[7], args[8]
+            vectors = Vectors(context, builder, sig.args[1].dtype)
+            pointers = (data_of(context, builder, sig.args[i], args[i]) for i in range(1, 6))
+            data, factor, gram_data, weights, penalties = pointers
+            shape = context.make_array(sig.args[2])(context, builder, args[2]).shape
+            n_rows = builder.extract_value(shape, 0)
+            width = builder.mul(n_vectors, ir.Constant(INDEX, vectors.lanes))
+            gram_data = builder.gep(gram_data, [builder.mul(atom, width)], inbounds=True)
+            norms = builder.gep(data, [width], inbounds=True)
+            inverse, projection, floor = (vectors.spread(value) for value in args[9:])
+            slots = [cgutils.alloca_once(builder, vectors.type) for _ in range(UNROLL)]
+
+            def body(consider, vector, count) -> None:
+                block = Block(vectors, factor, n_rows, vector, count)
+                for slot, start in zip(slots, block.starts, strict=False):
+                    builder.store(vectors.load(gram_data, start), slot)
+                with cgutils.for_range(builder, step, intp=INDEX) as loop:
+                    weight = vectors.spread(builder.load(builder.gep(weights, [loop.index], inbounds=True)))
+                    places = block.row(loop.index)
+                    for slot, place in zip(slots, places, strict=False):
+                        old = vectors.load(block.data, place)
+                        builder.store(vectors.multiply_subtract(builder.load(slot), weight, old), slot)
+                for slot, start, place in zip(slots, block.starts, block.row(step), strict=False):
+                    row = vectors.times(builder.load(slot), inverse)
+                    vectors.store(row, block.data, place)
+                    a = vectors.multiply_subtract(vectors.load(data, start), projection, row)
+                    vectors.store(a, data, start)
+                    u = vectors.multiply_subtract(vectors.load(norms, start), row, row)
+                    vectors.store(u, norms, start)
+                    consider(a, u, start)
+
+            return choose(vectors, scores, rule, penalties, floor, n_vectors, body)
+
+        return signature, codegen
+
+    return advance
+
+
+class Block:
+    """Some vectors of columns of the factor, from the vector `vector` on."""
+
+    def __init__(self, vectors: Vectors, factor, n_rows, vector, count: int) -> None:
+        self.vectors, builder = vectors, vectors.builder
         lanes = ir.Constant(INDEX, vectors.lanes)
-        n_whole = builder.sdiv(n_atoms, lanes)
+        self.starts = [builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes) for i in range(count)]
+        self.data = builder.gep(factor, [builder.mul(n_rows, self.starts[0])], inbounds=True)
 
-        def copy(numbers, start) -> None:
-            vectors.store(numbers, target, start)
-            best.update(vectors.times(numbers, numbers), start)
-
-        def body(vector, count) -> None:
-            for i in range(count):
-                start = builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes)
-                copy(vectors.load(source, start), start)
-
-        _over_blocks(builder, n_whole, body)
-        start = builder.mul(n_whole, lanes)
-        with builder.if_then(builder.icmp_signed("<", start, n_atoms)):
-            copy(vectors.load_some(source, start, builder.sub(n_atoms, start)), start)
-        return best.argmax()
-
-    return signature, codegen
+    def row(self, number) -> list:
+        """Places of the vectors of a row."""
+        builder, lanes, count = self.vectors.builder, self.vectors.lanes, len(self.starts)
+        first = builder.mul(number, ir.Constant(INDEX, count * lanes))
+        return [builder.add(first, ir.Constant(INDEX, i * lanes)) for i in range(count)]
 
 
-@intrinsic
-def _advance(typingctx, rule, work, factor, gram, coefficients, atom, step, n_vectors, inverse, projection, floor):
-    """New row of the factor, new correlations and norms; index of the atom with the best score.
+def choose(vectors: Vectors, scores: Mapping[Any, Callable[..., Any]], rule, penalties, floor, n_vectors, body):
+    """Run ``body(consider, vector, count)`` over all vectors; index of the atom with the best score of a rule.
 
-    `rule` is the place in `SCORES`. Rows of `work`: correlations a, norms u. Rows of `factor` lie in blocks of columns,
-    see `pursue_rows`; `coefficients` holds ``w_q[b]``, q < step.
+    ``consider(a, u, start)`` is given the correlations and norms of a vector of atoms.
     """
-    real = work.dtype
-    index = types.int64
-    signature = index(index, work, factor, gram, coefficients, index, index, index, real, real, real)
+    builder = vectors.builder
+    found = cgutils.alloca_once_value(builder, ir.Constant(INDEX, 0))
+    for place, score in enumerate(scores.values()):
+        with builder.if_then(builder.icmp_signed("==", rule, ir.Constant(INDEX, place))):
+            best = Best(vectors)
 
-    def codegen(context, builder, sig, args):
-        rule, atom, step, n_vectors = args[0], args[5], args[6], args[7]
-        vectors = Vectors(context, builder, sig.args[1].dtype)
-        data, factor, gram_data, weights = (data_of(context, builder, sig.args[i], args[i]) for i in range(1, 5))
-        shape = context.make_array(sig.args[2])(context, builder, args[2]).shape
-        n_rows = builder.extract_value(shape, 0)
-        lanes = ir.Constant(INDEX, vectors.lanes)
-        width = builder.mul(n_vectors, lanes)
-        gram_data = builder.gep(gram_data, [builder.mul(atom, width)], inbounds=True)
-        norms = builder.gep(data, [width], inbounds=True)
-        inverse, projection, floor = (vectors.spread(value) for value in args[8:])
-        one, zero = vectors.constant(1.0), vectors.constant(0.0)
-        is_first = builder.icmp_signed("==", step, ir.Constant(INDEX, 0))
-        slots = [cgutils.alloca_once(builder, vectors.type) for _ in range(UNROLL)]
-
-        def body(score, best, vector, count) -> None:
-            starts = [builder.mul(builder.add(vector, ir.Constant(INDEX, i)), lanes) for i in range(count)]
-            block = builder.gep(factor, [builder.mul(n_rows, starts[0])], inbounds=True)
-            stride = ir.Constant(INDEX, count * vectors.lanes)
-            offsets = [ir.Constant(INDEX, i * vectors.lanes) for i in range(count)]
-            for slot, start in zip(slots, starts, strict=False):
-                builder.store(vectors.load(gram_data, start), slot)
-            with cgutils.for_range(builder, step, intp=INDEX) as loop:
-                weight = vectors.spread(builder.load(builder.gep(weights, [loop.index], inbounds=True)))
-                row = builder.mul(loop.index, stride)
-                for slot, offset in zip(slots, offsets, strict=False):
-                    old = vectors.load(block, builder.add(row, offset))
-                    builder.store(vectors.multiply_subtract(builder.load(slot), weight, old), slot)
-            target = builder.mul(step, stride)
-            for slot, start, offset in zip(slots, starts, offsets, strict=False):
-                row = vectors.times(builder.load(slot), inverse)
-                vectors.store(row, block, builder.add(target, offset))
-                a = vectors.multiply_subtract(vectors.load(data, start), projection, row)
-                vectors.store(a, data, start)
-                before = builder.select(is_first, one, vectors.load(norms, start))
-                u = vectors.multiply_subtract(before, row, row)
-                vectors.store(u, norms, start)
+            def consider(a, u, start, score=score, best=best) -> None:
                 usable = builder.fcmp_ordered(">", u, floor)
-                best.update(builder.select(usable, score(vectors, a, u), zero), start)
+                # Not read by a score that has no use for it.
+                penalty = vectors.load(penalties, start)
+                best.update(builder.select(usable, score(vectors, a, u, penalty), vectors.constant(0.0)), start)
 
-        found = cgutils.alloca_once_value(builder, ir.Constant(INDEX, 0))
-        for place, score in enumerate(SCORES.values()):
-            with builder.if_then(builder.icmp_signed("==", rule, ir.Constant(INDEX, place))):
-                best = _Best(vectors)
-                _over_blocks(builder, n_vectors, partial(body, score, best))
-                builder.store(best.argmax(), found)
-        return builder.load(found)
-
-    return signature, codegen
+            over_blocks(builder, n_vectors, partial(body, consider))
+            builder.store(best.argmax(), found)
+    return builder.load(found)
 
 
 @compiled(fastmath=True)
@@ -213,6 +245,9 @@ def complete_row(gram, dictionary, atom):
         row[j] = total
     # Exactly, or it could be chosen twice.
     row[atom] = 1.0
+
+
+_begin, _advance = begin_by(SCORES), advance_by(SCORES)
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
@@ -241,6 +276,7 @@ def pursue_rows(
     noise = (dtype.type(8) * eps) ** 2
 
     work = np.zeros((2, width), dtype=dtype)
+    norms = np.ones(width, dtype=dtype)
     # Blocks of UNROLL vectors, then of one, each with its columns of all rows one after another: a step reads the
     # factor from beginning to end, as fast as the cache delivers it.
     factor = np.empty((n_nonzero, width), dtype=dtype)
@@ -253,13 +289,13 @@ def pursue_rows(
     coefficients = np.zeros(n_nonzero, dtype=dtype)
 
     for t in range(n_signals):
-        b = load_row(correlations, t, work)
+        b = _begin(rule, correlations, t, work, norms, norms, floor)
         residual = squared_norms[t]
         threshold = zero
         smallest = one
         count = 0
         while count < n_nonzero and residual > residual_tol:
-            norm = one if count == 0 else work[1, b]
+            norm = work[1, b]
             correlation = work[0, b]
             square = correlation * correlation
             if not (square * smallest > threshold) or not (norm > floor):
@@ -284,7 +320,7 @@ def pursue_rows(
             if len(dictionary) != 0:
                 complete_row(gram, dictionary, b)
             row = triangle[count - 1]
-            b = _advance(rule, work, factor, gram, row, b, count - 1, n_vectors, one / root, projection, floor)
+            b = _advance(rule, work, factor, gram, row, norms, b, count - 1, n_vectors, one / root, projection, floor)
 
         for k in range(count - 1, -1, -1):
             value = projections[k]
@@ -301,7 +337,3 @@ def pursue_rows(
             values[t, place] = coefficients[k]
         counts[t] = count
         residuals[t] = max(residual, zero)
-
-
-# Every pursuit by the name that users give: a function with the arguments of `pursue_rows` after the first.
-PURSUITS: dict[str, Callable[..., None]] = {name: partial(pursue_rows, rule) for rule, name in enumerate(SCORES)}

@@ -6,6 +6,17 @@ from rkdl._backends.cpu.jit import compiled
 
 
 @compiled()
+def pack_codes(counts, packed_indices, packed_values, indices, values):
+    """Copy the first `counts` entries of every row, one row after another."""
+    position = 0
+    for t in range(len(counts)):
+        for k in range(counts[t]):
+            packed_indices[position] = indices[t, k]
+            packed_values[position] = values[t, k]
+            position += 1
+
+
+@compiled()
 def scatter_codes(counts, indices, values, factors, dense):
     """Scatter codes, times one factor per atom, into the zeros of `dense`."""
     position = 0

@@ -18,17 +18,22 @@ SHORT_IN_METRIC = 1e-12
 
 
 def gram_sweep(
-    code_gram: np.ndarray, targets: np.ndarray, atoms: np.ndarray, metric: np.ndarray | None = None
+    code_gram: np.ndarray,
+    targets: np.ndarray,
+    atoms: np.ndarray,
+    metric: np.ndarray | None = None,
+    **options: bool,
 ) -> np.ndarray:
     """Update every atom once from ``S = Z'Z``, the targets ``Q`` (n, r) and atoms (n, r), which change in place.
 
     `metric` is that of the coordinates, None for the identity. Returns factors (n,) for the codes of each atom, 1 for
-    an atom that is not used.
+    an atom that is not used, or for all unless it `rescales`. `is_positive` needs the identity.
     """
-    scales = np.ones(len(atoms))
+    scales, rescales = np.ones(len(atoms)), options.get("rescales", True)
     if metric is None:
         rows = np.ascontiguousarray(atoms)
-        _sweep_plain(np.ascontiguousarray(code_gram), np.ascontiguousarray(targets), rows, scales)
+        parts = np.ascontiguousarray(code_gram), np.ascontiguousarray(targets)
+        _sweep_plain(*parts, rows, scales, rescales, options.get("is_positive", False))
         if rows is not atoms:
             atoms[:] = rows
         return scales
@@ -42,7 +47,7 @@ def gram_sweep(
         if square > SHORT_IN_METRIC * float(targets[j] @ (metric @ targets[j]) + couplings @ couplings):
             norm = float(np.sqrt(square))
             atoms[j] = direction / norm
-            scales[j] = norm / code_gram[j, j]
+            scales[j] = norm / code_gram[j, j] if rescales else 1.0
     return scales
 
 
@@ -108,7 +113,7 @@ class SweepCodes:
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"})
-def _sweep_plain(products, targets, atoms, factors):
+def _sweep_plain(products, targets, atoms, factors, rescales, is_positive):
     """The sweep of `gram_sweep` where the metric is the identity, without Python between the atoms."""
     n_atoms, size = atoms.shape
     direction = np.empty(size)
@@ -130,6 +135,8 @@ def _sweep_plain(products, targets, atoms, factors):
                 direction[k] -= coupling * other[k]
         square = 0.0
         for k in range(size):
+            if is_positive:
+                direction[k] = max(direction[k], 0.0)
             square += direction[k] * direction[k]
         if not square > SHORT * terms:
             continue
@@ -137,7 +144,8 @@ def _sweep_plain(products, targets, atoms, factors):
         own = atoms[j]
         for k in range(size):
             own[k] = direction[k] / norm
-        factors[j] = norm / products[j, j]
+        if rescales:
+            factors[j] = norm / products[j, j]
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})

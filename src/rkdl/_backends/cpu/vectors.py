@@ -77,6 +77,18 @@ class Vectors:
     def divide(self, left, right):
         return self.builder.fdiv(left, right, flags=FAST)
 
+    def subtract(self, left, right):
+        return self.builder.fsub(left, right, flags=FAST)
+
+    def magnitude(self, values):
+        return self.builder.select(
+            self.builder.fcmp_ordered("<", values, self.constant(0.0)), self.builder.fneg(values), values
+        )
+
+    def multiply_add(self, value, left, right):
+        """``value + left * right``."""
+        return self.builder.fadd(value, self.times(left, right), flags=FAST)
+
     def multiply_subtract(self, value, left, right):
         """``value - left * right``."""
         return self.builder.fsub(value, self.times(left, right), flags=FAST)

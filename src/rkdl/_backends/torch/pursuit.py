@@ -11,10 +11,10 @@ import torch
 
 from rkdl._backends.cpu.codes import Codes
 from rkdl._backends.cpu.codes import pursue as codes_on_host
-from rkdl._backends.devices import csr_tensor, has_triton, torch_dtype, upload
+from rkdl._backends.devices import csr_tensor, has_triton, to_host, torch_dtype, upload
 from rkdl._backends.torch.products import product, weighted_sum
 
-# Pursuits that the Triton kernels know; any other is computed on the CPU.
+# Pursuits that the Triton kernels know, of codes of any sign; any other is computed on the CPU.
 ON_GPU = ("ols", "omp")
 # Atoms per non-zero from which on a GPU sums over the non-zeros alone; a fit of DL with 1024 atoms and 8 non-zeros on
 # 400,000 patches then takes less than half the time.
@@ -101,6 +101,9 @@ class Problem(NamedTuple):
     n_nonzero: int
     residual_tol: float
     pursuit: str
+    positive: bool = False
+    alpha: float | torch.Tensor = 0.0
+    l2: float | torch.Tensor = 0.0
 
     @property
     def ols(self) -> bool:
@@ -122,20 +125,24 @@ def pursue(
     n_nonzero: int,
     residual_tol: float,
     pursuit: str,
+    positive: bool = False,
+    alpha: float | torch.Tensor = 0.0,
+    l2: float | torch.Tensor = 0.0,
     dictionary: torch.Tensor | None = None,
 ) -> tuple[TensorCodes, torch.Tensor]:
     """Codes and squared residuals (c,); see `rkdl._backends.base.Backend.pursue`."""
     if gram is None:
         assert dictionary is not None
         gram = product(dictionary, dictionary)
-    problem = Problem(correlations, gram, squared_norms, n_nonzero, residual_tol, pursuit)
+    problem = Problem(correlations, gram, squared_norms, n_nonzero, residual_tol, pursuit, positive, alpha, l2)
     counts, indices, values, residuals = _pursuit_for(problem)(problem)
     return TensorCodes(counts, indices, values), residuals
 
 
 def _pursuit_for(problem: Problem) -> Callable[[Problem], Parts]:
     """The pursuit for a problem: on a GPU one of two Triton kernels, unless the sizes are too large for both."""
-    if problem.pursuit in ON_GPU and problem.correlations.device.type == "cuda" and has_triton():
+    is_known = problem.pursuit in ON_GPU and not problem.positive
+    if is_known and problem.correlations.device.type == "cuda" and has_triton():
         from rkdl._backends.torch import triton_kernels, triton_streamed_pursuit
 
         for kernels in (triton_kernels, triton_streamed_pursuit):
@@ -147,7 +154,7 @@ def _pursuit_for(problem: Problem) -> Callable[[Problem], Parts]:
 def pursue_on_host(problem: Problem) -> Parts:
     """The pursuit of the CPU, wherever the tensors are."""
     products, gram, norms = (part.contiguous().cpu().numpy() for part in problem[:3])
-    codes, residuals = codes_on_host(products, gram, norms, *problem[3:])
+    codes, residuals = codes_on_host(products, gram, norms, *to_host(problem[3:]))
     is_used = np.arange(problem.n_nonzero) < codes.counts[:, None]
     indices, values = np.zeros(is_used.shape, dtype=np.int32), np.zeros(is_used.shape, dtype=residuals.dtype)
     indices[is_used], values[is_used] = codes.indices, codes.values

@@ -8,11 +8,16 @@ import torch
 
 from rkdl._backends.cpu import sweeps
 from rkdl._backends.cpu.sweeps import SHORT, SHORT_IN_METRIC
+from rkdl._backends.devices import to_host
 from rkdl._backends.torch.pursuit import TensorCodes
 
 
 def gram_sweep(
-    code_gram: torch.Tensor, targets: torch.Tensor, atoms: torch.Tensor, metric: torch.Tensor | None = None
+    code_gram: torch.Tensor,
+    targets: torch.Tensor,
+    atoms: torch.Tensor,
+    metric: torch.Tensor | None = None,
+    **options: bool,
 ) -> torch.Tensor:
     """Update every atom once from the statistics alone; `atoms` changes in place.
 
@@ -21,6 +26,8 @@ def gram_sweep(
 
         x_j = Q_j - sum_{i<j} (S_ji / S_ii) x_i - sum_{i>j} S_ji a_i
     """
+    if options.get("is_positive") or not options.get("rescales", True):
+        return _sweep_on_host(code_gram, targets, atoms, metric, **options)
     squares = code_gram.diagonal()
     used = squares > 0.0
     divisors = torch.where(used, squares, 1.0)
@@ -34,13 +41,19 @@ def gram_sweep(
     is_short = used & ~(lengths > (SHORT if metric is None else SHORT_IN_METRIC) * terms)
     if is_short.any():
         # An atom without a new direction is not changed, which affects the atoms after it.
-        rows = atoms.cpu().numpy()
-        small = None if metric is None else metric.cpu().numpy()
-        found = sweeps.gram_sweep(code_gram.cpu().numpy(), targets.cpu().numpy(), rows, small)
-        atoms.copy_(torch.from_numpy(rows))
-        return torch.from_numpy(found).to(atoms.device)
+        return _sweep_on_host(code_gram, targets, atoms, metric)
     atoms.copy_(torch.where(used[:, None], free / torch.where(used, lengths, 1.0).sqrt()[:, None], atoms))
     return scales
+
+
+def _sweep_on_host(
+    code_gram: torch.Tensor, targets: torch.Tensor, atoms: torch.Tensor, metric: torch.Tensor | None, **options: bool
+) -> torch.Tensor:
+    """The sweep of the CPU, wherever the tensors are."""
+    products, wanted, rows, small = to_host((code_gram, targets, atoms, metric))
+    found = sweeps.gram_sweep(products, wanted, rows, small, **options)
+    atoms.copy_(torch.from_numpy(rows))
+    return torch.from_numpy(found).to(atoms.device)
 
 
 class SweepCodes:
