@@ -9,6 +9,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 SEED = 0
 PATCH = 8
+ADBENCH_NAMES = ("Cardiotocography", "SpamBase", "Stamps", "Waveform", "Wilt", "annthyroid", "campaign", "celeba")
+ADBENCH_NAMES += ("donors", "http", "magic.gamma", "skin")
 ODDS_NAMES = ("arrhythmia", "cardio", "glass", "letter", "mnist", "musk", "pendigits", "satellite", "vowels")
 
 
@@ -38,6 +40,17 @@ def mnist(data_dir: str | None, tiny: bool = False) -> tuple[np.ndarray, np.ndar
             f"MNIST was not found ({error}); give its folder with --data-dir or RKDL_DATA"
         ) from error
     return normalize_signals(images), labels
+
+
+def adbench(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Signals and labels (1 for outliers) of an ADBench data set, ``adbench/NAME.npz`` in the data folder."""
+    from rkdl.datasets import get_data_home
+
+    path = get_data_home() / "adbench" / f"{name}.npz"
+    if not path.exists():
+        raise MissingDataError(f"there is no {path}; give the data folder as RKDL_DATA")
+    with np.load(path) as found:
+        return found["X"].astype(np.float64), found["y"].ravel().astype(int)
 
 
 def odds(name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -17,26 +17,12 @@ from scipy.optimize import nnls
 ROUNDING = 1e-12
 
 
-def kernel(
-    X: np.ndarray,
-    Y: np.ndarray,
-    name: str = "rbf",
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 1.0,
-) -> np.ndarray:
+def kernel(X, Y, name="rbf", gamma=1.0, degree=3, coef0=1.0):
     """Kernel matrix, pair by pair: entry (i, j) is k(x_i, y_j).
 
     "rbf": exp(-gamma |x - y|^2);  "poly": (gamma x'y + coef0)^degree;  "linear": x'y.
 
-    Parameters
-    ----------
-    X : (a, m)
-    Y : (b, m)
-
-    Returns
-    -------
-    (a, b)
+    Takes X (a, m); Y (b, m); returns (a, b).
     """
     X = np.asarray(X, dtype=float)
     Y = np.asarray(Y, dtype=float)
@@ -54,25 +40,12 @@ def kernel(
     return values
 
 
-def kernel_derivative(
-    x: np.ndarray,
-    y: np.ndarray,
-    name: str = "rbf",
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 1.0,
-) -> np.ndarray:
+def kernel_derivative(x, y, name="rbf", gamma=1.0, degree=3, coef0=1.0):
     """Derivative of k(x, y) with respect to its first argument.
 
     "rbf": -2 gamma k(x, y) (x - y);  "poly": degree gamma (gamma x'y + coef0)^(degree - 1) y;  "linear": y.
 
-    Parameters
-    ----------
-    x, y : (m,)
-
-    Returns
-    -------
-    (m,)
+    Takes x, y (m,); returns (m,).
     """
     x = np.asarray(x, dtype=float)
     y = np.asarray(y, dtype=float)
@@ -93,14 +66,7 @@ def solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
 def normalise(A: np.ndarray, M: np.ndarray) -> np.ndarray:
     """Atoms scaled so that a_j' M a_j = 1; an atom of zero norm is left as it is.
 
-    Parameters
-    ----------
-    A : (n, p)
-    M : (p, p)
-
-    Returns
-    -------
-    (n, p)
+    Takes A (n, p); M (p, p); returns (n, p).
     """
     A = np.array(A, dtype=float)
     for j in range(len(A)):
@@ -110,15 +76,7 @@ def normalise(A: np.ndarray, M: np.ndarray) -> np.ndarray:
     return A
 
 
-def pursuit(
-    gram: np.ndarray,
-    correlations: np.ndarray,
-    squared_norm: float,
-    n_nonzero_coefs: int,
-    residual_tol: float | None = None,
-    kind: str = "ols",
-    positive: bool = False,
-) -> np.ndarray:
+def pursuit(gram, correlations, squared_norm, n_nonzero_coefs, residual_tol=None, kind="ols", positive=False):
     """Sparse code of one signal.
 
     Each step adds one atom to the support S and solves least squares on it: z_S = G_SS^-1 c_S, with residual
@@ -132,15 +90,8 @@ def pursuit(
     With `positive`, only atoms with r_j > 0 are added, z is non-negative least squares on S, and atoms whose
     coefficient it makes zero leave S.
 
-    Parameters
-    ----------
-    gram : (n, n), inner products of the atoms; they need not have unit norm
-    correlations : (n,), inner products of the signal with the atoms
-    squared_norm : squared norm of the signal
-
-    Returns
-    -------
-    (n,)
+    Takes gram (n, n), inner products of the atoms; they need not have unit norm; correlations (n,), inner products of
+    the signal with the atoms; squared_norm squared norm of the signal; returns (n,).
     """
     if kind not in ("omp", "ols"):
         raise ValueError(f"unknown pursuit {kind!r}")
@@ -186,27 +137,10 @@ def pursuit(
     return code
 
 
-def encode(
-    F: np.ndarray,
-    A: np.ndarray,
-    M: np.ndarray,
-    squared_norms: np.ndarray,
-    n_nonzero_coefs: int,
-    residual_tol: float | None = None,
-    kind: str = "ols",
-) -> np.ndarray:
+def encode(F, A, M, squared_norms, n_nonzero_coefs, residual_tol=None, kind="ols"):
     """Sparse codes of all signals: kernel pursuit with gram A M A' and correlations F A'.
 
-    Parameters
-    ----------
-    F : (N, p)
-    A : (n, p)
-    M : (p, p)
-    squared_norms : (N,), k(y_t, y_t)
-
-    Returns
-    -------
-    (N, n)
+    Takes F (N, p); A (n, p); M (p, p); squared_norms (N,), k(y_t, y_t); returns (N, n).
     """
     gram = A @ M @ A.T
     Z = np.zeros((len(F), len(A)))
@@ -218,13 +152,7 @@ def encode(
 def objective(trace: float, Z: np.ndarray, F: np.ndarray, A: np.ndarray, M: np.ndarray) -> float:
     """|phi(Y) - phi(D) A' Z'|^2 = tr K(Y, Y) - 2 <Z'F, A> + <Z'Z, A M A'>.
 
-    Parameters
-    ----------
-    trace : tr K(Y, Y)
-    Z : (N, n)
-    F : (N, p)
-    A : (n, p)
-    M : (p, p)
+    Takes trace tr K(Y, Y); Z (N, n); F (N, p); A (n, p); M (p, p).
     """
     return float(trace - 2 * np.sum((Z.T @ F) * A) + np.sum((Z.T @ Z) * (A @ M @ A.T)))
 
@@ -241,17 +169,7 @@ def gram_update(Z: np.ndarray, F: np.ndarray, A: np.ndarray, M: np.ndarray) -> t
     z_j = (c / S_jj) z_j. The product z_j a_j' is then the best one for that direction of z_j. An unused atom
     is left.
 
-    Parameters
-    ----------
-    Z : (N, n)
-    F : (N, p)
-    A : (n, p)
-    M : (p, p)
-
-    Returns
-    -------
-    A : (n, p)
-    Z : (N, n)
+    Takes Z (N, n); F (N, p); A (n, p); M (p, p); returns A (n, p); Z (N, n).
     """
     A = np.array(A, dtype=float)
     Z = np.array(Z, dtype=float)
@@ -278,17 +196,7 @@ def aksvd_update(Z: np.ndarray, F: np.ndarray, A: np.ndarray, M: np.ndarray) -> 
     E_t = F_t - M R_t,  a_j = (|z_j|^2 M)^-1 sum_t z_tj E_t,  a_j = a_j / sqrt(a_j' M a_j),  z_tj = E_t' a_j.
     An unused atom is left.
 
-    Parameters
-    ----------
-    Z : (N, n)
-    F : (N, p)
-    A : (n, p)
-    M : (p, p)
-
-    Returns
-    -------
-    A : (n, p)
-    Z : (N, n)
+    Takes Z (N, n); F (N, p); A (n, p); M (p, p); returns A (n, p); Z (N, n).
     """
     A = np.array(A, dtype=float)
     Z = np.array(Z, dtype=float)
@@ -330,16 +238,7 @@ def kdl_gram_update(Z: np.ndarray, A: np.ndarray, K: np.ndarray) -> tuple[np.nda
 
     For j = 1..n:  a = E z_j,  c = sqrt(a' K a),  a_j = a / c,  z_j = (c / |z_j|^2) z_j.
 
-    Parameters
-    ----------
-    Z : (N, n)
-    A : (n, N)
-    K : (N, N)
-
-    Returns
-    -------
-    A : (n, N)
-    Z : (N, n)
+    Takes Z (N, n); A (n, N); K (N, N); returns A (n, N); Z (N, n).
     """
     A = np.array(A, dtype=float)
     Z = np.array(Z, dtype=float)
@@ -359,16 +258,7 @@ def kdl_aksvd_update(Z: np.ndarray, A: np.ndarray, K: np.ndarray) -> tuple[np.nd
 
     For j = 1..n:  a_j = E z_j,  a_j = a_j / sqrt(a_j' K a_j),  z_tj = (E' K a_j)_t for the t that use atom j.
 
-    Parameters
-    ----------
-    Z : (N, n)
-    A : (n, N)
-    K : (N, N)
-
-    Returns
-    -------
-    A : (n, N)
-    Z : (N, n)
+    Takes Z (N, n); A (n, N); K (N, N); returns A (n, N); Z (N, n).
     """
     A = np.array(A, dtype=float)
     Z = np.array(Z, dtype=float)
@@ -421,9 +311,7 @@ def shared_directions(G: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray
     return W, gains
 
 
-def replace_useless(
-    A: np.ndarray, Z: np.ndarray, codes: np.ndarray, F: np.ndarray, M: np.ndarray
-) -> tuple[list[int], np.ndarray]:
+def replace_useless(A, Z, codes, F, M):
     """Atoms to replace, and what by: directions of the residuals that explain more than the atom does alone.
 
     Z are the codes of the sweep, `codes` those against the atoms A (n, p).
@@ -454,90 +342,38 @@ def linear_objective(D: np.ndarray, Y: np.ndarray, weight: float, X: np.ndarray 
     return float(weight * sum(np.sum((Y[t] - X[t] @ D) ** 2) for t in range(len(Y))))
 
 
-def features_and_metric(
-    D: np.ndarray, Y: np.ndarray, name: str, gamma: float, degree: int, coef0: float
-) -> tuple[np.ndarray, np.ndarray]:
+def features_and_metric(D, Y, name, gamma, degree, coef0):
     """F = K(Y, D), (N, p), and M = K(D, D), (p, p)."""
     return kernel(Y, D, name, gamma, degree, coef0), kernel(D, D, name, gamma, degree, coef0)
 
 
-def best_atoms(
-    D: np.ndarray,
-    Y: np.ndarray,
-    Z: np.ndarray,
-    *,
-    kernel: str = "rbf",
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 1.0,
-) -> np.ndarray:
+def best_atoms(D, Y, Z, *, kernel="rbf", gamma=1.0, degree=3, coef0=1.0):
     """Least squares atoms for given kernel vectors and codes: A = S^-1 P M^-1, not normalised.
 
-    Parameters
-    ----------
-    D : (p, m)
-    Y : (N, m)
-    Z : (N, n)
-
-    Returns
-    -------
-    (n, p)
+    Takes D (p, m); Y (N, m); Z (N, n); returns (n, p).
     """
     F, M = features_and_metric(D, Y, kernel, gamma, degree, coef0)
     return solve(M, solve(Z.T @ Z, Z.T @ F).T).T
 
 
-def fixed_objective(
-    D: np.ndarray,
-    Y: np.ndarray,
-    Z: np.ndarray,
-    A: np.ndarray,
-    *,
-    kernel: str = "rbf",
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 1.0,
-    linear_weight: float = 0.0,
-    X: np.ndarray | None = None,
-) -> float:
+def fixed_objective(D, Y, Z, A, *, kernel="rbf", gamma=1.0, degree=3, coef0=1.0, linear_weight=0.0, X=None):
     """Objective as a function of the kernel vectors, atoms and codes held: f + linear_weight |Y - X D|^2.
 
-    Parameters
-    ----------
-    D : (p, m)
-    Y : (N, m)
-    Z : (N, n)
-    A : (n, p)
-    X : (N, p), codes of the linear term
+    Takes D (p, m); Y (N, m); Z (N, n); A (n, p); X (N, p), codes of the linear term.
     """
     F, M = features_and_metric(D, Y, kernel, gamma, degree, coef0)
     trace = kernel_trace(Y, kernel, gamma, degree, coef0)
     return objective(trace, Z, F, A, M) + linear_objective(D, Y, linear_weight, X)
 
 
-def fixed_gradient_of_one(
-    i: int,
-    D: np.ndarray,
-    Y: np.ndarray,
-    Z: np.ndarray,
-    A: np.ndarray,
-    *,
-    kernel: str = "rbf",
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 1.0,
-    linear_weight: float = 0.0,
-    X: np.ndarray | None = None,
-) -> np.ndarray:
+def fixed_gradient_of_one(i, D, Y, Z, A, *, kernel="rbf", gamma=1.0, degree=3, coef0=1.0, linear_weight=0.0, X=None):
     """Gradient of `fixed_objective` with respect to the kernel vector d_i alone.
 
     With W = Z A (N x p), V = A' Z'Z A (p x p) and d1 the derivative in the first argument,
     df/dd_i = -2 sum_t W_ti d1 k(d_i, y_t) + 2 sum_q V_iq d1 k(d_i, d_q)
               - 2 linear_weight sum_t X_ti (y_t - sum_q X_tq d_q).
 
-    Returns
-    -------
-    (m,)
+    Returns (m,).
     """
     W = Z @ A
     V = A.T @ Z.T @ Z @ A
@@ -553,24 +389,10 @@ def fixed_gradient_of_one(
     return gradient
 
 
-def fixed_gradient(
-    D: np.ndarray,
-    Y: np.ndarray,
-    Z: np.ndarray,
-    A: np.ndarray,
-    *,
-    kernel: str = "rbf",
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 1.0,
-    linear_weight: float = 0.0,
-    X: np.ndarray | None = None,
-) -> np.ndarray:
+def fixed_gradient(D, Y, Z, A, *, kernel="rbf", gamma=1.0, degree=3, coef0=1.0, linear_weight=0.0, X=None):
     """Gradient of `fixed_objective` with respect to D, one kernel vector after another.
 
-    Returns
-    -------
-    (p, m)
+    Returns (p, m).
     """
     options = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0}
     gradient = np.zeros(D.shape)
@@ -579,54 +401,25 @@ def fixed_gradient(
     return gradient
 
 
-def projected_objective(
-    D: np.ndarray,
-    Y: np.ndarray,
-    Z: np.ndarray,
-    *,
-    kernel: str = "rbf",
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 1.0,
-    linear_weight: float = 0.0,
-    X: np.ndarray | None = None,
-) -> float:
+def projected_objective(D, Y, Z, *, kernel="rbf", gamma=1.0, degree=3, coef0=1.0, linear_weight=0.0, X=None):
     """Objective as a function of the kernel vectors, codes held and atoms eliminated (variable projection).
 
     f(D) = min_A f = tr K(Y, Y) - <P, S^-1 P M^-1>, plus linear_weight |Y - X D|^2.
 
-    Parameters
-    ----------
-    D : (p, m)
-    Y : (N, m)
-    Z : (N, n)
-    X : (N, p), codes of the linear term
+    Takes D (p, m); Y (N, m); Z (N, n); X (N, p), codes of the linear term.
     """
     options = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0}
     A = best_atoms(D, Y, Z, **options)
     return fixed_objective(D, Y, Z, A, linear_weight=linear_weight, X=X, **options)
 
 
-def projected_gradient(
-    D: np.ndarray,
-    Y: np.ndarray,
-    Z: np.ndarray,
-    *,
-    kernel: str = "rbf",
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 1.0,
-    linear_weight: float = 0.0,
-    X: np.ndarray | None = None,
-) -> np.ndarray:
+def projected_gradient(D, Y, Z, *, kernel="rbf", gamma=1.0, degree=3, coef0=1.0, linear_weight=0.0, X=None):
     """Gradient of `projected_objective` with respect to D.
 
     It is `fixed_gradient` at the least squares atoms: their own change with D adds nothing, because df/dA = 0
     there.
 
-    Returns
-    -------
-    (p, m)
+    Returns (p, m).
     """
     options = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0}
     A = best_atoms(D, Y, Z, **options)
@@ -634,27 +427,13 @@ def projected_gradient(
 
 
 def gd_sweep(
-    D: np.ndarray,
-    Y: np.ndarray,
-    Z: np.ndarray,
-    A: np.ndarray,
-    rate: float,
-    *,
-    kernel: str = "rbf",
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 1.0,
-    linear_weight: float = 0.0,
-    X: np.ndarray | None = None,
-    unit_norm: float | None = None,
-) -> np.ndarray:
+    D, Y, Z, A, rate, *, kernel="rbf", gamma=1.0, degree=3, coef0=1.0, linear_weight=0.0, X=None, unit_norm=None
+):
     """One sweep of the paper's rule: d_j = d_j - rate df/dd_j for j = 1..p, those before j already moved.
 
     With unit_norm = r, d_j is rescaled to norm r right after its step (MORKDL-D).
 
-    Returns
-    -------
-    (p, m)
+    Returns (p, m).
     """
     options = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0}
     D = np.array(D, dtype=float)
@@ -678,9 +457,7 @@ class Fit(NamedTuple):
     update_errors: list[float]
 
 
-def alternate(
-    A: np.ndarray, code: Callable, update: Callable, measure: Callable, n_iter: int, advance: Callable | None = None
-) -> Fit:
+def alternate(A, code, update, measure, n_iter, advance=None):
     """Codes, then n_iter times an update of atoms and new codes; the best atoms are returned.
 
     advance(A, earlier, Z, number) turns the atoms of sweep `number` into those that are coded with, and those that the
@@ -720,18 +497,7 @@ def momentum(code: Callable, F: np.ndarray, M: np.ndarray) -> Callable:
     return advance
 
 
-def learn(
-    F: np.ndarray,
-    M: np.ndarray,
-    squared_norms: np.ndarray,
-    A0: np.ndarray,
-    n_nonzero_coefs: int,
-    n_iter: int,
-    kind: str,
-    update: str,
-    residual_tol: float | None,
-    n_features: int,
-) -> Fit:
+def learn(F, M, squared_norms, A0, n_nonzero_coefs, n_iter, kind, update, residual_tol, n_features):
     """Alternate atom update, normalisation and pursuit, after a first pursuit."""
     sweep, trace = SWEEPS[update], np.sum(squared_norms)
 
@@ -745,15 +511,7 @@ def learn(
     return alternate(normalise(A0, M), code, lambda Z, A: sweep(Z, F, A, M), measure, n_iter, advance)
 
 
-def dl(
-    Y: np.ndarray,
-    A0: np.ndarray,
-    n_nonzero_coefs: int,
-    n_iter: int,
-    kind: str = "ols",
-    update: str = "gram",
-    residual_tol: float | None = None,
-) -> Fit:
+def dl(Y, A0, n_nonzero_coefs, n_iter, kind="ols", update="gram", residual_tol=None):
     """Linear dictionary learning from the atoms A0 (n x m): features Y, metric the identity."""
     Y = np.asarray(Y, dtype=float)
     m = Y.shape[1]
@@ -761,16 +519,7 @@ def dl(
     return learn(Y, np.eye(m), squared_norms, A0, n_nonzero_coefs, n_iter, kind, update, residual_tol, n_features=m)
 
 
-def kdl(
-    K: np.ndarray,
-    A0: np.ndarray,
-    n_nonzero_coefs: int,
-    n_iter: int,
-    kind: str = "ols",
-    update: str = "gram",
-    residual_tol: float | None = None,
-    n_features: int | None = None,
-) -> Fit:
+def kdl(K, A0, n_nonzero_coefs, n_iter, kind="ols", update="gram", residual_tol=None, n_features=None):
     """Full kernel dictionary learning from the atoms A0 (n x N), with the N x N residual.
 
     n_features is the m of the error; without it, the N columns of K.
@@ -790,20 +539,20 @@ def kdl(
 
 
 def rkdl(
-    Y: np.ndarray,
-    D: np.ndarray,
-    A0: np.ndarray,
-    n_nonzero_coefs: int,
-    n_iter: int,
-    kind: str = "ols",
-    update: str = "gram",
-    residual_tol: float | None = None,
+    Y,
+    D,
+    A0,
+    n_nonzero_coefs,
+    n_iter,
+    kind="ols",
+    update="gram",
+    residual_tol=None,
     *,
-    kernel: str = "rbf",
-    gamma: float = 1.0,
-    degree: int = 3,
-    coef0: float = 1.0,
-) -> Fit:
+    kernel="rbf",
+    gamma=1.0,
+    degree=3,
+    coef0=1.0,
+):
     """Reduced kernel dictionary learning (RKDL-D) from the atoms A0 (n x p), kernel vectors D (p x m) held."""
     F, M = features_and_metric(D, Y, kernel, gamma, degree, coef0)
     squared_norms = np.array([kernel_trace([y], kernel, gamma, degree, coef0) for y in Y])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,6 +86,27 @@ def test_recovery_of_planted_dictionaries(run):
 
 def test_level_of_noise(run):
     assert check_tables(run("denoising", "--only", "noise", "--small")) > 2
+
+
+def test_cases_of_the_gpu(tmp_path):
+    """On the CPU, with small inputs."""
+    pytest.importorskip("torch")
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu",
+        "--small",
+        "--device",
+        "cpu",
+        "--no-tests",
+        "--out",
+        str(tmp_path),
+    ]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
+    cases = json.loads((tmp_path / "gpu.json").read_text())["cases"]
+    values = [row["figures"]["value"] for case in cases.keys() - {"long"} for row in cases[case]]
+    assert np.isfinite(values).all()
+    assert check_tables((tmp_path / "gpu.md").read_text()) > 10
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks and limits of Linux")

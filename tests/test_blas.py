@@ -37,13 +37,8 @@ MODELS = {
 METHODS = ("fit", "partial_fit", "transform", "score", "reconstruction_error", "fit_decoder", "denoise", "predict")
 METHODS += ("predict_proba", "decision_function", "score_samples", "fit_predict")
 
-# What runs around the learning, so that a fit that fails, even as threads are given back, changes nothing.
-BEFORE = {"fit", "partial_fit", "fit_predict", "replaced_at_once", "remember_parameters", "__sklearn_is_fitted__"}
-BEFORE |= {"<dictcomp>", "get_params", "_learns_from_sums", "gather", "is_dask", "is_source", "is_tensor"}
-# The parameters that a fit remembers; nothing is computed for them.
-BEFORE |= {"_settings", "_features", "plain_scalar", "runs_user_code", "__init__"}
-# The public methods themselves, whose first line it is.
-BEFORE |= {*METHODS, "inverse_transform", "on_view"}
+# Where the library computes; what is around that, such as the checks of a fit that fails, changes nothing.
+PLACES = ("rkdl._backends.cpu.", "rkdl._backends.torch.", "rkdl._coding.passes", "rkdl._learning.loop")
 
 
 @pytest.fixture
@@ -57,9 +52,7 @@ def counted(function, *arguments, **options):
 
     def profile(frame, event, argument):
         name = frame.f_globals.get("__name__", "")
-        if event != "call" or not name.startswith("rkdl.") or name == blas.__name__:
-            return
-        if frame.f_code.co_name in BEFORE:
+        if event != "call" or not name.startswith(PLACES):
             return
         entered.add(name)
         if max(filter(None, blas._allowed_threads())) > 1:

@@ -48,19 +48,6 @@ def unit_norms(model, X):
     return np.sqrt(np.einsum("ij,ij->i", dual @ kernels[model.kernel](), dual))
 
 
-class TestMoreNonzerosThanAtoms:
-    """`n_nonzero_coefs > n_components` crashes a grid search."""
-
-    @every
-    def test_one_warning(self, kind, X):
-        with pytest.warns(UserWarning, match="n_nonzero_coefs=7 exceeds the number of atoms, 5") as caught:
-            make(kind, n_nonzero_coefs=7).fit(X)
-        assert len(caught) == 1
-        with pytest.warns(UserWarning, match="n_nonzero_coefs=7"):
-            codes = make(kind).fit(X).set_params(n_nonzero_coefs=7).transform(X)
-        assert (codes != 0).sum(axis=1).max() <= 5
-
-
 class TestInitIgnored:
     """An init argument is ignored unless another is given too."""
 
@@ -95,19 +82,6 @@ class TestInitIgnored:
 
 class TestDeadAtoms:
     """Dead atoms stay dead."""
-
-    @every
-    @pytest.mark.parametrize("atom_update", ["momentum", "gram", "aksvd"])
-    def test_copies_of_one_atom_come_to_life(self, kind, atom_update, X):
-        shape = START[kind]
-        start = np.repeat(np.random.default_rng(1).standard_normal((1, shape[1])), 5, axis=0)
-        model = make(kind, init=start, atom_update=atom_update).fit(X)
-        # Rounding may choose one copy or another.
-        assert model.n_revived_ >= 1
-        codes = model.transform(X)
-        assert (codes != 0).any(axis=0).all()
-        assert np.linalg.matrix_rank(codes) == 5
-        np.testing.assert_allclose(unit_norms(model, X), 1.0, rtol=1e-6)
 
     @every
     def test_signals_on_a_line(self, kind, X):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rkdl import ORKDL
 from rkdl._backends.base import backend_of
 
 each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -73,14 +72,3 @@ def test_a_row_does_not_depend_on_its_neighbours(share):
     whole = multiply(rows, others)
     for start in (3, 100):
         np.testing.assert_allclose(multiply(rows[start:], others), whole[start:], rtol=1e-5, atol=1e-4)
-
-
-def test_sparse_signals_are_the_same_with_any_number_of_threads():
-    signals = sparse_rows(np.random.default_rng(5), 3000, 100, 0.1)
-    first, *others = [
-        ORKDL(n_components=8, n_kernel_vectors=40, max_iter=2, random_state=0, n_jobs=n_jobs).fit(signals)
-        for n_jobs in (1, 2, 3)
-    ]
-    for other in others:
-        np.testing.assert_array_equal(other.kernel_vectors_, first.kernel_vectors_)
-        np.testing.assert_array_equal(other.transform(signals), first.transform(signals))

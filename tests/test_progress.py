@@ -311,10 +311,3 @@ class TestRevival:
         assert (np.count_nonzero(codes, axis=1) <= 2).all()
         # What came back is of use: the error ends below that of the atoms that were left.
         assert model.errors_[-1] < 0.98 * model.errors_[0]
-
-    def test_nothing_to_revive_from(self):
-        """Signals that one atom represents leave the others as they are."""
-        X = np.outer(np.arange(1.0, 50.0), [1.0, 2.0, -1.0])
-        model = DL(3, n_nonzero_coefs=2, random_state=0, max_iter=5).fit(X)
-        assert np.isfinite(model.components_).all()
-        np.testing.assert_allclose(model.inverse_transform(model.transform(X)), X, atol=1e-10)

@@ -14,8 +14,7 @@ from sklearn.base import clone
 from helpers import Estimators, RowSlices, correlated_signals, fitted_bytes, make, poor_models
 from rkdl import DL, RKDL, config_context, sparse_encode
 from rkdl._data import sources as _sources
-from rkdl._data.sources import RowSource, is_source
-from rkdl._execution import config as _config
+from rkdl._data.sources import RowSource
 from rkdl._execution.config import chunk_bounds, plan_chunks
 from rkdl._execution.executor import Executor
 from rkdl._learning import kernel_vector_choice
@@ -329,18 +328,6 @@ def test_either_byte_order(order, X, tmp_path):
         np.testing.assert_array_equal(make(RKDL).fit(source).errors_, expected)
 
 
-def test_number_of_features(X):
-    model = clone(ESTIMATORS["RKDL"]).fit(Rows(X))
-    assert model.n_features_in_ == 20
-    with pytest.raises(ValueError, match="expecting 20 features"):
-        model.transform(Rows(X[:, :7]))
-
-
-def test_what_is_a_source(X):
-    assert is_source(Rows(X))
-    assert not any(is_source(value) for value in (X, X.tolist(), sparse.csr_array(X), "X", None, 3.0))
-
-
 def test_kernel_vectors_of_many_signals_come_from_a_sample():
     """A rule of the sizes alone, so that it is the same in memory and out of it."""
     X = np.random.default_rng(0).standard_normal((kernel_vector_choice.LARGEST_SAMPLE + 1000, 20))
@@ -359,26 +346,12 @@ def test_chunks_can_be_fixed(X):
                 plan_chunks(1499, 20, 4)
         with config_context(chunk_rows=None):
             assert plan_chunks(1500, 20, 4) == plain
+        # What an inner context does not name stays.
+        with config_context(kept_bytes=0):
+            assert plan_chunks(1500, 20, 4)[0] == (0, 400)
     for wrong in (0, -1, 2.5, (3, 0)):
         with pytest.raises(ValueError, match="chunk_rows"), config_context(chunk_rows=wrong):
             pass
-
-
-def test_settings_that_are_not_named_stay():
-    """An inner context changes what it names and nothing else, and all ends with it."""
-
-    def now():
-        settings = _config._chunk_rows, _config.TF32, _config.PERSIST, _config._kept_bytes
-        return [setting.get() for setting in settings]
-
-    outside = now()
-    with config_context(chunk_rows=400, tf32=True, persist=False, kept_bytes=0):
-        with config_context(), config_context(tf32=False):
-            assert now() == [400, False, False, 0]
-            with config_context(chunk_rows=None, kept_bytes=None, persist="unchanged"):
-                assert now() == [None, False, False, None]
-        assert now() == [400, True, False, 0]
-    assert now() == outside
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 
 from helpers import CLASSES, make, poor_models
-from rkdl import DL, RKDL, KDLClassifier, KDLOutlierDetector, SparseCoder, sparse_encode
+from rkdl import DL, RKDL, KDLClassifier, KDLOutlierDetector, SparseCoder
 
 pytestmark = poor_models
 
@@ -141,14 +141,6 @@ def test_threads_share_a_model(name, fitted, X):
         for found in pool.map(work, range(4)):
             for own in found:
                 assert_same(own, expected)
-
-
-@pytest.mark.parametrize("n_jobs", [0, 1.5])
-def test_a_number_of_threads_is_checked_for_a_few_signals_too(n_jobs, X):
-    with pytest.raises(ValueError, match="n_jobs"):
-        sparse_encode(X[:1], X, n_jobs=n_jobs)
-    with pytest.raises(ValueError, match="n_jobs"):
-        make(DL).fit(X).set_params(n_jobs=n_jobs).transform(X[:1])
 
 
 def test_more_nonzeros_than_atoms_are_mentioned_at_every_call(X):

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from helpers import poor_models
 from rkdl import DL, RKDL, KDLClassifier, KDLRegressor, load
@@ -65,6 +66,11 @@ def test_a_far_cluster_is_told_apart(dtype):
     assert regressor().fit(rows, y).score(rows, y) > 0.8
 
 
+def test_sparse_float32_signals_of_some_weights_may_leave_its_range():
+    rows, weights = sparse.csr_array((X * 1e20).astype(np.float32)), np.arange(300) % 2
+    assert classifier().fit(rows, X[:, 0] > 0.0, sample_weight=weights).score(rows, X[:, 0] > 0.0) > 0.9
+
+
 @pytest.mark.parametrize("make", [classifier, regressor])
 def test_missing_and_infinite_values_later_in_a_stream(make):
     """They made all that was learned NaN."""
@@ -77,6 +83,16 @@ def test_missing_and_infinite_values_later_in_a_stream(make):
     with pytest.raises(ValueError, match="infinity"):
         model.partial_fit(np.where(X > 1.5, np.inf, X), y)
     np.testing.assert_array_equal(model.predict(X + 5.0), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_missing_values_where_kernel_vectors_are_far_off(dtype):
+    """Two factors were multiplied of which one was zero and the other infinite."""
+    rows = np.r_[X, X[:100] + 1e3 * np.eye(5)[0]].astype(dtype)
+    model = classifier(gamma=1.0).fit(rows, np.repeat([0, 1], [300, 100]))
+    rows[::2, 0] = np.nan
+    assert np.isfinite(model.predict_proba(rows)).all()
+    assert np.isfinite(regressor(gamma=1.0).fit(rows, rows[:, 1]).predict(rows)).all()
 
 
 def test_numbers_that_leave_the_range_are_an_error():

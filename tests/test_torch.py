@@ -182,7 +182,8 @@ class TestEstimators:
         given = tensors.give(signals)
         mostly_close(tensors.back(model.transform(given)), model.transform(signals), dtype)
         close(tensors.back(model.reconstruction_error(given)), model.reconstruction_error(signals), dtype)
-        close(model.score(given), model.score(signals), dtype)
+        # Pre-images, from which it is computed, are found to the root of a number's precision.
+        assert model.score(given) == pytest.approx(model.score(signals), abs=TOLERANCE[dtype] ** 0.5)
         thin = clone(model).set_params(sparse_output=True)
         vars(thin).update({key: value for key, value in vars(model).items() if key.endswith("_")})
         found = thin.transform(given)
@@ -840,7 +841,7 @@ class TestOutlierDetector:
     def test_agrees(self, place, engine, rows, known):
         given = torch.tensor(rows, device=place)
         model = clone(known).set_params(device=engine).fit(given)
-        for name in ("kernel_vectors_", "medians_", "spreads_", "offset_"):
+        for name in ("kernel_vectors_", "locations_", "offset_"):
             np.testing.assert_allclose(getattr(model, name), getattr(known, name), rtol=1e-6)
         assert not any(isinstance(value, torch.Tensor) for value in vars(model).values())
         # Twice: the second call uses what was prepared on the device.

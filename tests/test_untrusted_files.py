@@ -182,7 +182,7 @@ def test_forged_values_of_models(X, tmp_path):
     for name, changes in {
         "KDLOutlierDetector": {
             "attribute.sizes_": [[[-1, 1]] * 2, [[10**9, 1]] * 2, [[1, 10**9]] * 2],
-            "attribute.spreads_": [[1.0, 0.0], [1.0, -1.0]],
+            "attribute.scale_": [[1.0, 0.0], [1.0, -1.0]],
         },
         "KDLClassifier": {"attributes n_nonzero_coefs_": [10**6, -1], "attributes sharpness_": ["sharp", None]},
         "RKDL": {

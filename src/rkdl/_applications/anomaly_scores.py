@@ -14,7 +14,7 @@ pursuit, and its logarithm is added at the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,55 +27,114 @@ from rkdl._data.signals import Signals
 from rkdl._execution.executor import open_executor
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import KernelMap
-from rkdl._features.widths import centre_of
 from rkdl._utils.types import Array
 
-# Residuals that differ by less than this are not magnified to the spread of other dictionaries' residuals: this one
-# represents all signals, or the differences are rounding errors.
-LEAST_SPREAD = 1e-4
+# Quantiles that bound the values which set the scale of a feature; one of at most so many values is a class or a count.
+INNER = (0.05, 0.95)
+FEW_VALUES = 20
+LARGEST = float(np.finfo(np.float64).max) / 4.0
 TINY = float(np.finfo(np.float64).tiny)
+# Signals that are represented completely differ by rounding, which must not order them.
+ROUNDING = 1e-12
+
+
+class Scaling(NamedTuple):
+    """Location and scale (m,) of every feature: what is measured in other units is compared in spreads."""
+
+    centre: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, sample: np.ndarray, *, is_scaled: bool = True) -> Scaling:
+        """The medians and, if `is_scaled`, the standard deviations of a sample (n, m), without gross errors.
+
+        Values farther from nine tenths of the values than these are wide count as the end of that range, unless the
+        nine tenths are equal. A feature of few values is a class or a count: its steps are at most two scales wide, or
+        rare values would decide every distance.
+        """
+        centre = np.median(sample, axis=0)
+        if not is_scaled:
+            return cls(centre, np.ones_like(centre))
+        deviations = sample - centre
+        low, high = np.quantile(deviations, INNER, axis=0)
+        reach = np.where(high > low, high - low, np.inf)
+        largest = np.maximum(np.abs(deviations).max(axis=0), TINY)
+        scale = largest * (deviations.clip(low - reach, high + reach) / largest).std(axis=0)
+        for feature, column in enumerate(sample.T):
+            found = np.unique(column)
+            if 1 < len(found) <= FEW_VALUES:
+                scale[feature] = max(scale[feature], float(np.median(np.diff(found))) / 2.0)
+        return cls(centre, np.where(scale > 1e-12 * largest, scale, 1.0))
+
+    def __call__(self, signals: Array) -> Array:
+        """Signals (c, m) in float64, relative to the location and in units of the scale."""
+        return (cast(signals, np.float64) - self.centre) / self.scale
 
 
 class Ensemble(NamedTuple):
-    """Encoders of dictionaries on kernel vectors relative to one centre: an offset costs accuracy in the distances."""
+    """Encoders of dictionaries, and k sets of reference signals (k, r, m), all of scaled signals.
 
-    centre: Array
+    A set is a dictionary of single signals with one nonzero each, under the narrowest of the kernels: the anomaly
+    ``2 gamma |y - x|^2`` with the nearest x.
+    """
+
+    scaling: Scaling
     encoders: tuple[Encoder, ...]
+    references: Array
 
     @classmethod
-    def of(cls, dictionaries: Sequence[FittedDictionary]) -> Ensemble:
-        """The ensemble of these dictionaries about the centre of all their kernel vectors."""
-        centre = centre_of(np.concatenate([own.feature_map.vectors for own in dictionaries]))
-        encoders = [own.encoder(np.dtype(np.float64)) for own in dictionaries]
-        maps = [own.feature_map.restored({"kernel_vectors": own.feature_map.vectors - centre}) for own in encoders]
-        return cls(
-            centre, tuple(replace(own, feature_map=centred) for own, centred in zip(encoders, maps, strict=True))
-        )
+    def of(cls, scaling: Scaling, dictionaries: Sequence[FittedDictionary], references: np.ndarray) -> Ensemble:
+        """The ensemble of these dictionaries and reference signals."""
+        return cls(scaling, tuple(own.encoder(np.dtype(np.float64)) for own in dictionaries), references)
+
+    @property
+    def width(self) -> int:
+        """Numbers that a signal occupies while it is scored."""
+        sets, size, n_features = self.references.shape
+        return max([sets * size, *(2 * own.feature_map.size for own in self.encoders)]) + 2 * n_features
 
     def anomalies(self, signals: Array) -> Array:
-        """Anomaly of each signal (c, m) in each dictionary, (c, n_members)."""
-        rows = cast(signals, np.float64) - self.centre
+        """Anomaly of each signal (c, m) in each dictionary and each set, (c, n_members + k)."""
+        rows = self.scaling(signals)
         squares = squared_norms(rows)
-        return backend_of(rows).xp.stack([_anomaly(encoder, rows, squares) for encoder in self.encoders]).T
+        columns = [_anomaly(encoder, rows, squares) for encoder in self.encoders]
+        gamma = max(map(gamma_of, self.encoders))
+        columns.extend(nearest_anomalies(rows, self.references, gamma).T)
+        return backend_of(rows).xp.stack(columns).T
+
+
+def gamma_of(member: Encoder | FittedDictionary) -> float:
+    """Gamma of the RBF kernel of a dictionary."""
+    feature_map = member.feature_map
+    assert isinstance(feature_map, KernelMap)
+    assert isinstance(feature_map.kernel, RBF)
+    return feature_map.kernel._gamma
+
+
+def nearest_anomalies(rows: Array, references: Array, gamma: float) -> Array:
+    """``2 gamma |y - x|^2`` (c, k) of rows y (c, m), with x the nearest of each set of reference signals (k, r, m)."""
+    sets, size, n_features = references.shape
+    others = references.reshape(sets * size, n_features)
+    distances = squared_norms(rows)[:, None] + squared_norms(others) - 2.0 * backend_of(rows).product(rows, others)
+    return 2.0 * gamma * backend_of(rows).xp.amin(distances.reshape(len(rows), sets, size), 2).clip(min=0.0)
 
 
 def _anomaly(encoder: Encoder, signals: Array, squares: Array) -> Array:
-    """``-log(1 - r^2)`` per signal (c, m) of these squared norms, at least 0; infinite where distances overflow."""
+    """``-log(1 - r^2)`` per signal (c, m) of these squared norms, above 0; infinite where distances overflow."""
     backend, feature_map = backend_of(signals), encoder.feature_map
     assert isinstance(feature_map, KernelMap)
-    assert isinstance(feature_map.kernel, RBF)
-    vectors, gamma = feature_map.kernel_vectors, feature_map.kernel._gamma
+    vectors, gamma = feature_map.kernel_vectors, gamma_of(encoder)
     values, logs = backend.scaled_rbf(signals, vectors, gamma, squares, squared_norms(vectors))
     endless = backend.full((len(signals),), np.inf, signals)
     correlations = values @ encoder.atoms.T
     codes, _ = encoder.pursue(correlations, squared_norms=endless)
     explained = codes.correlate(correlations)
-    return (-2.0 * logs - backend.xp.log(explained.clip(min=TINY))).clip(min=0.0)
+    return (-2.0 * logs - backend.xp.log(explained.clip(min=TINY))).clip(min=ROUNDING)
 
 
 @dataclass(frozen=True)
 class AnomalyTask:
-    """Chunk task: anomalies of signals or, with `locations` (n_members, 2), their scores."""
+    """Chunk task: anomalies of signals or, with `locations` (n_columns, 4), their scores."""
 
     ensemble: Ensemble
     dtype: np.dtype
@@ -89,50 +148,20 @@ class AnomalyTask:
 
     def of_all(self, signals: Signals, n_jobs: int | None) -> Array:
         """The results for all signals, as a tensor if these came as one; NaN and infinity are refused."""
-        feature_map = self.ensemble.encoders[0].feature_map
-        width = 2 * (feature_map.size + feature_map.signal_size) * (8 // signals.dtype.itemsize)
+        width = self.ensemble.width * (8 // signals.dtype.itemsize)
         with open_executor(signals, width, n_jobs, is_part=True) as executor:
             (total,), parts = executor.map_reduce(self)
         if not np.isfinite(float(total)):
             signals.check_finite()
-        return host(joined(parts)) if signals.home is None else joined(parts)
+        return host(joined(parts)) if signals.result_device is None else joined(parts)
 
 
 def combine(raw: Array, locations: Array, dtype: np.dtype) -> Array:
-    """Scores from anomalies (c, n_members) and their locations (n_members, 2): lower is more abnormal."""
-    medians, spreads = locations.T
-    with np.errstate(over="ignore"):
-        scores = -((raw - medians) / spreads).mean(1)
-    limit = float(np.finfo(dtype).max) / 4.0
-    return cast(scores.clip(-limit, limit), dtype)
+    """Scores from anomalies (c, n), where lower is more abnormal, and locations (n, 4).
 
-
-def robust_location(values: np.ndarray) -> tuple[float, float]:
-    """Median, and interquartile range but at least `LEAST_SPREAD`."""
-    low, middle, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
-    return middle, max(high - low, LEAST_SPREAD)
-
-
-def upper_fence(values: np.ndarray) -> float:
-    """Above this is an outlier: Tukey's fence, moved out where the values are skewed to that side.
-
-    1.5 quartile distances, times ``exp(1.5 M)`` with M the medcouple, a measure of skewness that outliers do not
-    change. The adjusted boxplot of Hubert and Vandervieren has 3 in place of the second 1.5, for tails of 0.35 %, which
-    leaves few signals to look at.
+    These are the unit and, of the logarithms ``log(1 + anomaly / unit)``, median, spread and weight. Without
+    logarithms, one member could outweigh all others.
     """
-    low, high = np.quantile(values, (0.25, 0.75))
-    return float(high + 1.5 * np.exp(1.5 * max(medcouple(values), 0.0)) * (high - low))
-
-
-def medcouple(values: np.ndarray, most: int = 1000) -> float:
-    """Skewness from -1 to 1: the median, over pairs on both sides of the middle, of how much farther one is from it.
-
-    Of more than `most` values, as many of their order statistics.
-    """
-    ordered = np.sort(values)
-    if len(ordered) > most:
-        ordered = ordered[np.linspace(0, len(ordered) - 1, most).astype(np.intp)]
-    away = ordered - np.median(ordered)
-    above, below = away[away >= 0.0][:, None], -away[away <= 0.0]
-    total = above + below
-    return float(np.median(np.divide(above - below, total, out=np.zeros_like(total), where=total > 0.0)))
+    units, medians, spreads, weights = locations.T
+    logs = backend_of(raw).xp.log1p(raw.clip(max=LARGEST) / units)
+    return cast(-((logs - medians) / spreads) @ weights, dtype)

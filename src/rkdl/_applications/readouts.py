@@ -70,12 +70,12 @@ class TaskModel:
         is_missing = backend.xp.isnan(signals)
         if not bool(is_missing.any()):
             return backend.rbf(signals, self.vectors, 1.0)
-        values = backend.rbf(backend.where(is_missing, backend.full((1, 1), 0.0, rows), signals), self.vectors, 1.0)
-        # E exp(-(d - x)^2) for x ~ N(0, s^2), relative to the value at x = 0.
-        widened = 1.0 + 2.0 * self.variances
-        squares = self.vectors * self.vectors
-        logs = squares - squares / widened - 0.5 * backend.xp.log(widened)
-        return values * backend.exp(backend.as_like(is_missing, rows) @ logs.T)
+        signals = backend.where(is_missing, backend.full((1, 1), 0.0, rows), signals)
+        # E exp(-(d - x)^2) for x ~ N(0, s^2); all factors at once, since each may leave the range.
+        missing, squares, widened = backend.as_like(is_missing, rows), self.vectors**2, 1.0 + 2.0 * self.variances
+        logs = 2.0 * (signals @ self.vectors.T) - (signals * signals).sum(1)[:, None] - (1.0 - missing) @ squares.T
+        logs -= missing @ (squares / widened + 0.5 * backend.xp.log(widened)).T
+        return backend.exp(logs.clip(max=0.0))
 
     def linear(self, values: Array) -> Array:
         """The linear readout (c, k) of kernel values."""

@@ -138,7 +138,7 @@ class FittedDictionary:
         encoder = self.encoder(signals.dtype)
         correlations = host(signals.data) @ encoder.atoms.T
         squares = encoder.pursue(correlations, squared_norms=norms)[1]
-        return placed((np.sqrt(squares), np.sqrt(norms)), signals.home)
+        return placed((np.sqrt(squares), np.sqrt(norms)), signals.result_device)
 
     def residual_norms(self, signals: Signals, **options: Any) -> Array:
         """Norms (n_signals,) of the residuals in feature space."""

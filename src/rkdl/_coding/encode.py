@@ -239,7 +239,7 @@ class GramEncoder(Encoder):
         return signals, signals * backend_of(signals).as_like(self.atoms, signals)
 
     @cached_property
-    def wide(self) -> Encoder:
+    def as_float64(self) -> Encoder:
         assert self.gram is not None
         return replace(self, gram=self.gram.astype(np.float64))
 

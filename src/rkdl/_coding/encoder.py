@@ -127,7 +127,7 @@ class Encoder:
             if not is_array or self._is_in_range(signals, correlations, norms):
                 codes, _ = self.pursue(correlations, squared_norms=norms)
             if codes is None or (is_array and _have_vanished(correlations, codes.counts)):
-                codes = self.wide.codes(signals.astype(np.float64), squared_norms)
+                codes = self.as_float64.codes(signals.astype(np.float64), squared_norms)
                 codes = codes._replace(values=codes.values.astype(signals.dtype))
             return codes
 
@@ -147,7 +147,7 @@ class Encoder:
     def in_range(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray]:
         """The encoder and the signals, both in float64 if squares of the signals leave the range of float32."""
         if self.feature_map.needs_float64(signals):
-            return self.wide, signals.astype(np.float64)
+            return self.as_float64, signals.astype(np.float64)
         return self, signals
 
     def correlate(self, signals: Array, features: Array | None = None) -> tuple[Array, Array]:
@@ -157,7 +157,7 @@ class Encoder:
         return features, backend_of(features).product(features, self.atoms)
 
     @cached_property
-    def wide(self) -> Encoder:
+    def as_float64(self) -> Encoder:
         """The encoder in float64."""
         if not self.is_linear:
             assert self.gram is not None
@@ -168,7 +168,7 @@ class Encoder:
         return replace(self, atoms=atoms, gram=atoms @ atoms.T)
 
     def _is_in_range(self, signals: np.ndarray, correlations: np.ndarray, norms: np.ndarray) -> bool:
-        """Whether a chunk can be coded in its dtype; what cannot be coded at all is refused."""
+        """Whether a chunk can be coded in its dtype; raises if it can be coded in none."""
         flat = correlations.ravel()
         mean_square = float(np.dot(flat, flat)) / max(1, flat.size)
         if not self.is_linear:

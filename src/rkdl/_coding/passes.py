@@ -112,7 +112,7 @@ def _encode_on_device(
 
     n_atoms = encoder.n_atoms
     # Codes are transferred to NumPy as CSR; those of a tensor become dense on its device.
-    is_dense = signals.home is not None and not sparse_output
+    is_dense = signals.result_device is not None and not sparse_output
 
     def work(placed: Encoder, scale: Array | None, rows: Array, norms: Array | None) -> tuple[Array, Any]:
         features, correlations = placed.correlate(rows)
@@ -127,7 +127,7 @@ def _encode_on_device(
         return None
     if is_dense:
         return joined(parts)
-    if signals.home is not None:
+    if signals.result_device is not None:
         return join_states(parts).to_csr(n_atoms)
     codes = _joined_codes([part.packed() for part in parts]).to_csr(n_atoms)
     return codes if sparse_output else codes.toarray()
@@ -149,11 +149,11 @@ def _work_on_device(
             checked, results = work(placed, other, rows, state)
             return (dot(checked, checked),), results
 
-        attempt = executor.worker(apply)
+        attempt, device = executor.worker(apply), signals.result_device
 
         def task(number: int, start: int, stop: int) -> tuple[Array, Any]:
             (check,), results = attempt(signals.read(start, stop), None if states is None else states[start:stop])
-            return check.double(), to_host(results) if signals.home is None else to_device(results, signals.home)
+            return check.double(), to_host(results) if device is None else to_device(results, device)
 
         checks, parts = zip(*executor.map_chunks(task), strict=True)
         totals = backend_of(checks[0]).xp.stack(checks).tolist()

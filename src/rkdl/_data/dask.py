@@ -113,7 +113,7 @@ def _compute(graph: dict, keys: list[str]) -> list:
 
 
 def _brought(found: list) -> list:
-    """What was submitted, in this process."""
+    """Results of what was submitted, in this process."""
     if found and not isinstance(found[0], _Literal):
         return found[0].client.gather(found)
     return [item.value for item in found]

@@ -41,9 +41,9 @@ class Signals:
         self.result_dtype: Final[np.dtype] = self.dtype
         self.shape: Final[tuple[int, int]] = tuple(data.shape) if shape is None else shape
 
-    # The torch device that rows are read to, None for NumPy; and, for tensors, the one that results go back to.
+    # The torch device that rows are read to, None for NumPy; and, for tensors, the one that results are moved to.
     device: Any = None
-    home: Any = None
+    result_device: Any = None
     # How much every signal counts (n_signals,), in NumPy; None for all alike.
     weights: np.ndarray | None = None
     is_remote = False  # whether passes run elsewhere, on a cluster
@@ -72,7 +72,7 @@ class Signals:
         return self if dtype == self.dtype else self._replaced(dtype=dtype)
 
     def _replaced(self, **changes: Any) -> Self:
-        """A copy with other attributes; what it holds of rows that were read is not shared."""
+        """A copy with other attributes, which does not share buffers of rows."""
         other = copy(self)
         vars(other).update(changes)
         return other
@@ -209,7 +209,7 @@ def needs_float64(rows: np.ndarray) -> bool:
 
 
 def leaves_range(mean_square: float, dtype: Any, largest: Callable[[], float]) -> bool:
-    """Whether squares leave the range of float32 and not that of float64; what no dtype holds is refused.
+    """Whether squares leave the range of float32; raises if they leave that of float64 too.
 
     `largest` finds the largest magnitude, where the mean square does not decide.
     """

@@ -58,7 +58,7 @@ class TensorSignals(Signals):
     def __init__(self, data: torch.Tensor, dtype: Any, device: torch.device) -> None:
         super().__init__(data.detach().as_subclass(torch.Tensor).to(device).resolve_neg(), dtype)
         self.device = device
-        self.home = data.device
+        self.result_device = data.device
 
     def _finish(self, rows: torch.Tensor) -> torch.Tensor:
         return _finished(rows, self.dtype)
@@ -109,7 +109,7 @@ class StreamedSignals(Signals):
         self.device = device
         # Whether rows are sent in their own dtype and converted on the device.
         self._is_stored = isinstance(source, HostTensor)
-        self.home = source.data.device if self._is_stored else None
+        self.result_device = source.data.device if self._is_stored else None
         self.is_in_memory = source.is_in_memory
         self._buffers = self._make_buffers(self.dtype) if device.type == "cuda" else None
 

@@ -1,4 +1,4 @@
-"""What estimators with a dictionary share: coding signals and turning codes back into signals."""
+"""Base of the estimators with a dictionary: coding signals and turning codes back into signals."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ def as_fitted(estimator: Estimator) -> Estimator:
     """The estimator as it was fitted, whatever its parameters are now, or an error if it is not fitted."""
     state = vars(estimator)
     if "n_iter_" not in state and "n_components_" not in state:
-        # Not called for every estimator: it builds all tags, which takes longer than coding a signal.
+        # Only called here: it builds all tags, which takes longer than coding a signal.
         check_is_fitted(estimator)
-        # It need not be fitted. The model is not kept: the user may change an array before the next call.
+        # A coder that needs no fit. The model is not kept: the user may change an array before the next call.
         return clone(estimator).fit()
     view = object.__new__(type(estimator))
-    # What was made for the estimator holds for the view too; see `made_once`.
+    # Values made for the estimator are valid for the view too; see `made_once`.
     view.__dict__ = {"_viewed": estimator, **state, **state.get("_fit_parameters", {})}
     return view
 

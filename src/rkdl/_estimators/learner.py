@@ -1,4 +1,4 @@
-"""What the methods that learn a dictionary share, and those of them with a kernel."""
+"""Bases of the methods that learn a dictionary, and of those with a kernel."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Learner(DictionaryEstimator):
     random_state: RandomState | int | None = None
     verbose: int = 0
 
-    # Of the parameters of all methods; each has some of them.
+    # Of the parameters of all methods, each of which has some of them.
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **DictionaryEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -88,7 +88,7 @@ class Learner(DictionaryEstimator):
         """The features of the method."""
 
     def _specification(self) -> Specification:
-        """What to learn, as the parameters say."""
+        """The specification that the parameters stand for."""
         pursuit = self._make_pursuit(self.n_components)
         return Specification(
             self.n_components,

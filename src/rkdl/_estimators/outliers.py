@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
-from itertools import cycle
+from dataclasses import KW_ONLY, dataclass, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -14,7 +13,10 @@ from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from rkdl._applications.anomaly_scores import AnomalyTask, Ensemble, combine, robust_location, upper_fence
+from rkdl._applications.anomaly_scores import AnomalyTask, Ensemble, Scaling, gamma_of
+from rkdl._applications.detector_learning import POOL, Detection, DetectorLearning
+from rkdl._applications.explanations import explanations
+from rkdl._applications.thresholds import MOST, threshold
 from rkdl._backends.arrays import host, is_tensor, stacked
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed
@@ -24,28 +26,26 @@ from rkdl._data.open import gather, is_dask, open_signals
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import freeze, made_once, read_signals, replaced_at_once, with_one_model
 from rkdl._estimators.saving import save
-from rkdl._execution.blas import one_blas_thread, resolve_threads
-from rkdl._execution.config import config_context
-from rkdl._execution.executor import open_executor, side_by_side
+from rkdl._execution.blas import one_blas_thread
+from rkdl._execution.executor import open_executor
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import KernelMap
-from rkdl._features.widths import RULES, centre_of, find_gamma
-from rkdl._learning.atom_updates import GramUpdate
-from rkdl._learning.feature_choice import KernelFeatures
-from rkdl._learning.learn import Report, learn
+from rkdl._features.widths import RULES
 from rkdl._learning.loop import progress
-from rkdl._learning.specification import Specification
+from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array, Device, MatrixLike
-from rkdl._utils.warnings import quiet, warn
+from rkdl._utils.warnings import warn
 
 # Fitted attributes that scores are computed from.
-PARTS = ("gammas_", "kernel_vectors_", "dual_components_", "grams_", "sizes_", "medians_", "spreads_")
-# Folds for scoring signals that no dictionary has learned from, where there are few signals.
-N_FOLDS = 10
+PARTS = (
+    *("centre_", "scale_", "gammas_", "kernel_vectors_", "dual_components_", "grams_", "sizes_"),
+    *("reference_signals_", "locations_", "reference_locations_"),
+)
+STREAM = ("recent_signals_", "recent_keys_", "recent_learned_", "n_signals_seen_")
 # Warn if the scores of at least FEW signals differ by less than EQUAL.
 FEW, EQUAL = 5, 1e-3
-# Number of unseen signals that is enough to set the threshold.
-ENOUGH_UNSEEN = 200
+# The detector of a stream learns again when this share of the recent signals is new.
+RENEWED = 0.125
 _COUNT = [Interval(Integral, 1, None, closed="left")]
 
 
@@ -53,11 +53,13 @@ _COUNT = [Interval(Integral, 1, None, closed="left")]
 class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     """Outlier detector: signals that an ensemble of kernel dictionaries represents badly.
 
-    The dictionaries are small and use RBF kernels of two widths: the wide kernel, with more atoms, learns how features
-    depend on each other; the narrow one, with few atoms, where signals are dense. Each is learned twice: from all
-    signals, and then, on new kernel vectors, without those that it represented worst. The anomaly of a signal is
-    ``-log(1 - r^2)``, with r the norm of its residual in feature space, standardised over the training signals and
-    averaged over the dictionaries. Features should have comparable scales; use a ``StandardScaler`` where they do not.
+    The members are of three groups. Dictionaries on a wide RBF kernel, with more atoms, learn how features depend on
+    each other; those on a narrow one, with few atoms, where signals are dense; and sets of reference signals are
+    dictionaries of single signals with one nonzero, which measure the distance to the nearest of them. The anomaly of a
+    signal is ``-log(1 - r^2)``, with r the norm of its residual in feature space. Logarithms of anomalies relative to
+    their median are averaged, and the groups count alike.
+
+    Features may have any scale: they are standardised robustly.
 
     Parameters
     ----------
@@ -66,24 +68,31 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     n_nonzero_coefs : int or array-like of int, default=(16, 8)
         Maximum number of nonzero coefficients per signal, likewise.
     gamma : float, "median" or "scale", default="median"
-        Parameter of the kernel. "median" is the inverse of the median squared distance in a sample of the signals,
-        "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
+        Parameter of the kernel, for standardised signals. "median" is the inverse of the median squared distance in a
+        sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     gamma_factors : float or array-like of float, default=(0.1, 6.0)
         Factors of `gamma`, one per kernel width.
     n_kernel_vectors : int, default=200
         Number of kernel vectors per dictionary, drawn at random from the signals.
-    discard : float, default=0.25
-        Fraction of the signals, the worst represented, left out when a dictionary is learned again; 0: learn it once.
+    n_references : int, default=200
+        Number of signals in each of the five sets of reference signals.
     n_members : int, default=10
         Number of dictionaries, assigned to the kernel widths in turn.
-    max_samples : int, default=2048
+    max_samples : int, default=1024
         Maximum number of signals per dictionary, drawn at random.
-    max_iter : int, default=4
+    max_iter : int, default=2
         Number of iterations per dictionary.
+    standardize : bool, default=True
+        Whether to divide features by their standard deviations, to which gross errors do not count. The values of a
+        feature with at most 20 of them, such as classes and counts, are taken to be at most two deviations apart.
+    novelty : bool, default=False
+        Whether all training signals are known to be normal. Otherwise, those that stand apart are not learned from.
     contamination : float or "auto", default="auto"
         Fraction of outliers, in (0, 0.5]: `fit_predict` labels this fraction of the training signals, and `predict`
-        about this fraction of similar new signals. "auto" labels the signals beyond Tukey's fence, adjusted for
-        skewness; without outliers that is a few percent.
+        about this fraction of similar new signals. "auto" labels the signals beyond the tail of the scores of those
+        that do not stand apart; without outliers that is about one in a hundred.
+    half_life : float, default=None
+        Number of signals after which `partial_fit` keeps half as many of them; None keeps old and new ones alike.
     device : str or torch.device, default=None
         "cuda" streams arrays through a GPU; None computes where the signals are, on a tensor's device or in NumPy.
     n_jobs : int, default=None
@@ -96,22 +105,31 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     Attributes
     ----------
     offset_ : float
-        Threshold: ``decision_function`` is ``score_samples - offset_``. It is set on the training signals, or on some
-        left out of the learning if these score clearly lower: `predict` then labels fewer than `fit_predict`.
+        Threshold: ``decision_function`` is ``score_samples - offset_``. It is set on the training signals, or on the
+        scores that these have by members that have not learned from them, if these scores are clearly lower: `predict`
+        then labels fewer than `fit_predict`.
+    centre_ : ndarray of shape (n_features,)
+        Medians of the features.
+    scale_ : ndarray of shape (n_features,)
+        What features are divided by: ones without `standardize`.
     gammas_ : ndarray of shape (n_members,)
         Kernel parameter of each dictionary.
     kernel_vectors_ : ndarray of shape (n_members, n_kernel_vectors, n_features)
-        Kernel vectors of each dictionary.
+        Kernel vectors of each dictionary, standardised.
     dual_components_ : ndarray of shape (n_members, max_components, n_kernel_vectors)
         Atoms of each dictionary as linear combinations of its kernel vectors, padded with zeros.
     grams_ : ndarray of shape (n_members, max_components, max_components)
         Inner products of the atoms of each dictionary in feature space.
     sizes_ : ndarray of shape (n_members, 2)
         Number of atoms, and maximum number of nonzero coefficients, of each dictionary.
-    medians_ : ndarray of shape (n_members,)
-        Median of ``-log(1 - r^2)`` over the training signals, for each dictionary.
-    spreads_ : ndarray of shape (n_members,)
-        Its interquartile range, but at least 1e-4, so that dictionaries that represent all signals have no influence.
+    reference_signals_ : ndarray of shape (n_sets, n_references, n_features)
+        Sets of reference signals, standardised.
+    locations_ : ndarray of shape (n_members, 4)
+        For each dictionary, the unit of ``-log(1 - r^2)``, which is its median over the training signals; of the
+        logarithms ``log(1 + anomaly / unit)``, their median and interquartile range; and the weight of the dictionary.
+        Unit and range have lower bounds, so that a dictionary that represents all signals has no influence.
+    reference_locations_ : ndarray of shape (n_sets, 4)
+        The same for each set of reference signals.
     n_iter_ : int
         Number of iterations per dictionary.
     n_features_in_ : int
@@ -128,10 +146,12 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     >>> import numpy as np
     >>> from rkdl import KDLOutlierDetector
     >>> X = np.random.default_rng(0).standard_normal((300, 4))
-    >>> X[:3] += 8.0
+    >>> X[:3, 1] += 8.0
     >>> detector = KDLOutlierDetector(contamination=0.01, random_state=0).fit(X)
     >>> np.flatnonzero(detector.predict(X) == -1)
     array([0, 1, 2])
+    >>> detector.explain(X[:3]).argmax(axis=1)
+    array([1, 1, 1])
     """
 
     n_components: int | ArrayLike = (32, 8)
@@ -140,11 +160,14 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     gamma: float | str = "median"
     gamma_factors: float | ArrayLike = (0.1, 6.0)
     n_kernel_vectors: int = 200
-    discard: float = 0.25
+    n_references: int = 200
     n_members: int = 10
-    max_samples: int = 2048
-    max_iter: int = 4
+    max_samples: int = 1024
+    max_iter: int = 2
+    standardize: bool = True
+    novelty: bool = False
     contamination: float | str = "auto"
+    half_life: float | None = None
     device: Device = None
     n_jobs: int | None = None
     random_state: RandomState | int | None = None
@@ -156,11 +179,14 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
         "gamma_factors": [Interval(Real, 0, None, closed="neither"), "array-like"],
         "n_kernel_vectors": _COUNT,
-        "discard": [Interval(Real, 0, 1, closed="left")],
+        "n_references": _COUNT,
         "n_members": _COUNT,
         "max_samples": [Interval(Integral, 2, None, closed="left")],
         "max_iter": _COUNT,
+        "standardize": ["boolean"],
+        "novelty": ["boolean"],
         "contamination": [Interval(Real, 0, 0.5, closed="right"), StrOptions({"auto"})],
+        "half_life": [Interval(Real, 0, None, closed="neither"), None],
         "device": "no_validation",
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -185,7 +211,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             The fitted detector.
         """
         with replaced_at_once(self) as work, one_blas_thread():
-            work._fit(X)
+            work._fit(work._read_signals(X, reset=True))
+            work._end_stream()
         return self
 
     @one_blas_thread()
@@ -204,9 +231,14 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         labels : ndarray of shape (n_signals,)
             -1 for outliers, 1 for the others. A tensor if `X` is one.
         """
-        scores = host(self.fit(X).score_samples(X))
-        # Their own threshold, as the dictionaries have learned from all of them.
-        labels = np.where(scores - scores.dtype.type(self._offset(scores)) < 0.0, -1, 1)
+        with replaced_at_once(self) as work:
+            # Their own threshold, as the dictionaries have learned from all of them.
+            offset = work._fit(work._read_signals(X, reset=True))
+            work._end_stream()
+        scores = host(self.score_samples(X))
+        if not isinstance(self.contamination, str):
+            offset = float(np.percentile(scores, 100.0 * self.contamination))
+        labels = np.where(scores - scores.dtype.type(offset) < 0.0, -1, 1)
         return placed(labels, X.device if is_tensor(X) else None)
 
     @with_one_model
@@ -262,58 +294,104 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         is_outlier = self.decision_function(X) < 0.0
         return backend_of(is_outlier).where(is_outlier, -1, 1)
 
+    @with_one_model
+    def explain(self, X: MatrixLike) -> np.ndarray:
+        """Compute how much less abnormal each feature would make a signal if it were as the dictionaries represent it.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row, as for `fit`.
+
+        Returns
+        -------
+        gains : ndarray of shape (n_signals, n_features)
+            Increase of `score_samples` if the feature alone is replaced by that of the signal's pre-image, averaged
+            over the dictionaries. The features of an outlier with large gains are those that make it one.
+        """
+        signals = self._read_signals(X, reset=False).on_host()
+        rows = signals.take(np.arange(signals.shape[0])).astype(np.float64)
+        check_rows_finite(rows)
+        ensemble, locations = self._scoring(None)
+        return explanations(ensemble, locations, self._dictionaries(), rows, self.n_jobs)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: MatrixLike, y: None = None) -> Self:
+        """Learn from the next signals of a stream.
+
+        A random part of the signals so far is kept, of which old ones are forgotten after `half_life`: five times
+        `max_samples` at most. The dictionaries and the threshold are learned from it anew when an eighth of it has
+        changed. The stream begins with the first call, and again after `fit`.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_signals, n_features)
+            Signals, one per row, as for `fit`. The first batch must have at least two.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted detector.
+        """
+        with replaced_at_once(self) as work, one_blas_thread():
+            work._learn_on(X)
+        return self
+
     save = save
 
-    def _fit(self, X: MatrixLike) -> None:
-        widths = self._widths()
-        signals = self._read_signals(X, reset=True)
-        rng = check_random_state(self.random_state)
+    def _learn_on(self, X: MatrixLike) -> None:
+        is_first = "recent_keys_" not in vars(self)
+        signals = self._read_signals(X, reset=is_first).on_host()
+        signals.check_finite()
+        seen = int(vars(self).get("n_signals_seen_", 0))
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        # Signals of the largest keys are a random sample, whose weights double with every half-life (the Gumbel trick).
+        growth = 0.0 if self.half_life is None else np.log(2.0) / self.half_life
+        keys = np.random.RandomState([seed, seen % 2**32]).gumbel(size=signals.shape[0])
+        keys += growth * np.arange(seen, seen + len(keys))
+        recent, is_learned = signals.take(np.arange(len(keys))).astype(np.float64), np.zeros(len(keys), dtype=bool)
+        if not is_first:
+            known = vars(self)
+            recent, keys = np.r_[known["recent_signals_"], recent], np.r_[known["recent_keys_"], keys]
+            is_learned = np.r_[known["recent_learned_"], is_learned]
+        chosen = np.sort(np.argsort(-keys, kind="stable")[: POOL * self.max_samples])
+        self.recent_signals_, self.recent_keys_ = recent[chosen], keys[chosen]
+        self.recent_learned_, self.n_signals_seen_ = is_learned[chosen], seen + signals.shape[0]
+        if (~self.recent_learned_).mean() >= RENEWED:
+            self._fit(open_signals(self.recent_signals_, caller=type(self).__name__, device=self.device))
+            self.recent_learned_ = np.ones(len(chosen), dtype=bool)
+
+    def _fit(self, signals: Signals) -> float:
+        """Learn everything; returns the threshold of the training signals themselves."""
+        widths, rng = self._widths(), check_random_state(self.random_state)
         with open_executor(signals, 2 * signals.shape[1], self.n_jobs) as executor:
             signals = executor.inspected().signals
-        gamma = find_gamma(self.gamma, signals)
-        seeds = rng.randint(np.iinfo(np.int32).max, size=self.n_members)
-        # To the kernel widths in turn.
-        tasks = [(gamma * factor, *sizes, seed) for (factor, *sizes), seed in zip(cycle(widths), seeds, strict=False)]
-        folds = self._folds(signals.shape[0], rng)
-        with progress(self.n_members * (1 + len(folds)), self.verbose, type(self).__name__, unit="dictionary") as bar:
-            dictionaries = self._learn(signals, tasks, bar)
-            raw = self._anomalies(signals, dictionaries)
-            unseen = []
-            for fold in folds:
-                others = signals.subset(np.setdiff1d(np.arange(signals.shape[0]), fold))
-                unseen.append(self._anomalies(signals.subset(fold), self._learn(others, tasks, bar)))
-        locations = np.array([robust_location(row[np.isfinite(row)]) for row in raw.T])
-        scores: np.ndarray = combine(raw, locations, signals.dtype)
-        self.offset_ = float(self._offset(scores))
-        if folds:
-            self._lower_offset(scores, combine(np.concatenate(unseen), locations, signals.dtype))
-        self._store([task[0] for task in tasks], dictionaries, locations)
+        own = {part.name: getattr(self, part.name) for part in fields(DetectorLearning) if hasattr(self, part.name)}
+        learning = DetectorLearning(widths=widths, caller=type(self).__name__, **own)
+        with progress(self.n_members, self.verbose, learning.caller, unit="dictionary") as bar:
+            found = learning.learn(signals, rng, bar)
+        self._store(found)
+        scores, unseen = found.scores, found.unseen_scores
+        offset = self.offset_ = self._offset(scores, found.is_kept)
+        is_known = np.isfinite(unseen)
+        # New signals are represented worse where there are few to learn from.
+        expected = max(float((scores < offset).mean()), MOST * isinstance(self.contamination, str))
+        slack = np.sqrt(max(expected * (1.0 - expected), 1.0 / len(unseen)) / max(1, is_known.sum()))
+        if float((unseen[is_known] < offset).mean()) > expected + slack:
+            self.offset_ = min(offset, self._offset(unseen[is_known], found.is_kept[is_known]))
         if len(scores) >= FEW and float(np.ptp(scores)) < EQUAL:
             warn(
                 f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
                 f"represent every signal equally well, so that there are no outliers. Either gamma={self.gamma!r} is "
                 f"too small by orders of magnitude, and 'median' is better, or the signals themselves are equal."
             )
+        return offset
 
-    def _folds(self, n_signals: int, rng: np.random.RandomState) -> list[np.ndarray]:
-        """Indices of the signals to be left out in turn; no folds if most signals are not learned from anyway."""
-        if n_signals >= 2 * self.max_samples:
-            return []
-        folds = np.array_split(rng.permutation(n_signals), min(N_FOLDS, n_signals))
-        # The first folds are enough once they hold some hundreds of signals.
-        n_needed = 1 + int(np.searchsorted(np.cumsum([len(fold) for fold in folds]), ENOUGH_UNSEEN))
-        return [np.sort(fold) for fold in folds[:n_needed]]
-
-    def _anomalies(self, signals: Signals, dictionaries: list[FittedDictionary]) -> np.ndarray:
-        """Anomaly of each signal in each dictionary, (n_signals, n_members), in host memory."""
-        return host(AnomalyTask(Ensemble.of(dictionaries), signals.dtype).of_all(signals, self.n_jobs))
-
-    def _lower_offset(self, scores: np.ndarray, unseen: np.ndarray) -> None:
-        """Take the offset of the unseen signals if that of the training signals labels clearly more of them."""
-        expected = float((scores < self.offset_).mean())
-        slack = np.sqrt(max(expected * (1.0 - expected), 1.0 / len(unseen)) / len(unseen))
-        if float((unseen < self.offset_).mean()) > expected + slack:
-            self.offset_ = min(self.offset_, float(self._offset(unseen)))
+    def _end_stream(self) -> None:
+        for name in STREAM:
+            self.__dict__.pop(name, None)
 
     def _widths(self) -> list[tuple[float, int, int]]:
         """Factor of gamma, number of atoms and of nonzero coefficients per kernel width, checked."""
@@ -326,81 +404,40 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             found.append(values * count if len(values) == 1 else values)
         return list(zip(*found, strict=True))
 
-    def _learn(self, signals: Signals, tasks: list[tuple[float, int, int, int]], bar: Any) -> list[FittedDictionary]:
-        """The dictionaries, each from its own seed, so that the result does not depend on threads."""
-        # A slow source is read by one thread at a time, and a device works on one dictionary after another.
-        threads = resolve_threads(self.n_jobs) if signals.is_in_memory and signals.device is None else 1
-
-        def learn_one(task: tuple[float, int, int, int]) -> FittedDictionary:
-            # The user's chunks are those of all signals, not of a sample.
-            with config_context(chunk_rows=None):
-                found = self._learn_one(signals, *task)
-            if bar is not None:
-                bar.update()
-            return found
-
-        return side_by_side(learn_one, tasks, threads)
-
-    def _learn_one(self, signals: Signals, gamma: float, n_atoms: int, n_nonzero: int, seed: int) -> FittedDictionary:
-        """Selective training: learn, leave out the worst represented signals, learn again."""
-        rng = np.random.RandomState(seed)
-        n_signals, device = signals.shape[0], signals.device
-        sample = signals.take(rng.choice(n_signals, min(n_signals, self.max_samples), replace=False))
-        sample = sample.astype(np.float64)
-        n_kept = max(1, round(len(sample) * (1.0 - self.discard)))
-
-        def dictionary(sample: np.ndarray) -> FittedDictionary:
-            # Centred, for accuracy: distances do not depend on the origin.
-            centre = centre_of(sample)
-            n_vectors = min(self.n_kernel_vectors, len(sample))
-            count = min(n_atoms, n_vectors)
-            pursuit = Pursuit(min(n_nonzero, count))
-            features = KernelFeatures(RBF(gamma), gamma, 0, 0.0, "random", pursuit, n_vectors)
-            # Drawn uniformly, and kept: atoms that represent what others do not would be those of the outliers.
-            what = Specification(count, features, pursuit, GramUpdate(), "data", max_iter=self.max_iter, tol=0.0)
-            rows = open_signals(placed(sample - centre, device), caller=type(self).__name__)
-            with quiet():
-                learned = learn(what, rows, rng, Report(type(self).__name__), n_jobs=1)
-            if learned.is_interrupted:
-                raise KeyboardInterrupt
-            vectors = learned.dictionary.feature_map.vectors
-            return replace(learned.dictionary, feature_map=KernelMap(RBF(gamma), vectors + centre))
-
-        first = dictionary(sample)
-        if n_kept == len(sample):
-            return first
-        ensemble, rows = placed((Ensemble.of([first]), sample), device)
-        order = np.argsort(host(ensemble.anomalies(rows))[:, 0], kind="stable")
-        return dictionary(sample[np.sort(order[:n_kept])])
-
-    def _store(self, gammas: list[float], dictionaries: list[FittedDictionary], locations: np.ndarray) -> None:
-        self.gammas_ = np.array(gammas)
-        self.kernel_vectors_ = np.stack([own.feature_map.state()["kernel_vectors"] for own in dictionaries])
-        self.dual_components_ = stacked([own.atoms for own in dictionaries])
-        self.grams_ = stacked([host(own.gram) for own in dictionaries])
-        self.sizes_ = np.array([(own.n_atoms, own.pursuit.n_nonzero) for own in dictionaries])
-        self.medians_, self.spreads_ = locations.T.copy()
+    def _store(self, found: Detection) -> None:
+        members = found.dictionaries
+        self.centre_, self.scale_ = found.ensemble.scaling
+        self.gammas_ = np.array([gamma_of(own) for own in members])
+        self.kernel_vectors_ = np.stack([own.feature_map.state()["kernel_vectors"] for own in members])
+        self.dual_components_ = stacked([own.atoms for own in members])
+        self.grams_ = stacked([host(own.gram) for own in members])
+        self.sizes_ = np.array([(own.n_atoms, own.pursuit.n_nonzero) for own in members])
+        self.reference_signals_ = found.ensemble.references
+        self.locations_, self.reference_locations_ = np.split(found.locations, [len(members)])
         self.n_iter_ = int(self.max_iter)
         freeze(self, PARTS)
 
+    def _dictionaries(self) -> list[FittedDictionary]:
+        arrays = self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_
+        columns = *(np.asarray(array, dtype=np.float64) for array in arrays), self.sizes_
+        return [
+            FittedDictionary(KernelMap(RBF(gamma), vectors), atoms[:n], Pursuit(int(n_nonzero)), gram[:n, :n])
+            for gamma, vectors, atoms, gram, (n, n_nonzero) in zip(*columns, strict=True)
+        ]
+
     def _scoring(self, device: Device) -> tuple[Ensemble, Array]:
-        """The fitted ensemble and the locations of its anomalies (n_members, 2), on a device if there is one."""
+        """The fitted ensemble and the locations of its anomalies, on a device if there is one."""
         known: dict[Device, tuple[Ensemble, Array]] = made_once(self, PARTS, (), dict)
         if device not in known:
-            arrays = self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_
-            columns = *(np.asarray(array, dtype=np.float64) for array in arrays), self.sizes_
-            dictionaries = [
-                FittedDictionary(KernelMap(RBF(gamma), vectors), atoms[:n], Pursuit(int(n_nonzero)), gram[:n, :n])
-                for gamma, vectors, atoms, gram, (n, n_nonzero) in zip(*columns, strict=True)
-            ]
-            locations = np.stack([self.medians_, self.spreads_], axis=1)
-            known[device] = placed((Ensemble.of(dictionaries), locations), device)
+            scaling = Scaling(self.centre_, self.scale_)
+            ensemble = Ensemble.of(scaling, self._dictionaries(), self.reference_signals_)
+            known[device] = placed((ensemble, np.r_[self.locations_, self.reference_locations_]), device)
         return known[device]
 
-    def _offset(self, scores: np.ndarray) -> float:
+    def _offset(self, scores: np.ndarray, is_kept: np.ndarray) -> float:
         if isinstance(self.contamination, str):
-            return -upper_fence(-scores.astype(np.float64))
-        return np.percentile(scores, 100.0 * self.contamination)
+            return -threshold(-scores.astype(np.float64), is_kept)
+        return float(np.percentile(scores, 100.0 * self.contamination))
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         # A Dask array is read into memory, because its scores are not lazy.

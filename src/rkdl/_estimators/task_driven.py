@@ -324,17 +324,17 @@ class _Part(Signals):
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
         super().__init__(signals.data, signals.dtype, (len(rows), signals.shape[1]))
-        self.is_in_memory, self.device, self.home = False, signals.device, signals.home
+        self.is_in_memory, self.device, self.result_device = False, signals.device, signals.result_device
         self._signals, self._rows = signals, rows
 
     def read(self, start: int, stop: int) -> Array:
-        return self._signals.subset(self._rows[start:stop]).read(0, stop - start)
+        return self.subset(np.arange(start, stop)).read(0, stop - start)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        return self._signals.take(self._rows[indices])
+        return self._signals.with_dtype(self.dtype).take(self._rows[indices])
 
     def subset(self, indices: np.ndarray) -> Signals:
-        return self._signals.subset(self._rows[indices])
+        return self._signals.with_dtype(self.dtype).subset(self._rows[indices])
 
 
 def part_of(signals: Signals, rows: np.ndarray) -> Signals:

@@ -36,7 +36,7 @@ def _controls() -> list[tuple[Callable[[], int | None], Callable[[int], object]]
 
 def _control(library: LibController) -> tuple[Callable[[], int | None], Callable[[int], object]]:
     if library.internal_api == "openblas" and getattr(library, "threading_layer", "") == "pthreads":
-        # Not through threadpoolctl, whose calls give up Python's lock: an eighth of the time of coding one signal.
+        # Not through threadpoolctl, whose calls release the GIL: an eighth of the time of coding one signal.
         functions = ctypes.PyDLL(library.filepath)
         for names in _OPENBLAS:
             if all(hasattr(functions, name) for name in names):
@@ -66,7 +66,7 @@ def resolve_threads(n_jobs: int | None) -> int:
         context_jobs = get_active_backend()[1]
         if context_jobs in (None, 1):
             with _lock:
-                # What OMP_NUM_THREADS, loky or threadpoolctl left to this process.
+                # The threads that OMP_NUM_THREADS, loky or threadpoolctl allow this process.
                 allowed = _saved if _users else _allowed_threads()
             return max([1, *filter(None, allowed)])
     check_n_jobs(n_jobs)

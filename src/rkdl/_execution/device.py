@@ -112,14 +112,15 @@ class DeviceExecutor(Executor):
 
 def to_input_device(results: Any, signals: Any) -> Any:
     """Move results to the device that the signals came from, or to an array; results are not shared."""
-    if signals.home is None:
+    device = signals.result_device
+    if device is None:
         return to_host(results)
     if isinstance(results, np.ndarray):
         is_plain = results.flags.c_contiguous and results.flags.writeable
-        return torch.from_numpy(results).to(signals.home) if is_plain else upload(results, signals.home)
+        return torch.from_numpy(results).to(device) if is_plain else upload(results, device)
     if sparse.issparse(results):
         results = csr_tensor(results.indptr, results.indices, results.data, results.shape)
-    return results.to(signals.home)
+    return results.to(device)
 
 
 def _piece(state: Any, start: int, stop: int) -> Any:

@@ -34,7 +34,7 @@ CACHE_BYTES = 64 << 20
 
 Bounds = Sequence[tuple[int, int]]
 Sums = tuple[Array, ...]
-# What a chunk task stores with its chunk, on a cluster on the same worker.
+# State that a chunk task stores with its chunk; on a cluster, on the same worker.
 State = Any
 Value = TypeVar("Value")
 Item = TypeVar("Item")
@@ -63,7 +63,7 @@ class Executor:
         self._threads = 1
         check_n_jobs(n_jobs)
         if len(self.bounds) > 1 and signals.device is None:
-            # What would fit in one chunk is faster in the calling thread, which need not wake others.
+            # Signals that would fit in one chunk are faster in the calling thread, which need not wake others.
             n_bytes = signals.shape[0] * row_width * signals.dtype.itemsize
             if not signals.is_in_memory or n_bytes > CHUNK_BYTES:
                 self._threads = min(resolve_threads(n_jobs), len(self.bounds))
@@ -158,7 +158,7 @@ class Executor:
         return self.signals.is_in_memory and n_bytes <= cache_limit(CACHE_BYTES)
 
     def inspected(self) -> Self:
-        """The executor for signals whose squares stay in the dtype's range; what no dtype holds is refused."""
+        """An executor in whose dtype squares of the signals stay in range; raises if they do in none."""
         return self._in_range(*self.map_reduce(SquaresTask())[0])
 
     def inspected_with_digest(self) -> tuple[Self, str]:
@@ -186,7 +186,7 @@ def open_executor(
     is_alone: bool = False,
     is_part: bool = False,
 ) -> Executor:
-    """What runs chunk tasks on the signals, each of which occupies `row_width` numbers while it is processed.
+    """The executor for the signals, each of which occupies `row_width` numbers while it is processed.
 
     `is_alone` says that the chunk tasks run no user-defined code, `is_part` that the signals are a part of others, to
     which the user's chunks apply.
@@ -302,7 +302,7 @@ def in_order(
 
 
 class _Helpers:
-    """Threads that work beside this one.
+    """Further threads for the work of this one.
 
     Threads wait on objects that are implemented in C: Ctrl-C inside a semaphore or a future, which are implemented in
     Python, would leave their locks held forever.

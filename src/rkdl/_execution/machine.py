@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# Where Linux says which groups of processes this one is in, and what each may use.
+# Files of Linux that name the control groups of this process, and hold the limits of each.
 PROCESS_GROUPS, GROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 

@@ -85,7 +85,8 @@ class AtomUpdate(Protocol):
     """One sweep over all atoms, codes' supports fixed; an atom that no code uses stays as it is."""
 
     refits_codes: bool  # whether coefficients change one by one, so that ``Z'F`` has to be computed again
-    momentum: float  # share of their last change by which atoms move on; what is above 0 replaces useless atoms too
+    # Share of its last change by which an atom moves further. If it is positive, useless atoms are replaced too.
+    momentum: float
     is_positive: bool  # whether atoms are non-negative signals
 
     def __call__(

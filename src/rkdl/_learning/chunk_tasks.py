@@ -33,7 +33,7 @@ class SufficientStatistics(NamedTuple):
 
 
 class ChunkState(NamedTuple):
-    """What stays with a chunk between tasks; for the next iteration, its features alone."""
+    """State of a chunk between two tasks; between two iterations, its features alone."""
 
     codes: Any
     residuals: Array

@@ -156,14 +156,14 @@ _SWEPT = {"swept.atoms": Expected("nN"), "swept.correlations": Expected("Nn")}
 
 
 class SweptAtoms(NamedTuple):
-    """Atoms (n, N) and correlations (N, n) after the last sweep, from which those of the model have moved on."""
+    """Atoms (n, N) and correlations (N, n) after the last sweep, before the momentum."""
 
     atoms: Any
     correlations: Any
 
 
 class FullModel(NamedTuple):
-    """What an iteration of `FullProblem` ends with; its numbers are described in `LearningProblem`."""
+    """The model after an iteration of `FullProblem`; its numbers are described in `LearningProblem`."""
 
     atoms: Any  # (n, N), of unit norm in feature space, as combinations of the signals
     correlations: Any  # (N, n), inner products of signals and atoms
@@ -176,7 +176,7 @@ class FullModel(NamedTuple):
     swept: SweptAtoms = SweptAtoms(None, None)
 
     def with_swept(self) -> FullModel:
-        """The model with its atoms for those that the momentum starts from."""
+        """The model with its atoms as those from which the next momentum is computed."""
         return self._replace(swept=SweptAtoms(self.atoms, self.correlations))
 
     def with_momentum(self, earlier: SweptAtoms, momentum: float) -> FullModel:

@@ -1,8 +1,8 @@
 """First atoms by stochastic gradients, for signals that a dictionary has generated.
 
 Each step codes a few signals and moves the atoms by Adam, whose normalised steps move a rarely used atom as fast as the
-others, and in whose noise no atom settles early on a mixture of two. What the residuals have in common replaces useless
-atoms meanwhile.
+others, and whose noise keeps atoms from settling early on a mixture of two. Meanwhile, useless atoms are replaced by
+directions that residuals share.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def batch_size(n_atoms: int, n_nonzero: int) -> int:
 
 
 def is_cheap(n_signals: int, n_atoms: int, n_nonzero: int) -> bool:
-    """Whether all steps take at most a third of the time of `ITERATIONS`, whatever `max_iter` is: it may be raised."""
+    """Whether all steps take at most a third of the time of `ITERATIONS`, whatever `max_iter` is."""
     return 3 * COST * STEPS * batch_size(n_atoms, n_nonzero) <= ITERATIONS * n_signals
 
 

@@ -32,7 +32,7 @@ from rkdl._persistence.checkpoint import Checkpoint, History, describe
 from rkdl._persistence.named_arrays import ArrayError, Expected, check_arrays
 from rkdl._utils.warnings import warn
 
-# Iterations before the kernel vectors are learned, at most; whatever max_iter is, so that it may be raised.
+# Most iterations before the kernel vectors are learned. They do not depend on max_iter, so that it may be raised.
 FIXED_VECTOR_ITERATIONS = 20
 # The start by stochastic gradients learns from GRADIENT_SAMPLE signals, or SAMPLES_PER_ATOM for each atom if those are
 # more, of at most MOST_NUMBERS numbers together.
@@ -49,7 +49,7 @@ class Report(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What a fit has learned."""
+    """The result of a fit."""
 
     dictionary: FittedDictionary
     gamma: float | None
@@ -76,7 +76,7 @@ def learn(
     request: CheckpointRequest | None = None,
 ) -> Learned:
     """Learn a dictionary from signals; after Ctrl-C the best one so far, if an iteration was complete."""
-    with open_learning(specification, signals, n_jobs) as (opened, is_wide):
+    with open_learning(specification, signals, n_jobs) as (opened, in_float64):
         checkpoint = None
         if request is not None:
             # Before the first pass over the data, which may be long.
@@ -103,11 +103,11 @@ def learn(
                 decoder = solved_decoder(dictionary, sums, specification.decoder_alpha)
                 dictionary = replace(dictionary, decoder=decoder)
             except KeyboardInterrupt:
-                # The atoms are complete.
+                # The atoms are complete; only the decoder is missing.
                 is_interrupted = True
     return learned._replace(
         dictionary=dictionary,
-        computes_in_float64=is_wide or learned.computes_in_float64,
+        computes_in_float64=in_float64 or learned.computes_in_float64,
         history=history,
         is_interrupted=is_interrupted or was_interrupted,
     )
@@ -115,24 +115,24 @@ def learn(
 
 @contextmanager
 def open_learning(
-    specification: Specification, signals: Signals, n_jobs: int | None, is_wide: bool | None = None
+    specification: Specification, signals: Signals, n_jobs: int | None, in_float64: bool | None = None
 ) -> Iterator[tuple[Executor, bool]]:
-    """What runs the chunk tasks of the learning, and whether float32 has too few digits for the signals.
+    """The executor of the chunk tasks of the learning, and whether the signals are read in float64.
 
-    These are then read in float64. With None for `is_wide`, a sample decides.
+    They are if float32 has too few digits for them; with None for `in_float64`, a sample decides.
     """
     if not signals.is_remote:
-        is_wide = _lacks_digits(specification, signals) if is_wide is None else is_wide
-        signals = signals.with_dtype(np.dtype(np.float64)) if is_wide else signals
+        in_float64 = _lacks_digits(specification, signals) if in_float64 is None else in_float64
+        signals = signals.with_dtype(np.dtype(np.float64)) if in_float64 else signals
     width = specification.row_width(*signals.shape)
     # A user-defined kernel may need torch to track derivatives.
     with open_executor(signals, width, n_jobs, is_alone=not specification.features.runs_user_code) as executor:
         if signals.is_remote:
             # On a cluster once the workers hold the blocks, which would otherwise be computed twice.
-            is_wide = _lacks_digits(specification, executor.signals) if is_wide is None else is_wide
-            if is_wide:
+            in_float64 = _lacks_digits(specification, executor.signals) if in_float64 is None else in_float64
+            if in_float64:
                 executor = executor.with_signals(executor.signals.with_dtype(np.dtype(np.float64)))
-        yield executor, bool(is_wide)
+        yield executor, bool(in_float64)
 
 
 def _lacks_digits(specification: Specification, signals: Signals) -> bool:
@@ -153,9 +153,9 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
-    """The first pass: the executor for signals whose squares stay in the dtype's range.
+    """The first pass, and an executor in whose dtype squares of the signals stay in range.
 
-    What cannot be learned from is refused, and so is the checkpoint of other signals.
+    Raises for signals that cannot be learned from, and for the checkpoint of other signals.
     """
     features = specification.features
     if isinstance(features, EverySignal) and features.is_precomputed:
@@ -174,7 +174,7 @@ def start_problem(
     report: Report,
     saved: dict[str, np.ndarray] | None = None,
 ) -> tuple[LearningProblem, float | None]:
-    """The learning problem at its start, and gamma; what a saved state will replace is not chosen."""
+    """The learning problem at its start, and gamma; what a saved state holds is not chosen anew."""
     features, signals = specification.features, executor.signals
     check_sizes(specification)
     if signals.weights is not None and specification.atom_update.refits_codes:
@@ -250,16 +250,15 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
 
 
 def warm_up(specification: Specification, problem: LearningProblem, report: Report) -> bool:
-    """Iterations that hold the kernel vectors, before these are learned; whether Ctrl-C ended them.
+    """Iterations with fixed kernel vectors, before these are learned; returns whether Ctrl-C ended them.
 
-    They cost little, and the fit never returns a model that is worse than theirs.
+    They cost little, and the fit never returns a worse model than they do.
     """
     if not specification.warms_up:
         return False
     assert isinstance(problem, ReducedProblem)
     fixed = ReducedProblem(problem.executor, problem.model, problem.pursuit, problem.atom_update)
-    held = report._replace(name=f"{report.name}, kernel vectors held")
-    options = loop_options(specification, fixed, held)
+    options = loop_options(specification, fixed, report._replace(name=f"{report.name}, fixed kernel vectors"))
     _, is_interrupted = alternate(fixed, max_iter=FIXED_VECTOR_ITERATIONS, **options)
     problem.continue_from(fixed)
     return is_interrupted
@@ -273,7 +272,7 @@ def loop_options(specification: Specification, problem: LearningProblem, report:
 
 
 def learned_of(specification: Specification, problem: LearningProblem, gamma: float | None) -> Learned:
-    """What a problem has learned so far, rounded to the signals' dtype."""
+    """The result of a problem so far, rounded to the signals' dtype."""
     signals, model, rank = problem.executor.signals, problem.model, None
     atoms = host(model.atoms).astype(signals.dtype)
     if isinstance(problem, FullProblem):

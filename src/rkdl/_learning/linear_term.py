@@ -1,4 +1,4 @@
-"""The linear term of MORKDL-D, ``lambda |Y - X D|^2`` with sparse X, and the norm that it holds kernel vectors to."""
+"""The linear term of MORKDL-D, ``lambda |Y - X D|^2`` with sparse X, and the norm that it gives all kernel vectors."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class LearningProblem:
     def __init__(self, executor: Executor, model: Any) -> None:
         self.executor = executor
         self.model = model
-        # What `encode` found, for the `update` that follows.
+        # The result of `encode`, for the `update` that follows.
         self._coded: Any = None
 
     def encode(self) -> None:
@@ -52,7 +53,7 @@ class LearningProblem:
         self.model, self._coded = model, None
 
     def state(self) -> dict[str, np.ndarray]:
-        """What the next iteration starts from, as arrays for a file."""
+        """The state that the next iteration starts from, as arrays for a file."""
         return self.model.state()
 
     def model_of(self, state: dict[str, np.ndarray]) -> Any:
@@ -74,22 +75,14 @@ def alternate(
     name: str,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[History, bool]:
-    """Alternate updates and codings until the error settles.
+    """Alternate updates and codings until the error settles; returns the errors, and whether Ctrl-C ended the loop.
 
-    Ctrl-C after an iteration, or with a model that was learned before, ends the loop with the best model so far: the
-    caller stores it and raises KeyboardInterrupt. Where there is nothing to store yet, the exception passes through.
-
-    The problem is left with the best model found. The error is ``sqrt(f / n_numbers)``, where `n_numbers` is ``m N``;
-    it has settled when its relative change is below `tol`. The state after every iteration is written to the
-    checkpoint, and a fit resumes from the state that it finds there. Returns the errors, and
-    whether Ctrl-C ended the loop.
+    The error is ``sqrt(f / n_numbers)``, where `n_numbers` is ``m N``; it has settled when its relative change is below
+    `tol`. The problem is left with the best model found. Ctrl-C after an iteration, or with a model that was learned
+    before, ends the loop: the caller stores the model and raises KeyboardInterrupt. If there is no model yet, the
+    exception propagates. The state after every iteration is written to the checkpoint, from which a fit resumes.
     """
-
-    def error_of(objective: float) -> float:
-        if not np.isfinite(objective):
-            raise NotFiniteError
-        return float(np.sqrt(max(objective, 0.0) / n_numbers))
-
+    error_of = partial(_error_of, n_numbers=n_numbers)
     history = History()
     best = problem.model
     was_learned = bool(np.isfinite(problem.model.objective))
@@ -102,16 +95,15 @@ def alternate(
     with progress(max_iter, verbose, name) as bar:
         if bar is not None and history.errors:
             bar.update(len(history))
-        is_coded = is_interrupted = False
+        is_interrupted = False
         try:
+            if len(history) < max_iter and not history.is_settled:
+                problem.encode()
+                if not history.errors:
+                    best = problem.model
+                    total = error_of(best.objective + best.penalty)
+                    history = History(start_error=error_of(best.objective), start_total=total)
             while len(history) < max_iter and not history.is_settled:
-                if not is_coded:
-                    problem.encode()
-                    is_coded = True
-                    if not history.errors:
-                        model = problem.model
-                        total = error_of(model.objective + model.penalty)
-                        history, best = History(start_error=error_of(model.objective), start_total=total), model
                 problem.update(is_rise=history.has_risen, replaces=_replaces(len(history) + 1))
                 update_error = error_of(problem.model.update_objective)
                 problem.encode()
@@ -134,7 +126,14 @@ def alternate(
     return history, is_interrupted
 
 
-# Useless atoms are replaced in every second of these first iterations, whatever max_iter is, so that it may be raised.
+def _error_of(objective: float, n_numbers: float) -> float:
+    if not np.isfinite(objective):
+        raise NotFiniteError
+    return float(np.sqrt(max(objective, 0.0) / n_numbers))
+
+
+# Useless atoms are replaced in every second of these first iterations, which do not depend on max_iter, so that it may
+# be raised.
 REPLACING_ITERATIONS = 20
 
 

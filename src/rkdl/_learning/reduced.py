@@ -45,7 +45,7 @@ POOR_SHARE = 0.25
 
 
 class Model(NamedTuple):
-    """What an iteration of `ReducedProblem` ends with; its numbers are described in `LearningProblem`.
+    """The model after an iteration of `ReducedProblem`; its numbers are described in `LearningProblem`.
 
     Atoms are in whitened coordinates (n, rank), of unit norm (or zero). The penalty is the linear term at the kernel
     vectors, where they are optimised.
@@ -59,7 +59,7 @@ class Model(NamedTuple):
     update_objective: float = np.inf
     n_revived: int = 0
     n_empty: int = 0
-    swept_atoms: Any = None  # of the last sweep, from which `whitened_atoms` have moved on; the first ones before it
+    swept_atoms: Any = None  # of the last sweep, before the momentum; the first atoms if there was no sweep
 
     @classmethod
     def start(
@@ -98,12 +98,12 @@ def check_state(
 
 
 class Iterate(NamedTuple):
-    """An iteration between two of its steps; the first three are those of `Model`."""
+    """Intermediate result of an iteration; the first three fields are those of `Model`."""
 
     feature_map: FeatureMap
     metric: Any
     whitened_atoms: Any
-    # Those of the codes in `chunks`, multiplied by `code_scales`; ``P`` is None where it has to be computed again.
+    # Of the codes in `chunks`, multiplied by `code_scales`; ``P`` is None if it has to be computed again.
     statistics: SufficientStatistics
     chunks: list[ChunkState]  # steps change the list in place, so that dropped states are freed at once
     objective: float
@@ -114,7 +114,7 @@ class Iterate(NamedTuple):
 
 
 class SampledSignals(NamedTuple):
-    """A sample of the signals, whose residuals replace useless atoms."""
+    """A sample of the signals, whose residuals may replace useless atoms."""
 
     feature_map: FeatureMap
     rows: Any
@@ -250,7 +250,7 @@ class ReducedProblem(LearningProblem):
             past,
             self._caches_features,
         )
-        # Then only the chunks hold features, which are freed before those of the new kernel vectors are computed.
+        # Only the chunks hold features now; these are freed before those of the new kernel vectors are computed.
         self._cached = None
         start = objective.at(feature_map.kernel_vectors, statistics.cross_products if past is None else None)
         point = update.minimize(objective, start)
@@ -310,7 +310,7 @@ class ReducedProblem(LearningProblem):
         return self._with_atoms(iterate, found.atoms, found.combinations @ residuals), found.atoms
 
     def _with_atoms(self, iterate: Iterate, indices: np.ndarray, rows: np.ndarray) -> Iterate:
-        """The iterate with some atoms replaced, which do not move on."""
+        """The iterate with some atoms replaced, which have no momentum."""
         swept = iterate.whitened_atoms if iterate.swept_atoms is None else iterate.swept_atoms
         if self.atom_update.is_positive:
             rows = normalize_rows(positive_parts(rows))

@@ -1,4 +1,4 @@
-"""What to learn: a value that says nothing about data."""
+"""The specification of a fit, which is independent of the data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class VectorUpdateChoice:
     learning_rate: float | None = None
 
     def make(self, norm: float | None, *, has_warned: bool = False) -> KernelVectorUpdate:
-        """The update, which holds all kernel vectors to a norm unless that is None."""
+        """The update, which keeps all kernel vectors at a norm unless that is None."""
         if self.solver == "lbfgs":
             return VariableProjection(self.n_steps, norm, has_warned=has_warned)
         return GradientDescent(self.n_steps, norm, self.learning_rate, has_warned=has_warned)
@@ -33,7 +33,7 @@ class VectorUpdateChoice:
 
 @dataclass(frozen=True)
 class Specification:
-    """What to learn."""
+    """Everything that a fit needs to know besides the data."""
 
     n_atoms: int
     features: FeatureChoice
@@ -54,7 +54,7 @@ class Specification:
 
     @property
     def warms_up(self) -> bool:
-        """Whether iterations that hold the kernel vectors come first."""
+        """Whether iterations with fixed kernel vectors come first."""
         update = self.vector_update
         return self.moves_vectors and isinstance(self.init, str) and update is not None and update.solver == "lbfgs"
 

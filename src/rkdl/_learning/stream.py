@@ -51,7 +51,7 @@ OTHER_SCALE, FEWEST_COMPARED, MOST_COMPARED = 4.0, 50, 100
 
 
 class Learning(NamedTuple):
-    """How signals are learned: what the estimator's parameters say now."""
+    """How signals are learned, by the current parameters of the estimator."""
 
     specification: Specification
     rng: np.random.RandomState
@@ -60,8 +60,8 @@ class Learning(NamedTuple):
 
     def open(self, signals: Signals, stream: Stream) -> AbstractContextManager[tuple[Executor, bool]]:
         """As `open_learning`, in float64 if the stream started so."""
-        is_wide = None if stream.model is None else stream.computes_in_float64
-        return open_learning(self.specification, signals, self.n_jobs, is_wide)
+        in_float64 = None if stream.model is None else stream.computes_in_float64
+        return open_learning(self.specification, signals, self.n_jobs, in_float64)
 
 
 # Arrays saved of a stream besides its model and the signals that wait. Axes: m features of a signal, s of its feature
@@ -100,7 +100,7 @@ class Stream:
 
     model: Model | None = None  # None before there is a start
     gamma: float | None = None
-    norm: float | None = None  # norm that the kernel vectors are held to; None if it is free
+    norm: float | None = None  # norm of all kernel vectors; None if it is free
     running: RunningStatistics = field(default_factory=RunningStatistics)
     decoder_sums: DecoderSums | None = None
     waiting: tuple[np.ndarray, ...] = ()  # the chunks of batches that wait
@@ -108,7 +108,7 @@ class Stream:
     has_warned: bool = False  # of the kernel-vector update
     has_warned_of_scale: bool = False
     computes_in_float64: bool = False
-    # What the last batch has made of the model, and its error if it ended with an update; None while batches wait.
+    # The model after the last batch, and its error if the batch ended with an update; None while batches wait.
     learned: Learned | None = None
     error: float | None = None
 
@@ -164,15 +164,15 @@ class Stream:
         """The stream after signals in chunks of these numbers of rows, or of the library's; nothing waits then."""
         stream, (signals, rows) = replace(self, waiting=()), batch
         chunks = nullcontext() if rows is None else config_context(chunk_rows=rows)
-        with chunks, how.open(signals, stream) as (executor, is_wide):
+        with chunks, how.open(signals, stream) as (executor, in_float64):
             if stream.model is None:
                 executor = inspected(how.specification, executor)
-                stream = stream._started(executor, how, is_wide)
+                stream = stream._started(executor, how, in_float64)
             stream = stream._warned_of_scale(executor.signals, how)
             return stream._advanced(executor, how, ends_epoch)
 
     def state(self) -> dict[str, np.ndarray]:
-        """What a stream with a model continues from, after it has forgotten what its last batch made of it."""
+        """The state that a stream with a model continues from, as arrays for a file; `forgotten` comes first."""
         assert self.model is not None
         waiting = {str(number): rows for number, rows in enumerate(self.waiting)}
         return flattened({**vars(self), "model": self.model.state(), "waiting": waiting})
@@ -198,11 +198,11 @@ class Stream:
         return cls(**{**parts, "model": model, "waiting": tuple(waiting.values())})
 
     def forgotten(self) -> Stream:
-        """The stream without what the last batch has made of the model, which became fitted attributes."""
+        """The stream without the model after the last batch, which has become fitted attributes."""
         return replace(self, learned=None, error=None)
 
     def _check(self, executor: Executor, specification: Specification) -> None:
-        """Refuse signals, or features of them, that are not finite: an update must not be lost to them later."""
+        """Refuse signals, or features of them, that are not finite: they would make the next update fail."""
         executor.signals.check_finite()
         if self.model is not None:
             problem = self._problem(executor, specification)
@@ -220,7 +220,7 @@ class Stream:
         needed = signals_needed(specification)
         return self._bytes_with(signals) <= MOST_BYTES and _count_distinct(self.waiting, signals, needed) < needed
 
-    def _started(self, executor: Executor, how: Learning, is_wide: bool) -> Stream:
+    def _started(self, executor: Executor, how: Learning, in_float64: bool) -> Stream:
         """The stream with kernel vectors, gamma and first atoms chosen from these signals."""
         problem, gamma = start_problem(how.specification, executor, how.rng, how.report)
         if warm_up(how.specification, problem, how.report):
@@ -233,7 +233,7 @@ class Stream:
             gamma=gamma,
             norm=norm,
             start_gamma=median_gamma(spread_sample(executor.signals, MOST_COMPARED)),
-            computes_in_float64=is_wide or executor.signals.dtype != executor.signals.result_dtype,
+            computes_in_float64=in_float64 or executor.signals.dtype != executor.signals.result_dtype,
         )
 
     def _warned_of_scale(self, signals: Signals, how: Learning) -> Stream:

@@ -161,7 +161,7 @@ class Checkpoint:
 
 
 def describe(name: str, parameters: dict[str, Any], executor: Executor) -> dict:
-    """What determines the result of a fit, apart from the numbers of the signals."""
+    """Everything that determines the result of a fit, apart from the numbers of the signals."""
     signals = executor.signals
     sample = spread_sample(signals, _SAMPLE)
     edges = [start for start, _ in executor.bounds]

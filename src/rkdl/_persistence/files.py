@@ -158,7 +158,7 @@ def _read_arrays(stream: IO[bytes]) -> dict[str, np.ndarray]:
                 # To the end: there the checksum is compared.
                 if part.read(1):
                     raise ValueError("more bytes follow an array")
-            # No records, and no empty texts, which take no bytes whatever their number.
+            # No records, and no empty texts, any number of which takes no bytes.
             if array.dtype.kind not in "biufcSUMm" or not array.dtype.itemsize:
                 raise ValueError(f"its arrays hold {array.dtype}, not plain numbers or text")
             if found.setdefault(member.filename.removesuffix(".npy"), array) is not array:

@@ -11,7 +11,7 @@ atoms, when its squared residual is at most `residual_tol`, when the best correl
 atom lies in the span of those chosen (`pursue_rows`).
 
 The inner loop is in explicit vector instructions: a plain one took 2.3 to 5 times as long. Compilers leave it scalar or
-split it into many short ones, because they cannot know that the rows do not overlap. So LLVM is given the vector
+split it into many short ones, because they cannot know that the rows do not overlap. Therefore LLVM is given the vector
 instructions, and a step of the pursuit is one pass over the atoms with everything in registers.
 """
 

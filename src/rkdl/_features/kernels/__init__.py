@@ -1,4 +1,4 @@
-"""Kernels: what they are, the library's own, and those of users."""
+"""Kernels: those of the library, and those of users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rkdl._features.kernels.radial import *  # noqa: F403
 from rkdl._features.kernels.radial import RBF
 from rkdl._utils.types import plain_scalar
 
-# What an estimator's `kernel` may be.
+# Types of an estimator's `kernel`.
 KernelLike = str | Kernel | Callable[..., Any]
 #: The public names of `rkdl.kernels`.
 PUBLIC = sorted([*base.__all__, *composites.__all__, *inner_products.__all__, *radial.__all__])

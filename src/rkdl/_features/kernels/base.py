@@ -1,4 +1,4 @@
-"""What a kernel is: its values, its diagonal, and its gradient."""
+"""The interface of kernels: values, diagonal, gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users' own kernels."""
+"""User-defined kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Custom(Kernel):
     @classmethod
     def wrap(cls, function: Callable[..., Any], sample: np.ndarray) -> Custom:
         """Find out by a trial what the function accepts."""
-        # So many rows that a function of two rows cannot be mistaken for one of matrices.
+        # Enough rows that a function of two rows cannot be mistaken for one of two matrices.
         left, right = sample[:1].repeat(2, axis=0), sample[:1].repeat(sample.shape[1] + 2, axis=0)
         trial_error: Exception | None = None
         try:
@@ -61,7 +61,7 @@ class Custom(Kernel):
         values = super().diagonal(X) if own is None else self._call(own, "diagonal", (len(X),), X)
         backend, shown = backend_of(values), backend_of(values).to_host(values)
         rounding = 1e4 * float(np.finfo(shown.dtype).eps) * float(np.nanmax(np.abs(shown), initial=0.0))
-        # Not `values < -rounding`, which NaN is not.
+        # Written so that NaN counts too.
         is_bad = ~(shown >= -rounding) | np.isinf(shown)
         if is_bad.any():
             raise ValueError(

@@ -5,10 +5,10 @@ For fixed codes Z, with ``S = Z'Z``, ``P(D) = Z'K(Y, D)`` and ``M(D) = K(D, D)``
     f(D, A) = tr K(Y, Y) - 2 <P, A> + <S, A M A'> + lambda |Y - X D|^2
     df/dd_i = -2 sum_t (Z A)_ti d2 k(y_t, d_i) + 2 sum_l (A'SA)_il d1 k(d_i, d_l) + 2 lambda (X'X D - X'Y)_i
 
-Variable projection puts ``A = S^-1 P M^-1``, the best atoms for D, into f; the paper's rule holds A. Value and gradient
-of a point come from one pass over the signals, in which its best atoms are not yet known. So the gradient of a step
-after the first is taken with the best atoms of the point before: it lacks the mixed second derivative of f times the
-change of the atoms, which is of the same order as the step. A second pass for every step would give the exact one;
+Variable projection puts ``A = S^-1 P M^-1``, the best atoms for D, into f; the paper's rule keeps A fixed. Value and
+gradient of a point come from one pass over the signals, in which its best atoms are not yet known. So the gradient of a
+step after the first is taken with the best atoms of the point before: it lacks the mixed second derivative of f times
+the change of the atoms, which is of the same order as the step. A second pass for every step would give the exact one;
 `benchmarks/gradient_lag.py` prints what the lag costs instead. The first gradient of every iteration is exact, and a
 step is accepted by the exact value.
 """
@@ -40,7 +40,7 @@ class Point(NamedTuple):
     vectors: Array
     value: float  # the objective
     metric: Metric = None  # type: ignore[assignment]
-    # The best atoms (or those held), not of unit norm: combinations (n, p), and whitened coordinates (n, r).
+    # The best atoms (or fixed ones), not of unit norm: combinations (n, p), and whitened coordinates (n, r).
     atoms: Array = None
     whitened_atoms: Array = None
     # P (n, p).
@@ -69,7 +69,7 @@ class Objective:
     code_gram: Array  # S
     energy: float  # tr K(Y, Y)
     linear: LinearTerm | None = None
-    fixed_atoms: Array | None = None  # atoms (n, p) to hold; None for the best ones at every point
+    fixed_atoms: Array | None = None  # fixed atoms (n, p); None for the best ones at every point
     past: PastSignals | None = None  # signals of a stream that were seen before
     caches_features: bool = False  # whether features of all signals may be cached for the next iteration
 
@@ -156,11 +156,11 @@ class KernelVectorUpdate:
     """Moves the kernel vectors to a smaller objective, codes fixed."""
 
     n_steps: int  # steps per iteration; 0 leaves the kernel vectors where they are
-    radius: float | None  # norm that every kernel vector is held to; None for none
+    radius: float | None  # norm of every kernel vector; None if norms are free
     has_warned: bool = field(default=False, kw_only=True)
 
     # Whether the objective has the best atoms at every point, so that no atom update is needed before; else the atoms
-    # are held.
+    # are fixed.
     eliminates_atoms: ClassVar[bool]
     # Attributes that are a number, or None, and the arrays that `state` may return, by which a file is checked.
     numbers: ClassVar[tuple[str, ...]] = ("radius",)
@@ -171,7 +171,7 @@ class KernelVectorUpdate:
         raise NotImplementedError
 
     def state(self) -> dict[str, np.ndarray]:
-        """What it carries from one iteration to the next, as arrays for a file."""
+        """State carried from one iteration to the next, as arrays for a file."""
         return {name: np.array(getattr(self, name)) for name in self.numbers if getattr(self, name) is not None}
 
     def restored(self, state: dict[str, np.ndarray]) -> Self:

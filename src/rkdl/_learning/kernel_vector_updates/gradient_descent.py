@@ -1,4 +1,4 @@
-"""The paper's rule: gradient descent on one kernel vector after another, the atoms held."""
+"""The paper's rule: gradient descent on one kernel vector after another, with fixed atoms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rkdl._utils.types import Array
 
 @dataclass
 class GradientDescent(KernelVectorUpdate):
-    """The paper's rule: one kernel vector after another, atoms held, `n_steps` sweeps per iteration."""
+    """The paper's rule: one kernel vector after another, fixed atoms, `n_steps` sweeps per iteration."""
 
     learning_rate: float | None  # the fixed rate of the paper; None for one that backtracks until the objective falls
     rate: float | None = None  # the rate that backtracking has found
@@ -66,7 +66,7 @@ class GradientDescent(KernelVectorUpdate):
     def sweep(self, objective: Objective, point: Point, rate: float) -> Array:
         """Every kernel vector moved once, in order, each seeing the ones moved before it.
 
-        With the atoms held, the signals' part of a vector's gradient depends on that vector alone, so the point's
+        With fixed atoms, the signals' part of a vector's gradient depends on that vector alone, so the point's
         serves the whole sweep.
         """
         vectors = copied(point.vectors)
