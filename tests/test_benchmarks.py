@@ -84,6 +84,12 @@ def test_recovery_of_planted_dictionaries(run):
     assert "| 8 x 12, s = 2, 300 signals, 20 dB | rkdl, DL | " in printed
 
 
+def test_versions_side_by_side(run):
+    """A version beside itself has the same errors."""
+    printed = run("versions", str(ROOT), "--groups", "kinds", "--small", "--seeds", "1")
+    assert "| moons | DL | +0.00% | " in printed
+
+
 def test_level_of_noise(run):
     assert check_tables(run("denoising", "--only", "noise", "--small")) > 2
 

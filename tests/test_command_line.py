@@ -351,18 +351,6 @@ class TestTables:
             assert main([*argv, "--keep", column, "--out", "r.csv"]) == 2
             assert f"the results have a column '{column}' of their own" in capsys.readouterr().err
 
-    def test_a_kept_column_may_be_called_row(self, rng, capsys):
-        names = [f"r{number}" for number in range(7, 57)]
-        write_csv("data.csv", ["row", "a", "b"], [[name, *rng.standard_normal(2)] for name in names])
-        run("fit data.csv --drop row --out m", *QUICK)
-        run("denoise m data.csv --keep row --out d.csv --quiet")
-        header, rows = read_csv("d.csv")
-        assert header == ["row", "a", "b"]
-        assert [row[0] for row in rows] == names
-        capsys.readouterr()
-        run("outliers data.csv --keep row --top 1")
-        assert "(from 1)" not in capsys.readouterr().out
-
     def test_kept_columns_must_be_in_new_data(self, rng, capsys):
         write_csv("data.csv", ["id", "a", "b"], [[number, *rng.standard_normal(2)] for number in range(50)])
         run("fit data.csv --drop id --out m", *QUICK)

@@ -122,6 +122,7 @@ def test_parameters_of_coding_take_effect_at_once(estimator):
         fitted.set_params(**{name: estimator.get_params()[name]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", [ESTIMATORS[number] for number in (0, 3, -2, -1)], ids=name_of)
 def test_refitting_while_others_use_the_model(estimator):
     """A result comes from one model: atoms, classes, threshold and dictionaries of the same fit."""

@@ -310,6 +310,7 @@ def test_fitted_attributes(planted):
     np.testing.assert_allclose(model.gammas_[1] / model.gammas_[0], 60.0)
 
 
+@pytest.mark.slow
 def test_a_random_state_is_drawn_from(planted):
     X, rng = planted[0], np.random.RandomState(0)
     first, second = (KDLOutlierDetector(n_members=2, random_state=rng).fit(X).score_samples(X) for _ in range(2))
