@@ -662,7 +662,7 @@ class TestOutOfMemory:
         few_rows_fit(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with pytest.raises(torch.OutOfMemoryError, match=r"has no memory left for .* device=None"):
+            with pytest.raises(torch.OutOfMemoryError, match=r"ran out of memory on .* device=None"):
                 DL(**COMMON).fit(torch.from_numpy(X))
 
     @on_gpu

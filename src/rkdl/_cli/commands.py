@@ -111,7 +111,7 @@ def denoise(options: Namespace) -> int:
         inputs = replace(inputs, ids={})
     inputs.check_results(names)
     if is_folder and inputs.image_shape is None:
-        raise ValueError(f"{options.out}: a folder is for images, and {inputs.path} holds none; give a file")
+        raise ValueError(f"{options.out}: images are written to a folder, and {inputs.path} holds none; give a file")
     try:
         if last is model:
             signals = last.denoise(inputs.X, noise=options.noise)

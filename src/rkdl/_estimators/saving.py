@@ -207,7 +207,7 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     array = np.asarray(host(value))
     if array.dtype == object:
         if not all(isinstance(item, str) for item in array.ravel()) or array.ndim != 1:
-            raise ValueError(f"{name} holds objects, which cannot be saved.")
+            raise ValueError(f"{name} contains Python objects, which cannot be saved.")
         return {"names": list(array)}
     arrays[name] = array
     return {"array": True}

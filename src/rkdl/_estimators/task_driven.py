@@ -230,7 +230,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             found = model.dual * scale, model.intercept * scale + mean, np.sqrt(self.gammas_)
             self.dual_coef_, self.intercept_, scales = (array.astype(dtype) for array in found)
         if not all(np.isfinite(array).all() for array in (self.dual_coef_, self.intercept_, scales)):
-            raise ValueError(f"What was learned leaves the range of {dtype}: scale X, y or gamma, or use float64.")
+            raise ValueError(f"The learned parameters leave the range of {dtype}: scale X, y or gamma, or use float64.")
         self.feature_means_ = scaling.centre
         self.feature_variances_ = scaling.variances * scaling.length**2
         relevance = self.gammas_ * self.feature_variances_
