@@ -562,7 +562,7 @@ class TestDevices:
 
     @pytest.mark.parametrize(
         ("name", "told"),
-        [("gpu", "is no device"), (7.5, "is no device"), ("meta", "is not supported"), ("mps", "no float64")],
+        [("gpu", "is not a device"), (7.5, "is not a device"), ("meta", "is not supported"), ("mps", "no float64")],
     )
     def test_unknown_device(self, name, told, X):
         with pytest.raises(ValueError, match=told):
