@@ -281,6 +281,6 @@ def check_has_signals(*, is_precomputed: bool) -> None:
     """Raise if the kernel is precomputed, so that the signals are not known."""
     if is_precomputed:
         raise ValueError(
-            "With a precomputed kernel the signals are not known, so codes have no way back to signals: give the "
-            "kernel by name or as a function, and leave fit_inverse_transform at False for a precomputed one."
+            "With a precomputed kernel, codes cannot be turned back into signals, which are not known: give the kernel "
+            "by name or as a function, and leave fit_inverse_transform at False for a precomputed one."
         )
